@@ -1,0 +1,339 @@
+"""Options of the clients.
+
+Names are Kafka's in snake_case; where Kafka's name hides the unit it is appended
+(`batch.size` is `batch_size_bytes`). Each client has a frozen class, checked when it is made, and
+a TypedDict of the same names for its constructor's keyword arguments.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict, TypeVar
+
+from aiokafkawire.errors import InvalidOption
+
+__all__ = (
+    "MAX_INT32",
+    "ClientConfig",
+    "ClientOptions",
+    "ConsumerConfig",
+    "ConsumerOptions",
+    "ProducerConfig",
+    "ProducerOptions",
+    "make",
+)
+
+MAX_INT32 = 2**31 - 1
+DEFAULT_PORT = 9092
+
+Acks = Literal["all", -1, 0, 1] | int
+CompressionName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+
+_Config = TypeVar("_Config", bound="ClientConfig")
+
+
+def _number(default: int, minimum: int = 0, maximum: int = MAX_INT32) -> Any:
+    return dataclasses.field(default=default, metadata={"range": (minimum, maximum)})
+
+
+def _choice(default: Any, *allowed: Any) -> Any:
+    return dataclasses.field(default=default, metadata={"choices": allowed})
+
+
+def _text(default: str | None) -> Any:
+    return dataclasses.field(default=default, metadata={"text": default is None})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """Options that every client has. Times are in milliseconds, sizes in bytes."""
+
+    bootstrap_servers: str | Sequence[str]
+    client_id: str = _text("aiokafkawire")
+    client_rack: str = _text("")
+    api_version: str | None = _text(None)
+    request_timeout_ms: int = _number(30_000, 1)
+    default_api_timeout_ms: int = _number(60_000, 1)
+    close_timeout_ms: int = _number(30_000)
+    retry_backoff_ms: int = _number(100)
+    retry_backoff_max_ms: int = _number(1_000)
+    reconnect_backoff_ms: int = _number(50)
+    reconnect_backoff_max_ms: int = _number(1_000)
+    socket_connection_setup_timeout_ms: int = _number(10_000, 1)
+    socket_connection_setup_timeout_max_ms: int = _number(30_000, 1)
+    connections_max_idle_ms: int = _number(540_000, 1)
+    metadata_max_age_ms: int = _number(300_000, 1)
+    metadata_recovery_rebootstrap_trigger_ms: int = _number(300_000)
+    max_response_bytes: int = _number(100 * 1024 * 1024, 1024)
+    max_decompressed_bytes: int = _number(128 * 1024 * 1024, 1024)
+    allow_auto_create_topics: bool = True
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            _check_field(field, getattr(self, field.name))
+        object.__setattr__(self, "bootstrap_servers", parse_servers(self.bootstrap_servers))
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Refuse options that contradict each other."""
+        for low, high in (
+            ("retry_backoff_ms", "retry_backoff_max_ms"),
+            ("reconnect_backoff_ms", "reconnect_backoff_max_ms"),
+            ("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"),
+        ):
+            _check_order(self, low, high)
+
+    @property
+    def bootstrap_addresses(self) -> tuple[tuple[str, int], ...]:
+        """Host and port of each bootstrap server."""
+        return tuple(parse_address(server) for server in self.bootstrap_servers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    """Options of `Producer`; the defaults are the Java producer's."""
+
+    acks: Acks = "all"
+    enable_idempotence: bool | None = None
+    max_in_flight_requests_per_connection: int = _number(5, 1, 1_000)
+    linger_ms: int = _number(5)
+    batch_size_bytes: int = _number(16_384, 1)
+    buffer_memory_bytes: int = _number(32 * 1024 * 1024, 1)
+    max_request_size_bytes: int = _number(1024 * 1024, 1)
+    max_block_ms: int = _number(60_000)
+    delivery_timeout_ms: int = _number(120_000, 1)
+    retries: int = _number(MAX_INT32)
+    compression_type: CompressionName = _choice("none", "none", "gzip", "snappy", "lz4", "zstd")
+    compression_level: int | None = None
+    partitioner: Callable[..., int] | None = None
+
+    @property
+    def required_acks(self) -> int:
+        """acks as it stands in a Produce request: -1 for all."""
+        return -1 if self.acks == "all" else int(self.acks)
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether the producer numbers its batches; on unless acks were lowered."""
+        if self.enable_idempotence is None:
+            return self.required_acks == -1 and self.max_in_flight_requests_per_connection <= 5
+        return self.enable_idempotence
+
+    def _check_together(self) -> None:
+        super(ProducerConfig, self)._check_together()
+        if self.acks != "all" and (isinstance(self.acks, bool) or not isinstance(self.acks, int)):
+            raise InvalidOption(f"acks must be 'all', -1, 0 or 1, not {self.acks!r}")
+        if self.required_acks < -1 or self.required_acks > 2**15 - 1:
+            raise InvalidOption(f"acks must be 'all', -1, 0 or 1, not {self.acks!r}")
+        if self.enable_idempotence:
+            if self.required_acks != -1:
+                raise InvalidOption(
+                    f"enable_idempotence=True needs acks='all', but acks is {self.acks!r}"
+                )
+            if self.max_in_flight_requests_per_connection > 5:
+                raise InvalidOption(
+                    "enable_idempotence=True allows at most 5 for"
+                    " max_in_flight_requests_per_connection,"
+                    f" not {self.max_in_flight_requests_per_connection}"
+                )
+        if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
+            raise InvalidOption(
+                f"delivery_timeout_ms ({self.delivery_timeout_ms}) must be at least linger_ms +"
+                f" request_timeout_ms ({self.linger_ms + self.request_timeout_ms})"
+            )
+        if self.compression_level is not None and self.compression_type in {"none", "snappy"}:
+            raise InvalidOption(f"compression_type {self.compression_type!r} has no levels")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig(ClientConfig):
+    """Options of `Consumer`; the defaults are the Java consumer's."""
+
+    group_id: str | None = _text(None)
+    group_instance_id: str | None = _text(None)
+    session_timeout_ms: int | None = dataclasses.field(
+        default=None, metadata={"range": (1, MAX_INT32)}
+    )
+    heartbeat_interval_ms: int = _number(3_000, 1)
+    max_poll_interval_ms: int = _number(300_000, 1)
+    rebalance_callback_timeout_ms: int = _number(60_000, 1)
+    max_poll_records: int = _number(500, 1)
+    fetch_min_bytes: int = _number(1)
+    fetch_max_bytes: int = _number(50 * 1024 * 1024, 1)
+    fetch_max_wait_ms: int = _number(500)
+    max_partition_fetch_bytes: int = _number(1024 * 1024, 1)
+    enable_auto_commit: bool = True
+    auto_commit_interval_ms: int = _number(5_000, 1)
+    auto_offset_reset: str = "latest"
+    check_crcs: bool = True
+    isolation_level: Literal["read_uncommitted", "read_committed"] = _choice(
+        "read_uncommitted", "read_uncommitted", "read_committed"
+    )
+    partition_assignment_strategy: Sequence[Any] = ("range",)
+
+    @property
+    def effective_session_timeout_ms(self) -> int:
+        """The session timeout to ask for: Java's 45 s unless set."""
+        return 45_000 if self.session_timeout_ms is None else self.session_timeout_ms
+
+    def _check_together(self) -> None:
+        super(ConsumerConfig, self)._check_together()
+        policy = self.auto_offset_reset
+        if policy not in {"earliest", "latest", "none"}:
+            raise InvalidOption(
+                f"auto_offset_reset must be 'earliest', 'latest' or 'none', not {policy!r}"
+            )
+        if self.heartbeat_interval_ms >= self.effective_session_timeout_ms:
+            raise InvalidOption(
+                f"heartbeat_interval_ms ({self.heartbeat_interval_ms}) must be below"
+                f" session_timeout_ms ({self.effective_session_timeout_ms})"
+            )
+        if self.group_instance_id is not None and self.group_id is None:
+            raise InvalidOption("group_instance_id needs a group_id")
+        if not self.partition_assignment_strategy:
+            raise InvalidOption("partition_assignment_strategy must name at least one assignor")
+
+
+class ClientOptions(TypedDict, total=False):
+    """The keyword arguments of every client; see `ClientConfig`."""
+
+    bootstrap_servers: str | Sequence[str]
+    client_id: str
+    client_rack: str
+    api_version: str | None
+    request_timeout_ms: int
+    default_api_timeout_ms: int
+    close_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    socket_connection_setup_timeout_ms: int
+    socket_connection_setup_timeout_max_ms: int
+    connections_max_idle_ms: int
+    metadata_max_age_ms: int
+    metadata_recovery_rebootstrap_trigger_ms: int
+    max_response_bytes: int
+    max_decompressed_bytes: int
+    allow_auto_create_topics: bool
+
+
+class ProducerOptions(ClientOptions, total=False):
+    """The keyword arguments of `Producer`; see `ProducerConfig`."""
+
+    acks: Acks
+    enable_idempotence: bool | None
+    max_in_flight_requests_per_connection: int
+    linger_ms: int
+    batch_size_bytes: int
+    buffer_memory_bytes: int
+    max_request_size_bytes: int
+    max_block_ms: int
+    delivery_timeout_ms: int
+    retries: int
+    compression_type: CompressionName
+    compression_level: int | None
+    partitioner: Callable[..., int] | None
+
+
+class ConsumerOptions(ClientOptions, total=False):
+    """The keyword arguments of `Consumer`; see `ConsumerConfig`."""
+
+    group_id: str | None
+    group_instance_id: str | None
+    session_timeout_ms: int | None
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+    rebalance_callback_timeout_ms: int
+    max_poll_records: int
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    fetch_max_wait_ms: int
+    max_partition_fetch_bytes: int
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int
+    auto_offset_reset: str
+    check_crcs: bool
+    isolation_level: Literal["read_uncommitted", "read_committed"]
+    partition_assignment_strategy: Sequence[Any]
+
+
+def make(config_class: type[_Config], options: Mapping[str, Any]) -> _Config:
+    """Build an option class from keyword arguments; names the nearest of an unknown one."""
+    known = [field.name for field in dataclasses.fields(config_class)]
+    for name in options:
+        if name not in known:
+            raise InvalidOption(f"unknown option {name!r}{_nearest(name, known)}")
+    if "bootstrap_servers" not in options:
+        raise InvalidOption("bootstrap_servers is missing: give 'host:port', or several of them")
+    return config_class(**options)
+
+
+def parse_servers(servers: str | Iterable[str]) -> tuple[str, ...]:
+    """Split and check bootstrap servers: "host:port,host:port" or a sequence of such."""
+    parts: Iterable[str] = servers.split(",") if isinstance(servers, str) else servers
+    cleaned = tuple(part.strip() for part in parts if part.strip())
+    if not cleaned:
+        raise InvalidOption("bootstrap_servers is empty: give 'host:port', or several of them")
+    for server in cleaned:
+        parse_address(server)
+    return cleaned
+
+
+def parse_address(server: str) -> tuple[str, int]:
+    """Split "host", "host:port" or "[ipv6]:port"; the port defaults to 9092."""
+    _, scheme, rest = server.rpartition("://")
+    bare = rest if scheme else server
+    if bare.startswith("["):
+        host, _, port_text = bare[1:].partition("]")
+        port_text = port_text.removeprefix(":")
+    elif bare.count(":") > 1:
+        host, port_text = bare, ""
+    else:
+        host, _, port_text = bare.partition(":")
+    if not host or any(character.isspace() or character == "/" for character in host):
+        raise InvalidOption(f"bootstrap server {server!r} has no valid host")
+    if not port_text:
+        return host, DEFAULT_PORT
+    if not port_text.isascii() or not port_text.isdigit() or not 1 <= int(port_text) <= 65_535:
+        raise InvalidOption(f"bootstrap server {server!r} has no valid port (1 to 65535)")
+    return host, int(port_text)
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    candidates = [candidate for candidate in known if candidate.startswith(name)]
+    candidates += difflib.get_close_matches(name.replace(".", "_"), known, n=1, cutoff=0.6)
+    return f"; did you mean {candidates[0]!r}?" if candidates else ""
+
+
+def _check_field(field: dataclasses.Field[Any], value: Any) -> None:
+    name = field.name
+    if "range" in field.metadata:
+        if value is None and field.default is None:
+            return
+        low, high = field.metadata["range"]
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise InvalidOption(f"{name} must be a whole number, not {value!r}")
+        if not low <= value <= high:
+            raise InvalidOption(f"{name} must be from {low} to {high}, not {value}")
+    elif "choices" in field.metadata:
+        allowed = field.metadata["choices"]
+        if value not in allowed:
+            raise InvalidOption(
+                f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}"
+            )
+    elif "text" in field.metadata:
+        if not (isinstance(value, str) or (value is None and field.metadata["text"])):
+            raise InvalidOption(f"{name} must be a string, not {value!r}")
+    elif isinstance(field.default, bool) and not isinstance(value, bool):
+        raise InvalidOption(f"{name} must be True or False, not {value!r}")
+
+
+def _check_order(config: ClientConfig, low: str, high: str) -> None:
+    if getattr(config, low) > getattr(config, high):
+        raise InvalidOption(
+            f"{low} ({getattr(config, low)}) must not be above {high} ({getattr(config, high)})"
+        )

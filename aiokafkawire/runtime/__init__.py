@@ -1,0 +1,37 @@
+"""The one place that knows the event loop: network, clock, randomness, threads, tasks.
+
+Everything above is given a `Runtime` and awaits only what comes from here, so that a simulated
+runtime can stand in for the real one.
+"""
+
+from aiokafkawire.runtime.base import (
+    NEVER,
+    Address,
+    Buffer,
+    Clock,
+    Listener,
+    Runtime,
+    Transport,
+)
+from aiokafkawire.runtime.host import Host, TaskHandle
+from aiokafkawire.runtime.lifecycle import Lifecycle
+from aiokafkawire.runtime.real import RealRuntime
+from aiokafkawire.runtime.waiting import Promise, Signal, checkpoint, wait_until
+
+__all__ = (
+    "NEVER",
+    "Address",
+    "Buffer",
+    "Clock",
+    "Host",
+    "Lifecycle",
+    "Listener",
+    "Promise",
+    "RealRuntime",
+    "Runtime",
+    "Signal",
+    "TaskHandle",
+    "Transport",
+    "checkpoint",
+    "wait_until",
+)

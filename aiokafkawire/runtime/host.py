@@ -1,0 +1,202 @@
+"""The supervisor task of a client: the only module that knows which backend runs.
+
+A client's tasks live in a task group inside a task of their own, outside of every scope of the
+caller. So a client may be left in another task than it was entered in, clients may be closed in
+any order, and an exception of the body is never wrapped in an ExceptionGroup.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVarTuple
+
+import anyio
+import anyio.abc
+
+__all__ = ("CANCEL_GRACE_S", "Host", "TaskHandle", "loop_clock", "thread_notifier")
+
+logger = logging.getLogger("aiokafkawire.runtime")
+
+Ts = TypeVarTuple("Ts")
+
+CANCEL_GRACE_S = 5.0
+"""How long `stop` waits for cancelled tasks to end before it leaves them to the event loop."""
+
+
+def _on_trio() -> bool:
+    # trio cannot be what runs if nobody imported it.
+    if "trio" not in sys.modules:
+        return False
+    import trio  # noqa: PLC0415
+
+    return trio.lowlevel.in_trio_run()
+
+
+def loop_clock() -> Callable[[], float]:
+    """The running event loop's own clock, the one that its timeouts count by."""
+    if _on_trio():
+        import trio  # noqa: PLC0415
+
+        return trio.current_time
+    return asyncio.get_running_loop().time
+
+
+def thread_notifier() -> Callable[[Callable[[], None]], None]:
+    """A function that other threads may call to run something in the running event loop.
+
+    It raises RuntimeError (of whatever kind the backend has) when the loop is gone.
+    """
+    if _on_trio():
+        import trio  # noqa: PLC0415
+
+        return trio.lowlevel.current_trio_token().run_sync_soon
+    loop = asyncio.get_running_loop()
+
+    def call_soon(function: Callable[[], None]) -> None:
+        loop.call_soon_threadsafe(function)
+
+    return call_soon
+
+
+class TaskHandle:
+    """One task of a host. `error` is what it raised, if it did."""
+
+    __slots__ = ("_ended", "error", "name", "scope")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.scope = anyio.CancelScope()
+        self.error: Exception | None = None
+        self._ended = anyio.Event()
+
+    @property
+    def done(self) -> bool:
+        return self._ended.is_set()
+
+    def cancel(self) -> None:
+        self.scope.cancel()
+
+    async def wait(self) -> None:
+        """Wait until the task has ended, however it did."""
+        await self._ended.wait()
+
+    async def run(self, function: Callable[[*Ts], Awaitable[Any]], *args: *Ts) -> None:
+        try:
+            with self.scope:
+                await function(*args)
+        except Exception as error:
+            self.error = error
+        finally:
+            self._ended.set()
+
+
+class Host:
+    """Keeps the tasks of one client.
+
+    States: new, running (between `start` and `stop`), stopped. `on_crash` hears of a task that
+    raised: a defect, since tasks answer for their own errors; the owner then poisons itself.
+    """
+
+    def __init__(
+        self, name: str, on_crash: Callable[[TaskHandle, Exception], None] | None = None
+    ) -> None:
+        self.name = name
+        self._on_crash = on_crash
+        self._tasks: list[TaskHandle] = []
+        self._group: anyio.abc.TaskGroup | None = None
+        self._started = anyio.Event()
+        self._stopping = anyio.Event()
+        self._finished = anyio.Event()
+        self._supervisor: object = None
+
+    @property
+    def running(self) -> bool:
+        return self._group is not None and not self._stopping.is_set()
+
+    async def start(self) -> None:
+        """Spawn the supervisor and wait until it can take tasks."""
+        if _on_trio():
+            import trio  # noqa: PLC0415
+
+            self._supervisor = trio.lowlevel.spawn_system_task(self._supervise, name=self.name)
+        else:
+            # The loop keeps weak references only.
+            self._supervisor = asyncio.get_running_loop().create_task(
+                self._supervise(), name=self.name
+            )
+        try:
+            await self._started.wait()
+        except BaseException:
+            self.abort()
+            raise
+
+    def spawn(
+        self,
+        function: Callable[[*Ts], Awaitable[Any]],
+        *args: *Ts,
+        name: str,
+    ) -> TaskHandle:
+        """Start a task. It is cancelled, in the order of spawning, when the host stops."""
+        if self._group is None or self._stopping.is_set():
+            raise RuntimeError(f"{self.name} does not run; it cannot start {name}")
+        handle = TaskHandle(name)
+        self._tasks.append(handle)
+        self._group.start_soon(self._run_task, handle, function, args, name=f"{self.name}:{name}")
+        return handle
+
+    def abort(self) -> None:
+        """Cancel every task, one after the other in the order of spawning; return at once."""
+        self._stopping.set()
+        for handle in list(self._tasks):
+            handle.cancel()
+
+    async def stop(self) -> None:
+        """`abort`, and wait (shielded, at most `CANCEL_GRACE_S`) until all tasks have ended."""
+        self.abort()
+        if self._supervisor is None:
+            return
+        with anyio.move_on_after(CANCEL_GRACE_S, shield=True):
+            await self._finished.wait()
+        if not self._finished.is_set():
+            left = ", ".join(handle.name for handle in self._tasks)
+            logger.warning("%s: tasks did not end when cancelled: %s", self.name, left)
+
+    async def _supervise(self) -> None:
+        try:
+            async with anyio.create_task_group() as group:
+                self._group = group
+                self._started.set()
+                await self._stopping.wait()
+        except Exception:
+            # An exception that left a trio system task would take down the whole run.
+            logger.exception("%s: supervisor failed", self.name)
+        finally:
+            self._stopping.set()
+            self._started.set()
+            self._group = None
+            self._finished.set()
+
+    async def _run_task(
+        self,
+        handle: TaskHandle,
+        function: Callable[[*Ts], Awaitable[Any]],
+        args: tuple[*Ts],
+    ) -> None:
+        try:
+            await handle.run(function, *args)
+        finally:
+            self._tasks.remove(handle)
+        if handle.error is not None:
+            if self._on_crash is None:
+                logger.error("%s: task %s failed", self.name, handle.name, exc_info=handle.error)
+            else:
+                self._on_crash(handle, handle.error)
+
+
+def wall_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,156 @@
+"""The real runtime: anyio's network on asyncio or trio."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Callable, Sequence
+from typing import TypeVar, cast
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from aiokafkawire.runtime.base import Address, Buffer, Clock, Listener, Transport
+from aiokafkawire.runtime.host import loop_clock, wall_ms
+from aiokafkawire.runtime.resolver import Resolver
+
+__all__ = ("JOIN_BELOW_BYTES", "MAX_OFFLOADED", "RealRuntime", "StreamTransport")
+
+MAX_OFFLOADED = 2
+"""Pieces of offloaded work that run at once."""
+
+JOIN_BELOW_BYTES = 256 * 1024
+"""Buffers are joined into writes of about this size: one copy is cheaper than many system calls."""
+
+T = TypeVar("T")
+
+
+class RealClock:
+    """The running event loop's clock."""
+
+    def __init__(self) -> None:
+        self.now = loop_clock()
+
+    def wall_ms(self) -> int:
+        return wall_ms()
+
+    async def sleep_until(self, deadline: float) -> None:
+        await anyio.sleep_until(deadline)
+
+
+class RealRuntime:
+    """Must be made inside a running event loop, and stays with it."""
+
+    def __init__(self, *, rng: random.Random | None = None) -> None:
+        self.clock: Clock = RealClock()
+        self.rng = rng if rng is not None else random.Random()
+        self._resolver = Resolver()
+        self._limiter = anyio.CapacityLimiter(MAX_OFFLOADED)
+
+    async def resolve(self, host: str, port: int) -> list[Address]:
+        return await self._resolver.resolve(host, port)
+
+    async def connect(self, address: Address) -> Transport:
+        try:
+            stream = await anyio.connect_tcp(address.host, address.port)
+        except OSError as error:
+            # anyio hides the system's own reason behind "all attempts failed".
+            cause = error.__cause__
+            raise cause if isinstance(cause, OSError) else error from None
+        return StreamTransport(stream, str(address))
+
+    async def listen(self, address: Address) -> Listener:
+        group = await anyio.create_tcp_listener(local_host=address.host, local_port=address.port)
+        # A host has one address here: localhost may name two, whose free ports would differ.
+        first, *others = group.listeners
+        for other in others:
+            await other.aclose()
+        return TcpListener(first)
+
+    async def offload(self, function: Callable[[], T]) -> T:
+        return await anyio.to_thread.run_sync(function, limiter=self._limiter)
+
+
+class StreamTransport:
+    """A `Transport` over a byte stream of anyio."""
+
+    def __init__(self, stream: anyio.abc.ByteStream, peer: str) -> None:
+        self.peer = peer
+        self._stream = stream
+        self._raw = stream.extra(anyio.abc.SocketAttribute.raw_socket, None)
+        self._aborted = False
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        try:
+            data = await self._stream.receive(len(buffer))
+        except anyio.EndOfStream:
+            return 0
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise _broken(error) from error
+        buffer[: len(data)] = data
+        return len(data)
+
+    async def send(self, buffers: Sequence[Buffer]) -> None:
+        try:
+            for piece in _joined(buffers):
+                await self._stream.send(piece)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise _broken(error) from error
+
+    def abort(self) -> None:
+        if self._aborted:
+            return
+        self._aborted = True
+        if self._raw is not None:
+            try:
+                self._raw.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                # Not connected any more, which is what was wanted.
+                return
+
+    async def aclose(self) -> None:
+        self._aborted = True
+        await anyio.aclose_forcefully(self._stream)
+
+
+class TcpListener:
+    """A `Listener` over one listening socket of anyio."""
+
+    def __init__(self, listener: anyio.abc.Listener[anyio.abc.SocketStream]) -> None:
+        self._listener = cast("anyio.abc.SocketListener", listener)
+        local = cast("tuple[str, int]", listener.extra(anyio.abc.SocketAttribute.local_address))
+        self.address = Address(local[0], local[1])
+
+    async def accept(self) -> Transport:
+        try:
+            stream = await self._listener.accept()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise _broken(error) from error
+        remote = cast("tuple[str, int]", stream.extra(anyio.abc.SocketAttribute.remote_address))
+        return StreamTransport(stream, str(Address(remote[0], remote[1])))
+
+    async def aclose(self) -> None:
+        await self._listener.aclose()
+
+
+def _joined(buffers: Sequence[Buffer]) -> list[bytes]:
+    pieces: list[bytes] = []
+    run: list[Buffer] = []
+    size = 0
+    for buffer in buffers:
+        run.append(buffer)
+        size += len(buffer)
+        if size >= JOIN_BELOW_BYTES:
+            pieces.append(b"".join(run))
+            run, size = [], 0
+    if run:
+        pieces.append(b"".join(run))
+    return pieces
+
+
+def _broken(error: Exception) -> OSError:
+    cause = error.__cause__
+    if isinstance(cause, OSError):
+        return ConnectionResetError(cause.errno, cause.strerror)
+    return ConnectionResetError("the connection is closed")

@@ -1,0 +1,109 @@
+"""Waiting: a signal between tasks, and the promise of one value."""
+
+from __future__ import annotations
+
+import copy
+from typing import Generic, TypeVar
+
+import anyio
+import anyio.lowlevel
+
+from aiokafkawire.runtime.base import NEVER
+
+__all__ = ("Promise", "Signal", "checkpoint", "wait_until")
+
+T = TypeVar("T")
+
+checkpoint = anyio.lowlevel.checkpoint
+"""Let other tasks run, and let a cancellation come through."""
+
+
+async def wait_until(event: anyio.Event, deadline: float) -> bool:
+    """Wait for an event up to a deadline of the clock; whether it came."""
+    if event.is_set():
+        return True
+    if deadline == NEVER:
+        await event.wait()
+        return True
+    with anyio.CancelScope(deadline=deadline):
+        await event.wait()
+    return event.is_set()
+
+
+class Signal:
+    """Wakes the tasks that wait on it. A `set` while nobody waits is kept for the next wait."""
+
+    __slots__ = ("_event", "_raised")
+
+    def __init__(self) -> None:
+        self._raised = False
+        self._event: anyio.Event | None = None
+
+    def set(self) -> None:
+        self._raised = True
+        if self._event is not None:
+            self._event.set()
+            self._event = None
+
+    async def wait(self, deadline: float = NEVER) -> bool:
+        """Wait for a `set` (or take the one that is kept); False if the deadline came first."""
+        if not self._raised:
+            if self._event is None:
+                self._event = anyio.Event()
+            if not await wait_until(self._event, deadline):
+                return False
+        self._raised = False
+        return True
+
+
+class Promise(Generic[T]):
+    """One value or one error that comes later, once, for any number of waiters.
+
+    Costs no event until somebody waits before it is there.
+    """
+
+    __slots__ = ("_error", "_event", "_value", "done")
+
+    def __init__(self) -> None:
+        self.done = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._event: anyio.Event | None = None
+
+    def resolve(self, value: T) -> None:
+        """Give the value. A second outcome is ignored: the first one was already told."""
+        if not self.done:
+            self._value = value
+            self._finish()
+
+    def fail(self, error: BaseException) -> None:
+        """Give the error. A second outcome is ignored: the first one was already told."""
+        if not self.done:
+            self._error = error
+            self._finish()
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error, if that is the outcome."""
+        return self._error
+
+    def result(self) -> T:
+        """The outcome, which must be there (`done`)."""
+        if self._error is not None:
+            # Each waiter raises a copy: a traceback grows with every raise of one object.
+            raise copy.copy(self._error)
+        return self._value  # type: ignore[return-value]
+
+    async def wait(self, deadline: float = NEVER) -> T:
+        """Wait for the outcome; `TimeoutError` if the deadline comes first."""
+        if not self.done:
+            if self._event is None:
+                self._event = anyio.Event()
+            if not await wait_until(self._event, deadline):
+                raise TimeoutError
+        return self.result()
+
+    def _finish(self) -> None:
+        self.done = True
+        if self._event is not None:
+            self._event.set()

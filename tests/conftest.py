@@ -1,0 +1,37 @@
+"""Every behaviour test runs on asyncio, asyncio with uvloop, and trio."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import sniffio
+
+BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "asyncio": ("asyncio", {"use_uvloop": False}),
+    "uvloop": ("asyncio", {"use_uvloop": True}),
+    "trio": ("trio", {}),
+}
+
+
+@pytest.fixture(params=BACKENDS, scope="module")
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
+    return BACKENDS[request.param]
+
+
+@pytest.fixture
+async def running_backend(anyio_backend: tuple[str, dict[str, Any]]) -> str:
+    """The name of what really runs: the library, and for asyncio the class of its loop."""
+    library = sniffio.current_async_library()
+    if library == "asyncio" and "uvloop" in type(asyncio.get_running_loop()).__module__:
+        return "uvloop"
+    return library
+
+
+@pytest.fixture(autouse=True)
+def _backend_is_what_the_name_says(request: pytest.FixtureRequest) -> None:
+    # Other plugins can run a test named "trio" on asyncio and stay green.
+    if "anyio_backend" in request.fixturenames:
+        running = request.getfixturevalue("running_backend")
+        assert BACKENDS[running] == request.getfixturevalue("anyio_backend")
