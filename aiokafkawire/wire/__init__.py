@@ -1,0 +1,23 @@
+"""Kafka's messages and their bytes. Nothing in here reads, writes or waits."""
+
+from aiokafkawire.wire.api import APIS, Api, ApiKey, api_of, message_class
+from aiokafkawire.wire.error_codes import ErrorCode, error_for, raise_for
+from aiokafkawire.wire.primitives import NO_ID, Buffer
+from aiokafkawire.wire.schema import Message, Request, Response, Struct
+
+__all__ = (
+    "APIS",
+    "NO_ID",
+    "Api",
+    "ApiKey",
+    "Buffer",
+    "ErrorCode",
+    "Message",
+    "Request",
+    "Response",
+    "Struct",
+    "api_of",
+    "error_for",
+    "message_class",
+    "raise_for",
+)

@@ -1,0 +1,63 @@
+"""ApiVersions: what a broker speaks, and which features are on. Key 18."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar
+
+from aiokafkawire.wire.primitives import int16, int32, int64
+from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
+
+__all__ = (
+    "ApiVersion",
+    "ApiVersionsRequest",
+    "ApiVersionsResponse",
+    "FinalizedFeatureKey",
+    "SupportedFeatureKey",
+)
+
+
+@request(key=18, versions="0-4", flexible="3+")
+class ApiVersionsRequest(Request["ApiVersionsResponse"]):
+    client_software_name: str = field(versions="3+", default="", ignorable=True)
+    client_software_version: str = field(versions="3+", default="", ignorable=True)
+
+
+@struct
+class ApiVersion(Struct):
+    api_key: int16
+    min_version: int16
+    max_version: int16
+
+
+@struct
+class SupportedFeatureKey(Struct):
+    name: str
+    min_version: int16
+    max_version: int16
+
+
+@struct
+class FinalizedFeatureKey(Struct):
+    name: str
+    max_version_level: int16
+    min_version_level: int16
+
+
+@response(key=18, versions="0-4", flexible="3+")
+class ApiVersionsResponse(Response):
+    """An error 35 comes in the layout of version 0, whichever version was asked for."""
+
+    # The client does not know yet whether the broker knows flexible headers.
+    header_exceptions: ClassVar[Mapping[int, int]] = MappingProxyType({3: 0, 4: 0})
+
+    error_code: int16
+    api_keys: list[ApiVersion]
+    throttle_time_ms: int32 = field(versions="1+", default=0, ignorable=True)
+    supported_features: list[SupportedFeatureKey] = field(
+        versions="3+", default_factory=list, tag=0, ignorable=True
+    )
+    finalized_features_epoch: int64 = field(versions="3+", default=-1, tag=1, ignorable=True)
+    finalized_features: list[FinalizedFeatureKey] = field(
+        versions="3+", default_factory=list, tag=2, ignorable=True
+    )
+    zk_migration_ready: bool = field(versions="3+", default=False, tag=3, ignorable=True)

@@ -1,0 +1,29 @@
+"""What consumers and their leader tell each other inside JoinGroup and SyncGroup."""
+
+from aiokafkawire.wire.primitives import int32
+from aiokafkawire.wire.schema import Message, Struct, data, field, struct
+
+__all__ = ("ConsumerProtocolAssignment", "ConsumerProtocolSubscription", "TopicPartition")
+
+
+@struct
+class TopicPartition(Struct):
+    topic: str
+    partitions: list[int32]
+
+
+@data(name="ConsumerProtocolSubscription", versions="0-3", flexible="none")
+class ConsumerProtocolSubscription(Message):
+    topics: list[str]
+    user_data: bytes | None = None
+    owned_partitions: list[TopicPartition] = field(
+        versions="1+", default_factory=list, ignorable=True
+    )
+    generation_id: int32 = field(versions="2+", default=-1, ignorable=True)
+    rack_id: str | None = field(versions="3+", default=None, ignorable=True)
+
+
+@data(name="ConsumerProtocolAssignment", versions="0-3", flexible="none")
+class ConsumerProtocolAssignment(Message):
+    assigned_partitions: list[TopicPartition]
+    user_data: bytes | None = None

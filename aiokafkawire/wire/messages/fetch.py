@@ -1,0 +1,131 @@
+"""Fetch: read record batches of partitions, and wait for them. Key 1."""
+
+from uuid import UUID
+
+from aiokafkawire.wire.messages.common import LeaderIdAndEpoch, NodeEndpoint
+from aiokafkawire.wire.primitives import NO_ID, RecordBytes, int8, int16, int32, int64
+from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
+
+__all__ = (
+    "AbortedTransaction",
+    "EpochEndOffset",
+    "FetchPartition",
+    "FetchRequest",
+    "FetchResponse",
+    "FetchTopic",
+    "FetchableTopicResponse",
+    "ForgottenTopic",
+    "LeaderIdAndEpoch",
+    "NodeEndpoint",
+    "PartitionData",
+    "ReplicaState",
+    "SnapshotId",
+)
+
+NO_HIGH_WATERMARK = 2**63 - 1
+"""A replica that does not know its high watermark."""
+
+
+@struct
+class ReplicaState(Struct):
+    replica_id: int32 = -1
+    replica_epoch: int64 = -1
+
+
+@struct
+class FetchPartition(Struct):
+    partition: int32
+    current_leader_epoch: int32 = field(versions="9+", default=-1, ignorable=True)
+    fetch_offset: int64
+    last_fetched_epoch: int32 = field(versions="12+", default=-1)
+    log_start_offset: int64 = field(versions="5+", default=-1, ignorable=True)
+    partition_max_bytes: int32
+    replica_directory_id: UUID = field(versions="17+", default=NO_ID, tag=0, ignorable=True)
+    high_watermark: int64 = field(versions="18+", default=NO_HIGH_WATERMARK, tag=1, ignorable=True)
+
+
+@struct
+class FetchTopic(Struct):
+    topic: str = field(versions="0-12", default="", ignorable=True)
+    topic_id: UUID = field(versions="13+", default=NO_ID, ignorable=True)
+    partitions: list[FetchPartition]
+
+
+@struct
+class ForgottenTopic(Struct):
+    topic: str = field(versions="7-12", default="", ignorable=True)
+    topic_id: UUID = field(versions="13+", default=NO_ID, ignorable=True)
+    partitions: list[int32]
+
+
+@request(key=1, versions="0-18", flexible="12+")
+class FetchRequest(Request["FetchResponse"]):
+    """Session id 0 with epoch -1 is a fetch outside of any session (KIP-227)."""
+
+    cluster_id: str | None = field(versions="12+", default=None, tag=0, ignorable=True)
+    replica_id: int32 = field(versions="0-14", default=-1)
+    replica_state: ReplicaState = field(versions="15+", default_factory=ReplicaState, tag=1)
+    max_wait_ms: int32
+    min_bytes: int32
+    max_bytes: int32 = field(versions="3+", default=0x7FFFFFFF, ignorable=True)
+    isolation_level: int8 = field(versions="4+", default=0, ignorable=True)
+    session_id: int32 = field(versions="7+", default=0, ignorable=True)
+    session_epoch: int32 = field(versions="7+", default=-1, ignorable=True)
+    topics: list[FetchTopic]
+    forgotten_topics_data: list[ForgottenTopic] = field(versions="7+", default_factory=list)
+    rack_id: str = field(versions="11+", default="", ignorable=True)
+
+
+@struct
+class EpochEndOffset(Struct):
+    """Where the log of the leader parts from what the fetcher has."""
+
+    epoch: int32 = -1
+    end_offset: int64 = -1
+
+
+@struct
+class SnapshotId(Struct):
+    end_offset: int64 = -1
+    epoch: int32 = -1
+
+
+@struct
+class AbortedTransaction(Struct):
+    producer_id: int64
+    first_offset: int64
+
+
+@struct
+class PartitionData(Struct):
+    partition_index: int32
+    error_code: int16
+    high_watermark: int64
+    last_stable_offset: int64 = field(versions="4+", default=-1, ignorable=True)
+    log_start_offset: int64 = field(versions="5+", default=-1, ignorable=True)
+    diverging_epoch: EpochEndOffset = field(versions="12+", default_factory=EpochEndOffset, tag=0)
+    current_leader: LeaderIdAndEpoch = field(
+        versions="12+", default_factory=LeaderIdAndEpoch, tag=1
+    )
+    snapshot_id: SnapshotId = field(versions="12+", default_factory=SnapshotId, tag=2)
+    aborted_transactions: list[AbortedTransaction] | None = field(
+        versions="4+", default_factory=list, ignorable=True
+    )
+    preferred_read_replica: int32 = field(versions="11+", default=-1)
+    records: RecordBytes | None
+
+
+@struct
+class FetchableTopicResponse(Struct):
+    topic: str = field(versions="0-12", default="", ignorable=True)
+    topic_id: UUID = field(versions="13+", default=NO_ID, ignorable=True)
+    partitions: list[PartitionData]
+
+
+@response(key=1, versions="0-18", flexible="12+")
+class FetchResponse(Response):
+    throttle_time_ms: int32 = field(versions="1+", default=0, ignorable=True)
+    error_code: int16 = field(versions="7+", default=0, ignorable=True)
+    session_id: int32 = field(versions="7+", default=0)
+    responses: list[FetchableTopicResponse]
+    node_endpoints: list[NodeEndpoint] = field(versions="16+", default_factory=list, tag=0)

@@ -1,0 +1,75 @@
+"""Metadata: the brokers, the topics, and who leads which partition. Key 3."""
+
+from uuid import UUID
+
+from aiokafkawire.wire.primitives import NO_ID, int16, int32
+from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
+
+__all__ = (
+    "OPERATIONS_NOT_ASKED",
+    "MetadataRequest",
+    "MetadataRequestTopic",
+    "MetadataResponse",
+    "MetadataResponseBroker",
+    "MetadataResponsePartition",
+    "MetadataResponseTopic",
+)
+
+OPERATIONS_NOT_ASKED = -(2**31)
+"""The bit field of authorized operations when the request did not ask for it."""
+
+
+@struct
+class MetadataRequestTopic(Struct):
+    topic_id: UUID = field(versions="10+", default=NO_ID, ignorable=True)
+    name: str | None = field(nullable="10+")
+
+
+@request(key=3, versions="0-13", flexible="9+")
+class MetadataRequest(Request["MetadataResponse"]):
+    """All topics: an empty list in version 0, null from version 1 on, where empty asks for none."""
+
+    topics: list[MetadataRequestTopic] | None = field(nullable="1+")
+    allow_auto_topic_creation: bool = field(versions="4+", default=True)
+    include_cluster_authorized_operations: bool = field(versions="8-10", default=False)
+    include_topic_authorized_operations: bool = field(versions="8+", default=False)
+
+
+@struct
+class MetadataResponseBroker(Struct):
+    node_id: int32
+    host: str
+    port: int32
+    rack: str | None = field(versions="1+", default=None, ignorable=True)
+
+
+@struct
+class MetadataResponsePartition(Struct):
+    error_code: int16
+    partition_index: int32
+    leader_id: int32
+    leader_epoch: int32 = field(versions="7+", default=-1, ignorable=True)
+    replica_nodes: list[int32]
+    isr_nodes: list[int32]
+    offline_replicas: list[int32] = field(versions="5+", default_factory=list, ignorable=True)
+
+
+@struct
+class MetadataResponseTopic(Struct):
+    error_code: int16
+    name: str | None = field(nullable="12+")
+    topic_id: UUID = field(versions="10+", default=NO_ID, ignorable=True)
+    is_internal: bool = field(versions="1+", default=False, ignorable=True)
+    partitions: list[MetadataResponsePartition]
+    topic_authorized_operations: int32 = field(versions="8+", default=OPERATIONS_NOT_ASKED)
+
+
+@response(key=3, versions="0-13", flexible="9+")
+class MetadataResponse(Response):
+    throttle_time_ms: int32 = field(versions="3+", default=0, ignorable=True)
+    brokers: list[MetadataResponseBroker]
+    cluster_id: str | None = field(versions="2+", default=None, ignorable=True)
+    controller_id: int32 = field(versions="1+", default=-1, ignorable=True)
+    topics: list[MetadataResponseTopic]
+    cluster_authorized_operations: int32 = field(versions="8-10", default=OPERATIONS_NOT_ASKED)
+    error_code: int16 = field(versions="13+", default=0, ignorable=True)

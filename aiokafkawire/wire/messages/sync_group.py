@@ -1,0 +1,34 @@
+"""SyncGroup: the leader hands out the assignment, every member gets its own. Key 14."""
+
+from aiokafkawire.wire.primitives import int16, int32
+from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
+
+__all__ = ("SyncGroupRequest", "SyncGroupRequestAssignment", "SyncGroupResponse")
+
+
+@struct
+class SyncGroupRequestAssignment(Struct):
+    member_id: str
+    assignment: bytes
+
+
+@request(key=14, versions="0-5", flexible="4+")
+class SyncGroupRequest(Request["SyncGroupResponse"]):
+    """`assignments` is empty unless the sender is the leader."""
+
+    group_id: str
+    generation_id: int32
+    member_id: str
+    group_instance_id: str | None = field(versions="3+", default=None)
+    protocol_type: str | None = field(versions="5+", default=None, ignorable=True)
+    protocol_name: str | None = field(versions="5+", default=None, ignorable=True)
+    assignments: list[SyncGroupRequestAssignment]
+
+
+@response(key=14, versions="0-5", flexible="4+")
+class SyncGroupResponse(Response):
+    throttle_time_ms: int32 = field(versions="1+", default=0, ignorable=True)
+    error_code: int16
+    protocol_type: str | None = field(versions="5+", default=None, ignorable=True)
+    protocol_name: str | None = field(versions="5+", default=None, ignorable=True)
+    assignment: bytes

@@ -1,0 +1,432 @@
+"""How a message class declares its fields, and in which versions each of them is on the wire.
+
+A message reads like its page in the protocol guide:
+
+    @request(key=12, versions="0-4", flexible="4+")
+    class HeartbeatRequest(Request["HeartbeatResponse"]):
+        group_id: str
+        generation_id: int32
+        member_id: str
+        group_instance_id: str | None = field(versions="3+", default=None)
+
+The decorators make a keyword-only dataclass with slots and leave a `StructSchema` on the class,
+from which `codec` makes encoders and decoders. `X | None` may be null wherever it is on the wire,
+unless `nullable=` says from which version on. A field whose type changes between versions is two
+fields with disjoint versions.
+"""
+
+import dataclasses
+import inspect
+import types
+from collections.abc import Callable, Mapping
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    NamedTuple,
+    TypeVar,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+)
+from uuid import UUID
+
+from aiokafkawire.wire.primitives import NO_ID, Primitive
+
+__all__ = (
+    "ALL",
+    "NO_VERSIONS",
+    "Field",
+    "Message",
+    "Request",
+    "Response",
+    "Struct",
+    "StructSchema",
+    "TypeKind",
+    "VersionRange",
+    "data",
+    "field",
+    "request",
+    "response",
+    "schema_of",
+    "struct",
+)
+
+T = TypeVar("T")
+S = TypeVar("S", bound="type[Struct]")
+R_co = TypeVar("R_co", covariant=True, bound="Response")
+
+UNBOUNDED = 32_767
+
+
+class VersionRange(NamedTuple):
+    """Versions `low` to `high`, both included; empty when `high` is below `low`."""
+
+    low: int
+    high: int
+
+    @classmethod
+    def parse(cls, text: str) -> "VersionRange":
+        """Read `"3"`, `"0-9"`, `"6+"` or `"none"`."""
+        if text == "none":
+            return NO_VERSIONS
+        if text.endswith("+"):
+            return cls(int(text[:-1]), UNBOUNDED)
+        low, _, high = text.partition("-")
+        return cls(int(low), int(high or low))
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.low <= version <= self.high
+
+    def __str__(self) -> str:
+        if self.high < self.low:
+            return "none"
+        if self.high == UNBOUNDED:
+            return f"{self.low}+"
+        return str(self.low) if self.low == self.high else f"{self.low}-{self.high}"
+
+
+ALL = VersionRange(0, UNBOUNDED)
+NO_VERSIONS = VersionRange(0, -1)
+
+
+class TypeKind(NamedTuple):
+    """What a value is on the wire, without its nullability: one of the three shapes.
+
+    A primitive has `primitive`, an array `element`, a nested struct `struct`.
+    """
+
+    primitive: Primitive | None = None
+    element: "TypeKind | None" = None
+    struct: "type[Struct] | None" = None
+
+
+_MISSING: Any = dataclasses.MISSING
+
+STRING = Primitive("string")
+BYTES = Primitive("bytes")
+BOOL = Primitive("bool", "?", 1)
+FLOAT64 = Primitive("float64", "d", 8)
+UUID_TYPE = Primitive("uuid", "16s", 16)
+
+_PLAIN: Mapping[object, Primitive] = {
+    str: STRING,
+    bytes: BYTES,
+    bool: BOOL,
+    float: FLOAT64,
+    UUID: UUID_TYPE,
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Field:
+    """One field: its Python `name`, its `wire_name` in Kafka's JSON, its type and its versions."""
+
+    name: str
+    wire_name: str
+    kind: TypeKind
+    versions: VersionRange
+    nullable: VersionRange
+    tag: int | None
+    tagged: VersionRange
+    ignorable: bool
+    compact: bool
+    default: Any
+    default_factory: Callable[[], Any] | None
+
+    @property
+    def required(self) -> bool:
+        """Whether the constructor must be given this field."""
+        return self.default is _MISSING and self.default_factory is None
+
+    def default_value(self) -> Any:
+        """The value that a version without this field reads as: the declared one, or zero."""
+        if self.default_factory is not None:
+            return self.default_factory()
+        if self.default is not _MISSING:
+            return self.default
+        return zero_value(self.kind)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StructSchema:
+    """The fields of one class in wire order, and Kafka's own name of it."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+    def present(self, version: int) -> tuple[Field, ...]:
+        """The untagged fields of a version, in wire order."""
+        return tuple(
+            f
+            for f in self.fields
+            if version in f.versions and not (f.tag is not None and version in f.tagged)
+        )
+
+    def tagged(self, version: int) -> tuple[Field, ...]:
+        """The tagged fields of a version, by tag."""
+        fields = (
+            f
+            for f in self.fields
+            if f.tag is not None and version in f.versions and version in f.tagged
+        )
+        return tuple(sorted(fields, key=lambda f: f.tag or 0))
+
+    def absent(self, version: int) -> tuple[Field, ...]:
+        """The fields that a version lacks."""
+        return tuple(f for f in self.fields if version not in f.versions)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Options:
+    versions: VersionRange
+    nullable: VersionRange | None
+    tag: int | None
+    tagged: VersionRange | None
+    ignorable: bool
+    compact: bool
+    default: Any
+    default_factory: Callable[[], Any] | None
+    wire_name: str | None
+
+
+def field(
+    *,
+    versions: str = "0+",
+    default: Any = _MISSING,
+    default_factory: Callable[[], Any] | None = None,
+    nullable: str | None = None,
+    tag: int | None = None,
+    tagged: str | None = None,
+    ignorable: bool = False,
+    compact: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Say more about a field than its type does.
+
+    `versions` has it on the wire, `nullable` may have it null, `tagged` (default: all) has it under
+    `tag`. A value other than the default is refused in a version without the field, unless the
+    field is `ignorable`. `compact=False` keeps the old length prefix in flexible versions. `name`
+    is Kafka's name where it does not follow from ours.
+    """
+    return _Options(
+        versions=VersionRange.parse(versions),
+        nullable=None if nullable is None else VersionRange.parse(nullable),
+        tag=tag,
+        tagged=None if tagged is None else VersionRange.parse(tagged),
+        ignorable=ignorable,
+        compact=compact,
+        default=default,
+        default_factory=default_factory,
+        wire_name=name,
+    )
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+def struct(cls: S) -> S:
+    """Declare a struct that messages contain; it is flexible where they are."""
+    return _declare(cls, cls.__name__)
+
+
+def _base_field(*, default_factory: Callable[[], Any]) -> Any:
+    return dataclasses.field(default_factory=default_factory, repr=False, kw_only=True)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(_base_field,))
+def _base(cls: type[T]) -> type[T]:
+    return dataclasses.dataclass(kw_only=True, slots=True)(cls)
+
+
+@_base
+class Struct:
+    """What all messages and their nested structs have in common.
+
+    `unknown_tagged_fields` are the `(tag, bytes)` of a flexible version that this package has no
+    field for; they are written back.
+    """
+
+    unknown_tagged_fields: list[tuple[int, bytes]] = _base_field(default_factory=list)
+
+
+class Message(Struct):
+    """A struct that stands alone: a request, a response, a header or a piece of data."""
+
+    __slots__ = ()
+
+    min_version: ClassVar[int]
+    max_version: ClassVar[int]
+    flexible_from: ClassVar[int | None]
+    """The first version with compact lengths and tagged fields; None if there is none."""
+
+    @classmethod
+    def is_flexible(cls, version: int) -> bool:
+        """Whether `version` has compact lengths and tagged fields."""
+        return cls.flexible_from is not None and version >= cls.flexible_from
+
+
+class _ApiMessage(Message):
+    __slots__ = ()
+
+    api_key: ClassVar[int]
+    header_exceptions: ClassVar[Mapping[int, int]] = types.MappingProxyType({})
+    """Header versions, by message version, that do not follow from flexibility."""
+
+
+class Response(_ApiMessage):
+    """An answer of a broker."""
+
+    __slots__ = ()
+
+    @classmethod
+    def header_version(cls, version: int) -> int:
+        """The version of the ResponseHeader before a response of `version`."""
+        return cls.header_exceptions.get(version, 1 if cls.is_flexible(version) else 0)
+
+
+class Request(_ApiMessage, Generic[R_co]):
+    """A request to a broker; `R_co` is the class of its response."""
+
+    __slots__ = ()
+
+    @classmethod
+    def header_version(cls, version: int) -> int:
+        """The version of the RequestHeader before a request of `version`."""
+        return cls.header_exceptions.get(version, 2 if cls.is_flexible(version) else 1)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+def request(*, key: int, versions: str, flexible: str) -> Callable[[S], S]:
+    """Declare a request of the API `key`: every version ever released, and the flexible ones."""
+    return _api_message(key, versions, flexible)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+def response(*, key: int, versions: str, flexible: str) -> Callable[[S], S]:
+    """Declare a response of the API `key`: every version ever released, and the flexible ones."""
+    return _api_message(key, versions, flexible)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+def data(*, name: str, versions: str, flexible: str) -> Callable[[S], S]:
+    """Declare a message that is neither request nor response; `name` is Kafka's."""
+
+    def declare(cls: S) -> S:
+        return _versioned(_declare(cls, name), versions, flexible)
+
+    return declare
+
+
+def schema_of(cls: "type[Struct]") -> StructSchema:
+    """The schema that a decorator left on `cls`. Raises TypeError for any other class."""
+    schema = cls.__dict__.get("__wire_schema__")
+    if schema is None:
+        raise TypeError(f"{cls.__name__} is not a declared message or struct")
+    return cast("StructSchema", schema)
+
+
+def zero_value(kind: TypeKind) -> Any:
+    """What a field without a declared default holds where its version lacks it."""
+    if kind.element is not None:
+        return []
+    if kind.struct is not None:
+        return kind.struct()
+    assert kind.primitive is not None
+    name = kind.primitive.name
+    return _ZERO.get(name, 0)
+
+
+_ZERO: Mapping[str, Any] = {
+    "string": "",
+    "bytes": b"",
+    "records": None,
+    "bool": False,
+    "float64": 0.0,
+    "uuid": NO_ID,
+}
+
+
+def _api_message(key: int, versions: str, flexible: str) -> Callable[[S], S]:
+    def declare(cls: S) -> S:
+        declared = _versioned(_declare(cls, cls.__name__), versions, flexible)
+        cast("Any", declared).api_key = key
+        return declared
+
+    return declare
+
+
+def _versioned(cls: S, versions: str, flexible: str) -> S:
+    span, flexible_span = VersionRange.parse(versions), VersionRange.parse(flexible)
+    message = cast("Any", cls)
+    message.min_version, message.max_version = span
+    message.flexible_from = None if flexible_span == NO_VERSIONS else flexible_span.low
+    return cls
+
+
+def _declare(cls: S, name: str) -> S:
+    fields = tuple(
+        _field(cls, attribute, annotation)
+        for attribute, annotation in inspect.get_annotations(cls).items()
+        if get_origin(annotation) is not ClassVar
+    )
+    for item in fields:
+        if item.required:
+            if item.name in cls.__dict__:
+                delattr(cls, item.name)
+            continue
+        made = (
+            dataclasses.field(default_factory=item.default_factory)
+            if item.default_factory is not None
+            else dataclasses.field(default=item.default)
+        )
+        setattr(cls, item.name, made)
+    made_class = cast("Any", dataclasses.dataclass(kw_only=True, slots=True)(cls))
+    made_class.__wire_schema__ = StructSchema(name, fields)
+    return cast("S", made_class)
+
+
+def _field(cls: "type[Struct]", name: str, annotation: object) -> Field:
+    declared = cls.__dict__.get(name, _MISSING)
+    options = declared if isinstance(declared, _Options) else field(default=declared)
+    kind, optional = _kind(annotation)
+    if options.nullable is not None and not optional:
+        raise TypeError(f"{cls.__name__}.{name} is nullable, so its type must allow None")
+    nullable = options.nullable or options.versions
+    return Field(
+        name=name,
+        wire_name=options.wire_name or _camel_case(name),
+        kind=kind,
+        versions=options.versions,
+        nullable=nullable if optional else NO_VERSIONS,
+        tag=options.tag,
+        tagged=NO_VERSIONS if options.tag is None else options.tagged or options.versions,
+        ignorable=options.ignorable,
+        compact=options.compact,
+        default=options.default,
+        default_factory=options.default_factory,
+    )
+
+
+def _kind(annotation: Any) -> tuple[TypeKind, bool]:
+    """The wire type of an annotation, and whether it allows None."""
+    metadata = getattr(annotation, "__metadata__", ())
+    if metadata and isinstance(metadata[0], Primitive):
+        return TypeKind(primitive=metadata[0]), False
+    origin = get_origin(annotation)
+    if origin is Union or origin is types.UnionType:
+        inner = [option for option in get_args(annotation) if option is not type(None)]
+        if len(inner) == 1:
+            return _kind(inner[0])[0], True
+    if origin is list:
+        return TypeKind(element=_kind(get_args(annotation)[0])[0]), False
+    if annotation in _PLAIN:
+        return TypeKind(primitive=_PLAIN[annotation]), False
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
+        return TypeKind(struct=annotation), False
+    raise TypeError(f"{annotation!r} is no type of the Kafka protocol")
+
+
+def _camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
