@@ -1,6 +1,7 @@
 """Kafka's messages and their bytes. Nothing in here reads, writes or waits."""
 
 from aiokafkawire.wire.api import APIS, Api, ApiKey, api_of, message_class
+from aiokafkawire.wire.codec import decode, encode, encode_parts
 from aiokafkawire.wire.error_codes import ErrorCode, error_for, raise_for
 from aiokafkawire.wire.primitives import NO_ID, Buffer
 from aiokafkawire.wire.schema import Message, Request, Response, Struct
@@ -17,6 +18,9 @@ __all__ = (
     "Response",
     "Struct",
     "api_of",
+    "decode",
+    "encode",
+    "encode_parts",
     "error_for",
     "message_class",
     "raise_for",

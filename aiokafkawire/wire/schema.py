@@ -111,6 +111,8 @@ BOOL = Primitive("bool", "?", 1)
 FLOAT64 = Primitive("float64", "d", 8)
 UUID_TYPE = Primitive("uuid", "16s", 16)
 
+_UNIONS: tuple[object, ...] = (Union, types.UnionType)
+
 _PLAIN: Mapping[object, Primitive] = {
     str: STRING,
     bytes: BYTES,
@@ -177,6 +179,10 @@ class StructSchema:
     def absent(self, version: int) -> tuple[Field, ...]:
         """The fields that a version lacks."""
         return tuple(f for f in self.fields if version not in f.versions)
+
+    def refused(self, version: int) -> tuple[Field, ...]:
+        """The fields that must hold their default in a version, as it lacks them."""
+        return tuple(f for f in self.absent(version) if not f.ignorable)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -414,7 +420,7 @@ def _kind(annotation: Any) -> tuple[TypeKind, bool]:
     if metadata and isinstance(metadata[0], Primitive):
         return TypeKind(primitive=metadata[0]), False
     origin = get_origin(annotation)
-    if origin is Union or origin is types.UnionType:
+    if origin in _UNIONS:
         inner = [option for option in get_args(annotation) if option is not type(None)]
         if len(inner) == 1:
             return _kind(inner[0])[0], True

@@ -1,0 +1,133 @@
+"""Messages to bytes and back.
+
+The encoder and the decoder of a (class, version) are made apart, on first use, and kept.
+"""
+
+import struct
+from typing import TypeVar
+
+from aiokafkawire.errors import UnsupportedVersion
+from aiokafkawire.wire.decoder import DECODE_ERRORS, Decoder, make_decoder
+from aiokafkawire.wire.encoder import Encoder, make_encoder
+from aiokafkawire.wire.explain import explain_decoding, explain_encoding
+from aiokafkawire.wire.primitives import Buffer
+from aiokafkawire.wire.schema import Message, schema_of
+
+__all__ = (
+    "KEEP_APART_BYTES",
+    "check_version",
+    "decode",
+    "decode_prefix",
+    "encode",
+    "encode_onto",
+    "encode_parts",
+    "join_small",
+)
+
+M = TypeVar("M", bound=Message)
+
+KEEP_APART_BYTES = 4_096
+"""Buffers of this size or more are sent as they are; below it, joining them costs less."""
+
+# As many entries as there are classes and versions, at most.
+_ENCODERS: dict[tuple[type[Message], int], Encoder] = {}
+_DECODERS: dict[tuple[type[Message], int], Decoder] = {}
+
+ENCODE_ERRORS = (struct.error, TypeError, AttributeError, ValueError, OverflowError)
+
+
+def encode(message: Message, version: int) -> bytes:
+    """The bytes of a message, without header and frame length.
+
+    Raises `UnsupportedVersion` for a version that the message does not have, or one that lacks a
+    field that is set (and is not ignorable); `TypeError` or `ValueError` for a value that does not
+    fit its field. Each names class, version and field.
+    """
+    parts: list[Buffer] = []
+    encode_onto(parts, message, version)
+    return b"".join(parts)
+
+
+def encode_parts(message: Message, version: int) -> list[Buffer]:
+    """Like `encode`, in several buffers: large records are not copied.
+
+    The caller keeps the records unchanged until the buffers are sent.
+    """
+    parts: list[Buffer] = []
+    encode_onto(parts, message, version)
+    return join_small(parts)
+
+
+def encode_onto(parts: list[Buffer], message: Message, version: int) -> None:
+    """Append a message's bytes to `parts`, in many small buffers."""
+    encoder = _encoder(type(message), version)
+    try:
+        encoder(message, parts.append)
+    except ENCODE_ERRORS as error:
+        raise explain_encoding(message, version, error) from error
+
+
+def join_small(parts: list[Buffer]) -> list[Buffer]:
+    """The same bytes in few buffers: runs of small ones joined, large ones kept as they are."""
+    joined: list[Buffer] = []
+    run: list[Buffer] = []
+    for part in parts:
+        if len(part) < KEEP_APART_BYTES:
+            run.append(part)
+            continue
+        if run:
+            joined.append(b"".join(run))
+            run.clear()
+        joined.append(part)
+    if run:
+        joined.append(b"".join(run))
+    return joined
+
+
+def decode(cls: type[M], version: int, data: Buffer) -> M:
+    """The message that `data` is, to its last byte.
+
+    `bytes` fields are copied out; `records` fields are memoryviews of `data`. Raises
+    `MalformedMessage` with class, version, field path and byte offset, and `UnsupportedVersion`
+    for a version that the class does not have.
+    """
+    message, end = decode_prefix(cls, version, data)
+    if end != len(data):
+        raise explain_decoding(cls, version, data)
+    return message
+
+
+def decode_prefix(cls: type[M], version: int, data: Buffer) -> tuple[M, int]:
+    """The message that `data` begins with, and where it ends. Raises as `decode` does."""
+    decoder = _decoder(cls, version)
+    view = memoryview(data)
+    try:
+        message, end = decoder(view, 0, len(view))
+    except DECODE_ERRORS as error:
+        raise explain_decoding(cls, version, data) from error
+    return message, end
+
+
+def check_version(cls: type[Message], version: int) -> None:
+    """Raise `UnsupportedVersion` unless the message was ever released in `version`."""
+    if not cls.min_version <= version <= cls.max_version:
+        raise UnsupportedVersion(
+            f"{schema_of(cls).name} has versions {cls.min_version} to {cls.max_version},"
+            f" not {version}"
+        )
+
+
+def _encoder(cls: type[Message], version: int) -> Encoder:
+    made = _ENCODERS.get((cls, version))
+    if made is None:
+        check_version(cls, version)
+        made = _ENCODERS[cls, version] = make_encoder(cls, version)
+    return made
+
+
+def _decoder(cls: type[Message], version: int) -> Decoder:
+    made = _DECODERS.get((cls, version))
+    if made is None:
+        check_version(cls, version)
+        made = _DECODERS[cls, version] = make_decoder(cls, version)
+    return made

@@ -1,0 +1,225 @@
+"""Makes the decoder of one (message class, version): flat source text, compiled.
+
+The function made is `decode(buf, p, end)`: it reads a message from memoryview `buf` at `p`, never
+past `end`, and returns the message and the position after it. On bytes that are no such message
+it raises any of `DECODE_ERRORS`, without saying where; `explain` finds that out.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from aiokafkawire.wire.primitives import (
+    MAX_STRING_BYTES,
+    BufferOverrun,
+    Primitive,
+    decode_unsigned_varint,
+    uuid_from_bytes,
+)
+from aiokafkawire.wire.schema import Field, Message, Struct, TypeKind, schema_of
+from aiokafkawire.wire.source import Layout, Source
+
+__all__ = ("DECODE_ERRORS", "Decoder", "make_decoder")
+
+Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
+
+DECODE_ERRORS = (struct.error, IndexError, ValueError)
+"""What a decoder raises on malformed bytes; ValueError includes UnicodeDecodeError."""
+
+
+def make_decoder(cls: type[Message], version: int) -> Decoder:
+    """Make the decoder of `cls` in `version`."""
+    maker = _DecoderMaker(Layout(version, flexible=cls.is_flexible(version)))
+    maker.struct(cls, "m")
+    maker.source.line("return m, p")
+    return maker.source.compile("decode", f"decoder of {schema_of(cls).name} v{version}")
+
+
+class _DecoderMaker:
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.source = Source("decode(buf, p, end)")
+        self.source.names.update(
+            new=object.__new__,
+            Overrun=BufferOverrun,
+            uvarint=decode_unsigned_varint,
+            unpack_from=struct.unpack_from,
+            uuid=uuid_from_bytes,
+        )
+        self._run: list[tuple[str, str]] = []
+        self._after_run: list[str] = []
+
+    def struct(self, cls: type[Struct], obj: str) -> None:
+        """Read a struct into the new variable `obj`."""
+        schema, version = schema_of(cls), self.layout.version
+        self.source.line(f"{obj} = new({self.source.constant('Class', cls)})")
+        for item in schema.absent(version):
+            self._set_default(item, obj)
+        for item in schema.present(version):
+            nullable = version in item.nullable
+            self._value(item.kind, f"{obj}.{item.name}", nullable, item.compact)
+        self._flush()
+        self.source.line(f"{obj}.unknown_tagged_fields = []")
+        if self.layout.flexible:
+            self._tagged(schema.tagged(version), obj)
+
+    def _set_default(self, item: Field, obj: str) -> None:
+        default = item.default_value()
+        if isinstance(default, list):
+            text = "[]"
+        elif isinstance(default, Struct):
+            text = self.source.constant("Class", type(default)) + "()"
+        elif default is None or isinstance(default, bool | int | str | bytes):
+            text = repr(default)
+        else:
+            text = self.source.constant("default", default)
+        self.source.line(f"{obj}.{item.name} = {text}")
+
+    def _value(self, kind: TypeKind, target: str, nullable: bool, compact: bool) -> None:
+        compact = compact and self.layout.flexible
+        if kind.element is not None:
+            self._array(kind.element, target, nullable, compact)
+        elif kind.struct is not None:
+            self._nested(kind.struct, target, nullable)
+        elif kind.primitive is not None:
+            self._primitive(kind.primitive, target, nullable, compact)
+
+    def _primitive(self, kind: Primitive, target: str, nullable: bool, compact: bool) -> None:
+        if kind.name == "uuid":
+            raw = self.source.name("v")
+            self._run.append((kind.code, raw))
+            self._after_run.append(f"{target} = uuid({raw})")
+            return
+        if kind.code:
+            self._run.append((kind.code, target))
+            return
+        size = self._size("h" if kind.name == "string" else "i", compact)
+        stop = self.source.name("q")
+        limit = f" or {size} > {MAX_STRING_BYTES}" if compact and kind.name == "string" else ""
+        read = {
+            "string": f'str(buf[p:{stop}], "utf-8")',
+            "bytes": f"bytes(buf[p:{stop}])",
+            "records": f"buf[p:{stop}]",
+        }[kind.name]
+        with self._null_or_value(size, target, nullable):
+            self.source.line(f"{stop} = p + {size}")
+            with self.source.block(f"if {size} < 0 or {stop} > end{limit}:"):
+                self.source.line("raise Overrun")
+            self.source.line(f"{target} = {read}")
+            self.source.line(f"p = {stop}")
+
+    def _null_or_value(
+        self, size: str, target: str, nullable: bool
+    ) -> AbstractContextManager[None]:
+        """Set the target to None where the size is -1; what follows is for the other case."""
+        if not nullable:
+            return nullcontext()
+        with self.source.block(f"if {size} == -1:"):
+            self.source.line(f"{target} = None")
+        return self.source.block("else:")
+
+    def _size(self, code: str, compact: bool) -> str:
+        """Read a length or count into a new variable; -1 is null."""
+        size = self.source.name("n")
+        if compact:
+            self._flush()
+            self._read_unsigned_varint(size)
+            self.source.line(f"{size} -= 1")
+        else:
+            self._run.append((code, size))
+            self._flush()
+        return size
+
+    def _read_unsigned_varint(self, name: str) -> None:
+        self.source.line(f"{name} = buf[p]")
+        self.source.line("p += 1")
+        with self.source.block(f"if {name} > 127:"):
+            self.source.line(f"{name}, p = uvarint(buf, p - 1)")
+
+    def _array(self, element: TypeKind, target: str, nullable: bool, compact: bool) -> None:
+        count = self._size("i", compact)
+        item_bytes = self.layout.min_size_bytes(element)
+        with self._null_or_value(count, target, nullable):
+            with self.source.block(f"if {count} < 0 or {count} * {item_bytes} > end - p:"):
+                self.source.line("raise Overrun")
+            self._items(element, target, count)
+
+    def _items(self, element: TypeKind, target: str, count: str) -> None:
+        if element.primitive is not None and len(element.primitive.code) == 1:
+            code, size = element.primitive.code, element.primitive.size_bytes
+            self.source.line(f'{target} = list(unpack_from(f">{{{count}}}{code}", buf, p))')
+            self.source.line(f"p += {count} * {size}")
+            return
+        items, add, item = (self.source.name(prefix) for prefix in ("a", "add", "m"))
+        self.source.line(f"{target} = {items} = []")
+        self.source.line(f"{add} = {items}.append")
+        with self.source.block(f"for _ in range({count}):"):
+            if element.struct is not None:
+                self.struct(element.struct, item)
+            else:
+                self._value(element, item, nullable=False, compact=True)
+                self._flush()
+            self.source.line(f"{add}({item})")
+
+    def _nested(self, cls: type[Struct], target: str, nullable: bool) -> None:
+        obj = self.source.name("m")
+        if not nullable:
+            self._flush()
+            self.struct(cls, obj)
+            self.source.line(f"{target} = {obj}")
+            return
+        mark = self.source.name("n")
+        self._run.append(("b", mark))
+        self._flush()
+        with self.source.block(f"if {mark} < 0:"):
+            self.source.line(f"{target} = None")
+        with self.source.block("else:"):
+            self.struct(cls, obj)
+            self.source.line(f"{target} = {obj}")
+
+    def _tagged(self, fields: Sequence[Field], obj: str) -> None:
+        for item in fields:
+            self._set_default(item, obj)
+        count, seen, tag, size, stop = (self.source.name(x) for x in ("n", "seen", "tag", "n", "q"))
+        self._read_unsigned_varint(count)
+        with self.source.block(f"if {count}:"):
+            # A tagged field takes at least its tag and its size.
+            with self.source.block(f"if {count} * 2 > end - p:"):
+                self.source.line("raise Overrun")
+            self.source.line(f"{seen} = set()")
+            with self.source.block(f"for _ in range({count}):"):
+                self.source.line(f"{tag}, p = uvarint(buf, p)")
+                self.source.line(f"{size}, p = uvarint(buf, p)")
+                self.source.line(f"{stop} = p + {size}")
+                with self.source.block(f"if {stop} > end or {tag} in {seen}:"):
+                    self.source.line("raise Overrun")
+                self.source.line(f"{seen}.add({tag})")
+                for item in fields:
+                    with self.source.block(f"if {tag} == {item.tag}:"):
+                        self._tagged_field(item, obj, stop)
+                self.source.line(
+                    f"{obj}.unknown_tagged_fields.append(({tag}, bytes(buf[p:{stop}])))"
+                )
+                self.source.line(f"p = {stop}")
+
+    def _tagged_field(self, item: Field, obj: str, stop: str) -> None:
+        nullable = self.layout.version in item.nullable
+        self._value(item.kind, f"{obj}.{item.name}", nullable, item.compact)
+        self._flush()
+        with self.source.block(f"if p != {stop}:"):
+            self.source.line("raise Overrun")
+        self.source.line("continue")
+
+    def _flush(self) -> None:
+        if self._run:
+            codes = "".join(code for code, _ in self._run)
+            layout = self.source.struct(codes)
+            unpack = self.source.constant("unpack", layout.unpack_from)
+            targets = ", ".join(target for _, target in self._run)
+            self.source.line(f"{targets}, = {unpack}(buf, p)")
+            self.source.line(f"p += {layout.size}")
+            self._run.clear()
+        for text in self._after_run:
+            self.source.line(text)
+        self._after_run.clear()

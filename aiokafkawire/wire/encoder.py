@@ -1,0 +1,230 @@
+"""Makes the encoder of one (message class, version): flat source text, compiled.
+
+The function made is `encode(m, w)`: it walks message `m` and calls `w` with buffers in wire order.
+It checks as little as it can; what it stumbles over, `explain` turns into a message for people.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from aiokafkawire.wire.primitives import (
+    MAX_STRING_BYTES,
+    Buffer,
+    Primitive,
+    encode_unsigned_varint,
+)
+from aiokafkawire.wire.schema import Field, Message, Struct, TypeKind, schema_of
+from aiokafkawire.wire.source import Layout, Source
+
+__all__ = ("Encoder", "NotInVersion", "make_encoder", "tagged_section")
+
+Encoder = Callable[[Any, Callable[[Buffer], object]], None]
+
+NULL_COUNT = b"\xff" * 4
+NULL_STRUCT = b"\xff"
+ONE_BYTE = tuple(bytes((n,)) for n in range(0x80))
+
+
+class NotInVersion(ValueError):
+    """A field holds a value that the version has no place for."""
+
+
+def make_encoder(cls: type[Message], version: int) -> Encoder:
+    """Make the encoder of `cls` in `version`."""
+    maker = _EncoderMaker(Layout(version, flexible=cls.is_flexible(version)))
+    maker.struct(cls, "m")
+    return maker.source.compile("encode", f"encoder of {schema_of(cls).name} v{version}")
+
+
+def tagged_section(fields: Sequence[tuple[int, bytes]]) -> bytes:
+    """Tagged fields in tag order. Raises ValueError when a tag comes twice."""
+    ordered = sorted(fields, key=lambda item: item[0])
+    parts = [encode_unsigned_varint(len(ordered))]
+    last = -1
+    for tag, content in ordered:
+        if tag == last:
+            raise ValueError(f"tag {tag} comes twice")
+        last = tag
+        parts += encode_unsigned_varint(tag), encode_unsigned_varint(len(content)), content
+    return b"".join(parts)
+
+
+def _flat(records: Buffer) -> Buffer:
+    return records if type(records) is bytes else memoryview(records).cast("B")
+
+
+class _EncoderMaker:
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.source = Source("encode(m, w)")
+        self.source.names.update(
+            NotInVersion=NotInVersion,
+            one=ONE_BYTE,
+            uvarint=encode_unsigned_varint,
+            pack=struct.pack,
+            flat=_flat,
+            tagged_section=tagged_section,
+        )
+        self._writer = "w"
+        self._run: list[tuple[str, str]] = []
+
+    def struct(self, cls: type[Struct], obj: str) -> None:
+        """Write all fields of the struct in variable `obj`."""
+        schema, version = schema_of(cls), self.layout.version
+        for item in schema.refused(version):
+            with self.source.block(f"if {self._differs(item, obj)}:"):
+                self.source.line("raise NotInVersion")
+        for item in schema.present(version):
+            nullable = version in item.nullable
+            self._value(item.kind, f"{obj}.{item.name}", nullable, item.compact)
+        if self.layout.flexible:
+            self._tagged(schema.tagged(version), obj)
+            return
+        with self.source.block(f"if {obj}.unknown_tagged_fields:"):
+            self.source.line("raise NotInVersion")
+        self._flush()
+
+    def _differs(self, item: Field, obj: str) -> str:
+        default = item.default_value()
+        if default is None:
+            return f"{obj}.{item.name} is not None"
+        return f"{obj}.{item.name} != {self.source.constant('default', default)}"
+
+    def _value(self, kind: TypeKind, expression: str, nullable: bool, compact: bool) -> None:
+        compact = compact and self.layout.flexible
+        if kind.element is not None:
+            self._array(kind.element, expression, nullable, compact)
+        elif kind.struct is not None:
+            self._nested(kind.struct, expression, nullable)
+        elif kind.primitive is not None:
+            self._primitive(kind.primitive, expression, nullable, compact)
+
+    def _primitive(self, kind: Primitive, expression: str, nullable: bool, compact: bool) -> None:
+        if kind.code:
+            suffix = ".bytes" if kind.name == "uuid" else ""
+            self._run.append((kind.code, expression + suffix))
+            return
+        value = self.source.name("v")
+        self.source.line(f"{value} = {expression}")
+        convert = {
+            "string": f"{value}.encode()",
+            "bytes": value,
+            "records": f"flat({value})",
+        }[kind.name]
+        if compact:
+            self._compact(kind, value, convert, nullable)
+            return
+        code = "h" if kind.name == "string" else "i"
+        if nullable:
+            raw = self.source.name("raw")
+            self.source.line(f'{raw} = b"" if {value} is None else {convert}')
+            self._run.append((code, f"-1 if {value} is None else len({raw})"))
+            value = raw
+        else:
+            if convert != value:
+                self.source.line(f"{value} = {convert}")
+            self._run.append((code, f"len({value})"))
+        self._flush()
+        self.source.line(f"{self._writer}({value})")
+
+    def _compact(self, kind: Primitive, value: str, convert: str, nullable: bool) -> None:
+        self._flush()
+        size = self.source.name("n")
+        with self._null_or_value(value, "one[0]", nullable):
+            if convert != value:
+                self.source.line(f"{value} = {convert}")
+            self.source.line(f"{size} = len({value}) + 1")
+            if kind.name == "string":
+                with self.source.block(f"if {size} > {MAX_STRING_BYTES + 1}:"):
+                    self.source.line("raise ValueError")
+            self._write_size(size)
+            self.source.line(f"{self._writer}({value})")
+
+    def _write_size(self, size: str) -> None:
+        self.source.line(f"{self._writer}(one[{size}] if {size} < 128 else uvarint({size}))")
+
+    def _array(self, element: TypeKind, expression: str, nullable: bool, compact: bool) -> None:
+        array = self.source.name("a")
+        self.source.line(f"{array} = {expression}")
+        null = "one[0]" if compact else repr(NULL_COUNT)
+        with self._null_or_value(array, null, nullable):
+            self._items(element, array, compact)
+
+    def _null_or_value(self, value: str, null: str, nullable: bool) -> AbstractContextManager[None]:
+        """Write `null` where the value is None; what follows is for the other case."""
+        if not nullable:
+            return nullcontext()
+        self._flush()
+        with self.source.block(f"if {value} is None:"):
+            self.source.line(f"{self._writer}({null})")
+        return self.source.block("else:")
+
+    def _items(self, element: TypeKind, array: str, compact: bool) -> None:
+        count = self.source.name("n")
+        self.source.line(f"{count} = len({array})")
+        if compact:
+            self._flush()
+            size = self.source.name("n")
+            self.source.line(f"{size} = {count} + 1")
+            self._write_size(size)
+        else:
+            self._run.append(("i", count))
+            self._flush()
+        if element.primitive is not None and len(element.primitive.code) == 1:
+            code = element.primitive.code
+            self.source.line(f'{self._writer}(pack(f">{{{count}}}{code}", *{array}))')
+            return
+        item = self.source.name("m")
+        with self.source.block(f"for {item} in {array}:"):
+            if element.struct is not None:
+                self.struct(element.struct, item)
+            else:
+                self._value(element, item, nullable=False, compact=True)
+                self._flush()
+
+    def _nested(self, cls: type[Struct], expression: str, nullable: bool) -> None:
+        obj = self.source.name("m")
+        self.source.line(f"{obj} = {expression}")
+        with self._null_or_value(obj, repr(NULL_STRUCT), nullable):
+            if nullable:
+                self.source.line(f"{self._writer}(one[1])")
+            self.struct(cls, obj)
+
+    def _tagged(self, fields: Sequence[Field], obj: str) -> None:
+        self._flush()
+        tests = [f"{obj}.unknown_tagged_fields", *(self._differs(item, obj) for item in fields)]
+        section = self.source.name("t")
+        with self.source.block(f"if {' or '.join(tests)}:"):
+            self.source.line(f"{section} = list({tests[0]})")
+            if fields:
+                taken = self.source.constant("taken", {item.tag for item in fields})
+                with self.source.block(f"if any(tag in {taken} for tag, _ in {section}):"):
+                    self.source.line("raise ValueError")
+            for item, test in zip(fields, tests[1:], strict=True):
+                with self.source.block(f"if {test}:"):
+                    self._tagged_field(item, obj, section)
+            self.source.line(f"{self._writer}(tagged_section({section}))")
+        with self.source.block("else:"):
+            self.source.line(f"{self._writer}(one[0])")
+
+    def _tagged_field(self, item: Field, obj: str, section: str) -> None:
+        parts, outer = self.source.name("parts"), self._writer
+        self._writer = self.source.name("w")
+        self.source.line(f"{parts} = []")
+        self.source.line(f"{self._writer} = {parts}.append")
+        nullable = self.layout.version in item.nullable
+        self._value(item.kind, f"{obj}.{item.name}", nullable, item.compact)
+        self._flush()
+        self._writer = outer
+        self.source.line(f'{section}.append(({item.tag}, b"".join({parts})))')
+
+    def _flush(self) -> None:
+        if not self._run:
+            return
+        codes = "".join(code for code, _ in self._run)
+        pack = self.source.constant("pack", self.source.struct(codes).pack)
+        values = ", ".join(value for _, value in self._run)
+        self.source.line(f"{self._writer}({pack}({values}))")
+        self._run.clear()
