@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 from collections.abc import Callable, Sequence
@@ -78,7 +79,7 @@ class StreamTransport:
     def __init__(self, stream: anyio.abc.ByteStream, peer: str) -> None:
         self.peer = peer
         self._stream = stream
-        self._raw = stream.extra(anyio.abc.SocketAttribute.raw_socket, None)
+        self._twin = _duplicate(stream)
         self._aborted = False
 
     async def receive_into(self, buffer: memoryview) -> int:
@@ -102,15 +103,15 @@ class StreamTransport:
         if self._aborted:
             return
         self._aborted = True
-        if self._raw is not None:
-            try:
-                self._raw.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                # Not connected any more, which is what was wanted.
-                return
+        if self._twin is not None:
+            # It may be not connected any more, which is what is wanted.
+            with contextlib.suppress(OSError):
+                self._twin.shutdown(socket.SHUT_RDWR)
 
     async def aclose(self) -> None:
-        self._aborted = True
+        self.abort()
+        if self._twin is not None:
+            self._twin.close()
         await anyio.aclose_forcefully(self._stream)
 
 
@@ -132,6 +133,16 @@ class TcpListener:
 
     async def aclose(self) -> None:
         await self._listener.aclose()
+
+
+def _duplicate(stream: anyio.abc.ByteStream) -> socket.socket | None:
+    """A descriptor of our own for the stream's socket, to shut it down by.
+
+    uvloop's stand-in for a socket cannot be shut down, and keeps the number of a descriptor that
+    the system may long have given to another connection.
+    """
+    raw = stream.extra(anyio.abc.SocketAttribute.raw_socket, None)
+    return None if raw is None else socket.fromfd(raw.fileno(), raw.family, raw.type)
 
 
 def _joined(buffers: Sequence[Buffer]) -> list[bytes]:

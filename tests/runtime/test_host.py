@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import logging
+
+import anyio
+import pytest
+
+from aiokafkawire.runtime import Host, TaskHandle
+
+
+async def wait_forever() -> None:
+    await anyio.sleep_forever()
+
+
+async def test_tasks_run_and_end_with_the_host():
+    host = Host("client")
+    await host.start()
+    began = anyio.Event()
+    ended = anyio.Event()
+
+    async def work(number: int) -> None:
+        assert number == 7
+        began.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+
+    handle = host.spawn(work, 7, name="work")
+    await began.wait()
+    assert host.running
+    assert not handle.done
+    await host.stop()
+    assert ended.is_set()
+    assert handle.done
+    assert handle.error is None
+    assert not host.running
+
+
+async def test_tasks_are_cancelled_in_the_order_of_spawning(monkeypatch: pytest.MonkeyPatch):
+    host = Host("client")
+    await host.start()
+    began: list[anyio.Event] = [anyio.Event() for _ in range(20)]
+    ended: list[int] = []
+
+    async def work(number: int) -> None:
+        began[number].set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(number)
+
+    for number in range(20):
+        host.spawn(work, number, name=f"work {number}")
+    for event in began:
+        await event.wait()
+    cancelled: list[str] = []
+    real_cancel = TaskHandle.cancel
+
+    def cancel(handle: TaskHandle) -> None:
+        cancelled.append(handle.name)
+        real_cancel(handle)
+
+    monkeypatch.setattr(TaskHandle, "cancel", cancel)
+    await host.stop()
+    assert list(dict.fromkeys(cancelled)) == [f"work {number}" for number in range(20)]
+    assert sorted(ended) == list(range(20))
+
+
+async def test_one_task_may_be_cancelled_alone():
+    host = Host("client")
+    await host.start()
+    one = host.spawn(wait_forever, name="one")
+    other = host.spawn(wait_forever, name="other")
+    one.cancel()
+    await one.wait()
+    assert not other.done
+    await host.stop()
+    assert other.done
+
+
+async def test_a_task_that_raises_is_told_and_the_others_go_on():
+    crashes: list[tuple[str, str]] = []
+    told = anyio.Event()
+
+    def on_crash(handle: TaskHandle, error: Exception) -> None:
+        crashes.append((handle.name, str(error)))
+        told.set()
+
+    async def fail() -> None:
+        raise ValueError("a defect")
+
+    host = Host("client", on_crash)
+    await host.start()
+    other = host.spawn(wait_forever, name="other")
+    host.spawn(fail, name="broken")
+    await told.wait()
+    assert crashes == [("broken", "a defect")]
+    assert not other.done
+    await host.stop()
+
+
+async def test_a_crash_without_a_listener_is_logged(caplog: pytest.LogCaptureFixture):
+    async def fail() -> None:
+        raise ValueError("a defect")
+
+    host = Host("client")
+    await host.start()
+    handle = host.spawn(fail, name="broken")
+    with caplog.at_level(logging.ERROR):
+        await handle.wait()
+        await host.stop()
+    assert "task broken failed" in caplog.text
+    assert isinstance(handle.error, ValueError)
+
+
+async def test_nothing_is_spawned_before_start_or_after_stop():
+    host = Host("client")
+    with pytest.raises(RuntimeError, match="does not run"):
+        host.spawn(wait_forever, name="early")
+    await host.start()
+    await host.stop()
+    with pytest.raises(RuntimeError, match="does not run"):
+        host.spawn(wait_forever, name="late")
+
+
+async def test_stop_without_start_and_twice():
+    host = Host("client")
+    await host.stop()
+    host = Host("client")
+    await host.start()
+    await host.stop()
+    await host.stop()
+    assert not host.running
+
+
+async def test_a_task_that_will_not_end_does_not_hold_stop(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr("aiokafkawire.runtime.host.CANCEL_GRACE_S", 0.05)
+    release = anyio.Event()
+    began = anyio.Event()
+
+    async def stubborn() -> None:
+        with anyio.CancelScope(shield=True):
+            began.set()
+            await release.wait()
+
+    host = Host("client")
+    await host.start()
+    handle = host.spawn(stubborn, name="stubborn")
+    await began.wait()
+    with caplog.at_level(logging.WARNING):
+        await host.stop()
+    assert "did not end when cancelled: stubborn" in caplog.text
+    release.set()
+    await handle.wait()
+
+
+async def test_the_callers_cancellation_does_not_reach_the_tasks():
+    host = Host("client")
+    with anyio.CancelScope() as scope:
+        await host.start()
+        handle = host.spawn(wait_forever, name="work")
+        scope.cancel()
+        await anyio.lowlevel.checkpoint()
+    assert scope.cancelled_caught
+    assert not handle.done
+    await host.stop()
+    assert handle.done

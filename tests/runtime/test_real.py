@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import contextlib
+import threading
+
+import anyio
+import pytest
+
+from aiokafkawire.runtime import Address, RealRuntime, Transport
+from aiokafkawire.runtime.real import JOIN_BELOW_BYTES
+
+LOOPBACK = Address("127.0.0.1", 0)
+
+
+async def connected(runtime: RealRuntime) -> tuple[Transport, Transport]:
+    listener = await runtime.listen(LOOPBACK)
+    client = await runtime.connect(listener.address)
+    server = await listener.accept()
+    await listener.aclose()
+    return client, server
+
+
+async def receive_exactly(transport: Transport, size: int) -> bytes:
+    buffer = bytearray(size)
+    view = memoryview(buffer)
+    while view:
+        count = await transport.receive_into(view)
+        assert count, "the stream ended early"
+        view = view[count:]
+    return bytes(buffer)
+
+
+async def test_bytes_go_both_ways():
+    client, server = await connected(RealRuntime())
+    await client.send([b"one ", memoryview(b"two "), bytearray(b"three")])
+    assert await receive_exactly(server, 13) == b"one two three"
+    await server.send([b"back"])
+    assert await receive_exactly(client, 4) == b"back"
+    await client.aclose()
+    assert await server.receive_into(memoryview(bytearray(1))) == 0
+    await server.aclose()
+
+
+async def test_large_buffers_arrive_whole_and_in_order():
+    client, server = await connected(RealRuntime())
+    buffers = [bytes([number]) * (JOIN_BELOW_BYTES // 2) for number in range(7)]
+    async with anyio.create_task_group() as group:
+        group.start_soon(client.send, buffers)
+        received = await receive_exactly(server, sum(map(len, buffers)))
+    assert received == b"".join(buffers)
+    await client.aclose()
+    await server.aclose()
+
+
+async def test_abort_wakes_a_waiting_receiver():
+    client, server = await connected(RealRuntime())
+    ended = anyio.Event()
+
+    async def receive() -> None:
+        with contextlib.suppress(OSError):
+            assert await client.receive_into(memoryview(bytearray(1))) == 0
+        ended.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(receive)
+        await anyio.lowlevel.checkpoint()
+        client.abort()
+        client.abort()
+        with anyio.fail_after(5):
+            await ended.wait()
+    await client.aclose()
+    await client.aclose()
+    await server.aclose()
+
+
+async def test_use_after_close_is_an_os_error():
+    client, server = await connected(RealRuntime())
+    await client.aclose()
+    with pytest.raises(OSError, match="closed"):
+        await client.send([b"late"])
+    with pytest.raises(OSError, match="closed"):
+        await client.receive_into(memoryview(bytearray(1)))
+    await server.aclose()
+
+
+async def test_a_refused_connection_names_the_systems_reason():
+    runtime = RealRuntime()
+    listener = await runtime.listen(LOOPBACK)
+    await listener.aclose()
+    with pytest.raises(ConnectionRefusedError):
+        await runtime.connect(listener.address)
+
+
+async def test_a_closed_listener_accepts_nothing():
+    listener = await RealRuntime().listen(LOOPBACK)
+    await listener.aclose()
+    with pytest.raises(OSError):
+        await listener.accept()
+
+
+async def test_the_clock_is_the_event_loops():
+    clock = RealRuntime().clock
+    before = clock.now()
+    await clock.sleep_until(before + 0.02)
+    assert clock.now() >= before + 0.02
+    assert abs(clock.now() - anyio.current_time()) < 1
+    assert clock.wall_ms() > 1_600_000_000_000
+
+
+async def test_offloaded_work_runs_in_another_thread():
+    assert await RealRuntime().offload(threading.get_ident) != threading.get_ident()
+
+
+def test_addresses_read_as_people_write_them():
+    assert str(Address("localhost", 9092)) == "localhost:9092"
+    assert str(Address("::1", 9092)) == "[::1]:9092"

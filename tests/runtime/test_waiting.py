@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from aiokafkawire.errors import KafkaError, RequestTimedOut
+from aiokafkawire.runtime import Promise, Signal, wait_until
+
+
+async def test_a_signal_set_before_the_wait_is_kept_once():
+    signal = Signal()
+    signal.set()
+    signal.set()
+    assert await signal.wait()
+    assert not await signal.wait(anyio.current_time() + 0.01)
+
+
+async def test_a_signal_wakes_all_who_wait():
+    signal = Signal()
+    woken: list[bool] = []
+
+    async def wait() -> None:
+        woken.append(await signal.wait(anyio.current_time() + 5))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        group.start_soon(wait)
+        await anyio.lowlevel.checkpoint()
+        signal.set()
+    assert woken == [True, True]
+
+
+async def test_a_promise_gives_its_value_to_all():
+    promise: Promise[int] = Promise()
+    got: list[int] = []
+
+    async def wait() -> None:
+        got.append(await promise.wait())
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        group.start_soon(wait)
+        await anyio.lowlevel.checkpoint()
+        promise.resolve(3)
+        promise.resolve(4)
+        promise.fail(ValueError())
+    assert got == [3, 3]
+    assert await promise.wait() == 3
+    assert promise.result() == 3
+
+
+async def test_each_waiter_raises_an_error_of_its_own():
+    promise: Promise[int] = Promise()
+    promise.fail(KafkaError("broken", broker="1 (localhost:9092)"))
+    errors = []
+    for _ in range(2):
+        with pytest.raises(KafkaError) as caught:
+            await promise.wait()
+        errors.append(caught.value)
+    assert errors[0] is not errors[1]
+    assert str(errors[0]) == str(errors[1]) == "broken (broker 1 (localhost:9092))"
+
+
+async def test_a_promise_times_out_at_its_deadline_and_may_still_come():
+    promise: Promise[int] = Promise()
+    with pytest.raises(TimeoutError):
+        await promise.wait(anyio.current_time() + 0.01)
+    promise.resolve(1)
+    assert await promise.wait(anyio.current_time() - 1) == 1
+
+
+async def test_wait_until_prefers_the_event_to_the_deadline():
+    event = anyio.Event()
+    assert not await wait_until(event, anyio.current_time())
+    event.set()
+    assert await wait_until(event, anyio.current_time() - 1)
+
+
+def test_a_request_timeout_is_a_timeout():
+    assert issubclass(RequestTimedOut, TimeoutError)

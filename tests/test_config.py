@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import dataclasses
+import typing
+
+import pytest
+
+from aiokafkawire import config
+from aiokafkawire.config import ClientConfig, ConsumerConfig, ProducerConfig, make, parse_address
+from aiokafkawire.errors import InvalidOption
+
+SERVERS = {"bootstrap_servers": "localhost:9092"}
+
+
+@pytest.mark.parametrize(
+    ("config_class", "options"),
+    [
+        (ClientConfig, config.ClientOptions),
+        (ProducerConfig, config.ProducerOptions),
+        (ConsumerConfig, config.ConsumerOptions),
+    ],
+)
+def test_the_typed_dict_equals_the_option_class(config_class: type, options: type):
+    of_class = typing.get_type_hints(config_class)
+    fields = {field.name: of_class[field.name] for field in dataclasses.fields(config_class)}
+    assert typing.get_type_hints(options) == fields
+
+
+def test_the_defaults_are_javas():
+    producer = make(ProducerConfig, SERVERS)
+    assert (producer.required_acks, producer.idempotent) == (-1, True)
+    assert (producer.linger_ms, producer.batch_size_bytes) == (5, 16_384)
+    assert producer.delivery_timeout_ms == 120_000
+    consumer = make(ConsumerConfig, SERVERS)
+    assert consumer.effective_session_timeout_ms == 45_000
+    assert consumer.max_poll_records == 500
+    assert consumer.auto_offset_reset == "latest"
+
+
+@pytest.mark.parametrize(
+    ("given", "nearest"),
+    [
+        ("lingr_ms", "linger_ms"),
+        ("batch_size", "batch_size_bytes"),
+        ("linger.ms", "linger_ms"),
+        ("bootstrap_server", "bootstrap_servers"),
+    ],
+)
+def test_an_unknown_option_is_named_with_its_nearest(given: str, nearest: str):
+    with pytest.raises(InvalidOption, match=f"unknown option '{given}'; did you mean '{nearest}'"):
+        make(ProducerConfig, {**SERVERS, given: 1})
+
+
+def test_an_option_like_no_other_is_just_named():
+    with pytest.raises(InvalidOption, match=r"^unknown option 'zzzz'$"):
+        make(ProducerConfig, {**SERVERS, "zzzz": 1})
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"linger_ms": -1}, "linger_ms must be from 0"),
+        ({"linger_ms": 1.5}, "linger_ms must be a whole number"),
+        ({"linger_ms": True}, "linger_ms must be a whole number"),
+        ({"compression_type": "rar"}, "compression_type must be one of 'none', 'gzip'"),
+        ({"client_id": None}, "client_id must be a string"),
+        ({"allow_auto_create_topics": 1}, "must be True or False"),
+        ({"acks": "some"}, "acks must be"),
+        ({"acks": -2}, "acks must be"),
+        ({"acks": 1, "enable_idempotence": True}, "needs acks='all'"),
+        ({"enable_idempotence": True, "max_in_flight_requests_per_connection": 6}, "at most 5"),
+        ({"delivery_timeout_ms": 10}, "delivery_timeout_ms .10. must be at least"),
+        ({"retry_backoff_ms": 2000}, "retry_backoff_ms .2000. must not be above"),
+        ({"compression_level": 3}, "has no levels"),
+    ],
+)
+def test_a_bad_producer_option_is_refused_with_the_reason(options: dict[str, object], reason: str):
+    with pytest.raises(InvalidOption, match=reason):
+        make(ProducerConfig, {**SERVERS, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"auto_offset_reset": "first"}, "auto_offset_reset must be"),
+        ({"heartbeat_interval_ms": 45_000}, "must be below session_timeout_ms"),
+        ({"group_instance_id": "a"}, "needs a group_id"),
+        ({"partition_assignment_strategy": ()}, "at least one assignor"),
+        ({"isolation_level": "dirty"}, "isolation_level must be one of"),
+    ],
+)
+def test_a_bad_consumer_option_is_refused_with_the_reason(options: dict[str, object], reason: str):
+    with pytest.raises(InvalidOption, match=reason):
+        make(ConsumerConfig, {**SERVERS, **options})
+
+
+def test_lowered_acks_switch_off_the_defaulted_idempotence():
+    assert not make(ProducerConfig, {**SERVERS, "acks": 1}).idempotent
+    assert not make(ProducerConfig, {**SERVERS, "acks": 0}).idempotent
+    assert make(ProducerConfig, {**SERVERS, "acks": -1}).idempotent
+
+
+@pytest.mark.parametrize(
+    ("server", "address"),
+    [
+        ("localhost", ("localhost", 9092)),
+        ("localhost:1", ("localhost", 1)),
+        ("[::1]:2", ("::1", 2)),
+        ("::1", ("::1", 9092)),
+        ("PLAINTEXT://h:3", ("h", 3)),
+    ],
+)
+def test_addresses_are_split(server: str, address: tuple[str, int]):
+    assert parse_address(server) == address
+
+
+@pytest.mark.parametrize("server", ["h:0", "h:70000", "h:x", ":9092", "h:-1", "a b:1", "[::1]:x"])
+def test_a_bad_address_is_refused(server: str):
+    with pytest.raises(InvalidOption, match="has no valid"):
+        make(ClientConfig, {"bootstrap_servers": server})
+
+
+@pytest.mark.parametrize("servers", ["", " , ", []])
+def test_servers_must_be_given(servers: object):
+    with pytest.raises(InvalidOption, match="bootstrap_servers is empty"):
+        make(ClientConfig, {"bootstrap_servers": servers})
+    with pytest.raises(InvalidOption, match="bootstrap_servers is missing"):
+        make(ClientConfig, {})
