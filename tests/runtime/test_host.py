@@ -163,7 +163,7 @@ async def test_the_callers_cancellation_does_not_reach_the_tasks():
         await host.start()
         handle = host.spawn(wait_forever, name="work")
         scope.cancel()
-        await anyio.lowlevel.checkpoint()
+        await anyio.wait_all_tasks_blocked()
     assert scope.cancelled_caught
     assert not handle.done
     await host.stop()

@@ -158,7 +158,7 @@ async def test_leaving_twice_waits_for_the_first():
     async with anyio.create_task_group() as group:
         group.start_soon(leave, "first")
         group.start_soon(leave, "second")
-        await anyio.lowlevel.checkpoint()
+        await anyio.wait_all_tasks_blocked()
         assert order == []
         release.set()
     assert sorted(order) == ["first", "second"]

@@ -63,7 +63,7 @@ async def test_abort_wakes_a_waiting_receiver():
 
     async with anyio.create_task_group() as group:
         group.start_soon(receive)
-        await anyio.lowlevel.checkpoint()
+        await anyio.wait_all_tasks_blocked()
         client.abort()
         client.abort()
         with anyio.fail_after(5):

@@ -25,7 +25,7 @@ async def test_a_signal_wakes_all_who_wait():
     async with anyio.create_task_group() as group:
         group.start_soon(wait)
         group.start_soon(wait)
-        await anyio.lowlevel.checkpoint()
+        await anyio.wait_all_tasks_blocked()
         signal.set()
     assert woken == [True, True]
 
@@ -40,7 +40,7 @@ async def test_a_promise_gives_its_value_to_all():
     async with anyio.create_task_group() as group:
         group.start_soon(wait)
         group.start_soon(wait)
-        await anyio.lowlevel.checkpoint()
+        await anyio.wait_all_tasks_blocked()
         promise.resolve(3)
         promise.resolve(4)
         promise.fail(ValueError())
