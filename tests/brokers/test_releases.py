@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.brokers.releases import (
+    PROJECT_ROOT,
+    RELEASES,
+    Mode,
+    Release,
+    Unavailable,
+    cache_folder,
+    fetch,
+    java_feature_version,
+    java_for,
+    render_pom,
+)
+
+RELEASE = Release(version="9.9.9", mode=Mode.KRAFT, extras=("some.group:extra:1",), minimum_java=17)
+
+# Stands in for Maven: notes that it was called and "downloads" one jar.
+FAKE_MAVEN = """\
+    #!/bin/sh
+    echo called >> "$(dirname "$0")/calls"
+    for argument; do case $argument in -DoutputDirectory=*) out=${argument#*=};; esac; done
+    mkdir -p "$out" && : > "$out/kafka.jar"
+"""
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(textwrap.dedent(text))
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that comes first on PATH."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    return folder
+
+
+def calls(tools: Path) -> int:
+    return len((tools / "calls").read_text().splitlines())
+
+
+def test_jars_are_fetched_once(tools: Path, tmp_path: Path) -> None:
+    script(tools / "mvn", FAKE_MAVEN)
+    first = fetch(RELEASE, tmp_path / "cache")
+    assert first == tmp_path / "cache/kafka/9.9.9/lib"
+    assert [jar.name for jar in first.iterdir()] == ["kafka.jar"]
+    assert fetch(RELEASE, tmp_path / "cache") == first
+    assert calls(tools) == 1
+    assert [entry.name for entry in (tmp_path / "cache/kafka").iterdir()] == ["9.9.9"]
+
+
+def test_a_changed_row_fetches_anew(tools: Path, tmp_path: Path) -> None:
+    script(tools / "mvn", FAKE_MAVEN)
+    jars = fetch(RELEASE, tmp_path)
+    (jars / "outdated.jar").touch()
+    fetch(Release(version="9.9.9", mode=Mode.KRAFT), tmp_path)
+    assert calls(tools) == 2
+    assert [jar.name for jar in jars.iterdir()] == ["kafka.jar"]
+
+
+def test_a_failed_download_leaves_nothing_and_tells_what_maven_said(
+    tools: Path, tmp_path: Path
+) -> None:
+    script(tools / "mvn", FAKE_MAVEN + "    echo could not resolve; exit 1\n")
+    with pytest.raises(Unavailable, match="could not resolve"):
+        fetch(RELEASE, tmp_path / "cache")
+    assert list((tmp_path / "cache/kafka").iterdir()) == []
+
+
+def test_without_maven_the_reason_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unavailable, match="apt install maven"):
+        fetch(RELEASE, tmp_path / "cache")
+
+
+def test_the_cache_stands_in_the_project_unless_configured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("AIOKAFKAWIRE_CACHE", raising=False)
+    assert cache_folder() == PROJECT_ROOT / ".cache"
+    assert (PROJECT_ROOT / "pyproject.toml").is_file()
+    monkeypatch.setenv("AIOKAFKAWIRE_CACHE", str(tmp_path))
+    assert cache_folder() == tmp_path
+
+
+def test_the_pom_names_kafka_and_what_goes_with_it() -> None:
+    pom = render_pom(RELEASES["4.3.0"])
+    for artifact in ("kafka_2.13", "kafka-tools", "slf4j-simple"):
+        assert f"<artifactId>{artifact}</artifactId>" in pom
+    assert "<exclusion>" not in pom
+    old = render_pom(RELEASES["2.0.1"])
+    assert "kafka-tools" not in old
+    assert "<artifactId>zookeeper</artifactId><version>3.4.12</version>" in old
+    assert "<artifactId>jmxtools</artifactId></exclusion>" in old
+
+
+@pytest.mark.parametrize(
+    ("output", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15\n', 17),
+        ('java version "1.8.0_402"\n', 8),
+        ('Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "25" 2025-09-16\n', 25),
+        ("The operation couldn’t be completed. Unable to locate a Java Runtime.", None),
+    ],
+)
+def test_java_version_is_read(output: str, version: int | None) -> None:
+    assert java_feature_version(output) == version
+
+
+def test_java_of_the_path_or_of_java_home(
+    tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = script(tools / "java", "#!/bin/sh\necho 'openjdk version \"21.0.1\"' >&2\n")
+    assert java_for(RELEASE) == new
+    (tmp_path / "jdk/bin").mkdir(parents=True)
+    script(tmp_path / "jdk/bin/java", "#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    with pytest.raises(Unavailable, match=r"needs Java 17 or later, .*jdk/bin/java is 11: install"):
+        java_for(RELEASE)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(Unavailable, match="no `java` in JAVA_HOME"):
+        java_for(RELEASE)
