@@ -1,0 +1,131 @@
+"""The requests that starting a broker needs, by hand: the client under test is not trusted here."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MAX_RESPONSE_BYTES = 16 * 1024 * 1024
+_METADATA, _CREATE_TOPICS = 3, 19
+_CORRELATION_ID = 1
+
+Address = tuple[str, int]
+
+
+class Refused(RuntimeError):
+    """The broker answered with an error code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """`leaders`: topic -> partition -> node id of its leader, -1 while there is none."""
+
+    nodes: Mapping[int, Address]
+    leaders: Mapping[str, Mapping[int, int]]
+
+    def led_partitions(self, topic: str) -> int:
+        """How many partitions of `topic` have a leader."""
+        return sum(leader >= 0 for leader in self.leaders.get(topic, {}).values())
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    def take(self, layout: str) -> int:
+        value: int
+        try:
+            (value,) = struct.unpack_from(f">{layout}", self._data, self._position)
+        except struct.error as error:
+            raise OSError(f"answer cut off: {error}") from error
+        self._position += struct.calcsize(layout)
+        return value
+
+    def string(self) -> str:
+        length = self.take("h")
+        if length < 0:
+            return ""
+        text = self._data[self._position : self._position + length]
+        self._position += length
+        return text.decode(errors="replace")
+
+
+def metadata(address: Address, timeout_seconds: float = 5.0) -> Metadata:
+    """Metadata v0 of all topics (naming one would create it); 0.8 to 4.3 answer it."""
+    all_topics = struct.pack(">i", 0)
+    answer = _Reader(_request(address, _METADATA, 0, all_topics, timeout_seconds))
+    nodes = {}
+    for _ in range(answer.take("i")):
+        node_id = answer.take("i")
+        nodes[node_id] = (answer.string(), answer.take("i"))
+    leaders: dict[str, dict[int, int]] = {}
+    for _ in range(answer.take("i")):
+        answer.take("h")  # the topic's error code: its partitions tell what matters
+        of_topic = leaders.setdefault(answer.string(), {})
+        for _ in range(answer.take("i")):
+            answer.take("h")
+            partition = answer.take("i")
+            of_topic[partition] = answer.take("i")
+            for _ in range(2):  # replicas, in-sync replicas
+                for _ in range(answer.take("i")):
+                    answer.take("i")
+    return Metadata(nodes, leaders)
+
+
+def create_topic(
+    address: Address,
+    name: str,
+    *,
+    partitions: int,
+    replication_factor: int,
+    configs: Mapping[str, str],
+    timeout_seconds: float = 15.0,
+) -> None:
+    """CreateTopics v2 (brokers from 1.0). Raises `Refused`."""
+    options = b"".join(_string(key) + _string(value) for key, value in configs.items())
+    body = (
+        struct.pack(">i", 1)
+        + _string(name)
+        + struct.pack(">ihii", partitions, replication_factor, 0, len(configs))
+        + options
+        + struct.pack(">i?", int(timeout_seconds * 1000), False)
+    )
+    answer = _Reader(_request(address, _CREATE_TOPICS, 2, body, timeout_seconds + 5))
+    answer.take("i")  # throttle time
+    for _ in range(answer.take("i")):
+        topic, error_code, message = answer.string(), answer.take("h"), answer.string()
+        if error_code != 0:
+            raise Refused(f"topic {topic!r} was not created: error {error_code} {message}".strip())
+
+
+def _string(text: str) -> bytes:
+    encoded = text.encode()
+    return struct.pack(">h", len(encoded)) + encoded
+
+
+def _request(
+    address: Address, api_key: int, api_version: int, body: bytes, timeout_seconds: float
+) -> bytes:
+    """Send one request on a connection of its own; the response without its header."""
+    header = struct.pack(">hhi", api_key, api_version, _CORRELATION_ID) + _string("tests")
+    frame = header + body
+    with socket.create_connection(address, timeout_seconds) as connection:
+        connection.settimeout(timeout_seconds)
+        connection.sendall(struct.pack(">i", len(frame)) + frame)
+        (length,) = struct.unpack(">i", _receive(connection, 4))
+        if not 4 <= length <= MAX_RESPONSE_BYTES:
+            raise OSError(f"{address} sent a frame of {length} bytes: is it Kafka?")
+        return _receive(connection, length)[4:]
+
+
+def _receive(connection: socket.socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        part = connection.recv(count - len(data))
+        if not part:
+            raise ConnectionError(f"closed after {len(data)} of {count} bytes")
+        data += part
+    return bytes(data)
