@@ -1,0 +1,312 @@
+"""Record batches as they stand in the log, of every format, without a look at their records.
+
+Protocol source: "Record Batch" in Kafka's documentation of its message format.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from struct import Struct
+
+import crc32c
+
+from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.types import TimestampType
+
+from . import legacy
+from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Compression, decompress
+from .kernel import RECORD_MIN_BYTES, Buffer, Columns, decode_records
+
+__all__ = (
+    "BATCH_HEADER",
+    "BATCH_OVERHEAD_BYTES",
+    "MAGIC_V2",
+    "NO_PRODUCER_EPOCH",
+    "NO_PRODUCER_ID",
+    "NO_SEQUENCE",
+    "BatchView",
+    "batch_crc",
+    "iter_batches",
+)
+
+MAGIC_V2 = 2
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+
+BATCH_HEADER = Struct(">qiibIhiqqqhii")
+"""Base offset, length, partition leader epoch, magic, CRC, attributes, last offset delta, base
+timestamp, max timestamp, producer id, producer epoch, base sequence, record count."""
+
+BATCH_OVERHEAD_BYTES = BATCH_HEADER.size
+CRC_POSITION = 17
+ATTRIBUTES_POSITION = 21
+MAGIC_POSITION = 16
+LEAST_SIZE = 14  # what the size field of the smallest message says
+
+CODEC_MASK = 7
+TIMESTAMP_TYPE_FLAG = 8
+TRANSACTIONAL_FLAG = 16
+CONTROL_FLAG = 32
+DELETE_HORIZON_FLAG = 64
+
+_LEGACY_HEADER = Struct(">qiIbb")
+_OFFSET_AND_SIZE = Struct(">qi")
+_TIMESTAMP = Struct(">q")
+
+
+def batch_crc(buffer: Buffer) -> int:
+    """The CRC-32C of a batch of format 2: over all that follows the CRC."""
+    return crc32c.crc32c(memoryview(buffer)[ATTRIBUTES_POSITION:])
+
+
+class BatchView:
+    """One batch of format 2, or one message of format 0 or 1 (a wrapper with all that is in it).
+
+    Nothing is copied: `buffer` is the batch's part of the bytes that it was found in. Fields that
+    a format lacks have the value that says so (-1; False).
+    """
+
+    __slots__ = (
+        "_base_offset",
+        "_columns",
+        "_count",
+        "attributes",
+        "base_sequence",
+        "base_timestamp",
+        "buffer",
+        "crc",
+        "last_offset",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    attributes: int
+    base_sequence: int
+    base_timestamp: int
+    crc: int
+    last_offset: int
+    max_timestamp: int
+    partition_leader_epoch: int
+    producer_epoch: int
+    producer_id: int
+
+    def __init__(self, buffer: memoryview) -> None:
+        """`buffer` holds exactly one batch; `iter_batches` finds them."""
+        self.buffer = buffer
+        self.magic = int.from_bytes(buffer[MAGIC_POSITION : MAGIC_POSITION + 1], signed=True)
+        self._columns: Columns | None = None
+        self._base_offset: int | None = None
+        self._count: int | None = None
+        if self.magic == MAGIC_V2:
+            self._read_header()
+        else:
+            self._read_legacy_header()
+
+    def _read_header(self) -> None:
+        if len(self.buffer) < BATCH_OVERHEAD_BYTES:
+            raise CorruptRecords(f"a batch cannot have {len(self.buffer)} bytes")
+        (
+            self._base_offset,
+            _,
+            self.partition_leader_epoch,
+            _,
+            self.crc,
+            self.attributes,
+            last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self._count,
+        ) = BATCH_HEADER.unpack_from(self.buffer)
+        self.last_offset = self._base_offset + last_offset_delta
+
+    def _read_legacy_header(self) -> None:
+        if len(self.buffer) < legacy.overhead_bytes(self.magic):
+            raise CorruptRecords(f"a message cannot have {len(self.buffer)} bytes")
+        self.last_offset, _, self.crc, _, self.attributes = _LEGACY_HEADER.unpack_from(self.buffer)
+        timestamp = _TIMESTAMP.unpack_from(self.buffer, 18)[0] if self.magic else -1
+        self.partition_leader_epoch = NO_LEADER_EPOCH
+        self.base_timestamp = self.max_timestamp = timestamp
+        self.producer_id = NO_PRODUCER_ID
+        self.producer_epoch = NO_PRODUCER_EPOCH
+        self.base_sequence = NO_SEQUENCE
+        if not self.attributes & CODEC_MASK:
+            self._base_offset = self.last_offset
+            self._count = 1
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.buffer)
+
+    @property
+    def compression(self) -> Compression:
+        codec = self.attributes & CODEC_MASK
+        if codec > Compression.ZSTD:
+            raise CorruptRecords(f"there is no compression codec {codec}", offset=self.last_offset)
+        return Compression(codec)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        if self.magic == 0:
+            return TimestampType.NONE
+        appended = self.attributes & TIMESTAMP_TYPE_FLAG
+        return TimestampType.LOG_APPEND_TIME if appended else TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.magic == MAGIC_V2 and bool(self.attributes & TRANSACTIONAL_FLAG)
+
+    @property
+    def is_control(self) -> bool:
+        return self.magic == MAGIC_V2 and bool(self.attributes & CONTROL_FLAG)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When a compacted batch's tombstones go, if the cleaner has set it."""
+        if self.magic == MAGIC_V2 and self.attributes & DELETE_HORIZON_FLAG:
+            return self.base_timestamp
+        return None
+
+    @property
+    def base_offset(self) -> int:
+        """The first offset. A wrapper has to be decompressed to know it."""
+        if self._base_offset is None:
+            self._base_offset = self.columns().offsets[0]
+        return self._base_offset
+
+    @property
+    def count(self) -> int:
+        """How many records it says it has. A wrapper has to be decompressed to know it."""
+        if self._count is None:
+            self._count = len(self.columns())
+        return self._count
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the batch. Compaction may have removed its last records."""
+        return self.last_offset + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record, which wraps to 0 after 2^31 - 1."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset - self.base_offset) & 0x7FFFFFFF
+
+    def check_crc(self) -> None:
+        """Raise `CorruptRecords` if the stored checksum is not that of the bytes."""
+        if self.magic == MAGIC_V2:
+            computed = batch_crc(self.buffer)
+        else:
+            computed = zlib.crc32(self.buffer[MAGIC_POSITION:])
+        if computed != self.crc:
+            raise CorruptRecords(
+                f"checksum is {computed:#010x}, not {self.crc:#010x} as stored",
+                offset=self.last_offset if self._base_offset is None else self._base_offset,
+            )
+
+    def columns(self, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> Columns:
+        """Decompress and decode all records. `CorruptRecords` names the offset where it ended."""
+        if self._columns is not None:
+            return self._columns
+        try:
+            if self.magic == MAGIC_V2:
+                return self._decode(max_decompressed_bytes)
+            columns = self._decode_legacy(max_decompressed_bytes)
+        except CorruptRecords as error:
+            if error.offset is None:
+                error.offset = self._first_known_offset()
+            raise
+        except (IndexError, OverflowError) as error:
+            raise CorruptRecords(
+                "a record reaches past the end of its batch", offset=self._first_known_offset()
+            ) from error
+        if self.attributes & CODEC_MASK:
+            # Offsets and count of a wrapper are only known from inside.
+            self._columns = columns
+        return columns
+
+    def _first_known_offset(self) -> int:
+        return self.last_offset if self._base_offset is None else self._base_offset
+
+    def _decode(self, max_decompressed_bytes: int) -> Columns:
+        count = self.count
+        payload = self.buffer[BATCH_OVERHEAD_BYTES:]
+        if count < 0:
+            raise CorruptRecords(f"a batch cannot have {count} records")
+        if self.base_offset < 0 or self.last_offset < self.base_offset:
+            first, last = self.base_offset, self.last_offset
+            raise CorruptRecords(f"offsets cannot run from {first} to {last}")
+        data = decompress(self.compression, payload, max_decompressed_bytes) if payload else b""
+        if count * RECORD_MIN_BYTES > len(data):
+            raise CorruptRecords(f"{len(data)} bytes cannot hold {count} records")
+        columns = Columns(data, count)
+        end = decode_records(
+            columns,
+            count,
+            self.base_offset,
+            self.base_timestamp,
+            self.last_offset - self.base_offset,
+        )
+        if end != len(data):
+            raise CorruptRecords(f"{len(data) - end} bytes follow the last record")
+        self._set_append_time(columns)
+        return columns
+
+    def _decode_legacy(self, max_decompressed_bytes: int) -> Columns:
+        data = bytes(self.buffer)
+        if self.compression is Compression.NONE:
+            return legacy.read_message(data, self.magic)
+        columns = legacy.read_wrapper(
+            data, self.magic, self.last_offset, self.compression, max_decompressed_bytes
+        )
+        self._set_append_time(columns)
+        return columns
+
+    def _set_append_time(self, columns: Columns) -> None:
+        if self.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            columns.set_timestamps(self.max_timestamp)
+
+
+def iter_batches(buffer: Buffer, *, partial_ok: bool = True) -> Iterator[BatchView]:
+    """The batches of a fetch response, a produce request or a log segment, in order.
+
+    A last one that is cut off (a broker fills a response to its limit) ends the iteration, or
+    raises `CorruptRecords` unless `partial_ok`. Checksums are not looked at.
+    """
+    view = memoryview(buffer)
+    position = 0
+    total = len(view)
+    offset: int | None = None
+    while position < total:
+        if total - position < legacy.HEAD_BYTES:
+            break
+        offset, size = _OFFSET_AND_SIZE.unpack_from(view, position)
+        if size < LEAST_SIZE:
+            raise CorruptRecords(f"a batch cannot have the size {size}", offset=offset)
+        if total - position <= MAGIC_POSITION:
+            break
+        if view[position + MAGIC_POSITION] > MAGIC_V2:
+            raise CorruptRecords(
+                f"there is no message format {view[position + MAGIC_POSITION]}", offset=offset
+            )
+        end = position + legacy.HEAD_BYTES + size
+        if end > total:
+            break
+        try:
+            batch = BatchView(view[position:end])
+        except CorruptRecords as error:
+            error.offset = offset
+            raise
+        yield batch
+        position = end
+    if position < total and not partial_ok:
+        raise CorruptRecords("the last batch is cut off", offset=offset)

@@ -1,0 +1,258 @@
+"""Batches under way in a producer, and closed ones that are sent, maybe more than once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from struct import Struct
+
+import crc32c
+
+from aiokafkawire.errors import UnsupportedVersion
+
+from . import legacy
+from .batch import (
+    BATCH_HEADER,
+    BATCH_OVERHEAD_BYTES,
+    CONTROL_FLAG,
+    MAGIC_V2,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_FLAG,
+)
+from .compression import Compression, compress
+from .kernel import Buffer, Columns, decode_records, encode_record
+
+__all__ = ("DEFAULT_BATCH_BYTES", "BatchBuilder", "ClosedBatch")
+
+DEFAULT_BATCH_BYTES = 16 * 1024
+UNBOUNDED_BYTES = 1 << 62  # the room for a batch's first record, which always fits
+
+_AFTER_CRC = Struct(">hiqqqhii")
+
+
+class BatchBuilder:
+    """Collects records for one batch of format 2, up to `max_bytes` before compression.
+
+    The first record always fits; the producer holds records to its own limit. Timestamps are
+    milliseconds since 1970; keys and values are bytes-like or None, others are a `TypeError`.
+    """
+
+    __slots__ = (
+        "_body",
+        "base_timestamp",
+        "compression",
+        "compression_level",
+        "count",
+        "is_full",
+        "max_bytes",
+        "max_timestamp",
+    )
+
+    def __init__(
+        self,
+        compression: int = Compression.NONE,
+        compression_level: int | None = None,
+        max_bytes: int = DEFAULT_BATCH_BYTES,
+    ) -> None:
+        self.compression = Compression(compression)
+        self.compression_level = compression_level
+        self.max_bytes = max_bytes
+        self._body = bytearray()
+        self.count = 0
+        self.base_timestamp = -1
+        self.max_timestamp = -1
+        self.is_full = False
+
+    @property
+    def size_bytes(self) -> int:
+        """What the batch takes without compression, header included."""
+        return BATCH_OVERHEAD_BYTES + len(self._body)
+
+    def append(
+        self,
+        timestamp_ms: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Iterable[tuple[str, Buffer | None]] = (),
+    ) -> int | None:
+        """Add a record; returns its index in the batch, or None if there is no room for it."""
+        count = self.count
+        if count:
+            room = self.max_bytes - BATCH_OVERHEAD_BYTES - len(self._body)
+            delta = timestamp_ms - self.base_timestamp
+        else:
+            room = UNBOUNDED_BYTES
+            delta = 0
+        if not encode_record(self._body, count, delta, key, value, headers, room):
+            self.is_full = True
+            return None
+        if not count:
+            self.base_timestamp = self.max_timestamp = timestamp_ms
+        elif timestamp_ms > self.max_timestamp:
+            self.max_timestamp = timestamp_ms
+        self.count = count + 1
+        if len(self._body) + BATCH_OVERHEAD_BYTES >= self.max_bytes:
+            self.is_full = True
+        return count
+
+    def append_many(
+        self,
+        timestamp_ms: int,
+        values: Sequence[Buffer | None],
+        keys: Sequence[Buffer | None] | None = None,
+        start: int = 0,
+    ) -> int:
+        """Add records of one timestamp from index `start` of the columns on.
+
+        Returns how many there was room for; then, if any are left, the batch is full.
+        """
+        append = self.append
+        for index in range(start, len(values)):
+            key = None if keys is None else keys[index]
+            if append(timestamp_ms, key, values[index]) is None:
+                return index - start
+        return len(values) - start
+
+    def close(self) -> ClosedBatch:
+        """End the batch. The builder must not be used any more."""
+        self.is_full = True
+        return ClosedBatch(
+            bytes(self._body),
+            self.count,
+            self.base_timestamp,
+            self.max_timestamp,
+            compression=self.compression,
+            compression_level=self.compression_level,
+        )
+
+
+class ClosedBatch:
+    """A batch whose records are settled.
+
+    It is compressed once, however often it is encoded: a retry may need another producer epoch or
+    base sequence, and so a new header, but not new records.
+    """
+
+    __slots__ = (
+        "_body",
+        "_compressed",
+        "base_timestamp",
+        "compression",
+        "compression_level",
+        "count",
+        "max_timestamp",
+    )
+
+    def __init__(
+        self,
+        body: bytes,
+        count: int,
+        base_timestamp: int,
+        max_timestamp: int,
+        *,
+        compression: Compression = Compression.NONE,
+        compression_level: int | None = None,
+    ) -> None:
+        """`body` holds `count` records of format 2, their offset deltas running from 0."""
+        self._body = body
+        self._compressed: bytes | None = None
+        self.count = count
+        self.base_timestamp = base_timestamp
+        self.max_timestamp = max_timestamp
+        self.compression = compression
+        self.compression_level = compression_level
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the encoded batch (format 2) as it is known: compressed once it was."""
+        body = self._body if self._compressed is None else self._compressed
+        return BATCH_OVERHEAD_BYTES + len(body)
+
+    def compress(self) -> None:
+        """Do the heavy step now; may run in a worker thread. Later calls do nothing."""
+        if self._compressed is None:
+            self._compressed = (
+                compress(self.compression, self._body, self.compression_level)
+                if self.compression
+                else self._body
+            )
+
+    def encode(
+        self,
+        magic: int = MAGIC_V2,
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        transactional: bool = False,
+        control: bool = False,
+        base_offset: int = 0,
+        leader_epoch: int = NO_LEADER_EPOCH,
+    ) -> list[Buffer]:
+        """The bytes for a produce request, in parts that need not be joined.
+
+        Format 0 or 1 gives a message set, made anew from the same records; headers, zstd,
+        transactions and idempotence do not exist there (`UnsupportedVersion`).
+        """
+        if magic != MAGIC_V2:
+            if producer_id != NO_PRODUCER_ID or transactional or control:
+                raise UnsupportedVersion(f"message format {magic} has no producer ids")
+            codec, level = self.compression, self.compression_level
+            return [legacy.encode_message_set(self.columns(), magic, codec, level)]
+        self.compress()
+        body = self._compressed
+        assert body is not None
+        after_crc = _AFTER_CRC.pack(
+            self.compression
+            | (TRANSACTIONAL_FLAG if transactional else 0)
+            | (CONTROL_FLAG if control else 0),
+            self.count - 1,
+            self.base_timestamp,
+            self.max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            self.count,
+        )
+        header = bytearray(BATCH_OVERHEAD_BYTES)
+        BATCH_HEADER.pack_into(
+            header,
+            0,
+            base_offset,
+            BATCH_OVERHEAD_BYTES - legacy.HEAD_BYTES + len(body),
+            leader_epoch,
+            MAGIC_V2,
+            crc32c.crc32c(body, crc32c.crc32c(after_crc)),
+            *_AFTER_CRC.unpack(after_crc),
+        )
+        return [bytes(header), body]
+
+    def columns(self) -> Columns:
+        """The records in columns, offsets from 0."""
+        columns = Columns(self._body, self.count)
+        decode_records(columns, self.count, 0, self.base_timestamp, self.count - 1)
+        return columns
+
+    def split(self, max_bytes: int) -> list[ClosedBatch]:
+        """The same records in batches of at most `max_bytes` before compression each.
+
+        A record that is larger makes a batch of its own.
+        """
+        columns = self.columns()
+        batches: list[ClosedBatch] = []
+        builder = BatchBuilder(self.compression, self.compression_level, max_bytes)
+        for index in range(self.count):
+            record = (
+                columns.timestamps[index],
+                columns.key(index),
+                columns.value(index),
+                columns.headers(index),
+            )
+            if builder.append(*record) is None:
+                batches.append(builder.close())
+                builder = BatchBuilder(self.compression, self.compression_level, max_bytes)
+                builder.append(*record)
+        batches.append(builder.close())
+        return batches

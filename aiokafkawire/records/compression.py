@@ -1,0 +1,314 @@
+"""Compression codecs of record batches, each within a bound.
+
+Decompression stops while it is under way once the output passes `max_bytes`, whatever the input
+claims. Protocol source: the codec numbers are bits 0 to 2 of a batch's attributes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from enum import IntEnum
+from struct import Struct
+from typing import Any
+
+import cramjam
+import snappy
+
+from aiokafkawire.errors import CorruptRecords
+
+from .kernel import Buffer
+
+__all__ = ("DEFAULT_MAX_DECOMPRESSED_BYTES", "Compression", "compress", "decompress")
+
+DEFAULT_MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
+"""What one batch may take when it is decompressed, unless a caller says otherwise."""
+
+FIRST_GUESS_BYTES = 64 * 1024
+FIRST_GUESS_RATIO = 4
+TRUSTED_RATIO = 32  # a header that claims more is believed only step by step
+
+SNAPPY_MAX_RATIO = 32  # a copy of 64 bytes takes three
+XERIAL_MAGIC = b"\x82SNAPPY\0"
+XERIAL_HEADER = XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"
+XERIAL_BLOCK_BYTES = 32 * 1024
+
+LZ4_MAGIC = b"\x04\x22\x4d\x18"
+LZ4_CONTENT_SIZE_FLAG = 8
+LZ4_DICTIONARY_FLAG = 1
+
+ZSTD_DEFAULT_LEVEL = 3
+GZIP_DEFAULT_LEVEL = 6
+
+_INT32 = Struct(">i")
+
+
+class Compression(IntEnum):
+    """The codecs, under their numbers on the wire."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class _OutOfRoom(Exception):
+    """The output is larger than the buffer made for it."""
+
+
+def compress(codec: int, data: Buffer, level: int | None = None, magic: int = 2) -> bytes:
+    """Compress a batch's records, in the framing that brokers and the Java client read.
+
+    `level` is passed to gzip, lz4 and zstd; snappy has none. Format 0 takes an lz4 frame with the
+    header checksum that its readers expect (KIP-57).
+    """
+    if codec == Compression.NONE:
+        return bytes(data)
+    if codec == Compression.GZIP:
+        return bytes(cramjam.gzip.compress(data, GZIP_DEFAULT_LEVEL if level is None else level))
+    if codec == Compression.SNAPPY:
+        return _compress_xerial(data)
+    if codec == Compression.LZ4:
+        return _compress_lz4(data, level, magic)
+    if codec == Compression.ZSTD:
+        return bytes(cramjam.zstd.compress(data, ZSTD_DEFAULT_LEVEL if level is None else level))
+    raise ValueError(f"there is no compression codec {codec}")
+
+
+def decompress(codec: int, data: Buffer, max_bytes: int, magic: int = 2) -> bytes:
+    """Decompress a batch's records.
+
+    Raises `CorruptRecords` if the data is damaged or takes more than `max_bytes`.
+    """
+    if codec == Compression.NONE:
+        if len(data) > max_bytes:
+            raise _too_large(max_bytes)
+        return bytes(data)
+    if codec == Compression.SNAPPY:
+        return _decompress_snappy(data, max_bytes)
+    if codec == Compression.GZIP:
+        try:
+            return _decompress_stream(cramjam.gzip, data, max_bytes, _gzip_size(data))
+        except cramjam.DecompressionError:
+            return _decompress_gzip_members(data, max_bytes)
+    try:
+        if codec == Compression.LZ4:
+            if magic == 0:
+                data = _rewrite_lz4_checksum(data, correct=True)
+            return _decompress_stream(cramjam.lz4, data, max_bytes, _lz4_size(data))
+        if codec == Compression.ZSTD:
+            return _decompress_stream(cramjam.zstd, data, max_bytes, _zstd_size(data))
+    except cramjam.DecompressionError as error:
+        raise CorruptRecords(f"{Compression(codec).name} data is damaged: {error}") from error
+    raise CorruptRecords(f"there is no compression codec {codec}")
+
+
+def _too_large(max_bytes: int) -> CorruptRecords:
+    return CorruptRecords(f"a batch takes more than {max_bytes} bytes when it is decompressed")
+
+
+def _decompress_stream(module: Any, data: Buffer, max_bytes: int, claimed: int | None) -> bytes:
+    """Decompress into buffers of growing size until one holds all of it.
+
+    `claimed` is what the header says. It may lie in both directions, and a stream may have more
+    than one frame, so it is only where the search begins.
+    """
+    size = max(FIRST_GUESS_BYTES, FIRST_GUESS_RATIO * len(data))
+    if claimed is not None:
+        size = min(claimed, max(FIRST_GUESS_BYTES, TRUSTED_RATIO * len(data)))
+    size = min(size, max_bytes)
+    while True:
+        try:
+            return _decompress_into(module, data, size)
+        except _OutOfRoom:
+            if size >= max_bytes:
+                raise _too_large(max_bytes) from None
+            size = min(max(2 * size, FIRST_GUESS_BYTES), max_bytes)
+
+
+def _decompress_into(module: Any, data: Buffer, size: int) -> bytes:
+    out = bytearray(size)
+    try:
+        written = module.decompress_into(data, out)
+    except cramjam.DecompressionError as error:
+        if str(error) == _out_of_room_text(module):
+            raise _OutOfRoom from None
+        raise
+    return bytes(memoryview(out)[:written])
+
+
+_OUT_OF_ROOM_TEXTS: dict[str, str] = {}  # one entry a codec
+
+
+def _out_of_room_text(module: Any) -> str:
+    """What the library says when a buffer is too small: asked of it, since it has no own class."""
+    known = _OUT_OF_ROOM_TEXTS.get(module.__name__)
+    if known is None:
+        known = ""
+        try:
+            module.decompress_into(bytes(module.compress(bytes(64))), bytearray(1))
+        except cramjam.DecompressionError as error:
+            known = str(error)
+        _OUT_OF_ROOM_TEXTS[module.__name__] = known
+    return known
+
+
+# --- gzip ------------------------------------------------------------------------------------
+
+
+def _gzip_size(data: Buffer) -> int | None:
+    return int.from_bytes(data[-4:], "little") if len(data) >= 18 else None
+
+
+def _decompress_gzip_members(data: Buffer, max_bytes: int) -> bytes:
+    """Decompress whole gzip members and ignore what follows them, as the Java client does."""
+    out: list[bytes] = []
+    total = 0
+    rest = bytes(data)
+    while rest:
+        member = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        try:
+            part = member.decompress(rest, max_bytes - total + 1)
+        except zlib.error as error:
+            if out:
+                break
+            raise CorruptRecords(f"GZIP data is damaged: {error}") from error
+        total += len(part)
+        if total > max_bytes:
+            raise _too_large(max_bytes)
+        if not member.eof:
+            if out:
+                break
+            raise CorruptRecords("GZIP data is damaged: it ends too early")
+        out.append(part)
+        rest = member.unused_data
+    if not out:
+        raise CorruptRecords("GZIP data is damaged: there is none")
+    return b"".join(out)
+
+
+# --- snappy ----------------------------------------------------------------------------------
+
+
+def _compress_xerial(data: Buffer) -> bytes:
+    view = memoryview(data)
+    out = [XERIAL_HEADER]
+    for start in range(0, len(view), XERIAL_BLOCK_BYTES):
+        block = snappy.compress(bytes(view[start : start + XERIAL_BLOCK_BYTES]))
+        out.append(_INT32.pack(len(block)))
+        out.append(block)
+    return b"".join(out)
+
+
+def _decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
+    """Both forms: xerial's framing (Java) and one raw block (librdkafka)."""
+    view = memoryview(data)
+    if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
+        return bytes(_decompress_block(view, max_bytes))
+    out: list[bytearray] = []
+    total = 0
+    position = len(XERIAL_HEADER)
+    if len(view) < position:
+        raise CorruptRecords("SNAPPY data is damaged: its header is cut off")
+    while position < len(view):
+        if bytes(view[position : position + len(XERIAL_MAGIC)]) == XERIAL_MAGIC:
+            position += len(XERIAL_HEADER)  # streams may be joined
+            continue
+        if len(view) - position < 4:
+            raise CorruptRecords("SNAPPY data is damaged: a block's length is cut off")
+        size = _INT32.unpack_from(view, position)[0]
+        position += 4
+        if size < 0 or size > len(view) - position:
+            raise CorruptRecords("SNAPPY data is damaged: a block reaches past the end")
+        block = _decompress_block(view[position : position + size], max_bytes - total)
+        out.append(block)
+        total += len(block)
+        position += size
+    return b"".join(out)
+
+
+def _decompress_block(block: memoryview, max_bytes: int) -> bytearray:
+    try:
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        if size > SNAPPY_MAX_RATIO * len(block):
+            raise CorruptRecords("SNAPPY data is damaged: it claims more than it can hold")
+        out = bytearray(size)
+        written = cramjam.snappy.decompress_raw_into(block, out)
+    except cramjam.DecompressionError as error:
+        raise CorruptRecords(f"SNAPPY data is damaged: {error}") from error
+    del out[written:]
+    return out
+
+
+# --- lz4 -------------------------------------------------------------------------------------
+
+
+def _compress_lz4(data: Buffer, level: int | None, magic: int) -> bytes:
+    # Java refuses blocks that refer to earlier ones.
+    compressor = cramjam.lz4.Compressor(
+        level=0 if level is None else level, content_checksum=False, block_linked=False
+    )
+    compressor.compress(data)
+    frame = bytes(compressor.finish())
+    return _rewrite_lz4_checksum(frame, correct=False) if magic == 0 else frame
+
+
+def _lz4_size(data: Buffer) -> int | None:
+    if len(data) < 14 or not data[4] & LZ4_CONTENT_SIZE_FLAG:
+        return None
+    return int.from_bytes(data[6:14], "little")
+
+
+def _rewrite_lz4_checksum(frame: Buffer, correct: bool) -> bytes:
+    """Set the header checksum of an lz4 frame.
+
+    Format 0 was written with the frame's magic number counted in, which the lz4 format does not
+    do; readers of that format check for, or ignore, the wrong one.
+    """
+    out = bytearray(frame)
+    if len(out) < 7 or out[:4] != LZ4_MAGIC:
+        return bytes(out)
+    flags = out[4]
+    end = 6 + 8 * bool(flags & LZ4_CONTENT_SIZE_FLAG) + 4 * bool(flags & LZ4_DICTIONARY_FLAG)
+    if len(out) > end:
+        out[end] = xxh32(bytes(out[4 if correct else 0 : end])) >> 8 & 255
+    return bytes(out)
+
+
+def xxh32(data: bytes) -> int:
+    """xxHash32 with seed 0 of fewer than 16 bytes, all that an lz4 header without dictionary has.
+
+    Longer input (a header with a dictionary, which Kafka never has) gives another number.
+    """
+    mask = 0xFFFFFFFF
+    hashed = (374761393 + len(data)) & mask
+    whole = len(data) & ~3
+    for start in range(0, whole, 4):
+        word = int.from_bytes(data[start : start + 4], "little")
+        hashed = (hashed + word * 3266489917) & mask
+        hashed = (hashed << 17 | hashed >> 15) * 668265263 & mask
+    for byte in data[whole:]:
+        hashed = (hashed + byte * 374761393) & mask
+        hashed = (hashed << 11 | hashed >> 21) * 2654435761 & mask
+    hashed = (hashed ^ hashed >> 15) * 2246822519 & mask
+    hashed = (hashed ^ hashed >> 13) * 3266489917 & mask
+    return hashed ^ hashed >> 16
+
+
+# --- zstd ------------------------------------------------------------------------------------
+
+
+def _zstd_size(data: Buffer) -> int | None:
+    """The content size in the header of the first frame, if it has one (RFC 8878, 3.1.1.1)."""
+    if len(data) < 6 or bytes(data[:4]) != b"\x28\xb5\x2f\xfd":
+        return None
+    descriptor = data[4]
+    single = descriptor >> 5 & 1
+    start = 5 + (0 if single else 1) + (0, 1, 2, 4)[descriptor & 3]
+    size_bytes = (single, 2, 4, 8)[descriptor >> 6]
+    field = data[start : start + size_bytes]
+    if not size_bytes or len(field) < size_bytes:
+        return None
+    return int.from_bytes(field, "little") + (256 if size_bytes == 2 else 0)

@@ -1,0 +1,204 @@
+"""Message sets of formats 0 and 1, which brokers before 0.11 write and newer ones still serve.
+
+A message is offset, size, CRC-32, magic, attributes, timestamp (format 1 only), key and value. A
+message with a codec in its attributes is a wrapper: its value is a compressed message set.
+Protocol source: "Old Message Format" in Kafka's documentation.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from array import array
+from collections.abc import Iterable
+from struct import Struct
+
+from aiokafkawire.errors import CorruptRecords, UnsupportedVersion
+from aiokafkawire.types import NO_TIMESTAMP
+
+from .compression import Compression, compress, decompress
+from .kernel import Buffer, Columns
+
+__all__ = (
+    "HEAD_BYTES",
+    "encode_message",
+    "encode_message_set",
+    "overhead_bytes",
+    "read_message",
+    "read_wrapper",
+)
+
+HEAD_BYTES = 12
+"""Offset and size, which stand before what the size counts."""
+
+CODEC_MASK = 7
+LOG_APPEND_TIME_FLAG = 8
+
+_HEAD = Struct(">qiIbb")  # offset, size, CRC, magic, attributes
+_TIMESTAMP = Struct(">q")
+_LENGTH = Struct(">i")
+_OFFSET_AND_SIZE = Struct(">qi")
+_CRC = Struct(">I")
+
+
+def overhead_bytes(magic: int) -> int:
+    """The bytes of a message besides its key and value, offset and size included."""
+    return 26 if magic == 0 else 34
+
+
+def read_message(data: bytes, magic: int) -> Columns:
+    """The columns of a single message without compression, given whole from its offset on."""
+    columns = Columns(data, 0)
+    _append(columns, 0, len(data), magic)
+    return columns
+
+
+def read_wrapper(
+    data: bytes, magic: int, wrapper_offset: int, codec: int, max_decompressed_bytes: int
+) -> Columns:
+    """The columns of the messages inside a wrapper, with absolute offsets.
+
+    In format 1 the inner offsets are relative to the first, and the wrapper has the offset of the
+    last; a wrapper at 0 is one that a producer has just made. In format 0 they are absolute.
+    """
+    start, size = _value_of(data, magic)
+    if size < 0:
+        raise CorruptRecords("a compressed message has no value", offset=wrapper_offset)
+    inner = decompress(codec, data[start : start + size], max_decompressed_bytes, magic)
+    columns = Columns(inner, 0)
+    position = 0
+    while position < len(inner):
+        position = _append(columns, position, len(inner), magic)
+    offsets = columns.offsets
+    if not offsets:
+        raise CorruptRecords("a compressed message holds no messages", offset=wrapper_offset)
+    if magic == 1 and wrapper_offset != 0:
+        base = wrapper_offset - offsets[-1]
+        if base < 0:
+            raise CorruptRecords(
+                "a compressed message has a smaller offset than the last one in it",
+                offset=wrapper_offset,
+            )
+        columns.offsets = array("q", [base + offset for offset in offsets])
+    return columns
+
+
+def _value_of(data: bytes, magic: int) -> tuple[int, int]:
+    columns = Columns(data, 0)
+    _append_fields(columns, overhead_bytes(magic) - 8, len(data))
+    return columns.value_start[0], columns.value_length[0]
+
+
+def _append(columns: Columns, position: int, limit: int, magic: int) -> int:
+    """Append the message at `position`; returns where the next one begins."""
+    data = columns.data
+    head_bytes = overhead_bytes(magic) - 8
+    if limit - position < head_bytes + 8:
+        raise CorruptRecords("a message set ends inside a message")
+    offset, size, _, inner_magic, attributes = _HEAD.unpack_from(data, position)
+    end: int = position + HEAD_BYTES + size
+    if inner_magic != magic:
+        raise CorruptRecords(
+            f"a message of format {inner_magic} inside one of format {magic}", offset=offset
+        )
+    if size < head_bytes + 8 - HEAD_BYTES or end > limit:
+        raise CorruptRecords(f"a message cannot have the size {size}", offset=offset)
+    if attributes & CODEC_MASK:
+        raise CorruptRecords("compressed messages are nested", offset=offset)
+    columns.offsets.append(offset)
+    columns.timestamps.append(
+        _TIMESTAMP.unpack_from(data, position + 18)[0] if magic else NO_TIMESTAMP
+    )
+    _append_fields(columns, position + head_bytes, end)
+    return end
+
+
+def _append_fields(columns: Columns, position: int, end: int) -> None:
+    """Append key and value of a message whose key's length stands at `position`."""
+    data = columns.data
+    try:
+        (size,) = _LENGTH.unpack_from(data, position)
+        position += 4
+        columns.key_start.append(position)
+        columns.key_length.append(max(size, -1))
+        position += max(size, 0)
+        if position + 4 > end:
+            raise CorruptRecords("a message's key reaches past its end")
+        (size,) = _LENGTH.unpack_from(data, position)
+    except struct.error as error:
+        raise CorruptRecords("a message is cut off") from error
+    position += 4
+    columns.value_start.append(position)
+    columns.value_length.append(max(size, -1))
+    position += max(size, 0)
+    if position != end:
+        raise CorruptRecords("a message's value does not end where the message does")
+
+
+def encode_message(
+    magic: int,
+    offset: int,
+    timestamp_ms: int,
+    key: Buffer | None,
+    value: Buffer | None,
+    *,
+    attributes: int = 0,
+) -> bytes:
+    """One message, CRC included."""
+    parts = [bytes((magic, attributes))]
+    if magic:
+        parts.append(_TIMESTAMP.pack(timestamp_ms))
+    for field in (key, value):
+        if field is None:
+            parts.append(_LENGTH.pack(-1))
+        else:
+            parts.append(_LENGTH.pack(len(field)))
+            parts.append(bytes(field))
+    content = b"".join(parts)
+    head = _OFFSET_AND_SIZE.pack(offset, len(content) + 4)
+    return b"".join((head, _CRC.pack(zlib.crc32(content)), content))
+
+
+def encode_message_set(
+    columns: Columns,
+    magic: int,
+    codec: int = Compression.NONE,
+    level: int | None = None,
+    *,
+    base_offset: int | None = None,
+    log_append_time: int | None = None,
+) -> bytes:
+    """All records of `columns` as messages, inside one wrapper if there is a codec.
+
+    Offsets are those of the columns, or run from `base_offset` on. Record headers and zstd do not
+    exist in these formats: `UnsupportedVersion`.
+    """
+    if codec == Compression.ZSTD:
+        raise UnsupportedVersion(f"message format {magic} has no zstd compression")
+    count = len(columns)
+    if not count:
+        return b""
+    if any(columns.headers(index) for index in range(count)):
+        raise UnsupportedVersion(f"message format {magic} has no record headers")
+    offsets: Iterable[int] = columns.offsets
+    if base_offset is not None:
+        offsets = range(base_offset, base_offset + count)
+    offsets = list(offsets)
+    attributes = LOG_APPEND_TIME_FLAG if magic and log_append_time is not None else 0
+    first_inner = offsets[0] if codec and magic else 0
+    messages = b"".join(
+        encode_message(
+            magic,
+            offsets[index] - first_inner,
+            columns.timestamps[index] if log_append_time is None else log_append_time,
+            columns.key(index),
+            columns.value(index),
+            attributes=0 if codec else attributes,
+        )
+        for index in range(count)
+    )
+    if not codec:
+        return messages
+    newest = max(columns.timestamps) if log_append_time is None else log_append_time
+    content = compress(codec, messages, level, magic)
+    return encode_message(magic, offsets[-1], newest, None, content, attributes=attributes | codec)

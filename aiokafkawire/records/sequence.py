@@ -1,0 +1,187 @@
+"""`Records`: the records of one partition, in offset order, still in columns."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple, overload
+
+from aiokafkawire.types import ANY_LEADER_EPOCH, TimestampType, TopicPartition
+
+from .kernel import Columns, Record, iterate
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ("Records", "Segment")
+
+
+class Segment(NamedTuple):
+    """A run of the records of one batch: those from index `start` up to `stop`."""
+
+    columns: Columns
+    start: int
+    stop: int
+    timestamp_type: TimestampType
+    leader_epoch: int
+
+
+class Records(Sequence[Record]):
+    """Records of one partition, in the order of their offsets.
+
+    A `Record` is made when it is looked at, and holds copies of its key and value; the sequence
+    itself keeps the decompressed batches alive that its records stand in. Slicing copies nothing.
+    """
+
+    __slots__ = ("_ends", "_segments", "next_offset", "topic_partition")
+
+    def __init__(
+        self, topic: str, partition: int, segments: Sequence[Segment], next_offset: int
+    ) -> None:
+        """`next_offset` is the position after the last record: where reading goes on."""
+        self.topic_partition = TopicPartition(topic, partition)
+        self._segments = tuple(segment for segment in segments if segment.start < segment.stop)
+        self._ends = list(accumulate(segment.stop - segment.start for segment in self._segments))
+        self.next_offset = next_offset
+
+    @property
+    def topic(self) -> str:
+        return self.topic_partition.topic
+
+    @property
+    def partition(self) -> int:
+        return self.topic_partition.partition
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return self._segments
+
+    @property
+    def first_offset(self) -> int | None:
+        """The offset of the first record, None if there is none."""
+        if not self._segments:
+            return None
+        first = self._segments[0]
+        return first.columns.offsets[first.start]
+
+    @property
+    def last_offset(self) -> int | None:
+        """The offset of the last record, None if there is none."""
+        if not self._segments:
+            return None
+        last = self._segments[-1]
+        return last.columns.offsets[last.stop - 1]
+
+    @property
+    def leader_epoch(self) -> int:
+        """The leader epoch of the last record, -1 if it is not known."""
+        return self._segments[-1].leader_epoch if self._segments else ANY_LEADER_EPOCH
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __iter__(self) -> Iterator[Record]:
+        topic, partition = self.topic_partition
+        for columns, start, stop, timestamp_type, leader_epoch in self._segments:
+            yield from iterate(columns, start, stop, topic, partition, timestamp_type, leader_epoch)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Records: ...
+
+    def __getitem__(self, index: int | slice) -> Record | Records:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step != 1:
+                raise ValueError("Records are sliced without a step")
+            return self._slice(start, stop)
+        at = index + len(self) if index < 0 else index
+        if not 0 <= at < len(self):
+            raise IndexError(f"there is no record {index} among {len(self)}")
+        return next(iter(self._slice(at, at + 1)))
+
+    def _slice(self, start: int, stop: int) -> Records:
+        topic, partition = self.topic_partition
+        if start >= stop:
+            offset = self._offset_at(start)
+            return Records(topic, partition, (), self.next_offset if offset is None else offset)
+        parts = []
+        first = bisect_right(self._ends, start)
+        last = bisect_left(self._ends, stop)
+        for number in range(first, last + 1):
+            segment = self._segments[number]
+            before = self._ends[number - 1] if number else 0
+            parts.append(
+                segment._replace(
+                    start=segment.start + max(start - before, 0),
+                    stop=segment.start + min(stop, self._ends[number]) - before,
+                )
+            )
+        # The next offset is that of the record after the slice, so that gaps are not read again.
+        next_offset = self._offset_at(stop)
+        return Records(
+            topic, partition, parts, self.next_offset if next_offset is None else next_offset
+        )
+
+    def _offset_at(self, at: int) -> int | None:
+        if at >= len(self):
+            return None
+        number = bisect_right(self._ends, at)
+        segment = self._segments[number]
+        before = self._ends[number - 1] if number else 0
+        return segment.columns.offsets[segment.start + at - before]
+
+    def keys(self) -> list[bytes | None]:
+        """All keys, in order."""
+        return [
+            segment.columns.key(index)
+            for segment in self._segments
+            for index in range(segment.start, segment.stop)
+        ]
+
+    def values(self) -> list[bytes | None]:
+        """All values, in order."""
+        return [
+            segment.columns.value(index)
+            for segment in self._segments
+            for index in range(segment.start, segment.stop)
+        ]
+
+    def offsets(self) -> list[int]:
+        """All offsets, in order."""
+        return [
+            offset
+            for segment in self._segments
+            for offset in segment.columns.offsets[segment.start : segment.stop]
+        ]
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all keys and values."""
+        return sum(
+            max(size, 0)
+            for columns, start, stop, _, _ in self._segments
+            for sizes in (columns.key_length, columns.value_length)
+            for size in sizes[start:stop]
+        )
+
+    def to_arrow(self) -> pyarrow.RecordBatch:
+        """The records as a `pyarrow.RecordBatch`; needs the extra `arrow`.
+
+        Columns: topic, partition, offset, timestamp (milliseconds, UTC; null without one),
+        timestamp_type, key, value, headers (list of key and value; null where there is none).
+        """
+        try:
+            from .arrow import to_arrow  # noqa: PLC0415 - pyarrow is optional and slow to import
+        except ImportError as error:
+            raise ImportError("to_arrow() needs pyarrow: install aiokafkawire[arrow]") from error
+        return to_arrow(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"Records({self.topic_partition}, {len(self)} records, offsets "
+            f"{self.first_offset} to {self.last_offset})"
+        )

@@ -1,0 +1,145 @@
+"""What a broker does with the batches that producers send and consumers fetch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+
+from aiokafkawire.errors import CorruptRecords
+
+from . import legacy
+from .batch import (
+    ATTRIBUTES_POSITION,
+    CRC_POSITION,
+    MAGIC_V2,
+    TIMESTAMP_TYPE_FLAG,
+    BatchView,
+    batch_crc,
+    iter_batches,
+)
+from .builder import BatchBuilder
+from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Compression
+from .kernel import Buffer, Columns
+
+__all__ = ("assign_offsets", "control_batch", "down_convert", "validate_produced")
+
+MAX_TIMESTAMP_POSITION = 35
+LEADER_EPOCH_POSITION = 12
+
+_INT64 = Struct(">q")
+_INT32 = Struct(">i")
+_INT16 = Struct(">h")
+_CRC = Struct(">I")
+_CONTROL_KEY = Struct(">hh")
+_CONTROL_VALUE = Struct(">hi")
+
+
+def validate_produced(
+    buffer: Buffer, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
+) -> list[BatchView]:
+    """The batches of a produce request, each checked to its last record.
+
+    Raises `CorruptRecords` for a wrong checksum, a structure that lies, a batch that is cut off,
+    a control batch, or offsets that do not run from 0 without a gap in a batch of format 2.
+    """
+    batches = list(iter_batches(buffer, partial_ok=False))
+    for batch in batches:
+        batch.check_crc()
+        columns = batch.columns(max_decompressed_bytes)
+        if batch.is_control:
+            raise CorruptRecords("a producer cannot send control batches")
+        if batch.magic == MAGIC_V2:
+            span = batch.last_offset - batch.base_offset + 1
+            if not len(columns) or span != len(columns):
+                raise CorruptRecords(
+                    f"a produced batch of {len(columns)} records spans {span} offsets",
+                    offset=batch.base_offset,
+                )
+    return batches
+
+
+def assign_offsets(
+    batch: BatchView, base_offset: int, leader_epoch: int, log_append_time: int | None = None
+) -> bytes:
+    """A copy of a batch as the log keeps it: its records at `base_offset` and after.
+
+    The format stays. `log_append_time` (milliseconds since 1970) replaces all timestamps.
+    """
+    if batch.magic == MAGIC_V2:
+        return _assign_in_header(batch, base_offset, leader_epoch, log_append_time)
+    return legacy.encode_message_set(
+        batch.columns(),
+        batch.magic,
+        batch.compression,
+        base_offset=base_offset,
+        log_append_time=log_append_time if batch.magic else None,
+    )
+
+
+def _assign_in_header(
+    batch: BatchView, base_offset: int, leader_epoch: int, log_append_time: int | None
+) -> bytes:
+    out = bytearray(batch.buffer)
+    _INT64.pack_into(out, 0, base_offset)
+    _INT32.pack_into(out, LEADER_EPOCH_POSITION, leader_epoch)
+    attributes = batch.attributes & ~TIMESTAMP_TYPE_FLAG
+    if log_append_time is not None:
+        attributes |= TIMESTAMP_TYPE_FLAG
+        _INT64.pack_into(out, MAX_TIMESTAMP_POSITION, log_append_time)
+    if log_append_time is not None or attributes != batch.attributes:
+        # Only what follows the checksum is under it: offset and leader epoch are not.
+        _INT16.pack_into(out, ATTRIBUTES_POSITION, attributes)
+        _CRC.pack_into(out, CRC_POSITION, batch_crc(out))
+    return bytes(out)
+
+
+def down_convert(batches: Iterable[BatchView], magic: int) -> bytes:
+    """Batches as a client that knows no format above `magic` may read them.
+
+    Control batches and record headers are left out, as brokers do; zstd becomes gzip. Offsets
+    stay, so there are gaps where something is left out.
+    """
+    out = []
+    for batch in batches:
+        if batch.magic <= magic:
+            out.append(bytes(batch.buffer))
+        elif not batch.is_control:
+            columns = batch.columns()
+            codec = batch.compression
+            if codec is Compression.ZSTD:
+                codec = Compression.GZIP
+            out.append(legacy.encode_message_set(_without_headers(columns), magic, codec))
+    return b"".join(out)
+
+
+def _without_headers(columns: Columns) -> Columns:
+    plain = Columns(columns.data, 0)
+    for name in Columns.__slots__:
+        if name not in {"data", "has_headers"}:
+            setattr(plain, name, getattr(columns, name))
+    return plain
+
+
+def control_batch(
+    producer_id: int,
+    producer_epoch: int,
+    *,
+    commit: bool,
+    coordinator_epoch: int,
+    timestamp_ms: int,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> bytes:
+    """The marker that ends a transaction in a partition."""
+    builder = BatchBuilder()
+    key = _CONTROL_KEY.pack(0, int(commit))
+    builder.append(timestamp_ms, key, _CONTROL_VALUE.pack(0, coordinator_epoch))
+    parts = builder.close().encode(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+    )
+    return b"".join(parts)
