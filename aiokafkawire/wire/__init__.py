@@ -3,6 +3,7 @@
 from aiokafkawire.wire.api import APIS, Api, ApiKey, api_of, message_class
 from aiokafkawire.wire.codec import decode, encode, encode_parts
 from aiokafkawire.wire.error_codes import ErrorCode, error_for, raise_for
+from aiokafkawire.wire.json_form import from_json, to_json
 from aiokafkawire.wire.primitives import NO_ID, Buffer
 from aiokafkawire.wire.schema import Message, Request, Response, Struct
 
@@ -22,6 +23,8 @@ __all__ = (
     "encode",
     "encode_parts",
     "error_for",
+    "from_json",
     "message_class",
     "raise_for",
+    "to_json",
 )

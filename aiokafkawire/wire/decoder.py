@@ -36,6 +36,35 @@ def make_decoder(cls: type[Message], version: int) -> Decoder:
     return maker.source.compile("decode", f"decoder of {schema_of(cls).name} v{version}")
 
 
+def _tag_count(buf: memoryview, p: int, end: int) -> tuple[int, int]:
+    count, p = decode_unsigned_varint(buf, p)
+    # A tagged field takes at least its tag and its size.
+    if count * 2 > end - p:
+        raise BufferOverrun
+    return count, p
+
+
+def _tagged_field(buf: memoryview, p: int, end: int, seen: set[int]) -> tuple[int, int, int]:
+    """A tag, and where its bytes begin and end."""
+    tag, p = decode_unsigned_varint(buf, p)
+    size, p = decode_unsigned_varint(buf, p)
+    if p + size > end or tag in seen:
+        raise BufferOverrun
+    seen.add(tag)
+    return tag, p, p + size
+
+
+def _unknown_fields(buf: memoryview, p: int, end: int) -> tuple[list[tuple[int, bytes]], int]:
+    count, p = _tag_count(buf, p, end)
+    fields: list[tuple[int, bytes]] = []
+    seen: set[int] = set()
+    for _ in range(count):
+        tag, p, stop = _tagged_field(buf, p, end, seen)
+        fields.append((tag, bytes(buf[p:stop])))
+        p = stop
+    return fields, p
+
+
 class _DecoderMaker:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -46,6 +75,9 @@ class _DecoderMaker:
             uvarint=decode_unsigned_varint,
             unpack_from=struct.unpack_from,
             uuid=uuid_from_bytes,
+            tag_count=_tag_count,
+            tagged_field=_tagged_field,
+            unknown_fields=_unknown_fields,
         )
         self._run: list[tuple[str, str]] = []
         self._after_run: list[str] = []
@@ -181,27 +213,25 @@ class _DecoderMaker:
     def _tagged(self, fields: Sequence[Field], obj: str) -> None:
         for item in fields:
             self._set_default(item, obj)
-        count, seen, tag, size, stop = (self.source.name(x) for x in ("n", "seen", "tag", "n", "q"))
-        self._read_unsigned_varint(count)
-        with self.source.block(f"if {count}:"):
-            # A tagged field takes at least its tag and its size.
-            with self.source.block(f"if {count} * 2 > end - p:"):
-                self.source.line("raise Overrun")
-            self.source.line(f"{seen} = set()")
-            with self.source.block(f"for _ in range({count}):"):
-                self.source.line(f"{tag}, p = uvarint(buf, p)")
-                self.source.line(f"{size}, p = uvarint(buf, p)")
-                self.source.line(f"{stop} = p + {size}")
-                with self.source.block(f"if {stop} > end or {tag} in {seen}:"):
-                    self.source.line("raise Overrun")
-                self.source.line(f"{seen}.add({tag})")
-                for item in fields:
-                    with self.source.block(f"if {tag} == {item.tag}:"):
-                        self._tagged_field(item, obj, stop)
-                self.source.line(
-                    f"{obj}.unknown_tagged_fields.append(({tag}, bytes(buf[p:{stop}])))"
-                )
-                self.source.line(f"p = {stop}")
+        with self.source.block("if buf[p]:"):
+            if fields:
+                self._known_and_unknown(fields, obj)
+            else:
+                self.source.line(f"{obj}.unknown_tagged_fields, p = unknown_fields(buf, p, end)")
+        with self.source.block("else:"):
+            self.source.line("p += 1")
+
+    def _known_and_unknown(self, fields: Sequence[Field], obj: str) -> None:
+        count, seen, tag, stop = (self.source.name(x) for x in ("n", "seen", "tag", "q"))
+        self.source.line(f"{count}, p = tag_count(buf, p, end)")
+        self.source.line(f"{seen} = set()")
+        with self.source.block(f"for _ in range({count}):"):
+            self.source.line(f"{tag}, p, {stop} = tagged_field(buf, p, end, {seen})")
+            for item in fields:
+                with self.source.block(f"if {tag} == {item.tag}:"):
+                    self._tagged_field(item, obj, stop)
+            self.source.line(f"{obj}.unknown_tagged_fields.append(({tag}, bytes(buf[p:{stop}])))")
+            self.source.line(f"p = {stop}")
 
     def _tagged_field(self, item: Field, obj: str, stop: str) -> None:
         nullable = self.layout.version in item.nullable

@@ -290,6 +290,11 @@ class Response(_ApiMessage):
         """The version of the ResponseHeader before a response of `version`."""
         return cls.header_exceptions.get(version, 1 if cls.is_flexible(version) else 0)
 
+    @classmethod
+    def layout_version(cls, version: int, body: memoryview) -> int:
+        """The version that a response's `body` is laid out in, when `version` was asked for."""
+        return version
+
 
 class Request(_ApiMessage, Generic[R_co]):
     """A request to a broker; `R_co` is the class of its response."""
@@ -374,7 +379,7 @@ def _declare(cls: S, name: str) -> S:
     fields = tuple(
         _field(cls, attribute, annotation)
         for attribute, annotation in inspect.get_annotations(cls).items()
-        if get_origin(annotation) is not ClassVar
+        if _origin(annotation) is not ClassVar
     )
     for item in fields:
         if item.required:
@@ -419,7 +424,7 @@ def _kind(annotation: Any) -> tuple[TypeKind, bool]:
     metadata = getattr(annotation, "__metadata__", ())
     if metadata and isinstance(metadata[0], Primitive):
         return TypeKind(primitive=metadata[0]), False
-    origin = get_origin(annotation)
+    origin = _origin(annotation)
     if origin in _UNIONS:
         inner = [option for option in get_args(annotation) if option is not type(None)]
         if len(inner) == 1:
@@ -431,6 +436,10 @@ def _kind(annotation: Any) -> tuple[TypeKind, bool]:
     if isinstance(annotation, type) and issubclass(annotation, Struct):
         return TypeKind(struct=annotation), False
     raise TypeError(f"{annotation!r} is no type of the Kafka protocol")
+
+
+def _origin(annotation: object) -> object:
+    return get_origin(annotation)
 
 
 def _camel_case(name: str) -> str:

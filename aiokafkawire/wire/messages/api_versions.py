@@ -15,6 +15,9 @@ __all__ = (
     "SupportedFeatureKey",
 )
 
+UNSUPPORTED_VERSION = b"\x00\x23"
+"""Error code 35, with which a response begins when the broker does not know the version."""
+
 
 @request(key=18, versions="0-4", flexible="3+")
 class ApiVersionsRequest(Request["ApiVersionsResponse"]):
@@ -49,6 +52,10 @@ class ApiVersionsResponse(Response):
 
     # The client does not know yet whether the broker knows flexible headers.
     header_exceptions: ClassVar[Mapping[int, int]] = MappingProxyType({3: 0, 4: 0})
+
+    @classmethod
+    def layout_version(cls, version: int, body: memoryview) -> int:
+        return 0 if body[:2] == UNSUPPORTED_VERSION else version
 
     error_code: int16
     api_keys: list[ApiVersion]

@@ -1,0 +1,115 @@
+"""Subscription and Assignment: what members write into JoinGroup and the leader into SyncGroup.
+
+Both begin with their version as int16. A version newer than ours is read as our newest, whatever
+comes after it left aside, so that one member may be upgraded before another.
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import TypeVar
+
+from aiokafkawire.errors import MalformedMessage
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire.codec import decode, decode_prefix, encode
+from aiokafkawire.wire.messages import consumer_protocol as messages
+from aiokafkawire.wire.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+from aiokafkawire.wire.primitives import Buffer
+from aiokafkawire.wire.schema import Message, schema_of
+
+__all__ = (
+    "ConsumerProtocolAssignment",
+    "ConsumerProtocolSubscription",
+    "decode_assignment",
+    "decode_subscription",
+    "encode_assignment",
+    "encode_subscription",
+    "flatten",
+    "group_by_topic",
+)
+
+M = TypeVar("M", bound=Message)
+
+NEWEST = 3
+
+_VERSION = struct.Struct(">h")
+
+
+def encode_subscription(
+    topics: Iterable[str],
+    *,
+    user_data: bytes | None = None,
+    owned_partitions: Iterable[tuple[str, int]] = (),
+    generation_id: int = -1,
+    rack_id: str | None = None,
+    version: int = NEWEST,
+) -> bytes:
+    """What a member tells the leader: topics and owned partitions are sorted, as Kafka does.
+
+    `owned_partitions` (version 1), `generation_id` (2) and `rack_id` (3) are left out of older
+    versions.
+    """
+    message = ConsumerProtocolSubscription(
+        topics=sorted(topics),
+        user_data=user_data,
+        owned_partitions=group_by_topic(sorted(owned_partitions)),
+        generation_id=generation_id,
+        rack_id=rack_id,
+    )
+    return _VERSION.pack(version) + encode(message, version)
+
+
+def decode_subscription(data: Buffer) -> ConsumerProtocolSubscription:
+    """The subscription of a member. Raises `MalformedMessage`."""
+    return _decode(ConsumerProtocolSubscription, data)
+
+
+def encode_assignment(
+    partitions: Iterable[tuple[str, int]],
+    *,
+    user_data: bytes | None = None,
+    version: int = NEWEST,
+) -> bytes:
+    """What the leader gives a member: partitions by topic, in the order in which they come."""
+    message = ConsumerProtocolAssignment(
+        assigned_partitions=group_by_topic(partitions), user_data=user_data
+    )
+    return _VERSION.pack(version) + encode(message, version)
+
+
+def decode_assignment(data: Buffer) -> ConsumerProtocolAssignment:
+    """The assignment of a member; empty bytes are an empty one. Raises `MalformedMessage`."""
+    if not len(data):
+        return ConsumerProtocolAssignment(assigned_partitions=[])
+    return _decode(ConsumerProtocolAssignment, data)
+
+
+def group_by_topic(partitions: Iterable[tuple[str, int]]) -> list[messages.TopicPartition]:
+    """Partitions as the messages carry them: one entry a topic, in order of appearance."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        by_topic.setdefault(topic, []).append(partition)
+    return [
+        messages.TopicPartition(topic=topic, partitions=numbers)
+        for topic, numbers in by_topic.items()
+    ]
+
+
+def flatten(entries: Iterable[messages.TopicPartition]) -> list[TopicPartition]:
+    """The single partitions of such entries, in their order."""
+    return [TopicPartition(entry.topic, number) for entry in entries for number in entry.partitions]
+
+
+def _decode(cls: type[M], data: Buffer) -> M:
+    name = schema_of(cls).name
+    if len(data) < _VERSION.size:
+        raise MalformedMessage("the version is missing", message=name, position=0)
+    version: int = _VERSION.unpack_from(data)[0]
+    body = memoryview(data)[_VERSION.size :]
+    if version < 0:
+        raise MalformedMessage(f"a version of {version} is impossible", message=name, position=0)
+    if version > NEWEST:
+        return decode_prefix(cls, NEWEST, body)[0]
+    return decode(cls, version, body)

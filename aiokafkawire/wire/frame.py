@@ -1,0 +1,123 @@
+"""Frames: each message on a connection comes after its length, a signed 32-bit integer."""
+
+import struct
+
+from aiokafkawire.errors import MalformedFrame
+
+__all__ = ("MIN_FRAME_BYTES", "FrameReader")
+
+MIN_FRAME_BYTES = 4
+"""The smallest frame: a response with nothing but its correlation id."""
+
+CHUNK_BYTES = 65_536
+"""What is received at once while frames are small."""
+
+EAGER_BYTES = 1_048_576
+"""Memory taken on the word of a frame's length alone; beyond it, memory grows with the data."""
+
+_LENGTH = struct.Struct(">i")
+
+_NOT_KAFKA = {
+    b"HTTP": "the peer speaks HTTP, not Kafka",
+    b"\x15\x03\x01\x00": "the peer wants TLS",
+    b"\x15\x03\x03\x00": "the peer wants TLS",
+    b"SSH-": "the peer speaks SSH, not Kafka",
+}
+
+
+class FrameReader:
+    """Cuts what a connection receives into frames.
+
+    The caller receives into `get_buffer()` and says with `received(n)` how much came; it writes to
+    a buffer only until then. After `MalformedFrame` the connection is of no further use, and every
+    call raises it again.
+    """
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._chunk = memoryview(bytearray(CHUNK_BYTES))
+        self._held = 0
+        self._large: _LargeFrame | None = None
+        self._error: MalformedFrame | None = None
+
+    @property
+    def inside_frame(self) -> bool:
+        """Whether part of a frame has come: an end of the stream now would cut it."""
+        return self._large is not None or self._held > 0
+
+    def get_buffer(self) -> memoryview:
+        """Where to receive into; it is never empty."""
+        if self._error is not None:
+            raise self._error
+        return self._chunk[self._held :] if self._large is None else self._large.buffer()
+
+    def received(self, count: int) -> list[memoryview]:
+        """Take note of `count` bytes in the buffer, and give the frames that they complete.
+
+        Frames come without their length, each in a buffer of its own, which the reader forgets.
+        Raises `MalformedFrame` for a length below 4 or above `max_frame_bytes`; frames before it
+        in the same bytes are lost with the connection.
+        """
+        if not 0 <= count <= len(self.get_buffer()):
+            raise ValueError(f"{count} bytes cannot have been received into the buffer")
+        if self._large is None:
+            self._held += count
+            return self._split()
+        frame = self._large.received(count)
+        if frame is None:
+            return []
+        self._large = None
+        return [frame]
+
+    def _split(self) -> list[memoryview]:
+        frames: list[memoryview] = []
+        chunk, position = self._chunk, 0
+        while self._held - position >= _LENGTH.size:
+            length = self._length(chunk, position)
+            start = position + _LENGTH.size
+            if self._held - start < length:
+                self._large = _LargeFrame(length, chunk[start : self._held])
+                position = self._held
+                break
+            position = start + length
+            frames.append(memoryview(bytes(chunk[start:position])))
+        rest = bytes(chunk[position : self._held])
+        self._held = len(rest)
+        chunk[: self._held] = rest
+        return frames
+
+    def _length(self, chunk: memoryview, position: int) -> int:
+        length: int = _LENGTH.unpack_from(chunk, position)[0]
+        if MIN_FRAME_BYTES <= length <= self._max_frame_bytes:
+            return length
+        hint = _NOT_KAFKA.get(bytes(chunk[position : position + 4]))
+        if length < MIN_FRAME_BYTES:
+            reason = f"a frame length of {length} is impossible"
+        else:
+            reason = f"a frame of {length} bytes is over the limit of {self._max_frame_bytes}"
+        self._error = MalformedFrame(f"{reason}: {hint}" if hint else reason)
+        raise self._error
+
+
+class _LargeFrame:
+    """A frame that has not all come yet."""
+
+    def __init__(self, length: int, beginning: memoryview) -> None:
+        self._length = length
+        self._memory = memoryview(bytearray(min(length, max(EAGER_BYTES, len(beginning)))))
+        self._memory[: len(beginning)] = beginning
+        self._filled = len(beginning)
+
+    def buffer(self) -> memoryview:
+        return self._memory[self._filled :]
+
+    def received(self, count: int) -> memoryview | None:
+        self._filled += count
+        if self._filled == self._length:
+            return self._memory
+        if self._filled == len(self._memory):
+            # Doubled in a new buffer: the old one may still be held by a view of the caller's.
+            larger = memoryview(bytearray(min(self._length, 2 * len(self._memory))))
+            larger[: self._filled] = self._memory
+            self._memory = larger
+        return None
