@@ -1,0 +1,48 @@
+# Everything runs from .venv, which each command makes first. See README.md.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= $(shell command -v python3.11 || command -v python3 || command -v python)
+BIN := .venv/bin
+READY := .venv/.ready
+PYTEST := $(BIN)/pytest
+
+.PHONY: help demo test test-brokers lint types imports check format clean
+
+help: ## Show the commands
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+$(READY): requirements-dev.txt pyproject.toml
+	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	  || { echo "Python 3.11 or later is needed: install python3.11 (with venv), or run make PYTHON=/path/to/python" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+	  || { echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+demo: $(READY) ## The main job on the embedded broker (INPUT=path, BOOTSTRAP=host:port)
+	@$(BIN)/aiokafkawire demo
+
+test: $(READY) ## All tests but those on real Kafka
+	$(PYTEST) --ignore=tests/brokers
+
+test-brokers: $(READY) ## Tests on real Apache Kafka, started from Maven artifacts
+	$(PYTEST) tests/brokers
+	$(PYTEST) tests/behaviour --on kafka
+
+lint: $(READY) ## Style, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint ## Lint, types and the fast tests
+	$(PYTEST) --ignore=tests/brokers -m "not slow" -q
+
+format: $(READY) ## Format the code
+	$(BIN)/ruff check --fix --quiet .
+	$(BIN)/ruff format .
+
+clean: ## Remove what the commands made
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info build dist
