@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from .batch import BatchView, iter_batches
 from .builder import BatchBuilder, ClosedBatch
+from .columns import Columns
 from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Compression
 from .fetch import FetchedBatches, IsolationLevel, decode_fetch, partial_message_size
-from .kernel import Buffer, Columns, Header, Headers, Record, murmur2
+from .kernel import Buffer, Header, Headers, Record, murmur2
 from .sequence import Records, Segment
 from .server import assign_offsets, control_batch, down_convert, validate_produced
 

@@ -10,13 +10,15 @@ number over 64 bits `OverflowError`, which callers turn into `CorruptRecords` to
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator
 from struct import Struct
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.types import TopicPartition
+
+if TYPE_CHECKING:
+    from .columns import Columns
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Header: TypeAlias = tuple[str, bytes | None]
@@ -28,7 +30,9 @@ VARINT_MAX_BYTES = 10
 SMALL_VARINTS = 8192  # all that fit in two bytes and are not negative
 RECORD_MIN_BYTES = 7  # length, attributes, two deltas, key length, value length, header count
 
-_MURMUR_WORDS = 0x5BD1E995
+_MURMUR_FACTOR = 0x5BD1E995
+_MURMUR_SEED = 0x9747B28C
+_WORD = Struct("<I").unpack_from
 
 
 def encode_varint(value: int) -> bytes:
@@ -59,26 +63,24 @@ def decode_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 _VARINTS = [encode_varint(n) for n in range(SMALL_VARINTS)]
+_TWO_BYTES = [n >> 1 ^ -(n & 1) for n in range(2 * SMALL_VARINTS)]
+_ONE_BYTE = [*_TWO_BYTES[:128], *[None] * 128]  # None where more bytes follow
 _NULL_LENGTH = encode_varint(-1)
 
 
 def murmur2(data: Buffer) -> int:
     """Kafka's hash of a key, as a signed 32-bit integer (`Utils.murmur2` of the Java client)."""
     size = len(data)
-    tail = size & 3
-    hashed = 0x9747B28C ^ size
-    for word in Struct(f"<{size >> 2}I").unpack_from(data):
-        mixed = word * _MURMUR_WORDS & 0xFFFFFFFF
-        mixed = (mixed ^ mixed >> 24) * _MURMUR_WORDS & 0xFFFFFFFF
-        hashed = hashed * _MURMUR_WORDS & 0xFFFFFFFF ^ mixed
-    if tail:
-        rest = size - tail
-        if tail == 3:
-            hashed ^= data[rest + 2] << 16
-        if tail >= 2:
-            hashed ^= data[rest + 1] << 8
-        hashed = (hashed ^ data[rest]) * _MURMUR_WORDS & 0xFFFFFFFF
-    hashed = (hashed ^ hashed >> 13) * _MURMUR_WORDS & 0xFFFFFFFF
+    whole = size & ~3
+    hashed = _MURMUR_SEED ^ size
+    for start in range(0, whole, 4):
+        mixed = _WORD(data, start)[0] * _MURMUR_FACTOR & 0xFFFFFFFF
+        mixed = (mixed ^ mixed >> 24) * _MURMUR_FACTOR
+        hashed = (hashed * _MURMUR_FACTOR ^ mixed) & 0xFFFFFFFF
+    if whole != size:
+        tail = int.from_bytes(data[whole:], "little")
+        hashed = (hashed ^ tail) * _MURMUR_FACTOR & 0xFFFFFFFF
+    hashed = (hashed ^ hashed >> 13) * _MURMUR_FACTOR & 0xFFFFFFFF
     hashed ^= hashed >> 15
     return hashed - 0x100000000 if hashed & 0x80000000 else hashed
 
@@ -86,150 +88,67 @@ def murmur2(data: Buffer) -> int:
 # --- reading ---------------------------------------------------------------------------------
 
 
-class Columns:
-    """The records of one batch as parallel columns over one buffer.
+def decode_records(columns: Columns, count: int, base_offset: int, base_timestamp: int) -> int:
+    """Fill `columns` with the `count` records of format 2 that begin at the start of its data.
 
-    `key_length` and `value_length` are -1 for null. `has_headers` says whether any record has
-    headers: they begin where its value ends.
-    """
-
-    __slots__ = (
-        "data",
-        "has_headers",
-        "key_length",
-        "key_start",
-        "offsets",
-        "timestamps",
-        "value_length",
-        "value_start",
-    )
-
-    def __init__(self, data: bytes, count: int) -> None:
-        blank = bytes(8 * count)
-        self.data = data
-        self.has_headers = False
-        self.offsets = array("q", blank)
-        self.timestamps = array("q", blank)
-        self.key_start = array("q", blank)
-        self.key_length = array("q", blank)
-        self.value_start = array("q", blank)
-        self.value_length = array("q", blank)
-
-    def __len__(self) -> int:
-        return len(self.offsets)
-
-    def set_timestamps(self, timestamp_ms: int) -> None:
-        """Give all records the same timestamp, as log-append time does."""
-        self.timestamps = array("q", (timestamp_ms,)) * len(self.offsets)
-
-    def key(self, index: int) -> bytes | None:
-        start = self.key_start[index]
-        size = self.key_length[index]
-        return None if size < 0 else self.data[start : start + size]
-
-    def value(self, index: int) -> bytes | None:
-        start = self.value_start[index]
-        size = self.value_length[index]
-        return None if size < 0 else self.data[start : start + size]
-
-    def headers_position(self, index: int) -> int:
-        """Where the header count of a record stands in `data`, if `has_headers`."""
-        size = self.value_length[index]
-        return self.value_start[index] + (size if size > 0 else 0)
-
-    def headers(self, index: int) -> Headers:
-        return decode_headers(self.data, self.headers_position(index)) if self.has_headers else ()
-
-
-def decode_records(
-    columns: Columns, count: int, base_offset: int, base_timestamp: int, last_offset_delta: int
-) -> int:
-    """Fill `columns` with `count` records of format 2 that begin at the start of its data.
-
-    Returns the position after the last one. Offset deltas must rise and end at or before
-    `last_offset_delta`, and each record must fill its length exactly.
+    Returns the position after the last one. Offset deltas must rise, and each record must fill its
+    length exactly. Varints of two bytes are read in place where they are common: a call costs more.
     """
     data = columns.data
-    offsets = columns.offsets
-    timestamps = columns.timestamps
-    key_starts = columns.key_start
-    key_lengths = columns.key_length
-    value_starts = columns.value_start
-    value_lengths = columns.value_length
-    position = 0
+    offsets, timestamps = columns.offsets, columns.timestamps
+    key_start, key_length = columns.key_start, columns.key_length
+    value_start, value_length = columns.value_start, columns.value_length
+    small, wide = _ONE_BYTE, _TWO_BYTES
     previous = -1
+    position = 0
     for index in range(count):
-        # Each varint is read in place when it has one or two bytes: a call costs more than both.
-        raw = data[position]
-        position += 1
-        if raw > 127:
-            more = data[position]
+        if (size := small[data[position]]) is not None:
             position += 1
-            if more < 128:
-                size = (raw + (more << 7) >> 1) - 64 if not raw & 1 else -1
-            else:
-                size, position = decode_varint(data, position - 2)
+        elif data[position + 1] < 128:
+            size = wide[data[position] + (data[position + 1] << 7) - 128]
+            position += 2
         else:
-            size = raw >> 1 if not raw & 1 else -1
-        if size < 0:
-            raise CorruptRecords("a record's length is negative", offset=base_offset + previous + 1)
+            size, position = decode_varint(data, position)
         end = position + size
 
-        raw = data[position + 1]  # the byte before holds attributes, of which none is in use
-        position += 2
-        if raw > 127:
-            more = data[position]
-            if more < 128:
-                position += 1
-                raw += (more << 7) - 128
-                timestamps[index] = base_timestamp + (raw >> 1 ^ -(raw & 1))
-            else:
-                delta, position = decode_varint(data, position - 1)
-                timestamps[index] = base_timestamp + delta
+        position += 1  # attributes, of which none is in use
+        if (delta := small[data[position]]) is not None:
+            position += 1
         else:
-            timestamps[index] = base_timestamp + (raw >> 1 ^ -(raw & 1))
+            delta, position = decode_varint(data, position)
+        timestamps[index] = base_timestamp + delta
 
-        raw = data[position]
-        position += 1
-        if raw > 127:
-            delta, position = decode_varint(data, position - 1)
+        if (delta := small[data[position]]) is not None:
+            position += 1
+        elif data[position + 1] < 128:
+            delta = wide[data[position] + (data[position + 1] << 7) - 128]
+            position += 2
         else:
-            delta = raw >> 1 if not raw & 1 else -1
+            delta, position = decode_varint(data, position)
         if delta <= previous:
             raise CorruptRecords("offsets do not rise", offset=base_offset + previous + 1)
         previous = delta
         offsets[index] = base_offset + delta
 
-        raw = data[position]
-        position += 1
-        if raw > 127:
-            size, position = decode_varint(data, position - 1)
+        if (size := small[data[position]]) is not None:
+            position += 1
         else:
-            size = raw >> 1 ^ -(raw & 1)
-        key_starts[index] = position
-        if size < 0:
-            key_lengths[index] = -1
-        else:
-            key_lengths[index] = size
+            size, position = decode_varint(data, position)
+        key_start[index] = position
+        key_length[index] = size
+        if size > 0:
             position += size
 
-        raw = data[position]
-        position += 1
-        if raw > 127:
-            more = data[position]
-            if more < 128:
-                position += 1
-                raw += (more << 7) - 128
-                size = raw >> 1 ^ -(raw & 1)
-            else:
-                size, position = decode_varint(data, position - 1)
+        if (size := small[data[position]]) is not None:
+            position += 1
+        elif data[position + 1] < 128:
+            size = wide[data[position] + (data[position + 1] << 7) - 128]
+            position += 2
         else:
-            size = raw >> 1 ^ -(raw & 1)
-        value_starts[index] = position
-        if size < 0:
-            value_lengths[index] = -1
-        else:
-            value_lengths[index] = size
+            size, position = decode_varint(data, position)
+        value_start[index] = position
+        value_length[index] = size
+        if size > 0:
             position += size
 
         if data[position]:
@@ -239,8 +158,6 @@ def decode_records(
             position += 1
         if position != end:
             raise CorruptRecords("a record's length is wrong", offset=base_offset + previous)
-    if previous > last_offset_delta:
-        raise CorruptRecords("an offset is past the batch's last", offset=base_offset + previous)
     return position
 
 

@@ -15,8 +15,9 @@ from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.types import TimestampType
 
 from . import legacy
+from .columns import Columns
 from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Compression, decompress
-from .kernel import RECORD_MIN_BYTES, Buffer, Columns, decode_records
+from .kernel import RECORD_MIN_BYTES, Buffer, decode_records
 
 __all__ = (
     "BATCH_HEADER",
@@ -249,15 +250,11 @@ class BatchView:
         if count * RECORD_MIN_BYTES > len(data):
             raise CorruptRecords(f"{len(data)} bytes cannot hold {count} records")
         columns = Columns(data, count)
-        end = decode_records(
-            columns,
-            count,
-            self.base_offset,
-            self.base_timestamp,
-            self.last_offset - self.base_offset,
-        )
+        end = decode_records(columns, count, self.base_offset, self.base_timestamp)
         if end != len(data):
             raise CorruptRecords(f"{len(data) - end} bytes follow the last record")
+        if count and columns.offsets[-1] > self.last_offset:
+            raise CorruptRecords("a record's offset is past the batch's last")
         self._set_append_time(columns)
         return columns
 

@@ -21,8 +21,9 @@ from .batch import (
     NO_SEQUENCE,
     TRANSACTIONAL_FLAG,
 )
+from .columns import Columns
 from .compression import Compression, compress
-from .kernel import Buffer, Columns, decode_records, encode_record
+from .kernel import Buffer, decode_records, encode_record
 
 __all__ = ("DEFAULT_BATCH_BYTES", "BatchBuilder", "ClosedBatch")
 
@@ -232,7 +233,7 @@ class ClosedBatch:
     def columns(self) -> Columns:
         """The records in columns, offsets from 0."""
         columns = Columns(self._body, self.count)
-        decode_records(columns, self.count, 0, self.base_timestamp, self.count - 1)
+        decode_records(columns, self.count, 0, self.base_timestamp)
         return columns
 
     def split(self, max_bytes: int) -> list[ClosedBatch]:

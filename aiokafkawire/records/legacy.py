@@ -16,8 +16,9 @@ from struct import Struct
 from aiokafkawire.errors import CorruptRecords, UnsupportedVersion
 from aiokafkawire.types import NO_TIMESTAMP
 
+from .columns import Columns
 from .compression import Compression, compress, decompress
-from .kernel import Buffer, Columns
+from .kernel import Buffer
 
 __all__ = (
     "HEAD_BYTES",

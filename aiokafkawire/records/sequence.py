@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 from aiokafkawire.types import ANY_LEADER_EPOCH, TimestampType, TopicPartition
 
-from .kernel import Columns, Record, iterate
+from .columns import Columns
+from .kernel import Record, iterate
 
 if TYPE_CHECKING:
     import pyarrow

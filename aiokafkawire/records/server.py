@@ -18,8 +18,9 @@ from .batch import (
     iter_batches,
 )
 from .builder import BatchBuilder
+from .columns import Columns
 from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Compression
-from .kernel import Buffer, Columns
+from .kernel import Buffer
 
 __all__ = ("assign_offsets", "control_batch", "down_convert", "validate_produced")
 
