@@ -88,19 +88,24 @@ def murmur2(data: Buffer) -> int:
 # --- reading ---------------------------------------------------------------------------------
 
 
-def decode_records(columns: Columns, count: int, base_offset: int, base_timestamp: int) -> int:
-    """Fill `columns` with the `count` records of format 2 that begin at the start of its data.
+def decode_records(  # noqa: PLR0917 - a hot call
+    columns: Columns,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    position: int,
+    previous: int,
+) -> int:
+    """Fill `columns` with the next `count` records of format 2, from `position` in its data on.
 
-    Returns the position after the last one. Offset deltas must rise, and each record must fill its
-    length exactly. Varints of two bytes are read in place where they are common: a call costs more.
+    Returns the position after the last one. Offset deltas must rise from `previous` on, and each
+    record must fill its length. Varints of two bytes are read in place where they are common.
     """
     data = columns.data
     offsets, timestamps = columns.offsets, columns.timestamps
     key_start, key_length = columns.key_start, columns.key_length
     value_start, value_length = columns.value_start, columns.value_length
     small, wide = _ONE_BYTE, _TWO_BYTES
-    previous = -1
-    position = 0
     for index in range(count):
         if (size := small[data[position]]) is not None:
             position += 1
@@ -110,7 +115,6 @@ def decode_records(columns: Columns, count: int, base_offset: int, base_timestam
         else:
             size, position = decode_varint(data, position)
         end = position + size
-
         position += 1  # attributes, of which none is in use
         if (delta := small[data[position]]) is not None:
             position += 1
@@ -134,10 +138,8 @@ def decode_records(columns: Columns, count: int, base_offset: int, base_timestam
             position += 1
         else:
             size, position = decode_varint(data, position)
-        key_start[index] = position
-        key_length[index] = size
-        if size > 0:
-            position += size
+        key_start[index], key_length[index] = position, size
+        position += size if size > 0 else 0
 
         if (size := small[data[position]]) is not None:
             position += 1
@@ -146,11 +148,8 @@ def decode_records(columns: Columns, count: int, base_offset: int, base_timestam
             position += 2
         else:
             size, position = decode_varint(data, position)
-        value_start[index] = position
-        value_length[index] = size
-        if size > 0:
-            position += size
-
+        value_start[index], value_length[index] = position, size
+        position += size if size > 0 else 0
         if data[position]:
             position = skip_headers(data, position, end)
             columns.has_headers = True

@@ -5,6 +5,7 @@ Protocol source: "Record Batch" in Kafka's documentation of its message format.
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Iterator
 from struct import Struct
@@ -45,6 +46,8 @@ BATCH_OVERHEAD_BYTES = BATCH_HEADER.size
 CRC_POSITION = 17
 ATTRIBUTES_POSITION = 21
 MAGIC_POSITION = 16
+CHUNK_RECORDS = 4096  # what is decoded at a time for a consumer: a few milliseconds
+MAX_OFFSET = (1 << 63) - 1
 LEAST_SIZE = 14  # what the size field of the smallest message says
 
 CODEC_MASK = 7
@@ -215,13 +218,26 @@ class BatchView:
             )
 
     def columns(self, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> Columns:
-        """Decompress and decode all records. `CorruptRecords` names the offset where it ended."""
+        """All records at once. `CorruptRecords` names the offset where decoding ended."""
         if self._columns is not None:
             return self._columns
+        chunks = self.chunks(max_decompressed_bytes, max_records=sys.maxsize)
+        return next(chunks, None) or Columns(b"", 0)
+
+    def chunks(
+        self,
+        max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+        max_records: int = CHUNK_RECORDS,
+    ) -> Iterator[Columns]:
+        """Decompress, and decode `max_records` at a time, so that a batch of millions of tiny
+        records neither blocks for long nor takes much memory. A wrapper comes in one piece."""
+        pieces = (
+            self._decode(max_decompressed_bytes, max_records)
+            if self.magic == MAGIC_V2
+            else self._decode_legacy(max_decompressed_bytes)
+        )
         try:
-            if self.magic == MAGIC_V2:
-                return self._decode(max_decompressed_bytes)
-            columns = self._decode_legacy(max_decompressed_bytes)
+            yield from pieces
         except CorruptRecords as error:
             if error.offset is None:
                 error.offset = self._first_known_offset()
@@ -230,43 +246,50 @@ class BatchView:
             raise CorruptRecords(
                 "a record reaches past the end of its batch", offset=self._first_known_offset()
             ) from error
-        if self.attributes & CODEC_MASK:
-            # Offsets and count of a wrapper are only known from inside.
-            self._columns = columns
-        return columns
 
     def _first_known_offset(self) -> int:
         return self.last_offset if self._base_offset is None else self._base_offset
 
-    def _decode(self, max_decompressed_bytes: int) -> Columns:
-        count = self.count
-        payload = self.buffer[BATCH_OVERHEAD_BYTES:]
+    def _decode(self, max_decompressed_bytes: int, max_records: int) -> Iterator[Columns]:
+        count, base_offset = self.count, self.base_offset
         if count < 0:
             raise CorruptRecords(f"a batch cannot have {count} records")
-        if self.base_offset < 0 or self.last_offset < self.base_offset:
-            first, last = self.base_offset, self.last_offset
-            raise CorruptRecords(f"offsets cannot run from {first} to {last}")
+        if base_offset < 0 or not base_offset <= self.last_offset < MAX_OFFSET:
+            raise CorruptRecords(f"offsets cannot run from {base_offset} to {self.last_offset}")
+        payload = self.buffer[BATCH_OVERHEAD_BYTES:]
         data = decompress(self.compression, payload, max_decompressed_bytes) if payload else b""
         if count * RECORD_MIN_BYTES > len(data):
             raise CorruptRecords(f"{len(data)} bytes cannot hold {count} records")
-        columns = Columns(data, count)
-        end = decode_records(columns, count, self.base_offset, self.base_timestamp)
-        if end != len(data):
-            raise CorruptRecords(f"{len(data) - end} bytes follow the last record")
-        if count and columns.offsets[-1] > self.last_offset:
-            raise CorruptRecords("a record's offset is past the batch's last")
-        self._set_append_time(columns)
-        return columns
+        position = 0
+        previous = -1
+        for start in range(0, count, max_records):
+            size = min(count - start, max_records)
+            columns = Columns(data, size)
+            position = decode_records(
+                columns, size, base_offset, self.base_timestamp, position, previous
+            )
+            previous = columns.offsets[-1] - base_offset
+            if base_offset + previous > self.last_offset:
+                raise CorruptRecords("a record's offset is past the batch's last")
+            if start + size == count and position != len(data):
+                raise CorruptRecords(f"{len(data) - position} bytes follow the last record")
+            self._set_append_time(columns)
+            yield columns
+        if not count and data:
+            raise CorruptRecords(f"{len(data)} bytes in a batch without records")
 
-    def _decode_legacy(self, max_decompressed_bytes: int) -> Columns:
-        data = bytes(self.buffer)
-        if self.compression is Compression.NONE:
-            return legacy.read_message(data, self.magic)
-        columns = legacy.read_wrapper(
-            data, self.magic, self.last_offset, self.compression, max_decompressed_bytes
-        )
-        self._set_append_time(columns)
-        return columns
+    def _decode_legacy(self, max_decompressed_bytes: int) -> Iterator[Columns]:
+        if self._columns is None:
+            data = bytes(self.buffer)
+            if self.compression is Compression.NONE:
+                yield legacy.read_message(data, self.magic)
+                return
+            columns = legacy.read_wrapper(
+                data, self.magic, self.last_offset, self.compression, max_decompressed_bytes
+            )
+            self._set_append_time(columns)
+            self._columns = columns  # base offset and count are only known from inside
+        yield self._columns
 
     def _set_append_time(self, columns: Columns) -> None:
         if self.timestamp_type is TimestampType.LOG_APPEND_TIME:

@@ -8,8 +8,10 @@ from enum import IntEnum
 from struct import Struct
 
 from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.types import TopicPartition
 
-from .batch import BatchView, iter_batches
+from .batch import MAGIC_V2, BatchView, iter_batches
+from .columns import Columns
 from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from .kernel import Buffer
 from .legacy import HEAD_BYTES
@@ -43,15 +45,17 @@ class FetchedBatches:
     __slots__ = (
         "_aborted",
         "_aborted_producers",
+        "_batch",
         "_batches",
         "_check_crcs",
+        "_chunks",
         "_committed_only",
         "_failure",
         "_max_decompressed_bytes",
-        "_partition",
+        "_missing",
         "_rest",
         "_rest_next_offset",
-        "_topic",
+        "_topic_partition",
         "exhausted",
         "position",
     )
@@ -69,9 +73,11 @@ class FetchedBatches:
         max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     ) -> None:
         """`aborted` holds (producer id, first offset) of each aborted transaction."""
-        self._topic = topic
-        self._partition = partition
+        self._topic_partition = TopicPartition(topic, partition)
         self._batches = iter_batches(data)
+        self._batch: BatchView | None = None
+        self._chunks: Iterator[Columns] = iter(())
+        self._missing = 0
         self._check_crcs = check_crcs
         self._committed_only = isolation == IsolationLevel.READ_COMMITTED
         self._aborted = sorted(aborted, key=lambda entry: entry[1], reverse=True)
@@ -93,13 +99,13 @@ class FetchedBatches:
             segment = self._take_from_rest(missing)
             segments.append(segment)
             missing -= segment.stop - segment.start
-        return Records(self._topic, self._partition, segments, self.position)
+        return Records(*self._topic_partition, segments, self.position)
 
     def __iter__(self) -> Iterator[Records]:
         """One `Records` a batch, empty ones left out."""
         while self._rest is not None or self._load(raise_failure=True):
             rest = self._take_from_rest(None)
-            yield Records(self._topic, self._partition, (rest,), self.position)
+            yield Records(*self._topic_partition, (rest,), self.position)
 
     def _take_from_rest(self, limit: int | None) -> Segment:
         rest = self._rest
@@ -115,56 +121,60 @@ class FetchedBatches:
         return rest._replace(stop=cut)
 
     def _load(self, raise_failure: bool) -> bool:
-        """Find the next batch with records to give; False at the end, or before a failure."""
+        """Find the next records to give; False at the end, or before a failure."""
         try:
-            while self._failure is None:
-                batch = next(self._batches, None)
-                if batch is None:
-                    self.exhausted = True
+            while self._failure is None and self._rest is None:
+                columns = next(self._chunks, None)
+                if columns is not None:
+                    self._rest = self._visible(columns)
+                elif not self._next_batch():
                     return False
-                self._rest = self._visible(batch)
-                next_offset = max(batch.next_offset, self.position)
-                if self._rest is not None:
-                    self._rest_next_offset = next_offset
-                    return True
-                self.position = next_offset
         except CorruptRecords as error:
-            error.topic = self._topic
-            error.partition = self._partition
+            error.topic, error.partition = self._topic_partition
             self._failure = error
         if raise_failure and self._failure is not None:
-            raise self._failure
-        return False
+            raise self._failure.with_traceback(None)
+        return self._rest is not None
 
-    def _visible(self, batch: BatchView) -> Segment | None:
-        """The part of a batch that the application may see, None if there is none."""
+    def _next_batch(self) -> bool:
+        """Go over to the next batch; False if there is none."""
+        if self._batch is not None:
+            self.position = max(self.position, self._batch.next_offset)
+        self._batch = next(self._batches, None)
+        self._chunks = iter(())
+        self._missing = 0
+        if self._batch is None:
+            self.exhausted = True
+            return False
+        if self._is_visible(self._batch):
+            self._chunks = self._batch.chunks(self._max_decompressed_bytes)
+            self._missing = self._batch.count if self._batch.magic == MAGIC_V2 else 0
+        return True
+
+    def _is_visible(self, batch: BatchView) -> bool:
+        """Whether the application may see any record of a batch."""
         if batch.last_offset < self.position and not batch.is_control:
-            return None
+            return False
         if self._check_crcs:
             batch.check_crc()
         if self._committed_only and self._is_aborted(batch):
-            return None
-        if batch.is_control:
-            return None
-        columns = batch.columns(self._max_decompressed_bytes)
+            return False
+        return not batch.is_control
+
+    def _visible(self, columns: Columns) -> Segment | None:
+        """The records that are at or after the position, None if there are none."""
+        batch = self._batch
+        assert batch is not None
+        if batch.magic < MAGIC_V2:
+            _check_order(batch, columns.offsets)
         count = len(columns)
-        if count and not self._in_order(batch, columns.offsets):
-            raise CorruptRecords("offsets of a message set do not rise", offset=batch.last_offset)
+        self._missing -= count
         start = bisect_left(columns.offsets, self.position)
         if start == count:
             return None
+        last = batch.next_offset if self._missing <= 0 else columns.offsets[-1] + 1
+        self._rest_next_offset = max(last, self.position)
         return Segment(columns, start, count, batch.timestamp_type, batch.partition_leader_epoch)
-
-    @staticmethod
-    def _in_order(batch: BatchView, offsets: Iterable[int]) -> bool:
-        if batch.producer_id >= 0 or batch.magic > 1:
-            return True  # the decoder has seen to it
-        previous = -1
-        for offset in offsets:
-            if offset <= previous:
-                return False
-            previous = offset
-        return previous <= batch.last_offset
 
     def _is_aborted(self, batch: BatchView) -> bool:
         """Follow the aborted transactions up to this batch, and say whether it is of one."""
@@ -179,6 +189,17 @@ class FetchedBatches:
                 self._aborted_producers.discard(batch.producer_id)
             return False
         return batch.is_transactional
+
+
+def _check_order(batch: BatchView, offsets: Iterable[int]) -> None:
+    """Offsets inside a wrapper are as a producer or an old broker wrote them."""
+    previous = -1
+    for offset in offsets:
+        if offset <= previous:
+            raise CorruptRecords("offsets of a message set do not rise", offset=batch.last_offset)
+        previous = offset
+    if previous > batch.last_offset:
+        raise CorruptRecords("a message's offset is past its wrapper's", offset=batch.last_offset)
 
 
 def control_type(

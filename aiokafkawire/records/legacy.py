@@ -32,6 +32,9 @@ __all__ = (
 HEAD_BYTES = 12
 """Offset and size, which stand before what the size counts."""
 
+MAX_WRAPPED_MESSAGES = 1 << 20
+"""The most messages read from one wrapper: brokers of those formats take a megabyte at most."""
+
 CODEC_MASK = 7
 LOG_APPEND_TIME_FLAG = 8
 
@@ -69,6 +72,10 @@ def read_wrapper(
     columns = Columns(inner, 0)
     position = 0
     while position < len(inner):
+        if len(columns) == MAX_WRAPPED_MESSAGES:
+            raise CorruptRecords(
+                f"a compressed message holds more than {MAX_WRAPPED_MESSAGES} messages"
+            )
         position = _append(columns, position, len(inner), magic)
     offsets = columns.offsets
     if not offsets:

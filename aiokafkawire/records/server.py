@@ -46,6 +46,8 @@ def validate_produced(
     batches = list(iter_batches(buffer, partial_ok=False))
     for batch in batches:
         batch.check_crc()
+        if batch.magic < MAGIC_V2 and batch.compression is Compression.ZSTD:
+            raise CorruptRecords(f"message format {batch.magic} has no zstd compression")
         columns = batch.columns(max_decompressed_bytes)
         if batch.is_control:
             raise CorruptRecords("a producer cannot send control batches")
