@@ -51,8 +51,8 @@ def tagged_section(fields: Sequence[tuple[int, bytes]]) -> bytes:
     return b"".join(parts)
 
 
-def _flat(records: Buffer) -> Buffer:
-    return records if type(records) is bytes else memoryview(records).cast("B")
+def _flat(value: Buffer) -> Buffer:
+    return value if type(value) is bytes else memoryview(value).cast("B")
 
 
 class _EncoderMaker:
@@ -110,7 +110,7 @@ class _EncoderMaker:
         self.source.line(f"{value} = {expression}")
         convert = {
             "string": f"{value}.encode()",
-            "bytes": value,
+            "bytes": f"flat({value})",
             "records": f"flat({value})",
         }[kind.name]
         if compact:
@@ -123,8 +123,7 @@ class _EncoderMaker:
             self._run.append((code, f"-1 if {value} is None else len({raw})"))
             value = raw
         else:
-            if convert != value:
-                self.source.line(f"{value} = {convert}")
+            self.source.line(f"{value} = {convert}")
             self._run.append((code, f"len({value})"))
         self._flush()
         self.source.line(f"{self._writer}({value})")
@@ -133,8 +132,7 @@ class _EncoderMaker:
         self._flush()
         size = self.source.name("n")
         with self._null_or_value(value, "one[0]", nullable):
-            if convert != value:
-                self.source.line(f"{value} = {convert}")
+            self.source.line(f"{value} = {convert}")
             self.source.line(f"{size} = len({value}) + 1")
             if kind.name == "string":
                 with self.source.block(f"if {size} > {MAX_STRING_BYTES + 1}:"):

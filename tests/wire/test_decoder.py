@@ -1,0 +1,54 @@
+import pytest
+
+from aiokafkawire import wire
+from aiokafkawire.errors import MalformedMessage
+from aiokafkawire.wire import codec
+from aiokafkawire.wire.decoder import DECODE_ERRORS, make_decoder
+from aiokafkawire.wire.messages.fetch import FetchResponse, PartitionData
+from aiokafkawire.wire.messages.heartbeat import HeartbeatResponse
+from aiokafkawire.wire.messages.metadata import MetadataResponse
+from tests.wire import vectors
+
+
+def test_a_decoder_says_where_it_stopped_and_begins_anywhere() -> None:
+    decode = make_decoder(HeartbeatResponse, 0)
+    raw = memoryview(b"??\x00\x1b??")
+    assert decode(raw, 2, len(raw)) == (HeartbeatResponse(error_code=27), 4)
+
+
+def test_a_decoder_is_made_once() -> None:
+    wire.decode(HeartbeatResponse, 0, b"\x00\x00")
+    made = codec._DECODERS[HeartbeatResponse, 0]
+    wire.decode(HeartbeatResponse, 0, b"\x00\x00")
+    assert codec._DECODERS[HeartbeatResponse, 0] is made
+
+
+def test_fields_that_a_version_lacks_hold_values_of_their_own() -> None:
+    raw = b"\x00" * 4 + b"\x00" * 4
+    first, second = (wire.decode(MetadataResponse, 0, raw) for _ in range(2))
+    assert (first.throttle_time_ms, first.cluster_id, first.controller_id) == (0, None, -1)
+    topic = b"\x00\x01t" + b"\x00\x00\x00\x01" + b"\x00" * 14 + b"\x00" * 4
+    first_fetch, second_fetch = (
+        wire.decode(FetchResponse, 0, b"\x00\x00\x00\x01" + topic) for _ in range(2)
+    )
+    ours: PartitionData = first_fetch.responses[0].partitions[0]
+    theirs: PartitionData = second_fetch.responses[0].partitions[0]
+    assert ours.aborted_transactions == []
+    assert ours.aborted_transactions is not theirs.aborted_transactions
+    assert ours.current_leader == theirs.current_leader
+    assert ours.current_leader is not theirs.current_leader
+    assert first.unknown_tagged_fields is not second.unknown_tagged_fields
+
+
+def test_every_prefix_of_a_message_is_refused_by_the_decoder() -> None:
+    longest = max(
+        (vector for _, vector in vectors.by_message()["MetadataResponse"] if vector["version"] > 9),
+        key=lambda vector: len(vector["hex"]) if len(vector["hex"]) < 2_000 else 0,
+    )
+    raw = memoryview(bytes.fromhex(longest["hex"]))
+    decode = make_decoder(MetadataResponse, longest["version"])
+    for size in range(len(raw)):
+        with pytest.raises(DECODE_ERRORS):
+            decode(raw[:size], 0, size)
+        with pytest.raises(MalformedMessage):
+            wire.decode(MetadataResponse, longest["version"], raw[:size])

@@ -1,0 +1,46 @@
+import pytest
+
+from aiokafkawire import wire
+from aiokafkawire.errors import UnsupportedVersion
+from aiokafkawire.wire.explain import explain_decoding, explain_encoding, require_default
+from aiokafkawire.wire.messages.fetch import FetchPartition
+from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from aiokafkawire.wire.schema import schema_of
+from tests.wire import vectors
+
+
+def test_sound_bytes_are_walked_to_their_end() -> None:
+    for name in ("FetchResponse", "MetadataResponse", "ApiVersionsResponse", "OffsetFetchRequest"):
+        cls = wire.message_class(name)
+        for _, vector in vectors.by_message()[name]:
+            raw = bytes.fromhex(vector["hex"])
+            error = explain_decoding(cls, vector["version"], raw)
+            assert error.reason.startswith("the bytes could not be decoded"), vector["id"]
+            error = explain_decoding(cls, vector["version"], raw + b"??")
+            assert error.reason.startswith("2 trailing bytes"), vector["id"]
+            assert error.position == len(raw)
+
+
+def test_an_error_that_has_no_field_keeps_its_kind() -> None:
+    message = HeartbeatResponse(error_code=1)
+    error = explain_encoding(message, 0, OverflowError("odd"))
+    assert type(error) is OverflowError
+    assert str(error) == "HeartbeatResponse v0: odd"
+
+
+def test_long_values_are_cut_in_the_text() -> None:
+    message = HeartbeatRequest(
+        group_id="g", generation_id=1, member_id="m", group_instance_id="i" * 5_000
+    )
+    error = explain_encoding(message, 0, ValueError())
+    assert isinstance(error, UnsupportedVersion)
+    assert len(str(error)) < 300
+
+
+def test_require_default() -> None:
+    epoch = next(f for f in schema_of(FetchPartition).fields if f.name == "last_fetched_epoch")
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=0)
+    require_default(epoch, 11, partition)
+    partition.last_fetched_epoch = 4
+    with pytest.raises(UnsupportedVersion, match="set to 4"):
+        require_default(epoch, 11, partition)

@@ -1,0 +1,110 @@
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiokafkawire.errors import MalformedFrame
+from aiokafkawire.wire import frame
+from aiokafkawire.wire.frame import FrameReader
+
+
+def feed(reader: FrameReader, data: bytes, step: int | None = None) -> list[bytes]:
+    frames: list[bytes] = []
+    position = 0
+    while position < len(data):
+        buffer = reader.get_buffer()
+        size = min(len(buffer), len(data) - position, step or len(data))
+        buffer[:size] = data[position : position + size]
+        frames += map(bytes, reader.received(size))
+        position += size
+    return frames
+
+
+def framed(*bodies: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.binary(min_size=4, max_size=40)
+        | st.integers(4, 3 * frame.CHUNK_BYTES).map(lambda n: b"\xab" * n),
+        max_size=4,
+    ),
+    st.integers(1, 2 * frame.CHUNK_BYTES),
+    st.booleans(),
+)
+def test_frames_come_out_as_they_went_in(bodies: list[bytes], step: int, small: bool) -> None:
+    reader = FrameReader(4 * frame.CHUNK_BYTES)
+    if small and sum(map(len, bodies)) < 1_000:
+        step = min(step, 3)
+    assert feed(reader, framed(*bodies), step) == bodies
+    assert not reader.inside_frame
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), 0, 3, 101, 2**31 - 1])
+def test_impossible_lengths_poison_the_reader(length: int) -> None:
+    reader = FrameReader(100)
+    with pytest.raises(MalformedFrame, match=str(length)):
+        feed(reader, struct.pack(">i", length) + b"12345678")
+    with pytest.raises(MalformedFrame, match=str(length)):
+        reader.get_buffer()
+    with pytest.raises(MalformedFrame, match=str(length)):
+        reader.received(0)
+
+
+@pytest.mark.parametrize("length", [4, 100])
+def test_the_limits_themselves_are_allowed(length: int) -> None:
+    assert feed(FrameReader(100), framed(b"x" * length)) == [b"x" * length]
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n", "HTTP"),
+        (b"\x15\x03\x03\x00\x02\x02\x0a", "TLS"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "SSH"),
+    ],
+)
+def test_peers_that_are_not_kafka_are_recognised(answer: bytes, hint: str) -> None:
+    with pytest.raises(MalformedFrame, match=hint):
+        feed(FrameReader(100 * 1024 * 1024), answer)
+
+
+def test_memory_grows_with_the_data_and_not_with_the_length() -> None:
+    body = bytes(range(256)) * (5 * frame.EAGER_BYTES // 256)
+    reader = FrameReader(1_000 * frame.EAGER_BYTES)
+    feed(reader, struct.pack(">i", 900 * frame.EAGER_BYTES))
+    assert len(reader.get_buffer()) <= frame.EAGER_BYTES
+    assert reader.inside_frame
+    reader = FrameReader(len(body))
+    assert feed(reader, framed(body, b"next")) == [body, b"next"]
+
+
+def test_frames_are_buffers_of_their_own() -> None:
+    reader = FrameReader(100)
+    data = framed(b"first", b"second")
+    buffer = reader.get_buffer()
+    buffer[: len(data)] = data
+    first, second = reader.received(len(data))
+    reader.get_buffer()[:20] = b"\xff" * 20
+    assert (bytes(first), bytes(second)) == (b"first", b"second")
+
+
+def test_inside_frame_tells_a_cut() -> None:
+    reader = FrameReader(100)
+    assert not reader.inside_frame
+    assert feed(reader, b"\x00\x00") == []
+    assert reader.inside_frame
+    assert feed(reader, b"\x00\x04ab") == []
+    assert reader.inside_frame
+    assert feed(reader, b"cd") == [b"abcd"]
+    assert not reader.inside_frame
+
+
+def test_more_than_the_buffer_cannot_be_received() -> None:
+    reader = FrameReader(100)
+    for count in (-1, frame.CHUNK_BYTES + 1):
+        with pytest.raises(ValueError, match="cannot have been received"):
+            reader.received(count)

@@ -1,0 +1,118 @@
+import struct
+
+import pytest
+
+from aiokafkawire import wire
+from aiokafkawire.errors import MalformedFrame, MalformedMessage, UnsupportedVersion
+from aiokafkawire.wire.api import ApiKey
+from aiokafkawire.wire.codec import KEEP_APART_BYTES
+from aiokafkawire.wire.header import (
+    decode_request,
+    decode_request_header,
+    decode_response,
+    encode_request,
+    encode_response,
+    peek_correlation_id,
+)
+from aiokafkawire.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from aiokafkawire.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from aiokafkawire.wire.primitives import Buffer
+
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=7, member_id="m")
+
+
+def unframed(parts: list[Buffer]) -> memoryview:
+    raw = b"".join(parts)
+    assert struct.unpack_from(">i", raw)[0] == len(raw) - 4
+    return memoryview(raw)[4:]
+
+
+@pytest.mark.parametrize("version", [0, 3, 4])
+@pytest.mark.parametrize("client_id", [None, "", "client"])
+def test_requests_round_trip(version: int, client_id: str | None) -> None:
+    frame = unframed(encode_request(HEARTBEAT, version, 42, client_id))
+    header, message = decode_request(frame)
+    assert header[:4] == (ApiKey.HEARTBEAT, version, 42, client_id)
+    assert message == HEARTBEAT
+    assert header == decode_request_header(frame)
+    assert bytes(frame[header.header_size :]) == wire.encode(HEARTBEAT, version)
+
+
+def test_the_bytes_of_both_request_headers() -> None:
+    old = bytes(unframed(encode_request(HEARTBEAT, 0, 1, "c")))
+    assert old.startswith(b"\x00\x0c\x00\x00\x00\x00\x00\x01\x00\x01c\x00\x01g")
+    # Flexible: the client id keeps its int16 length, tagged fields follow.
+    new = bytes(unframed(encode_request(HEARTBEAT, 4, 1, "c")))
+    assert new.startswith(b"\x00\x0c\x00\x04\x00\x00\x00\x01\x00\x01c\x00\x02g")
+
+
+@pytest.mark.parametrize(("version", "header_bytes"), [(0, 4), (3, 4), (4, 5)])
+def test_responses_round_trip(version: int, header_bytes: int) -> None:
+    response = HeartbeatResponse(error_code=27)
+    frame = unframed(encode_response(response, version, -5))
+    assert len(frame) == header_bytes + len(wire.encode(response, version))
+    assert peek_correlation_id(frame) == -5
+    assert decode_response(HeartbeatResponse, version, frame) == (-5, response)
+
+
+def test_api_versions_responses_have_the_old_header() -> None:
+    response = ApiVersionsResponse(
+        error_code=0, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=4)]
+    )
+    frame = unframed(encode_response(response, 3, 1))
+    assert bytes(frame[:6]) == b"\x00\x00\x00\x01\x00\x00"
+    assert decode_response(ApiVersionsResponse, 3, frame) == (1, response)
+
+
+@pytest.mark.parametrize("keys", [[], [ApiVersion(api_key=18, min_version=0, max_version=3)]])
+def test_a_refused_api_versions_comes_in_version_0(keys: list[ApiVersion]) -> None:
+    refusal = ApiVersionsResponse(error_code=35, api_keys=keys)
+    frame = unframed(encode_response(refusal, 0, 9))
+    assert decode_response(ApiVersionsResponse, 4, frame) == (9, refusal)
+
+
+def test_a_version_of_the_future_still_has_a_header() -> None:
+    frame = bytearray(unframed(encode_request(ApiVersionsRequest(), 4, 3, "c")))
+    frame[3] = 99
+    assert decode_request_header(memoryview(frame))[:4] == (ApiKey.API_VERSIONS, 99, 3, "c")
+    with pytest.raises(UnsupportedVersion, match="99"):
+        decode_request(memoryview(frame))
+
+
+def test_malformed_headers() -> None:
+    with pytest.raises(UnsupportedVersion, match="API key 9999"):
+        decode_request_header(memoryview(struct.pack(">hhi", 9999, 0, 1)))
+    with pytest.raises(MalformedMessage, match="RequestHeader"):
+        decode_request_header(memoryview(b"\x00\x0c"))
+    with pytest.raises(MalformedMessage, match="client_id"):
+        decode_request_header(memoryview(b"\x00\x0c\x00\x00\x00\x00\x00\x01\x00\x07c"))
+    with pytest.raises(MalformedMessage, match="ResponseHeader v1"):
+        decode_response(HeartbeatResponse, 4, memoryview(b"\x00\x00\x00\x01\x01"))
+    with pytest.raises(MalformedFrame, match="3 bytes"):
+        peek_correlation_id(memoryview(b"abc"))
+
+
+def test_trailing_bytes_after_a_response() -> None:
+    frame = bytes(unframed(encode_response(HeartbeatResponse(error_code=0), 0, 1)))
+    with pytest.raises(MalformedMessage, match="1 trailing"):
+        decode_response(HeartbeatResponse, 0, memoryview(frame + b"?"))
+
+
+def test_large_records_stay_apart_in_a_frame() -> None:
+    records = b"r" * KEEP_APART_BYTES
+    data = PartitionProduceData(index=0, records=records)
+    request = ProduceRequest(
+        acks=1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=[data])]
+    )
+    parts = encode_request(request, 3, 1, None)
+    assert any(part is records for part in parts)
+    assert decode_request(unframed(parts))[1] == request

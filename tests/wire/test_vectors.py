@@ -1,0 +1,54 @@
+"""Every golden vector of a message, from bytes to JSON and from JSON to bytes."""
+
+import json
+
+import pytest
+
+from aiokafkawire import wire
+from aiokafkawire.wire.schema import Request, Response
+from tests.wire import vectors
+
+
+@pytest.mark.parametrize("name", vectors.by_message())
+def test_message_vectors(name: str) -> None:
+    cls = wire.message_class(name)
+    versions = set()
+    for file, vector in vectors.by_message()[name]:
+        version, raw = vector["version"], bytes.fromhex(vector["hex"])
+        versions.add(version)
+
+        message = wire.decode(cls, version, raw)
+        assert wire.to_json(message, version) == vector["json"], vector["id"]
+
+        made = wire.from_json(cls, version, vector["json"])
+        assert made == message, vector["id"]
+        assert wire.encode(made, version) == raw, vector["id"]
+        assert b"".join(wire.encode_parts(message, version)) == raw, vector["id"]
+        assert cls.is_flexible(version) == vector["flexible"], vector["id"]
+        if issubclass(cls, Request | Response):
+            assert cls.header_version(version) == vector["headerVersion"], vector["id"]
+            assert cls.api_key == vector["apiKey"], vector["id"]
+        vectors.checked[file] += 1
+    assert versions == set(range(cls.min_version, cls.max_version + 1))
+
+
+def test_every_message_of_the_table_has_vectors() -> None:
+    names = {api.name + suffix for api in wire.APIS.values() for suffix in ("Request", "Response")}
+    assert names <= set(vectors.by_message())
+
+
+def test_header_versions() -> None:
+    rows = json.loads((vectors.FOLDER / "header-versions.json").read_text())
+    seen = set()
+    for row in rows:
+        api = wire.APIS[wire.ApiKey(row["apiKey"])]
+        version = row["version"]
+        assert api.request.header_version(version) == row["requestHeaderVersion"], row
+        assert api.response.header_version(version) == row["responseHeaderVersion"], row
+        assert (version == api.max_version and api.latest_unstable) == row["unstable"], row
+        seen.add((api.key, version))
+    assert seen == {
+        (api.key, version)
+        for api in wire.APIS.values()
+        for version in range(api.min_version, api.max_version + 1)
+    }

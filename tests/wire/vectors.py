@@ -1,0 +1,29 @@
+"""The golden vectors of tests/vectors, and a count of those that were checked."""
+
+import gzip
+import json
+from collections import Counter, defaultdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent.parent / "vectors"
+
+checked: Counter[str] = Counter()
+"""How many vectors of each file were checked in this session."""
+
+
+@cache
+def lines(file: str) -> tuple[dict[str, Any], ...]:
+    with gzip.open(FOLDER / f"{file}.jsonl.gz", "rt", encoding="utf-8") as stream:
+        return tuple(json.loads(line) for line in stream)
+
+
+@cache
+def by_message() -> dict[str, list[tuple[str, dict[str, Any]]]]:
+    """The vectors of each message, with the file that each stands in."""
+    found: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
+    for file in ("requests", "responses", "headers", "data-messages"):
+        for vector in lines(file):
+            found[vector["message"]].append((file, vector))
+    return found
