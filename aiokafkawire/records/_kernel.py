@@ -26,7 +26,8 @@ Headers: TypeAlias = tuple[Header, ...]
 
 COMPILED = False
 
-VARINT_MAX_BYTES = 10
+VARLONG_MAX_BYTES = 10
+VARINT_MAX_BYTES = 5
 SMALL_VARINTS = 8192  # all that fit in two bytes and are not negative
 RECORD_MIN_BYTES = 7  # length, attributes, two deltas, key length, value length, header count
 
@@ -46,20 +47,16 @@ def encode_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def decode_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Read a zigzag varint: its value and the position after it."""
+def decode_varint(data: bytes, position: int, max_bytes: int = VARINT_MAX_BYTES) -> tuple[int, int]:
+    """Read a zigzag varint of at most `max_bytes`: its value and the position after it."""
     raw = 0
-    shift = 0
-    while True:
+    for shift in range(0, 7 * max_bytes, 7):
         byte = data[position]
         position += 1
         raw |= (byte & 127) << shift
         if byte < 128:
-            break
-        shift += 7
-        if shift == VARINT_MAX_BYTES * 7:
-            raise CorruptRecords("a varint is longer than 10 bytes")
-    return raw >> 1 ^ -(raw & 1), position
+            return raw >> 1 ^ -(raw & 1), position
+    raise CorruptRecords(f"a varint is longer than {max_bytes} bytes")
 
 
 _VARINTS = [encode_varint(n) for n in range(SMALL_VARINTS)]
@@ -119,7 +116,7 @@ def decode_records(  # noqa: PLR0917 - a hot call
         if (delta := small[data[position]]) is not None:
             position += 1
         else:
-            delta, position = decode_varint(data, position)
+            delta, position = decode_varint(data, position, VARLONG_MAX_BYTES)
         timestamps[index] = base_timestamp + delta
 
         if (delta := small[data[position]]) is not None:

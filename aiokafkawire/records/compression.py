@@ -204,7 +204,7 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
     """Both forms: xerial's framing (Java) and one raw block (librdkafka)."""
     view = memoryview(data)
     if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
-        return bytes(_decompress_block(view, max_bytes))
+        return bytes(_decompress_block(view, 0, max_bytes))
     out: list[bytearray] = []
     total = 0
     position = len(XERIAL_HEADER)
@@ -220,17 +220,17 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
         position += 4
         if size < 0 or size > len(view) - position:
             raise CorruptRecords("SNAPPY data is damaged: a block reaches past the end")
-        block = _decompress_block(view[position : position + size], max_bytes - total)
+        block = _decompress_block(view[position : position + size], total, max_bytes)
         out.append(block)
         total += len(block)
         position += size
     return b"".join(out)
 
 
-def _decompress_block(block: memoryview, max_bytes: int) -> bytearray:
+def _decompress_block(block: memoryview, before: int, max_bytes: int) -> bytearray:
     try:
         size = cramjam.snappy.decompress_raw_len(block)
-        if size > max_bytes:
+        if before + size > max_bytes:
             raise _too_large(max_bytes)
         if size > SNAPPY_MAX_RATIO * len(block):
             raise CorruptRecords("SNAPPY data is damaged: it claims more than it can hold")

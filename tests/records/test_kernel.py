@@ -53,7 +53,7 @@ def test_varint_vectors(capsys: pytest.CaptureFixture[str]) -> None:
     for vector in chosen:
         encoded = bytes.fromhex(vector["varlong"])  # type: ignore[arg-type]
         assert kernel.encode_varint(vector["value"]) == encoded  # type: ignore[arg-type]
-        assert kernel.decode_varint(encoded, 0) == (vector["value"], len(encoded))
+        assert kernel.decode_varint(encoded, 0, 10) == (vector["value"], len(encoded))
     with capsys.disabled():
         print(f"\n  hashes/varint: {len(chosen)} vectors")
 
@@ -62,15 +62,18 @@ def test_varint_vectors(capsys: pytest.CaptureFixture[str]) -> None:
 def test_varints_round_trip(value: int, before: bytes) -> None:
     encoded = kernel.encode_varint(value)
     assert 1 <= len(encoded) <= 10
-    assert kernel.decode_varint(before + encoded + b"x", len(before)) == (
+    assert kernel.decode_varint(before + encoded + b"x", len(before), 10) == (
         value,
         len(before) + len(encoded),
     )
 
 
 def test_a_varint_has_an_end() -> None:
+    assert kernel.decode_varint(b"\x80" * 4 + b"\0", 0) == (0, 5)
+    with pytest.raises(CorruptRecords, match="5 bytes"):
+        kernel.decode_varint(b"\x80" * 5 + b"\0", 0)
     with pytest.raises(CorruptRecords, match="10 bytes"):
-        kernel.decode_varint(b"\x80" * 11, 0)
+        kernel.decode_varint(b"\x80" * 11, 0, 10)
     with pytest.raises(IndexError):
         kernel.decode_varint(b"\x80" * 3, 0)
 

@@ -1,0 +1,169 @@
+"""Every codec: there and back, framings of other writers, damage, and bounds that hold."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+from typing import Any
+
+import cramjam
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.records import Compression
+from aiokafkawire.records.compression import XERIAL_HEADER, compress, decompress, xxh32
+
+CODECS = [codec for codec in Compression if codec]
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("codec", Compression)
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@settings(max_examples=20)
+@given(piece=st.binary(max_size=300), times=st.sampled_from([1, 2, 3000]))
+@example(piece=b"", times=1)
+def test_round_trip(codec: Compression, magic: int, piece: bytes, times: int) -> None:
+    data = piece * times
+    packed = compress(codec, data, magic=magic)
+    assert decompress(codec, packed, len(data), magic=magic) == data
+    assert decompress(codec, memoryview(b"__" + packed)[2:], MIB, magic=magic) == data
+    if data:
+        with pytest.raises(CorruptRecords, match=f"more than {len(data) - 1} bytes"):
+            decompress(codec, packed, len(data) - 1, magic=magic)
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
+def test_levels_are_passed_on(codec: Compression) -> None:
+    data = b"".join(b"%d " % (n * n) for n in range(20_000))
+    fast, dense = compress(codec, data, level=1), compress(codec, data, level=9)
+    assert dense != fast
+    assert decompress(codec, dense, len(data)) == decompress(codec, fast, len(data)) == data
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@settings(max_examples=60)
+@given(data=st.data())
+def test_damage_is_an_error_or_other_data(codec: Compression, data: st.DataObject) -> None:
+    packed = bytearray(compress(codec, b"some text, some text " * 20))
+    for _ in range(data.draw(st.integers(1, 3))):
+        packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(packed)))
+    for damaged in (packed, packed[:cut]):
+        for magic in (0, 2):
+            try:
+                assert len(decompress(codec, damaged, 10_000, magic=magic)) <= 10_000
+            except CorruptRecords:
+                continue
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_garbage_is_corrupt(codec: Compression) -> None:
+    for garbage in (b"\xff" * 40, b"\x01", b"\x1f\x8b", bytes(range(99))):
+        with pytest.raises(CorruptRecords):
+            decompress(codec, garbage, MIB)
+
+
+@pytest.mark.parametrize("codec", [5, 7])
+def test_unknown_codec(codec: int) -> None:
+    with pytest.raises(CorruptRecords, match=f"codec {codec}"):
+        decompress(codec, b"x", MIB)
+    with pytest.raises(ValueError, match=f"codec {codec}"):
+        compress(codec, b"x")
+
+
+def bomb(codec: Compression) -> bytes:
+    return compress(codec, bytes(64 * MIB))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_bomb_is_stopped_while_it_goes_off(codec: Compression) -> None:
+    packed = bomb(codec)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptRecords, match="more than 1048576 bytes"):
+            decompress(codec, packed, MIB)
+        assert tracemalloc.get_traced_memory()[1] < 4 * MIB + 2 * len(packed)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("codec", "frame"),
+    [
+        # A zstd frame of 9 bytes whose header claims 512 MiB, and one that claims 2^63.
+        (Compression.ZSTD, bytes.fromhex("28b52ffda0000000200100")),
+        (Compression.ZSTD, bytes.fromhex("28b52ffde000000000000000800100")),
+        # A raw snappy block that claims 512 MiB, and a gzip trailer that claims 4 GiB.
+        (Compression.SNAPPY, bytes.fromhex("8080808002") + b"\0a"),
+        (Compression.SNAPPY, XERIAL_HEADER + b"\0\0\0\x07" + bytes.fromhex("8080808002") + b"\0a"),
+        (Compression.GZIP, gzip.compress(b"x")[:-4] + b"\xff\xff\xff\xff"),
+        (Compression.LZ4, bytes.fromhex("04224d186840000000200000000000") + bytes(4)),
+    ],
+)
+def test_a_header_that_claims_much_allocates_little(codec: Compression, frame: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptRecords):
+            decompress(codec, frame, 1 << 30)
+        assert tracemalloc.get_traced_memory()[1] < MIB
+    finally:
+        tracemalloc.stop()
+
+
+def test_snappy_is_read_raw_and_framed_and_written_framed() -> None:
+    data = bytes(range(256)) * 300
+    packed = compress(Compression.SNAPPY, data)
+    assert packed.startswith(XERIAL_HEADER)
+    raw = bytes(cramjam.snappy.compress_raw(data))
+    assert decompress(Compression.SNAPPY, raw, len(data)) == data
+    assert decompress(Compression.SNAPPY, packed + packed, 2 * len(data)) == data * 2
+
+
+@pytest.mark.parametrize(
+    "data",
+    [XERIAL_HEADER[:12], XERIAL_HEADER + b"\0\0", XERIAL_HEADER + b"\0\0\0\x09ab",
+     XERIAL_HEADER + b"\xff\xff\xff\xffab"],
+)  # fmt: skip
+def test_snappy_frames_that_lie(data: bytes) -> None:
+    with pytest.raises(CorruptRecords, match="SNAPPY"):
+        decompress(Compression.SNAPPY, data, MIB)
+
+
+def test_lz4_blocks_are_independent() -> None:
+    frame = compress(Compression.LZ4, bytes(200_000))
+    version, independent = frame[4] >> 6, frame[4] >> 5 & 1
+    assert (version, independent) == (1, 1)
+
+
+def test_lz4_of_format_0_has_the_other_checksum() -> None:
+    wrong = compress(Compression.LZ4, b"hello" * 9, magic=0)
+    right = compress(Compression.LZ4, b"hello" * 9, magic=1)
+    assert [at for at in range(len(right)) if right[at] != wrong[at]] == [6]
+    assert decompress(Compression.LZ4, right, 99, magic=0) == b"hello" * 9
+    with pytest.raises(CorruptRecords, match="LZ4"):
+        decompress(Compression.LZ4, wrong, 99, magic=1)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"), [(b"", 0x02CC5D05), (b"a", 0x550D7456), (b"abc", 0x32D153FF)]
+)
+def test_xxh32(data: bytes, expected: int) -> None:
+    assert xxh32(data) == expected
+
+
+def test_gzip_members_are_joined_and_what_follows_is_ignored() -> None:
+    one, two = gzip.compress(b"one"), gzip.compress(b"two")
+    assert decompress(Compression.GZIP, one + two, 6) == b"onetwo"
+    assert decompress(Compression.GZIP, one + two + b"\xc0", 6) == b"onetwo"
+    with pytest.raises(CorruptRecords, match="more than 5 bytes"):
+        decompress(Compression.GZIP, one + two + b"\xc0", 5)
+    with pytest.raises(CorruptRecords, match="too early"):
+        decompress(Compression.GZIP, one[:-3], 6)
+
+
+def test_frames_may_be_joined() -> None:
+    for codec in (Compression.ZSTD, Compression.LZ4):
+        packed: Any = compress(codec, b"one") + compress(codec, b"two" * 50_000)
+        assert decompress(codec, packed, MIB) == b"one" + b"two" * 50_000
