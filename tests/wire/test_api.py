@@ -52,4 +52,7 @@ def test_message_modules_are_imported_when_first_needed() -> None:
         "assert 'aiokafkawire.wire.messages.fetch' in sys.modules\n"
         "assert 'aiokafkawire.wire.messages.metadata' not in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -50,7 +50,9 @@ def test_corrupted_bytes_are_refused_or_are_another_message(
     if error is None:
         # The slow reader finds nothing wrong either.
         assert "could not be decoded" in str(explain_decoding(cls, version, raw))
-        assert wire.decode(cls, version, wire.encode(decoded, version)) == decoded
+        # Unknown tagged fields may have changed their order, so bytes are compared.
+        again = wire.encode(decoded, version)
+        assert wire.encode(wire.decode(cls, version, again), version) == again
     else:
         assert error.message is not None
         assert error.version == version
