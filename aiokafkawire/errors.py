@@ -131,9 +131,17 @@ class ConnectionLost(KafkaError):
 
 
 class RequestTimedOut(KafkaError, TimeoutError):
-    """A call met its deadline. A request that was sent may have been carried out."""
+    """A call met its deadline.
+
+    `sent` tells whether bytes of the request may have reached the broker: if so, it may have been
+    carried out.
+    """
 
     retriable = True
+
+    def __init__(self, reason: str = "", *, sent: bool = True, **context: Any) -> None:
+        super().__init__(reason, **context)
+        self.sent = sent
 
 
 class AuthenticationFailed(KafkaError):

@@ -1,0 +1,24 @@
+"""One broker: connections, requests in flight, versions."""
+
+from aiokafkawire.connection.backoff import Backoff
+from aiokafkawire.connection.broker import BrokerClient
+from aiokafkawire.connection.channel import Channel, Limits
+from aiokafkawire.connection.handshake import PLAINTEXT, Handshake, Plaintext
+from aiokafkawire.connection.lanes import Lane, lane_of
+from aiokafkawire.connection.versions import ApiRange, ByVersion, Versions, choose_version
+
+__all__ = (
+    "PLAINTEXT",
+    "ApiRange",
+    "Backoff",
+    "BrokerClient",
+    "ByVersion",
+    "Channel",
+    "Handshake",
+    "Lane",
+    "Limits",
+    "Plaintext",
+    "Versions",
+    "choose_version",
+    "lane_of",
+)

@@ -1,0 +1,292 @@
+"""One broker: a connection for each class of wait, opened on demand."""
+
+from __future__ import annotations
+
+import logging
+from typing import Literal, TypeVar, overload
+
+from aiokafkawire.config import ClientConfig
+from aiokafkawire.connection.backoff import Backoff, Reconnect
+from aiokafkawire.connection.channel import Channel
+from aiokafkawire.connection.connector import Connector
+from aiokafkawire.connection.handshake import PLAINTEXT, Handshake
+from aiokafkawire.connection.lanes import Lane, lane_of
+from aiokafkawire.connection.versions import ByVersion, Versions, choose_version
+from aiokafkawire.errors import (
+    ClientClosed,
+    ConnectionLost,
+    KafkaError,
+    RequestTimedOut,
+    UnsupportedVersion,
+)
+from aiokafkawire.runtime import Address, Host, Promise, Runtime
+from aiokafkawire.types import NodeId
+from aiokafkawire.wire import APIS, ApiKey, Request, Response
+
+__all__ = ("BrokerClient",)
+
+logger = logging.getLogger("aiokafkawire.connection")
+
+R = TypeVar("R", bound=Response)
+
+
+class BrokerClient:
+    """Sends requests to one broker.
+
+    `node_id` is None for a bootstrap address, whose node is not known. All methods must be called
+    in the event loop of `runtime`; the tasks run in `host`.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        config: ClientConfig,
+        runtime: Runtime,
+        host: Host,
+        *,
+        node_id: NodeId | None = None,
+        handshake: Handshake = PLAINTEXT,
+    ) -> None:
+        self.address = address
+        self.node_id = node_id
+        self.name = str(address) if node_id is None else f"{node_id} at {address}"
+        self._runtime = runtime
+        self._host = host
+        self._connector = Connector(
+            address, self.name, config, runtime=runtime, host=host, handshake=handshake
+        )
+        self._reconnect = Reconnect(
+            Backoff.from_ms(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
+            Backoff.from_ms(
+                config.socket_connection_setup_timeout_ms,
+                config.socket_connection_setup_timeout_max_ms,
+            ),
+        )
+        # A lane is absent, being opened, or open.
+        self._links: dict[Lane, Channel | Promise[Channel]] = {}
+        self._last_failure: KafkaError | None = None
+        self._ended: KafkaError | None = None
+
+    # --- what others may look at ---
+
+    @property
+    def versions(self) -> Versions | None:
+        """What the broker speaks, while a connection to it is open."""
+        for channel in self._channels():
+            return channel.versions
+        return None
+
+    @property
+    def connected(self) -> bool:
+        """Whether a connection is open."""
+        return any(True for _ in self._channels())
+
+    @property
+    def load(self) -> int:
+        """Requests queued or unanswered on all connections."""
+        return sum(channel.load for channel in self._channels())
+
+    @property
+    def next_attempt_at(self) -> float:
+        """Before this time no connection is tried, as earlier ones failed."""
+        return self._reconnect.next_attempt_at
+
+    @property
+    def last_failure(self) -> KafkaError | None:
+        """Why the last attempt to connect failed, if none has worked since."""
+        return self._last_failure
+
+    # --- requests ---
+
+    @overload
+    async def request(
+        self,
+        message: Request[R] | ByVersion[R],
+        *,
+        deadline: float,
+        lane: Lane | None = None,
+        min_version: int = 0,
+        max_version: int | None = None,
+        expect_response: Literal[True] = True,
+    ) -> R: ...
+
+    @overload
+    async def request(
+        self,
+        message: Request[R] | ByVersion[R],
+        *,
+        deadline: float,
+        lane: Lane | None = None,
+        min_version: int = 0,
+        max_version: int | None = None,
+        expect_response: bool,
+    ) -> R | None: ...
+
+    async def request(
+        self,
+        message: Request[R] | ByVersion[R],
+        *,
+        deadline: float,
+        lane: Lane | None = None,
+        min_version: int = 0,
+        max_version: int | None = None,
+        expect_response: bool = True,
+    ) -> R | None:
+        """Send one request in the highest version that both sides know; give its response.
+
+        Connects first where the lane has no connection. With `expect_response=False` (Produce with
+        acks=0) returns None when it is written. One attempt only: raises `ConnectionFailed`,
+        `ConnectionLost`, `RequestTimedOut` (`sent` tells whether bytes may have reached the
+        broker), `UnsupportedVersion`, `ProtocolError`, `AuthenticationFailed`, `ClientClosed`.
+        """
+        link = self._links.get(lane or lane_of(message.api_key))
+        if isinstance(link, Channel) and link.usable:
+            channel = link
+        else:
+            channel = await self._channel(
+                lane or lane_of(message.api_key), deadline, message.api_key
+            )
+        try:
+            version = choose_version(channel.versions, message, min_version, max_version)
+        except UnsupportedVersion as error:
+            error.broker = self.name
+            raise
+        built = message.build(version) if isinstance(message, ByVersion) else message
+        response: R | None = await channel.request(
+            built, version, deadline=deadline, expect_response=expect_response
+        )
+        return response
+
+    async def negotiated(self, deadline: float) -> Versions:
+        """What the broker speaks; connects if there is no connection."""
+        versions = self.versions
+        if versions is not None:
+            return versions
+        return (await self._channel(Lane.GENERAL, deadline, ApiKey.API_VERSIONS)).versions
+
+    # --- the end ---
+
+    def reset(self, lane: Lane) -> None:
+        """Close the connection of a lane, e.g. to leave a parked JoinGroup behind."""
+        link = self._links.get(lane)
+        if isinstance(link, Channel):
+            link.close(ConnectionLost("the client closed this connection to open another"))
+
+    def retire(self) -> None:
+        """The node has another address or is gone: finish what is under way, accept no more."""
+        if self._ended is None:
+            self._ended = ConnectionLost("the cluster does not list this address any more")
+            for channel in self._channels():
+                channel.close_when_idle()
+
+    def abort(self) -> None:
+        """Close all connections at once; waiters get `ClientClosed`."""
+        self._ended = ClientClosed("the client is closed")
+        for link in list(self._links.values()):
+            if isinstance(link, Channel):
+                link.close(self._ended)
+            else:
+                link.fail(self._ended)
+        self._links.clear()
+
+    async def aclose(self) -> None:
+        """`abort`, and wait until the connections are released."""
+        channels = list(self._channels())
+        self.abort()
+        for channel in channels:
+            await channel.wait_closed()
+
+    # --- connections ---
+
+    def _channels(self) -> list[Channel]:
+        return [link for link in self._links.values() if isinstance(link, Channel) and link.usable]
+
+    async def _channel(self, lane: Lane, deadline: float, api_key: int) -> Channel:
+        """The open connection of a lane."""
+        link = self._links.get(lane)
+        if isinstance(link, Channel):
+            if link.usable:
+                return link
+            link = None
+        if link is None:
+            link = self._begin_opening(lane, api_key)
+        try:
+            return await link.wait(deadline)
+        except KafkaError:
+            raise
+        except TimeoutError:
+            why = f"; the last attempt: {self._last_failure.reason}" if self._last_failure else ""
+            raise RequestTimedOut(
+                f"no connection before the deadline{why}",
+                sent=False,
+                broker=self.name,
+                api=APIS[ApiKey(api_key)].name,
+                attempt=self._reconnect.attempt,
+            ) from None
+
+    def _begin_opening(self, lane: Lane, api_key: int) -> Promise[Channel]:
+        if self._ended is not None or not self._host.running:
+            api = APIS[ApiKey(api_key)].name
+            if isinstance(self._ended, ConnectionLost):
+                raise ConnectionLost(self._ended.reason, sent=False, broker=self.name, api=api)
+            raise ClientClosed("the client is closed", broker=self.name, api=api)
+        promise: Promise[Channel] = Promise()
+        self._links[lane] = promise
+        self._host.spawn(self._open, lane, promise, name=f"connect {lane.value} {self.name}")
+        return promise
+
+    async def _open(self, lane: Lane, promise: Promise[Channel]) -> None:
+        """Fill a lane. One attempt: whoever needs it tries again, after the backoff."""
+        clock = self._runtime.clock
+        try:
+            if self._reconnect.next_attempt_at > clock.now():
+                await clock.sleep_until(self._reconnect.next_attempt_at)
+            channel = await self._connector.establish(
+                self._probed(), self._reconnect.setup_timeout_s(), self._reconnect.attempt
+            )
+        except KafkaError as error:
+            self._forget(lane, promise)
+            self._failed(error)
+            promise.fail(error)
+        except BaseException:
+            self._forget(lane, promise)
+            promise.fail(ClientClosed("the client is closed", broker=self.name))
+            raise
+        else:
+            self._opened(lane, promise, channel)
+
+    def _opened(self, lane: Lane, promise: Promise[Channel], channel: Channel) -> None:
+        if self._ended is not None or not channel.usable:
+            lost = self._ended or ConnectionLost("the broker closed the new connection at once")
+            channel.close(lost)
+            self._forget(lane, promise)
+            promise.fail(lost)
+            return
+        channel.on_closed = self._on_closed
+        self._reconnect.succeeded()
+        self._last_failure = None
+        self._links[lane] = channel
+        promise.resolve(channel)
+
+    def _probed(self) -> Versions | None:
+        """Versions found by probing hold while one of the connections does."""
+        versions = self.versions
+        return versions if versions is not None and versions.release is not None else None
+
+    def _forget(self, lane: Lane, link: Channel | Promise[Channel]) -> None:
+        if self._links.get(lane) is link:
+            del self._links[lane]
+
+    def _on_closed(self, channel: Channel, error: KafkaError) -> None:
+        for lane, link in list(self._links.items()):
+            if link is channel:
+                del self._links[lane]
+        if not channel.quiet:
+            logger.info("%s: %s", self.name, error.reason)
+            # Connections that break together are one failure.
+            if not self._reconnect.failures:
+                self._failed(error)
+
+    def _failed(self, error: KafkaError) -> None:
+        self._last_failure = error
+        self._reconnect.failed(self._runtime.clock.now(), self._runtime.rng)

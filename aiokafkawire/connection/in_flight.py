@@ -1,0 +1,302 @@
+"""The requests of one connection, from the queue to the answer.
+
+A machine: time comes in as `now`, nothing here waits. Kafka answers a connection's requests in
+their order, so an answer must be for the oldest unanswered request; any other shows that the two
+sides no longer agree on where they are.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Generic, NamedTuple, TypeVar
+
+from aiokafkawire.errors import ProtocolError
+
+__all__ = (
+    "MAX_QUEUED",
+    "TRANSITIONS",
+    "Call",
+    "CallEvent",
+    "CallState",
+    "Due",
+    "InFlight",
+    "QueueFull",
+)
+
+MAX_QUEUED = 10_000
+"""Requests that wait for a slot of one connection; each has a caller that waits with it."""
+
+MAX_CORRELATION_ID = 2**31 - 1
+
+STALE_HEAP_ENTRIES = 64
+"""Deadlines of finished calls that may stay in the heap, beyond as many as there are calls."""
+
+T = TypeVar("T")
+
+
+class CallState(IntEnum):
+    """Where a request stands. An abandoned one keeps its slot: its answer still comes."""
+
+    QUEUED = 0
+    SENT = 1
+    ABANDONED = 2
+    DONE = 3
+
+
+class CallEvent(IntEnum):
+    """What can happen to a request."""
+
+    WRITTEN = 0
+    ANSWERED = 1
+    EXPIRED = 2
+    CANCELLED = 3
+
+
+TRANSITIONS = {
+    (CallState.QUEUED, CallEvent.WRITTEN): CallState.SENT,
+    (CallState.QUEUED, CallEvent.EXPIRED): CallState.DONE,
+    (CallState.QUEUED, CallEvent.CANCELLED): CallState.DONE,
+    (CallState.SENT, CallEvent.ANSWERED): CallState.DONE,
+    (CallState.SENT, CallEvent.EXPIRED): CallState.ABANDONED,
+    (CallState.SENT, CallEvent.CANCELLED): CallState.ABANDONED,
+    (CallState.ABANDONED, CallEvent.ANSWERED): CallState.DONE,
+}
+"""What each event makes of a request. A pair that is absent cannot happen."""
+
+
+class QueueFull(Exception):
+    """`MAX_QUEUED` requests wait already."""
+
+
+@dataclass(slots=True, eq=False)
+class Call(Generic[T]):
+    """One request. `payload` is the caller's; the machine never looks into it.
+
+    After `deadline` nobody waits for the answer any more. After `limit` the broker counts as
+    silent, if this request is the oldest. `sent`: bytes of it may have reached the broker.
+    """
+
+    correlation_id: int
+    deadline: float
+    limit: float
+    payload: T
+    expects_response: bool
+    state: CallState = CallState.QUEUED
+    sent: bool = False
+
+    def on(self, event: CallEvent) -> None:
+        self.state = TRANSITIONS[self.state, event]
+
+
+class Due(NamedTuple, Generic[T]):
+    """What time has brought: calls whose caller must hear of it, and what ends the connection."""
+
+    expired: list[Call[T]]
+    silent: Call[T] | None
+    idle: bool
+
+
+class InFlight(Generic[T]):
+    """Queue, slots, order, deadlines and throttling of one connection.
+
+    `request_timeout_s`: how long a sent request may stay unanswered, if its own deadline is not
+    later, before the connection is given up.
+    """
+
+    def __init__(
+        self,
+        now: float,
+        *,
+        max_in_flight: int,
+        request_timeout_s: float,
+        max_idle_s: float,
+        max_queued: int = MAX_QUEUED,
+    ) -> None:
+        self._max_in_flight = max_in_flight
+        self._max_queued = max_queued
+        self._request_timeout_s = request_timeout_s
+        self._max_idle_s = max_idle_s
+        self._next_id = 0
+        self._queue: deque[Call[T]] = deque()
+        self._waiting: deque[Call[T]] = deque()
+        self._one_way: list[Call[T]] = []
+        self._deadlines: list[tuple[float, int, Call[T]]] = []
+        self._throttled_until = -math.inf
+        self._idle_since = now
+
+    def __len__(self) -> int:
+        """Requests that are queued, being written, or unanswered."""
+        return len(self._queue) + len(self._waiting) + len(self._one_way)
+
+    @property
+    def next_correlation_id(self) -> int:
+        """What the next submitted request will bear."""
+        return self._next_id
+
+    def next_write_at(self, now: float) -> float:
+        """When `take` will give something, if nothing else happens; infinity if it will not."""
+        if not self._queue:
+            return math.inf
+        if now < self._throttled_until:
+            return self._throttled_until
+        full = self._queue[0].expects_response and len(self._waiting) >= self._max_in_flight
+        return math.inf if full else now
+
+    @property
+    def waits_for_slot(self) -> bool:
+        """Whether requests are queued that an answer may let go."""
+        return bool(self._queue)
+
+    @property
+    def throttled_until(self) -> float:
+        """Before this time nothing is written."""
+        return self._throttled_until
+
+    def submit(self, payload: T, deadline: float, expects_response: bool) -> Call[T]:
+        """Queue a request that was encoded with `next_correlation_id`. Raises `QueueFull`."""
+        if len(self._queue) >= self._max_queued:
+            raise QueueFull
+        call = Call(self._next_id, deadline, math.inf, payload, expects_response)
+        self._next_id = 0 if self._next_id == MAX_CORRELATION_ID else self._next_id + 1
+        self._queue.append(call)
+        self._forget_finished()
+        heapq.heappush(self._deadlines, (deadline, call.correlation_id, call))
+        return call
+
+    def take(self, now: float) -> list[Call[T]]:
+        """The calls to write now, in their order, as slots and throttling allow."""
+        taken: list[Call[T]] = []
+        if now < self._throttled_until:
+            return taken
+        while self._queue:
+            call = self._queue[0]
+            if call.expects_response:
+                if len(self._waiting) >= self._max_in_flight:
+                    break
+                self._waiting.append(call)
+                call.limit = max(call.deadline, now + self._request_timeout_s)
+            else:
+                self._one_way.append(call)
+            self._queue.popleft()
+            call.on(CallEvent.WRITTEN)
+            call.sent = True
+            taken.append(call)
+        return taken
+
+    def written(self, now: float) -> list[Call[T]]:
+        """All that was taken is on its way; the calls that expect no answer are done."""
+        finished, self._one_way = self._one_way, []
+        for call in finished:
+            call.on(CallEvent.ANSWERED)
+        self._note_idle(now)
+        return finished
+
+    def answered(self, correlation_id: int, now: float) -> tuple[Call[T], bool]:
+        """The call that an answer is for, and whether somebody waits for it.
+
+        Raises `ProtocolError` if it is not the oldest one.
+        """
+        if not self._waiting or self._waiting[0].correlation_id != correlation_id:
+            raise ProtocolError(self._explain(correlation_id))
+        call = self._waiting.popleft()
+        wanted = call.state is CallState.SENT
+        call.on(CallEvent.ANSWERED)
+        self._note_idle(now)
+        return call, wanted
+
+    def cancel(self, call: Call[T], now: float) -> None:
+        """Its caller has gone. Sent, it keeps its slot until its answer comes."""
+        if call.state is CallState.QUEUED:
+            self._queue.remove(call)
+            call.on(CallEvent.CANCELLED)
+            self._note_idle(now)
+        elif call.state is CallState.SENT:
+            call.on(CallEvent.CANCELLED)
+
+    def throttle(self, until: float) -> None:
+        """The broker asked for silence; write nothing before `until`."""
+        self._throttled_until = max(self._throttled_until, until)
+
+    def close_when_idle(self) -> None:
+        """End the connection as soon as nothing is under way on it."""
+        self._max_idle_s = 0.0
+
+    @property
+    def closes_when_idle(self) -> bool:
+        """Whether the connection ends when the last call does."""
+        return self._max_idle_s == 0.0
+
+    def next_deadline(self) -> float:
+        """When `due` may next have something to say, or `take` something more to give."""
+        while self._deadlines and self._deadlines[0][2].state >= CallState.ABANDONED:
+            heapq.heappop(self._deadlines)
+        earliest = self._deadlines[0][0] if self._deadlines else math.inf
+        if self._waiting:
+            earliest = min(earliest, self._waiting[0].limit)
+        elif not self._queue and not self._one_way:
+            earliest = min(earliest, self._idle_since + self._max_idle_s)
+        return earliest
+
+    def due(self, now: float) -> Due[T]:
+        """What the time `now` has brought."""
+        expired: list[Call[T]] = []
+        while self._deadlines and self._deadlines[0][0] <= now:
+            call = heapq.heappop(self._deadlines)[2]
+            if call.state is CallState.QUEUED:
+                self._queue.remove(call)
+                call.on(CallEvent.EXPIRED)
+                expired.append(call)
+            elif call.state is CallState.SENT:
+                call.on(CallEvent.EXPIRED)
+                expired.append(call)
+        oldest = self._waiting[0] if self._waiting else None
+        silent = oldest if oldest is not None and oldest.limit <= now else None
+        idle = not len(self) and now >= self._idle_since + self._max_idle_s
+        return Due(expired, silent, idle)
+
+    def unanswered(self) -> list[Call[T]]:
+        """The calls of which bytes may have reached the broker, the oldest first."""
+        return [*self._waiting, *self._one_way]
+
+    def close(self) -> list[Call[T]]:
+        """The connection has ended: all calls that somebody still waits for, the oldest first."""
+        left = [
+            call
+            for call in (*self._waiting, *self._one_way, *self._queue)
+            if call.state <= CallState.SENT
+        ]
+        self._waiting.clear()
+        self._one_way.clear()
+        self._queue.clear()
+        self._deadlines.clear()
+        return left
+
+    def _note_idle(self, now: float) -> None:
+        if not self._waiting and not self._queue and not self._one_way:
+            self._idle_since = now
+
+    def _forget_finished(self) -> None:
+        live = len(self._queue) + len(self._waiting) + len(self._one_way)
+        if len(self._deadlines) > 2 * live + STALE_HEAP_ENTRIES:
+            self._deadlines = [
+                item for item in self._deadlines if item[2].state < CallState.ABANDONED
+            ]
+            heapq.heapify(self._deadlines)
+
+    def _explain(self, correlation_id: int) -> str:
+        if any(call.correlation_id == correlation_id for call in self._waiting):
+            kind = "out of order"
+        elif 0 <= correlation_id < self._next_id:
+            kind = "repeated, or for a request without a response"
+        else:
+            kind = "unknown"
+        expected = (
+            f"the oldest unanswered request is {self._waiting[0].correlation_id}"
+            if self._waiting
+            else "no request is unanswered"
+        )
+        return f"a response with correlation id {correlation_id} is {kind}: {expected}"

@@ -1,0 +1,41 @@
+"""From which version on a broker leaves it to the client to keep silent (KIP-219).
+
+Before it a broker delays the answer itself, and the time in it is for information only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiokafkawire.wire import ApiKey, Response
+
+__all__ = ("throttle_s",)
+
+_CLIENT_THROTTLES_FROM: Mapping[int, int] = {
+    ApiKey.PRODUCE: 6,
+    ApiKey.FETCH: 8,
+    ApiKey.LIST_OFFSETS: 3,
+    ApiKey.METADATA: 6,
+    ApiKey.OFFSET_COMMIT: 4,
+    ApiKey.OFFSET_FETCH: 4,
+    ApiKey.FIND_COORDINATOR: 2,
+    ApiKey.JOIN_GROUP: 3,
+    ApiKey.HEARTBEAT: 2,
+    ApiKey.LEAVE_GROUP: 2,
+    ApiKey.SYNC_GROUP: 2,
+    ApiKey.DESCRIBE_GROUPS: 2,
+    ApiKey.LIST_GROUPS: 2,
+    ApiKey.API_VERSIONS: 2,
+    ApiKey.CREATE_TOPICS: 3,
+    ApiKey.DELETE_TOPICS: 2,
+    ApiKey.INIT_PRODUCER_ID: 1,
+}
+
+
+def throttle_s(response: Response, version: int) -> float:
+    """Seconds of silence that a response asks the client for; 0 mostly."""
+    asked: Any = getattr(response, "throttle_time_ms", 0)
+    if asked <= 0 or version < _CLIENT_THROTTLES_FROM.get(response.api_key, 0):
+        return 0.0
+    return float(asked) / 1_000

@@ -1,0 +1,216 @@
+"""What a broker speaks, and in which version a request goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from aiokafkawire.errors import InvalidOption, UnsupportedVersion
+from aiokafkawire.wire import APIS, NO_ID, ApiKey, Request, Response
+from aiokafkawire.wire.messages.api_versions import ApiVersionsResponse
+from aiokafkawire.wire.messages.fetch import FetchRequest
+from aiokafkawire.wire.messages.offset_commit import OffsetCommitRequest
+from aiokafkawire.wire.messages.offset_fetch import OffsetFetchRequest
+from aiokafkawire.wire.messages.produce import ProduceRequest
+
+__all__ = ("RELEASES", "ApiRange", "ByVersion", "Pin", "Versions", "choose_version", "parse_pin")
+
+R = TypeVar("R", bound=Response)
+
+FIRST_WITH_API_VERSIONS = (0, 10)
+
+TRANSACTION_FEATURE = "transaction.version"
+
+# The transaction versions of KIP-890; before them a producer adds partitions itself.
+_NEEDS_TRANSACTION_2 = {ApiKey.PRODUCE: 12, ApiKey.TXN_OFFSET_COMMIT: 5, ApiKey.END_TXN: 5}
+
+MAX_WITHOUT_TOPIC_IDS: Mapping[int, int] = {
+    ApiKey.FETCH: 12,
+    ApiKey.PRODUCE: 12,
+    ApiKey.OFFSET_COMMIT: 9,
+    ApiKey.OFFSET_FETCH: 9,
+}
+"""The last version that names topics; later ones bear their ids alone."""
+
+
+class ApiRange(NamedTuple):
+    """The versions of one API, both ends included."""
+
+    low: int
+    high: int
+
+    def __str__(self) -> str:
+        return str(self.low) if self.low == self.high else f"{self.low} to {self.high}"
+
+
+def _release(**highest: int) -> Mapping[int, ApiRange]:
+    return {ApiKey[name.upper()]: ApiRange(0, high) for name, high in highest.items()}
+
+
+_V080 = _release(produce=0, fetch=0, list_offsets=0, metadata=0)
+_V081 = {**_V080, **_release(offset_commit=0, offset_fetch=0)}
+_V082 = {**_V081, **_release(offset_commit=1, offset_fetch=1, find_coordinator=0)}
+_V090 = {
+    **_V082,
+    **_release(
+        produce=1,
+        fetch=1,
+        offset_commit=2,
+        join_group=0,
+        heartbeat=0,
+        leave_group=0,
+        sync_group=0,
+        describe_groups=0,
+        list_groups=0,
+    ),
+}
+
+RELEASES: Mapping[str, Mapping[int, ApiRange]] = {
+    "0.9": _V090,
+    "0.8.2": _V082,
+    "0.8.1": _V081,
+    "0.8.0": _V080,
+}
+"""What the releases speak that cannot be asked, the newest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """The versions that one broker speaks.
+
+    `release` is set where it was found by probing or pinned; `features` are the cluster's finalised
+    feature levels.
+    """
+
+    ranges: Mapping[int, ApiRange]
+    release: str | None = None
+    features: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of_release(cls, release: str) -> Versions:
+        return cls(RELEASES[release], release)
+
+    @classmethod
+    def from_response(cls, response: ApiVersionsResponse) -> Versions:
+        """Read what a broker says of itself; ranges that cannot be are left out."""
+        ranges: dict[int, ApiRange] = {}
+        for told in response.api_keys:
+            if 0 <= told.min_version <= told.max_version:
+                ranges.setdefault(told.api_key, ApiRange(told.min_version, told.max_version))
+        produce, fetch = ranges.get(ApiKey.PRODUCE), ranges.get(ApiKey.FETCH)
+        if produce is not None and fetch is not None and fetch.low >= 4:
+            # 4.x lists Produce from 0 for the sake of an old library, and refuses 0 to 2.
+            ranges[ApiKey.PRODUCE] = produce._replace(low=max(produce.low, 3))
+        features = {item.name: item.max_version_level for item in response.finalized_features}
+        return cls(ranges, None, features)
+
+    def supports(self, api_key: int, version: int = 0) -> bool:
+        """Whether the broker has an API in at least `version`."""
+        told = self.ranges.get(api_key)
+        return told is not None and told.high >= version
+
+    def highest(self, api_key: int, our_max: int | None = None, our_min: int = 0) -> int:
+        """The highest version that both sides know and that is not unstable.
+
+        Raises `UnsupportedVersion`, naming both ranges.
+        """
+        api = APIS[ApiKey(api_key)]
+        ceiling = api.max_stable_version
+        if our_max is not None:
+            ceiling = min(ceiling, our_max)
+        floor = max(api.min_version, our_min)
+        if api_key in _NEEDS_TRANSACTION_2 and self.features.get(TRANSACTION_FEATURE, 0) < 2:
+            ceiling = min(ceiling, _NEEDS_TRANSACTION_2[api.key] - 1)
+        told = self.ranges.get(api_key)
+        if told is None:
+            raise UnsupportedVersion(f"{self._who()} has no {api.name}", api=api.name)
+        version = min(told.high, ceiling)
+        if version < told.low or version < floor:
+            raise UnsupportedVersion(
+                f"{self._who()} has {api.name} {told}, and this needs {ApiRange(floor, ceiling)}",
+                api=api.name,
+            )
+        return version
+
+    def _who(self) -> str:
+        return f"the broker (Kafka {self.release})" if self.release else "the broker"
+
+
+@dataclass(frozen=True, slots=True)
+class ByVersion(Generic[R]):
+    """A request that is built when the version is known, for APIs whose shape depends on it."""
+
+    api_key: ApiKey
+    build: Callable[[int], Request[R]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """What the `api_version` option says: a release before 0.10, or only that it is not one."""
+
+    versions: Versions | None
+
+
+def parse_pin(api_version: str | None) -> Pin | None:
+    """Read the `api_version` option; None leaves everything to negotiation.
+
+    "0.8.0", "0.8.1", "0.8.2" and "0.9" (and their later releases, as "0.9.0.1") take the place of
+    negotiation. From "0.10" on a broker can be asked, and is; such a value says that no older one
+    is to be looked for. Raises `InvalidOption`.
+    """
+    if api_version is None or api_version == "auto":
+        return None
+    parts = api_version.split(".")
+    if not all(part.isascii() and part.isdigit() for part in parts) or len(parts) < 2:
+        raise InvalidOption(
+            f"api_version must be a Kafka release such as '0.8.2' or '4.3', not {api_version!r}"
+        )
+    numbers = tuple(map(int, parts))
+    if numbers >= FIRST_WITH_API_VERSIONS:
+        return Pin(None)
+    for release in RELEASES:
+        if parts[: release.count(".") + 1] == release.split("."):
+            return Pin(Versions.of_release(release))
+    raise InvalidOption(
+        f"api_version {api_version!r} is not known; below 0.10 there are {', '.join(RELEASES)}"
+    )
+
+
+def choose_version(
+    versions: Versions,
+    message: Request[Any] | ByVersion[Any],
+    min_version: int = 0,
+    max_version: int | None = None,
+) -> int:
+    """The version in which a request goes to a broker.
+
+    A request with a topic whose id is not known goes in the last version that names topics.
+    Raises `UnsupportedVersion`.
+    """
+    if not isinstance(message, ByVersion) and not _has_topic_ids(message):
+        last = MAX_WITHOUT_TOPIC_IDS[message.api_key]
+        max_version = last if max_version is None else min(last, max_version)
+    return versions.highest(message.api_key, max_version, min_version)
+
+
+def _has_topic_ids(message: Request[Any]) -> bool:
+    """Whether each topic in a request has an id, or the API does not need any."""
+    match message:
+        case ProduceRequest():
+            return _all_ids(message.topic_data)
+        case FetchRequest():
+            return _all_ids(message.topics) and _all_ids(message.forgotten_topics_data)
+        case OffsetCommitRequest():
+            return _all_ids(message.topics)
+        case OffsetFetchRequest():
+            # All topics of a group would come back as ids that the caller need not know.
+            return all(
+                group.topics is not None and _all_ids(group.topics) for group in message.groups
+            )
+        case _:
+            return True
+
+
+def _all_ids(topics: Iterable[Any]) -> bool:
+    return all(topic.topic_id != NO_ID for topic in topics)
