@@ -1,0 +1,16 @@
+"""An embedded Kafka broker to develop and test against: real sockets, real wire, many nodes."""
+
+from aiokafkawire.broker.broker import Broker
+from aiokafkawire.broker.faults import Answer, Close, Delay, Drop, Fault, SeenRequest
+from aiokafkawire.broker.options import BrokerOptions
+
+__all__ = (
+    "Answer",
+    "Broker",
+    "BrokerOptions",
+    "Close",
+    "Delay",
+    "Drop",
+    "Fault",
+    "SeenRequest",
+)

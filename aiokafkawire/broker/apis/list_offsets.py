@@ -1,0 +1,124 @@
+"""ListOffsets: the start, the end, and the offsets of timestamps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aiokafkawire.broker.call import Call
+from aiokafkawire.broker.log import Found
+from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.topics import Partition
+from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+__all__ = ("failed", "handle")
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+FIRST_VERSION: Mapping[int, int] = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""Since which version a special timestamp is understood."""
+
+DEBUG_REPLICA = -2
+NOTHING = -1
+
+
+async def handle(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _partition(call, request, topic.name, asked) for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def failed(request: ListOffsetsRequest, version: int, code: int) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(
+                        partition_index=asked.partition_index, error_code=code
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(
+    call: Call, request: ListOffsetsRequest, name: str, asked: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    response = ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index, error_code=ErrorCode.NONE
+    )
+    try:
+        partition = call.cluster.partition(call.cluster.topic(name), asked.partition_index)
+        if partition.leader != call.node_id and request.replica_id != DEBUG_REPLICA:
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        partition.check_epoch(asked.current_leader_epoch)
+        if call.version == 0:
+            offsets = _old_style(partition, asked.timestamp)
+            response.old_style_offsets = offsets[: max(asked.max_num_offsets, 0)]
+            return response
+        found = _find(call, partition, asked.timestamp)
+    except Refusal as refusal:
+        response.error_code = refusal.code
+        return response
+    response.timestamp = found.timestamp_ms
+    response.offset = found.offset
+    if call.version >= 4:
+        response.leader_epoch = found.leader_epoch
+    return response
+
+
+def _old_style(partition: Partition, timestamp: int) -> list[int]:
+    log = partition.log
+    if timestamp == LATEST:
+        return log.segment_offsets()
+    if timestamp == EARLIEST:
+        return [log.start_offset]
+    return log.segment_offsets_before(timestamp)
+
+
+def _find(call: Call, partition: Partition, timestamp: int) -> Found:
+    log = partition.log
+    if timestamp < 0 and call.version < FIRST_VERSION.get(timestamp, call.version + 1):
+        raise Refusal(ErrorCode.UNSUPPORTED_VERSION)
+    if timestamp == LATEST:
+        return Found(log.end_offset, NOTHING, partition.leader_epoch)
+    if timestamp in {EARLIEST, EARLIEST_LOCAL}:
+        epoch = log.epoch_at(log.start_offset)
+        return Found(log.start_offset, NOTHING, partition.leader_epoch if epoch is None else epoch)
+    if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
+        # There is no remote log.
+        return Found(NOTHING, NOTHING, NOTHING)
+    found = (
+        log.find_max_timestamp() if timestamp == MAX_TIMESTAMP else log.find_timestamp(timestamp)
+    )
+    return found or Found(NOTHING, NOTHING, NOTHING)

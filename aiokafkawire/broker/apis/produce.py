@@ -1,0 +1,238 @@
+"""Produce: check batches, give them offsets, append them."""
+
+from __future__ import annotations
+
+import logging
+
+from aiokafkawire.broker.apis.base import NodeEndpoints
+from aiokafkawire.broker.call import Call, Disconnect
+from aiokafkawire.broker.log import PartitionLog, sequenced
+from aiokafkawire.broker.producers import SequencedBatch
+from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.topics import Partition, Topic
+from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.records.batch import MAGIC_V2, BatchView, iter_batches
+from aiokafkawire.records.compression import Compression
+from aiokafkawire.records.server import assign_offsets, validate_produced
+from aiokafkawire.wire import Buffer, ErrorCode
+from aiokafkawire.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+__all__ = ("failed", "handle")
+
+logger = logging.getLogger("aiokafkawire.broker")
+
+ALL_IN_SYNC = -1
+VALID_ACKS = (ALL_IN_SYNC, 0, 1)
+FIRST_BATCH_VERSION = 3
+FIRST_ZSTD_VERSION = 7
+FIRST_ID_VERSION = 13
+
+
+async def handle(call: Call, request: ProduceRequest) -> ProduceResponse | None:
+    """Append everything at once: all replicas share the log, so there is nothing to wait for."""
+    endpoints = NodeEndpoints(call)
+    responses = []
+    for topic in request.topic_data:
+        partitions = [
+            _produced(call, request, topic, data, endpoints) for data in topic.partition_data
+        ]
+        responses.append(
+            TopicProduceResponse(
+                name=topic.name, topic_id=topic.topic_id, partition_responses=partitions
+            )
+        )
+    if request.acks == 0:
+        _disconnect_on_error(responses)
+        return None
+    return ProduceResponse(responses=responses, node_endpoints=endpoints.nodes)
+
+
+def failed(request: ProduceRequest, version: int, code: int) -> ProduceResponse | None:
+    if request.acks == 0:
+        return None
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1)
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _disconnect_on_error(responses: list[TopicProduceResponse]) -> None:
+    # A producer with acks=0 reads no response; the end of its connection is all it can be told.
+    for topic in responses:
+        for partition in topic.partition_responses:
+            if partition.error_code:
+                raise Disconnect(
+                    f"acks=0 and {ErrorCode(partition.error_code).name} for "
+                    f"{topic.name or topic.topic_id}-{partition.index}"
+                )
+
+
+def _produced(
+    call: Call,
+    request: ProduceRequest,
+    topic_data: TopicProduceData,
+    data: PartitionProduceData,
+    endpoints: NodeEndpoints,
+) -> PartitionProduceResponse:
+    partition: Partition | None = None
+    try:
+        if request.acks not in VALID_ACKS:
+            raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS)
+        topic = (
+            call.cluster.topic_by_id(topic_data.topic_id)
+            if call.version >= FIRST_ID_VERSION
+            else call.cluster.topic(topic_data.name)
+        )
+        partition = call.cluster.partition(topic, data.index)
+        if partition.leader != call.node_id:
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return _append(call, request, topic, partition, data.records)
+    except _RecordRefusal as refusal:
+        return PartitionProduceResponse(
+            index=data.index,
+            error_code=refusal.code,
+            base_offset=-1,
+            error_message=refusal.message,
+            record_errors=[
+                BatchIndexAndErrorMessage(
+                    batch_index=refusal.index, batch_index_error_message=refusal.message
+                )
+            ],
+        )
+    except Refusal as refusal:
+        response = PartitionProduceResponse(
+            index=data.index,
+            error_code=refusal.code,
+            base_offset=-1,
+            error_message=refusal.message,
+        )
+        if refusal.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and partition and call.version >= 10:
+            response.current_leader = endpoints.leader(partition.leader, partition.leader_epoch)
+        return response
+
+
+class _RecordRefusal(Refusal):
+    """One record of a batch is the reason."""
+
+    def __init__(self, index: int, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_RECORD, message)
+        self.index = index
+
+
+def _append(
+    call: Call, request: ProduceRequest, topic: Topic, partition: Partition, records: Buffer | None
+) -> PartitionProduceResponse:
+    options = call.state.options
+    needed = topic.number("min.insync.replicas", options.min_insync_replicas)
+    if request.acks == ALL_IN_SYNC and len(partition.isr) < needed:
+        raise Refusal(ErrorCode.NOT_ENOUGH_REPLICAS)
+    now_ms = call.state.clock.wall_ms()
+    batches = _validated(call, topic, records, now_ms)
+    append_time = now_ms if topic.log_append_time else None
+    duplicate = _check_sequences(partition.log, batches)
+    log = partition.log
+    if duplicate is not None:
+        base_offset = duplicate.first_offset
+        append_time = None if append_time is None else duplicate.timestamp_ms
+    else:
+        base_offset = log.end_offset
+        for batch in batches:
+            stored = assign_offsets(batch, log.end_offset, partition.leader_epoch, append_time)
+            for view in iter_batches(stored):
+                log.append(bytes(view.buffer), view)
+    if batches and duplicate is None:
+        partition.changed.notify()
+    return PartitionProduceResponse(
+        index=partition.index,
+        error_code=ErrorCode.NONE,
+        base_offset=base_offset,
+        log_append_time_ms=-1 if append_time is None else append_time,
+        log_start_offset=log.start_offset,
+    )
+
+
+def _validated(call: Call, topic: Topic, records: Buffer | None, now_ms: int) -> list[BatchView]:
+    """The batches of a partition, in which everything was checked but sequences."""
+    options = call.state.options
+    if records is None and call.version >= FIRST_BATCH_VERSION:
+        raise Refusal(ErrorCode.INVALID_RECORD, "no record batch in the request")
+    try:
+        heads = list(iter_batches(records or b"", partial_ok=False))
+        _check_format(call.version, heads)
+        limit = topic.number("max.message.bytes", options.max_message_bytes)
+        for head in heads:
+            if head.size_bytes > limit:
+                raise Refusal(
+                    ErrorCode.MESSAGE_TOO_LARGE,
+                    f"a batch of {head.size_bytes} bytes is over the limit of {limit}",
+                )
+            head.check_crc()
+    except CorruptRecords as error:
+        raise Refusal(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    try:
+        batches = validate_produced(records or b"", options.max_decompressed_bytes)
+    except CorruptRecords as error:
+        # The checksum is right, so it was the producer who wrote what makes no sense.
+        raise Refusal(ErrorCode.INVALID_RECORD, str(error)) from error
+    ahead = topic.number("message.timestamp.after.max.ms", options.timestamp_after_max_ms)
+    for batch in batches:
+        _check_records(topic, batch, now_ms + ahead)
+    return batches
+
+
+def _check_format(version: int, batches: list[BatchView]) -> None:
+    if version < FIRST_BATCH_VERSION:
+        # Format 1 came with version 2, but brokers never minded.
+        if any(batch.magic >= MAGIC_V2 for batch in batches):
+            raise Refusal(ErrorCode.INVALID_RECORD, f"format 2 cannot come with Produce v{version}")
+        return
+    if len(batches) != 1 or batches[0].magic != MAGIC_V2:
+        raise Refusal(
+            ErrorCode.INVALID_RECORD,
+            f"Produce v{version} carries exactly one batch of format 2 for a partition",
+        )
+    (batch,) = batches
+    if version < FIRST_ZSTD_VERSION and batch.compression is Compression.ZSTD:
+        raise Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    if batch.is_transactional:
+        raise Refusal(ErrorCode.INVALID_TXN_STATE, "the partition is not part of a transaction")
+    if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
+        raise Refusal(
+            ErrorCode.INVALID_RECORD, "a batch with a producer id needs an epoch and a sequence"
+        )
+
+
+def _check_records(topic: Topic, batch: BatchView, latest_ms: int) -> None:
+    if not topic.log_append_time and batch.max_timestamp > latest_ms:
+        raise Refusal(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {batch.max_timestamp} is after {latest_ms}, the latest that is allowed",
+        )
+    if topic.compacted:
+        for index, length in enumerate(batch.columns().key_length):
+            if length < 0:
+                raise _RecordRefusal(index, "a compacted topic takes no record without a key")
+
+
+def _check_sequences(log: PartitionLog, batches: list[BatchView]) -> SequencedBatch | None:
+    if len(batches) != 1:
+        return None
+    batch = sequenced(batches[0])
+    return None if batch is None else log.producers.check(batch)

@@ -1,0 +1,306 @@
+"""The embedded broker: what a test or a program holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from aiokafkawire.broker.apis import HANDLERS
+from aiokafkawire.broker.call import State
+from aiokafkawire.broker.faults import Action, Fault, Faults, RequestLog, SeenRequest
+from aiokafkawire.broker.identities import Identities
+from aiokafkawire.broker.node import Node
+from aiokafkawire.broker.options import MAX_NODES, BrokerOptions
+from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
+from aiokafkawire.broker.topics import Cluster, Partition
+from aiokafkawire.errors import InvalidOption, KafkaError
+from aiokafkawire.runtime import Address, Host, Lifecycle, RealRuntime, Runtime, Signal
+from aiokafkawire.wire import APIS, ApiKey, error_for
+
+__all__ = ("Broker",)
+
+CLOSE_TIMEOUT_S = 5.0
+"""How long leaving waits for connections to end before it drops them."""
+
+
+class Broker:
+    """A Kafka cluster inside this process, on real sockets. For development and tests.
+
+    ::
+
+        async with Broker(nodes=3) as broker:
+            async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer: ...
+
+    Nodes are numbered from 1; each listens on a port of its own (`ports` names them, free ones
+    are taken otherwise) at `host`, which is loopback unless told otherwise. `advertised_host` is
+    what clients are told instead. All nodes share one log: killing one loses nothing that has
+    another replica. With `data_dir` topics, records and committed offsets survive a restart.
+    Further keywords are those of `BrokerOptions`.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 1,
+        *,
+        data_dir: str | Path | None = None,
+        runtime: Runtime | None = None,
+        host: str = "127.0.0.1",
+        advertised_host: str | None = None,
+        ports: Sequence[int] | None = None,
+        **options: Any,
+    ) -> None:
+        if not 1 <= nodes <= MAX_NODES:
+            raise InvalidOption(f"nodes must be 1 to {MAX_NODES}, not {nodes}")
+        if ports is not None and len(ports) != nodes:
+            raise InvalidOption(f"{nodes} nodes need {nodes} ports, not {len(ports)}")
+        unknown = [name for name in options if name not in BrokerOptions.__dataclass_fields__]
+        if unknown:
+            raise InvalidOption(f"a broker has no option {unknown[0]!r}")
+        self.options = BrokerOptions(**options)
+        self.requests = RequestLog()
+        self._runtime = runtime
+        self._data_dir = None if data_dir is None else Path(data_dir)
+        self._bind = [Address(host, port) for port in ports or [0] * nodes]
+        self._advertised_host = advertised_host
+        self._lifecycle = Lifecycle(Host("broker"))
+        self._faults = Faults()
+        self._nodes: dict[int, Node] = {}
+        self._state: State | None = None
+
+    # --- life --------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self._lifecycle.enter(self._start)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close every node. May be called again, and before the end of `async with`."""
+        deadline = 0.0 if self._runtime is None else self._runtime.clock.now() + CLOSE_TIMEOUT_S
+        await self._lifecycle.leave(self._stop, deadline)
+
+    async def _start(self) -> None:
+        runtime = self._runtime = self._runtime or RealRuntime()
+        store: Store = MemoryStore() if self._data_dir is None else DirectoryStore(self._data_dir)
+        node_ids = range(1, len(self._bind) + 1)
+        cluster = Cluster(node_ids, store, self.options, runtime.rng)
+        self._state = State(
+            options=self.options,
+            clock=runtime.clock,
+            cluster=cluster,
+            identities=Identities(cluster.new_producer_id),
+            served={key: (APIS[key].min_version, APIS[key].max_stable_version) for key in HANDLERS},
+        )
+        host = self._lifecycle.host
+        for node_id, address in zip(node_ids, self._bind, strict=True):
+            self._nodes[node_id] = Node(node_id, host, runtime, self._faults, self.requests)
+            await self._listen(self._nodes[node_id], address)
+
+    async def _listen(self, node: Node, address: Address) -> None:
+        try:
+            await node.start(self._running, address)
+        except OSError as error:
+            raise KafkaError(f"node {node.node_id} cannot listen on {address}: {error}") from error
+        assert node.address is not None
+        shown = Address(self._advertised_host or node.address.host, node.address.port)
+        self._running.addresses[node.node_id] = shown
+
+    async def _stop(self) -> None:
+        for node in self._nodes.values():
+            node.cut()
+        for node in self._nodes.values():
+            await node.stopped()
+        self._running.cluster.save()
+
+    # --- what it is --------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all nodes, the dead ones included, as clients take them."""
+        return ",".join(str(address) for address in self._running.addresses.values())
+
+    @property
+    def nodes(self) -> Mapping[int, Address]:
+        """The address of each node by its id, the dead ones included."""
+        return dict(self._running.addresses)
+
+    @property
+    def live_nodes(self) -> tuple[int, ...]:
+        """The ids of the nodes that are up."""
+        return tuple(self._running.cluster.live)
+
+    @property
+    def controller_id(self) -> int:
+        """The node that clients are told is the controller."""
+        return self._running.cluster.controller_id
+
+    @property
+    def cluster_id(self) -> str:
+        return self._running.cluster.cluster_id
+
+    @property
+    def topics(self) -> Mapping[str, int]:
+        """How many partitions each topic has."""
+        topics = self._running.cluster.topics.values()
+        return {topic.name: len(topic.partitions) for topic in topics}
+
+    def leader(self, topic: str, partition: int) -> int:
+        """The node that leads a partition, -1 when no replica is up."""
+        return self._partition(topic, partition).leader
+
+    def coordinator(self, group_id: str) -> int:
+        """The node that coordinates a group, -1 when no node is up."""
+        return self._running.cluster.coordinator(group_id)
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        """The offset that the next record of a partition will get."""
+        return self._partition(topic, partition).log.end_offset
+
+    # --- topics ------------------------------------------------------------------------------
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        *,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make a topic. Raises `BrokerError` as the CreateTopics API answers."""
+        try:
+            self._running.cluster.create_topic(
+                name,
+                -1 if partitions is None else partitions,
+                -1 if replication_factor is None else replication_factor,
+                configs=configs,
+            )
+        except Refusal as refusal:
+            raise error_for(refusal.code, topic=name) from refusal
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic with its records. Raises `BrokerError` for an unknown one."""
+        cluster = self._running.cluster
+        try:
+            cluster.delete_topic(cluster.topic(name))
+        except Refusal as refusal:
+            raise error_for(refusal.code, topic=name) from refusal
+
+    def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
+        """Move the start of a partition's log, as retention would."""
+        found = self._partition(topic, partition)
+        found.log.delete_before(before_offset)
+        self._running.cluster.save()
+        found.changed.notify()
+
+    # --- bad days ----------------------------------------------------------------------------
+
+    def on(
+        self,
+        api_key: ApiKey | int | None,
+        action: Action,
+        *,
+        node: int | None = None,
+        times: int | None = None,
+    ) -> Fault:
+        """Misbehave at requests of one API (None: of any), at one node, so many times.
+
+        Rules are tried in the order of their making, and the first that is no `Delay` decides.
+        """
+        return self._faults.add(None if api_key is None else ApiKey(api_key), action, node, times)
+
+    def clear_faults(self) -> None:
+        """Remove every rule made with `on`."""
+        self._faults.clear()
+
+    async def kill(self, node_id: int) -> None:
+        """Close a node's sockets without a goodbye; what it led moves to other replicas."""
+        node = self._node(node_id)
+        if not node.running:
+            return
+        node.cut()
+        self._running.cluster.node_died(node_id)
+        await node.stopped()
+
+    async def restart(self, node_id: int) -> None:
+        """Bring a killed node back on its port; kills it first if it is up."""
+        node = self._node(node_id)
+        await self.kill(node_id)
+        assert node.address is not None
+        await self._listen(node, node.address)
+        self._running.cluster.node_came(node_id)
+
+    def pause(self, node_id: int) -> None:
+        """Let a node hang: it takes connections and requests, and answers nothing."""
+        self._node(node_id).pause()
+
+    def resume(self, node_id: int) -> None:
+        """End a `pause`; what came in meanwhile is answered."""
+        self._node(node_id).resume()
+
+    def move_leader(self, topic: str, partition: int, node_id: int) -> None:
+        """Make another live node the leader of a partition. Raises ValueError for a dead one."""
+        self._running.cluster.move_leader(self._partition(topic, partition), node_id)
+
+    async def wait_for_request(
+        self,
+        api_key: ApiKey | int,
+        *,
+        count: int = 1,
+        node: int | None = None,
+        matching: Callable[[SeenRequest], bool] = lambda seen: True,
+        timeout_s: float = 10.0,
+    ) -> SeenRequest:
+        """Wait until so many matching requests are in the log; give the last of them.
+
+        Raises `TimeoutError`.
+        """
+        assert self._runtime is not None
+        deadline = self._runtime.clock.now() + timeout_s
+        signal = Signal()
+        for each in self._nodes.values():
+            each.on_request.add(signal.set)
+        try:
+            while True:
+                seen = [s for s in self.requests.of(ApiKey(api_key), node=node) if matching(s)]
+                if len(seen) >= count:
+                    return seen[count - 1]
+                if not await signal.wait(deadline):
+                    raise TimeoutError(
+                        f"{len(seen)} of {count} {ApiKey(api_key).name} requests came in "
+                        f"{timeout_s} s"
+                    )
+        finally:
+            for each in self._nodes.values():
+                each.on_request.remove(signal.set)
+
+    # --- inside ------------------------------------------------------------------------------
+
+    @property
+    def _running(self) -> State:
+        if self._state is None:
+            self._lifecycle.check_running()
+        assert self._state is not None
+        return self._state
+
+    def _node(self, node_id: int) -> Node:
+        node = self._nodes.get(node_id)
+        if node is None:
+            raise ValueError(f"there is no node {node_id}; there are {list(self._nodes)}")
+        return node
+
+    def _partition(self, topic: str, partition: int) -> Partition:
+        cluster = self._running.cluster
+        try:
+            return cluster.partition(cluster.topic(topic), partition)
+        except Refusal as refusal:
+            raise error_for(refusal.code, topic=topic, partition=partition) from refusal

@@ -1,0 +1,60 @@
+"""What a handler is given with its request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from aiokafkawire.broker.identities import Identities
+from aiokafkawire.broker.options import BrokerOptions
+from aiokafkawire.broker.topics import Cluster
+from aiokafkawire.broker.watchers import Watchers
+from aiokafkawire.runtime import Address, Clock
+from aiokafkawire.wire import ApiKey
+
+__all__ = ("Call", "Disconnect", "Peer", "State")
+
+
+class Disconnect(Exception):
+    """A handler asks for the connection to be closed instead of an answer."""
+
+
+@dataclass(slots=True, eq=False)
+class Peer:
+    """The client at the other end of a connection."""
+
+    host: str
+    gone: bool = False
+    left: Watchers = field(default_factory=Watchers)
+
+    def leave(self) -> None:
+        """It will read no answer any more: whoever waits for its sake may stop."""
+        self.gone = True
+        self.left.notify()
+
+
+@dataclass(slots=True, eq=False)
+class State:
+    """What all nodes and all handlers share. `addresses` are those that clients are told."""
+
+    options: BrokerOptions
+    clock: Clock
+    cluster: Cluster
+    identities: Identities
+    served: Mapping[ApiKey, tuple[int, int]]
+    addresses: dict[int, Address] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request: where it came in, and from whom."""
+
+    state: State
+    node_id: int
+    version: int
+    client_id: str
+    peer: Peer
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.state.cluster

@@ -1,0 +1,167 @@
+"""Misbehaviour on demand, and the log of what clients asked."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafkawire.wire import ApiKey, Request, Response
+
+__all__ = (
+    "MAX_LOGGED_BYTES",
+    "MAX_LOGGED_REQUESTS",
+    "Action",
+    "Answer",
+    "Close",
+    "Delay",
+    "Drop",
+    "Fault",
+    "Faults",
+    "RequestLog",
+    "SeenRequest",
+)
+
+MAX_LOGGED_REQUESTS = 10_000
+MAX_LOGGED_BYTES = 32 * 2**20
+"""Requests in the log keep their records alive; older ones go when it is over either bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRequest:
+    """One request as it came in. `connection` tells a node's connections apart."""
+
+    api_key: ApiKey
+    version: int
+    node_id: int
+    client_id: str
+    correlation_id: int
+    connection: int
+    size_bytes: int
+    message: Request[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Wait before the request is carried out; later ones of the connection wait behind it."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Never answer, and nothing else on that connection any more, as a broker that hangs.
+
+    `carried_out` carries out the request before: only the answer is lost.
+    """
+
+    carried_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close the connection instead of an answer; `carried_out` as with `Drop`."""
+
+    carried_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Do nothing and answer with an error code, in every field that has one to give."""
+
+    error_code: int
+
+
+Outcome = Delay | Drop | Close | Answer | Response | None
+Action = Delay | Drop | Close | Answer | Callable[[SeenRequest], "Outcome | Awaitable[Outcome]"]
+"""A function is given the request and returns what to do, a response to send, or None to pass."""
+
+
+@dataclass(slots=True, eq=False)
+class Fault:
+    """A rule that is in force until it is removed or used up. `hits` counts its uses."""
+
+    owner: Faults
+    api_key: ApiKey | None
+    action: Action
+    node: int | None
+    times: int | None
+    hits: int = 0
+
+    def remove(self) -> None:
+        """End it. May be called again."""
+        self.owner.remove(self)
+
+    def matches(self, seen: SeenRequest) -> bool:
+        return (
+            (self.api_key is None or self.api_key == seen.api_key)
+            and (self.node is None or self.node == seen.node_id)
+            and (self.times is None or self.hits < self.times)
+        )
+
+
+class Faults:
+    """The rules in force, in the order in which they were made."""
+
+    def __init__(self) -> None:
+        self._faults: list[Fault] = []
+
+    def add(
+        self, api_key: ApiKey | None, action: Action, node: int | None, times: int | None
+    ) -> Fault:
+        fault = Fault(self, api_key, action, node, times)
+        self._faults.append(fault)
+        return fault
+
+    def remove(self, fault: Fault) -> None:
+        if fault in self._faults:
+            self._faults.remove(fault)
+
+    def clear(self) -> None:
+        self._faults.clear()
+
+    def matching(self, seen: SeenRequest) -> Iterator[Fault]:
+        """The rules for a request; one made or removed meanwhile counts at once."""
+        done: list[Fault] = []
+        while True:
+            fault = next((f for f in self._faults if f not in done and f.matches(seen)), None)
+            if fault is None:
+                return
+            done.append(fault)
+            yield fault
+
+
+class RequestLog:
+    """The last requests, oldest first."""
+
+    def __init__(self) -> None:
+        self._seen: deque[SeenRequest] = deque()
+        self._size_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def __iter__(self) -> Iterator[SeenRequest]:
+        return iter(list(self._seen))
+
+    def __getitem__(self, index: int) -> SeenRequest:
+        return self._seen[index]
+
+    def append(self, seen: SeenRequest) -> None:
+        self._seen.append(seen)
+        self._size_bytes += seen.size_bytes
+        while len(self._seen) > MAX_LOGGED_REQUESTS or (
+            self._size_bytes > MAX_LOGGED_BYTES and len(self._seen) > 1
+        ):
+            self._size_bytes -= self._seen.popleft().size_bytes
+
+    def of(self, api_key: ApiKey, *, node: int | None = None) -> list[SeenRequest]:
+        """The requests of one API, at one node if given."""
+        return [
+            seen for seen in self._seen if seen.api_key == api_key and node in {None, seen.node_id}
+        ]
+
+    def clear(self) -> None:
+        self._seen.clear()
+        self._size_bytes = 0

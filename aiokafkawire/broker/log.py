@@ -1,0 +1,278 @@
+"""The log of one partition: segments of batches, and an index of them in memory."""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from aiokafkawire.broker.options import BrokerOptions
+from aiokafkawire.broker.producers import (
+    NO_PRODUCER_ID,
+    ProducerStates,
+    SequencedBatch,
+    last_sequence,
+)
+from aiokafkawire.broker.storage import SegmentData, Store
+from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.records.batch import BatchView, iter_batches
+
+__all__ = ("Found", "PartitionLog", "StoredBatch", "sequenced")
+
+logger = logging.getLogger("aiokafkawire.broker")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBatch:
+    """Where a batch stands in its segment, and what is asked of it without reading it."""
+
+    base_offset: int
+    last_offset: int
+    position: int
+    size_bytes: int
+    max_timestamp: int
+    leader_epoch: int
+    magic: int
+    codec: int
+
+
+@dataclass(slots=True)
+class Segment:
+    """A run of the log; only the last one grows."""
+
+    base_offset: int
+    data: SegmentData
+    batches: list[StoredBatch] = field(default_factory=list)
+
+    @property
+    def end_offset(self) -> int:
+        return self.batches[-1].last_offset + 1 if self.batches else self.base_offset
+
+    @property
+    def max_timestamp(self) -> int:
+        return max((batch.max_timestamp for batch in self.batches), default=-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record found by its timestamp."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+def sequenced(view: BatchView, first_offset: int = -1) -> SequencedBatch | None:
+    """The sequence of a batch, None if its producer is not idempotent."""
+    if view.producer_id == NO_PRODUCER_ID:
+        return None
+    return SequencedBatch(
+        producer_id=view.producer_id,
+        epoch=view.producer_epoch,
+        first_sequence=view.base_sequence,
+        last_sequence=last_sequence(view.base_sequence, view.last_offset - view.base_offset + 1),
+        first_offset=first_offset,
+        timestamp_ms=view.max_timestamp,
+    )
+
+
+class PartitionLog:
+    """Offsets from `start_offset` up to, not including, `end_offset`."""
+
+    def __init__(self, name: str, store: Store, options: BrokerOptions, start: int = 0) -> None:
+        """Load what `store` holds of the partition `name`; a torn or corrupt tail is cut off."""
+        self.name = name
+        self.start_offset = start
+        self.end_offset = 0
+        self.producers = ProducerStates(refuse_unknown=options.refuse_unknown_producers)
+        self._store = store
+        self._options = options
+        self._segments: list[Segment] = []
+        self._epochs: list[tuple[int, int]] = []
+        self._load()
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.data.size_bytes for segment in self._segments)
+
+    # --- writing -----------------------------------------------------------------------------
+
+    def append(self, data: bytes, view: BatchView) -> None:
+        """Add one batch, whose offsets were assigned to begin at `end_offset`.
+
+        `view` is of `data`. Old segments go when the log grows over its bound.
+        """
+        segment = self._writable(len(data))
+        self._index(segment, view, segment.data.size_bytes)
+        segment.data.append(data)
+        while (
+            len(self._segments) > 1
+            and self.size_bytes - self._segments[0].data.size_bytes >= self._options.retention_bytes
+        ):
+            self.delete_before(self._segments[1].base_offset)
+
+    def delete_before(self, offset: int) -> None:
+        """Move the start of the log; segments that lie before it are deleted."""
+        self.start_offset = max(self.start_offset, min(offset, self.end_offset))
+        while self._segments and self._segments[0].end_offset <= self.start_offset:
+            self._segments.pop(0).data.delete()
+        self.producers.forget_before(self.start_offset)
+
+    def delete(self) -> None:
+        """Delete everything from the store."""
+        self._segments.clear()
+        self._store.delete_partition(self.name)
+
+    def _writable(self, size_bytes: int) -> Segment:
+        if self._segments:
+            last = self._segments[-1]
+            fits = last.data.size_bytes + size_bytes <= self._options.segment_bytes
+            if fits or not last.batches:
+                return last
+        data = self._store.new_segment(self.name, self.end_offset)
+        self._segments.append(Segment(self.end_offset, data))
+        return self._segments[-1]
+
+    def _index(self, segment: Segment, view: BatchView, position: int) -> None:
+        stored = StoredBatch(
+            base_offset=view.base_offset,
+            last_offset=view.last_offset,
+            position=position,
+            size_bytes=view.size_bytes,
+            max_timestamp=view.max_timestamp,
+            leader_epoch=view.partition_leader_epoch,
+            magic=view.magic,
+            codec=int(view.compression),
+        )
+        segment.batches.append(stored)
+        self.end_offset = stored.last_offset + 1
+        if not self._epochs or self._epochs[-1][0] < stored.leader_epoch:
+            self._epochs.append((stored.leader_epoch, stored.base_offset))
+        batch = sequenced(view, stored.base_offset)
+        if batch is not None:
+            self.producers.appended(batch)
+
+    def _load(self) -> None:
+        for base_offset, data in self._store.segments(self.name):
+            segment = Segment(base_offset, data)
+            self._segments.append(segment)
+            if not self._load_segment(segment):
+                break
+        if self._segments:
+            self.start_offset = max(self.start_offset, self._segments[0].base_offset)
+        self.end_offset = max(self.end_offset, self.start_offset)
+        self.delete_before(self.start_offset)
+
+    def _load_segment(self, segment: Segment) -> bool:
+        """Index one segment; False if it had to be cut, so that nothing can follow it."""
+        content = segment.data.read(0, segment.data.size_bytes) if segment.data.size_bytes else b""
+        valid = 0
+        try:
+            for view in iter_batches(content):
+                view.check_crc()
+                if view.base_offset < self.end_offset:
+                    raise CorruptRecords("offsets go back", offset=view.base_offset)
+                self._index(segment, view, valid)
+                valid += view.size_bytes
+        except CorruptRecords as error:
+            logger.warning("%s: the log is corrupt: %s", self.name, error)
+        if valid == len(content):
+            return True
+        logger.warning("%s: the last %d bytes are cut off", self.name, len(content) - valid)
+        segment.data.truncate(valid)
+        return False
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """The bytes from the batch that holds `offset` on, cut at `max_bytes` as brokers do.
+
+        Does not go beyond the end of a segment.
+        """
+        segment = self._segment_of(offset)
+        batches = self.batches_from(offset)
+        first = next(batches, None)
+        if first is None or segment is None:
+            return b""
+        size = first.size_bytes
+        for batch in batches:
+            if size >= max_bytes:
+                break
+            size += batch.size_bytes
+        return segment.data.read(first.position, size)[: max(max_bytes, 0)]
+
+    def batches_from(self, offset: int) -> Iterator[StoredBatch]:
+        """What is stored in the segment of `offset`, from the batch that holds it on."""
+        segment = self._segment_of(offset)
+        if segment is None:
+            return iter(())
+        first = bisect_left(segment.batches, offset, key=lambda batch: batch.last_offset)
+        return iter(segment.batches[first:])
+
+    def available_bytes(self, offset: int, max_bytes: int) -> int:
+        """How many bytes a fetch at `offset` could be given now, at most `max_bytes`."""
+        size = 0
+        for batch in self.batches_from(offset):
+            size += batch.size_bytes
+            if size >= max_bytes:
+                return max_bytes
+        return size
+
+    def segment_offsets(self) -> list[int]:
+        """The end of the log and the start of each segment, newest first (ListOffsets v0)."""
+        starts = [max(segment.base_offset, self.start_offset) for segment in self._segments]
+        ends = [] if starts and starts[-1] == self.end_offset else [self.end_offset]
+        return ends + starts[::-1]
+
+    def segment_offsets_before(self, timestamp_ms: int) -> list[int]:
+        """The starts of segments last written by a time, newest first (ListOffsets v0)."""
+        return [
+            max(segment.base_offset, self.start_offset)
+            for segment in reversed(self._segments)
+            if segment.batches and segment.max_timestamp <= timestamp_ms
+        ]
+
+    def find_timestamp(self, timestamp_ms: int) -> Found | None:
+        """The first record at or after a time."""
+        return self._find(
+            lambda batch: batch.max_timestamp >= timestamp_ms, lambda time: time >= timestamp_ms
+        )
+
+    def find_max_timestamp(self) -> Found | None:
+        """The first of the records with the latest timestamp."""
+        latest = max((segment.max_timestamp for segment in self._segments), default=-1)
+        if latest < 0:
+            return None
+        return self._find(lambda batch: batch.max_timestamp == latest, lambda time: time == latest)
+
+    def epoch_at(self, offset: int) -> int | None:
+        """The leader epoch that `offset` was written in, None if that is not known."""
+        index = bisect_right(self._epochs, offset, key=lambda entry: entry[1]) - 1
+        return self._epochs[index][0] if index >= 0 else None
+
+    def epoch_end(self, epoch: int) -> tuple[int, int] | None:
+        """The largest epoch of the log up to `epoch`, and the offset after its last record."""
+        index = bisect_right(self._epochs, epoch, key=lambda entry: entry[0]) - 1
+        if index < 0:
+            return None
+        last = index + 1 == len(self._epochs)
+        return self._epochs[index][0], self.end_offset if last else self._epochs[index + 1][1]
+
+    def _segment_of(self, offset: int) -> Segment | None:
+        index = bisect_right(self._segments, offset, key=lambda segment: segment.end_offset)
+        return self._segments[index] if index < len(self._segments) else None
+
+    def _find(
+        self, in_batch: Callable[[StoredBatch], bool], wanted: Callable[[int], bool]
+    ) -> Found | None:
+        for segment in self._segments:
+            for batch in segment.batches:
+                if batch.last_offset < self.start_offset or not in_batch(batch):
+                    continue
+                (view,) = iter_batches(segment.data.read(batch.position, batch.size_bytes))
+                columns = view.columns(self._options.max_decompressed_bytes)
+                for offset, time in zip(columns.offsets, columns.timestamps, strict=True):
+                    if offset >= self.start_offset and wanted(time):
+                        return Found(offset, time, batch.leader_epoch)
+        return None

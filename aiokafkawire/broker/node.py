@@ -1,0 +1,145 @@
+"""One node of the broker: its listener and its connections."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from aiokafkawire.broker.call import State
+from aiokafkawire.broker.faults import Faults, RequestLog, SeenRequest
+from aiokafkawire.broker.server import ServerConnection
+from aiokafkawire.broker.watchers import Watchers
+from aiokafkawire.runtime import Address, Host, Listener, Runtime, Signal, TaskHandle, Transport
+
+__all__ = ("Node",)
+
+logger = logging.getLogger("aiokafkawire.broker")
+
+ACCEPT_RETRY_S = 0.1
+"""Pause after the system refused to accept (no file descriptors left)."""
+
+
+class Node:
+    """A broker id with a port of its own. It can be killed, paused and started again."""
+
+    def __init__(
+        self, node_id: int, host: Host, runtime: Runtime, faults: Faults, requests: RequestLog
+    ) -> None:
+        self.node_id = node_id
+        self.faults = faults
+        self.address: Address | None = None
+        self.on_request = Watchers()
+        self._state: State | None = None
+        self._host = host
+        self._runtime = runtime
+        self._requests = requests
+        self._tasks: dict[TaskHandle, None] = {}
+        self._open = 0
+        self._connections = 0
+        self._listener: Listener | None = None
+        self._paused = False
+        self._resumed = Signal()
+
+    @property
+    def state(self) -> State:
+        assert self._state is not None, "the node has not started"
+        return self._state
+
+    @property
+    def running(self) -> bool:
+        return self._listener is not None
+
+    @property
+    def paused(self) -> bool:
+        return self._paused
+
+    async def start(self, state: State, address: Address) -> None:
+        """Listen. Raises `OSError` when the port is taken."""
+        self._state = state
+        self._listener = await self._runtime.listen(address)
+        self.address = self._listener.address
+        self._spawn(self._accept, "accept", self._listener)
+
+    def cut(self) -> None:
+        """End the listener and every connection at once, without a goodbye."""
+        self._listener = None
+        self.resume()
+        for task in list(self._tasks):
+            task.cancel()
+
+    async def stopped(self) -> None:
+        """Wait until nothing of the node runs any more and its port is free."""
+        for task in list(self._tasks):
+            await task.wait()
+
+    def pause(self) -> None:
+        """Stop answering, with all sockets left open, as a stopped process does."""
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        self._resumed.set()
+
+    async def not_paused(self) -> None:
+        while self._paused:
+            await self._resumed.wait()
+
+    def seen(self, request: SeenRequest) -> None:
+        self._requests.append(request)
+        self.on_request.notify()
+
+    def _spawn(self, function: Callable[..., Awaitable[None]], name: str, *args: object) -> None:
+        async def run() -> None:
+            try:
+                await function(*args)
+            finally:
+                self._tasks.pop(handle, None)
+
+        handle = self._host.spawn(run, name=f"node-{self.node_id}-{name}")
+        self._tasks[handle] = None
+
+    async def _accept(self, listener: Listener) -> None:
+        try:
+            while True:
+                try:
+                    transport = await listener.accept()
+                except OSError as error:
+                    if error.errno not in _OUT_OF_RESOURCES:
+                        logger.warning("node %d: accepts no more: %s", self.node_id, error)
+                        return
+                    logger.warning("node %d: cannot accept now: %s", self.node_id, error)
+                    await self._pause_accepting()
+                    continue
+                if self._open >= self.state.options.max_connections:
+                    logger.warning("node %d: too many connections, one refused", self.node_id)
+                    await transport.aclose()
+                    continue
+                self._connect(transport)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await listener.aclose()
+
+    async def _pause_accepting(self) -> None:
+        clock = self._runtime.clock
+        await clock.sleep_until(clock.now() + ACCEPT_RETRY_S)
+
+    def _connect(self, transport: Transport) -> None:
+        self._connections += 1
+        connection = ServerConnection(self, transport, self._connections)
+        self._spawn(self._converse, f"connection-{self._connections}", connection)
+
+    async def _converse(self, connection: ServerConnection) -> None:
+        self._open += 1
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(connection.read)
+                await connection.serve()
+                tasks.cancel_scope.cancel()
+        finally:
+            self._open -= 1
+
+
+_OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})

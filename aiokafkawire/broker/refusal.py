@@ -1,0 +1,16 @@
+"""How what decides says no: an error code for the response."""
+
+from __future__ import annotations
+
+from aiokafkawire.wire import ErrorCode
+
+__all__ = ("Refusal",)
+
+
+class Refusal(Exception):
+    """Part of a request is refused; never leaves the broker but as an error code."""
+
+    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message or code.name)
+        self.code = code
+        self.message = message

@@ -1,0 +1,219 @@
+"""One connection of a client: requests in, responses out, one after the other."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections import deque
+from typing import Protocol
+
+import anyio
+
+from aiokafkawire.broker.apis import HANDLERS
+from aiokafkawire.broker.call import Call, Disconnect, Peer, State
+from aiokafkawire.broker.faults import (
+    Answer,
+    Close,
+    Delay,
+    Drop,
+    Faults,
+    Outcome,
+    SeenRequest,
+)
+from aiokafkawire.errors import MalformedFrame, MalformedMessage, UnsupportedVersion
+from aiokafkawire.runtime import Buffer, Signal, Transport
+from aiokafkawire.wire import ApiKey, ErrorCode, Response
+from aiokafkawire.wire.api import APIS
+from aiokafkawire.wire.codec import decode
+from aiokafkawire.wire.frame import FrameReader
+from aiokafkawire.wire.header import RequestHeader, decode_request_header, encode_response
+from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+
+__all__ = ("MAX_QUEUED_BYTES", "MAX_QUEUED_REQUESTS", "ServerConnection", "Site")
+
+logger = logging.getLogger("aiokafkawire.broker")
+
+MAX_QUEUED_REQUESTS = 32
+MAX_QUEUED_BYTES = 2**20
+"""Requests read ahead on one connection while an earlier one is carried out; beyond either bound
+the client has to wait. Reading ahead is how the end of a client is noticed."""
+
+
+class Site(Protocol):
+    """What a connection needs of the node that it came in at."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def state(self) -> State: ...
+
+    @property
+    def faults(self) -> Faults: ...
+
+    def seen(self, request: SeenRequest) -> None:
+        """A request came in."""
+        ...
+
+    async def not_paused(self) -> None:
+        """Return once the node runs."""
+        ...
+
+
+class ServerConnection:
+    """Two tasks run it: `read` fills a queue of frames, `serve` answers them in order."""
+
+    def __init__(self, site: Site, transport: Transport, number: int) -> None:
+        self._site = site
+        self._transport = transport
+        self._number = number
+        self._peer = Peer(transport.peer.rpartition(":")[0])
+        self._frames: deque[memoryview] = deque()
+        self._queued_bytes = 0
+        self._filled = Signal()
+        self._emptied = Signal()
+        self._ended = False
+        self._muted = False
+        self.name = f"node {site.node_id}: connection {number} from {transport.peer}"
+
+    async def read(self) -> None:
+        """Read until the client leaves or sends what is no frame."""
+        reader = FrameReader(self._site.state.options.max_request_bytes)
+        try:
+            while True:
+                count = await self._transport.receive_into(reader.get_buffer())
+                if count == 0:
+                    return
+                for frame in reader.received(count):
+                    await self._queue(frame)
+        except MalformedFrame as error:
+            logger.warning("%s: closed: %s", self.name, error)
+        except OSError as error:
+            logger.debug("%s: lost: %s", self.name, error)
+        finally:
+            self._ended = True
+            self._peer.leave()
+            self._filled.set()
+
+    async def serve(self) -> None:
+        """Answer what `read` queued, to its end."""
+        try:
+            while (frame := await self._next()) is not None:
+                buffers = await self._answer(frame)
+                if buffers:
+                    await self._site.not_paused()
+                    await self._transport.send(buffers)
+        except Disconnect as reason:
+            logger.warning("%s: closed: %s", self.name, reason)
+        except OSError as error:
+            logger.debug("%s: lost: %s", self.name, error)
+        except Exception:
+            # A defect here must cost this client its connection, not everybody the broker.
+            logger.exception("%s: closed: a request could not be carried out", self.name)
+        finally:
+            self._transport.abort()
+            with anyio.CancelScope(shield=True):
+                await self._transport.aclose()
+
+    async def _queue(self, frame: memoryview) -> None:
+        while self._frames and (
+            len(self._frames) >= MAX_QUEUED_REQUESTS or self._queued_bytes >= MAX_QUEUED_BYTES
+        ):
+            await self._emptied.wait()
+        self._frames.append(frame)
+        self._queued_bytes += len(frame)
+        self._filled.set()
+
+    async def _next(self) -> memoryview | None:
+        while not self._frames:
+            if self._ended:
+                return None
+            await self._filled.wait()
+        frame = self._frames.popleft()
+        self._queued_bytes -= len(frame)
+        self._emptied.set()
+        return frame
+
+    async def _answer(self, frame: memoryview) -> list[Buffer]:
+        """The bytes to send for a request; none if it gets no answer."""
+        await self._site.not_paused()
+        try:
+            header = decode_request_header(frame)
+        except (UnsupportedVersion, MalformedMessage) as error:
+            raise Disconnect(str(error)) from error
+        low, high = self._site.state.served.get(header.api_key, (0, -1))
+        if not low <= header.api_version <= high:
+            return self._refuse_version(header, low, high)
+        try:
+            cls = APIS[header.api_key].request
+            message = decode(cls, header.api_version, frame[header.header_size :])
+        except MalformedMessage as error:
+            raise Disconnect(str(error)) from error
+        seen = SeenRequest(
+            api_key=header.api_key,
+            version=header.api_version,
+            node_id=self._site.node_id,
+            client_id=header.client_id or "",
+            correlation_id=header.correlation_id,
+            connection=self._number,
+            size_bytes=len(frame),
+            message=message,
+        )
+        self._site.seen(seen)
+        response = await self._respond(seen)
+        if response is None or self._muted:
+            return []
+        return encode_response(response, header.api_version, header.correlation_id)
+
+    def _refuse_version(self, header: RequestHeader, low: int, high: int) -> list[Buffer]:
+        if header.api_key is not ApiKey.API_VERSIONS:
+            raise Disconnect(
+                f"version {header.api_version} of {header.api_key.name} is not served "
+                f"({low} to {high} are)"
+            )
+        own = ApiVersion(api_key=header.api_key, min_version=low, max_version=high)
+        response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own])
+        return encode_response(response, 0, header.correlation_id)
+
+    async def _respond(self, seen: SeenRequest) -> Response | None:
+        """What faults make of a request, else what its handler answers."""
+        for fault in self._site.faults.matching(seen):
+            outcome: Outcome
+            if callable(fault.action):
+                result = fault.action(seen)
+                outcome = await result if inspect.isawaitable(result) else result
+            else:
+                outcome = fault.action
+            if outcome is None:
+                continue
+            fault.hits += 1
+            if isinstance(outcome, Delay):
+                clock = self._site.state.clock
+                await clock.sleep_until(clock.now() + outcome.seconds)
+                continue
+            return await self._misbehave(seen, outcome)
+        return None if self._muted else await self._handle(seen)
+
+    async def _misbehave(
+        self, seen: SeenRequest, outcome: Drop | Close | Answer | Response
+    ) -> Response | None:
+        if isinstance(outcome, Response):
+            return outcome
+        if isinstance(outcome, Answer):
+            return HANDLERS[seen.api_key].failed(seen.message, seen.version, outcome.error_code)
+        if outcome.carried_out:
+            await self._handle(seen)
+        if isinstance(outcome, Close):
+            raise Disconnect(f"as told, instead of an answer to {seen.api_key.name}")
+        self._muted = True
+        return None
+
+    async def _handle(self, seen: SeenRequest) -> Response | None:
+        call = Call(
+            state=self._site.state,
+            node_id=self._site.node_id,
+            version=seen.version,
+            client_id=seen.client_id,
+            peer=self._peer,
+        )
+        return await HANDLERS[seen.api_key].handle(call, seen.message)

@@ -1,0 +1,226 @@
+"""Where log segments, the cluster's state and committed offsets are kept: memory or a directory.
+
+A directory holds `cluster.json` (replaced as a whole), `offsets.jsonl` (appended, rewritten when
+most of it is stale) and for each partition `TOPIC-PARTITION/BASE_OFFSET.log`, the batches as they
+go over the wire. Nothing is synced to the disk: it survives the process, not the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from aiokafkawire.errors import KafkaError
+
+__all__ = ("DirectoryStore", "MemoryStore", "SegmentData", "Store")
+
+logger = logging.getLogger("aiokafkawire.broker")
+
+FORMAT = 1
+"""The layout of the directory; another number is refused."""
+
+COMPACT_AFTER_LINES = 10_000
+"""Stale lines that `offsets.jsonl` may hold beyond as many as are live."""
+
+
+class SegmentData(Protocol):
+    """The bytes of one log segment; positions count from 0."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def append(self, data: bytes) -> None: ...
+
+    def read(self, position: int, size_bytes: int) -> bytes: ...
+
+    def truncate(self, size_bytes: int) -> None: ...
+
+    def delete(self) -> None: ...
+
+
+class Store(Protocol):
+    """What outlives a broker, as far as its kind goes."""
+
+    def load_cluster(self) -> dict[str, Any] | None: ...
+
+    def save_cluster(self, state: Mapping[str, Any]) -> None: ...
+
+    def load_offsets(self) -> Iterator[dict[str, Any]]: ...
+
+    def append_offsets(self, lines: list[dict[str, Any]], live: int) -> bool:
+        """Keep commits; True when the caller should `rewrite_offsets` with the live ones."""
+        ...
+
+    def rewrite_offsets(self, lines: list[dict[str, Any]]) -> None: ...
+
+    def segments(self, partition: str) -> list[tuple[int, SegmentData]]:
+        """Base offset and data of each segment, in order."""
+        ...
+
+    def new_segment(self, partition: str, base_offset: int) -> SegmentData: ...
+
+    def delete_partition(self, partition: str) -> None: ...
+
+
+class MemorySegment:
+    """Chunks as they were appended; reads are of whole chunks, which costs no search."""
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self._chunks: dict[int, bytes] = {}
+
+    def append(self, data: bytes) -> None:
+        self._chunks[self.size_bytes] = data
+        self.size_bytes += len(data)
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        chunks = []
+        end = position + size_bytes
+        while position < end:
+            chunk = self._chunks[position]
+            chunks.append(chunk)
+            position += len(chunk)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def truncate(self, size_bytes: int) -> None:
+        for position in [p for p in self._chunks if p >= size_bytes]:
+            del self._chunks[position]
+        self.size_bytes = size_bytes
+
+    def delete(self) -> None:
+        self._chunks.clear()
+        self.size_bytes = 0
+
+
+class MemoryStore:
+    """Keeps segments alone; the rest lives and ends with the broker."""
+
+    def load_cluster(self) -> dict[str, Any] | None:
+        return None
+
+    def save_cluster(self, state: Mapping[str, Any]) -> None:
+        del state
+
+    def load_offsets(self) -> Iterator[dict[str, Any]]:
+        return iter(())
+
+    def append_offsets(self, lines: list[dict[str, Any]], live: int) -> bool:
+        del lines, live
+        return False
+
+    def rewrite_offsets(self, lines: list[dict[str, Any]]) -> None:
+        del lines
+
+    def segments(self, partition: str) -> list[tuple[int, SegmentData]]:
+        del partition
+        return []
+
+    def new_segment(self, partition: str, base_offset: int) -> SegmentData:
+        del partition, base_offset
+        return MemorySegment()
+
+    def delete_partition(self, partition: str) -> None:
+        del partition
+
+
+class FileSegment:
+    """One file, opened for each call: thousands of segments would exhaust file descriptors."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.size_bytes = path.stat().st_size if path.exists() else 0
+
+    def append(self, data: bytes) -> None:
+        with self._path.open("ab") as file:
+            file.write(data)
+        self.size_bytes += len(data)
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        with self._path.open("rb") as file:
+            file.seek(position)
+            return file.read(size_bytes)
+
+    def truncate(self, size_bytes: int) -> None:
+        os.truncate(self._path, size_bytes)
+        self.size_bytes = size_bytes
+
+    def delete(self) -> None:
+        self._path.unlink(missing_ok=True)
+        self.size_bytes = 0
+
+
+class DirectoryStore:
+    """Keeps everything under one directory, which belongs to one broker at a time."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        self._cluster = directory / "cluster.json"
+        self._offsets = directory / "offsets.jsonl"
+        self._offset_lines = 0
+
+    def load_cluster(self) -> dict[str, Any] | None:
+        if not self._cluster.exists():
+            return None
+        try:
+            state = json.loads(self._cluster.read_text("utf-8"))
+            if state["format"] != FORMAT:
+                raise ValueError(f"its format is {state['format']}, not {FORMAT}")
+        except (ValueError, KeyError, TypeError) as error:
+            raise KafkaError(f"{self._cluster} is not a broker's state: {error}") from error
+        return dict(state)
+
+    def save_cluster(self, state: Mapping[str, Any]) -> None:
+        _replace(self._cluster, json.dumps({"format": FORMAT, **state}, indent=1))
+
+    def load_offsets(self) -> Iterator[dict[str, Any]]:
+        if not self._offsets.exists():
+            return
+        with self._offsets.open(encoding="utf-8", errors="replace") as file:
+            for number, line in enumerate(file, 1):
+                self._offset_lines = number
+                try:
+                    entry = json.loads(line)
+                except ValueError:
+                    # The last line may have been cut off by the end of the process.
+                    logger.warning("%s: line %d is not JSON, left out", self._offsets, number)
+                    continue
+                yield entry
+
+    def append_offsets(self, lines: list[dict[str, Any]], live: int) -> bool:
+        with self._offsets.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+        self._offset_lines += len(lines)
+        return self._offset_lines > 2 * live + COMPACT_AFTER_LINES
+
+    def rewrite_offsets(self, lines: list[dict[str, Any]]) -> None:
+        _replace(self._offsets, "".join(json.dumps(line) + "\n" for line in lines))
+        self._offset_lines = len(lines)
+
+    def segments(self, partition: str) -> list[tuple[int, SegmentData]]:
+        found = sorted((self._directory / partition).glob("*.log"))
+        return [(int(path.stem), FileSegment(path)) for path in found if path.stem.isdigit()]
+
+    def new_segment(self, partition: str, base_offset: int) -> SegmentData:
+        folder = self._directory / partition
+        folder.mkdir(exist_ok=True)
+        path = folder / f"{base_offset:020}.log"
+        path.touch()
+        return FileSegment(path)
+
+    def delete_partition(self, partition: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self._directory / partition)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file so that a reader finds the old one or the new one, whole."""
+    fresh = path.with_suffix(".tmp")
+    fresh.write_text(text, "utf-8")
+    fresh.replace(path)

@@ -1,0 +1,422 @@
+"""Topics and nodes: who leads what. Decides nothing by itself; told of nodes that come and go."""
+
+from __future__ import annotations
+
+import random
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+from aiokafkawire.broker.log import PartitionLog
+from aiokafkawire.broker.options import BrokerOptions
+from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.storage import Store
+from aiokafkawire.broker.watchers import Watchers
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.primitives import uuid_from_text, uuid_to_text
+
+__all__ = ("COORDINATOR_SLOTS", "MAX_PARTITIONS", "NO_LEADER", "Cluster", "Partition", "Topic")
+
+NO_LEADER = -1
+
+COORDINATOR_SLOTS = 50
+"""Groups are spread over this many slots, each with a leader, like __consumer_offsets."""
+
+MAX_PARTITIONS = 10_000
+"""Partitions that one request may ask for; Kafka's controller has the same limit."""
+
+PRODUCER_ID_BLOCK = 1_000
+"""Ids taken from the store at once; those of a block that was not used up are lost."""
+
+DEFAULT_REPLICAS = 3
+
+TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+BOOLEAN = ("true", "false")
+TOPIC_CONFIGS: Mapping[str, type | tuple[str, ...]] = {
+    "cleanup.policy": str,
+    "compression.type": str,
+    "delete.retention.ms": int,
+    "file.delete.delay.ms": int,
+    "flush.messages": int,
+    "flush.ms": int,
+    "index.interval.bytes": int,
+    "max.compaction.lag.ms": int,
+    "max.message.bytes": int,
+    "message.timestamp.after.max.ms": int,
+    "message.timestamp.before.max.ms": int,
+    "message.timestamp.type": ("CreateTime", "LogAppendTime"),
+    "min.cleanable.dirty.ratio": float,
+    "min.compaction.lag.ms": int,
+    "min.insync.replicas": int,
+    "preallocate": BOOLEAN,
+    "retention.bytes": int,
+    "retention.ms": int,
+    "segment.bytes": int,
+    "segment.index.bytes": int,
+    "segment.jitter.ms": int,
+    "segment.ms": int,
+    "unclean.leader.election.enable": BOOLEAN,
+}
+"""Kafka's topic options and what their values are. Most are kept and have no effect here."""
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    """One partition. All nodes share its log, so that every replica is as good as the leader."""
+
+    topic: str
+    index: int
+    replicas: list[int]
+    log: PartitionLog
+    leader: int = NO_LEADER
+    leader_epoch: int = 0
+    isr: list[int] = field(default_factory=list)
+    deleted: bool = False
+    changed: Watchers = field(default_factory=Watchers)
+
+    def lead(self, node_id: int) -> None:
+        """Make a node the leader, in a new epoch."""
+        if node_id != self.leader:
+            self.leader = node_id
+            self.leader_epoch += 1
+            self.changed.notify()
+
+    def check_epoch(self, epoch: int) -> None:
+        """Refuse a client whose view of the leader is older or newer; -1 is not checked."""
+        if epoch < 0 or epoch == self.leader_epoch:
+            return
+        raise Refusal(
+            ErrorCode.FENCED_LEADER_EPOCH
+            if epoch < self.leader_epoch
+            else ErrorCode.UNKNOWN_LEADER_EPOCH
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Topic:
+    name: str
+    topic_id: UUID
+    partitions: list[Partition]
+    configs: dict[str, str]
+
+    def number(self, config: str, default: int) -> int:
+        """The value of a numeric topic config."""
+        return int(self.configs.get(config, default))
+
+    @property
+    def log_append_time(self) -> bool:
+        return self.configs.get("message.timestamp.type") == "LogAppendTime"
+
+    @property
+    def compacted(self) -> bool:
+        return "compact" in self.configs.get("cleanup.policy", "")
+
+
+class Cluster:
+    """The state that all nodes share; what matters of it is saved at each change."""
+
+    def __init__(
+        self, node_ids: Sequence[int], store: Store, options: BrokerOptions, rng: random.Random
+    ) -> None:
+        self.node_ids = list(node_ids)
+        self.live = list(node_ids)
+        self.options = options
+        self.topics: dict[str, Topic] = {}
+        self.cluster_id = ""
+        self._by_id: dict[UUID, Topic] = {}
+        self._slots = [self.node_ids[i % len(self.node_ids)] for i in range(COORDINATOR_SLOTS)]
+        self._next_producer_id = 0
+        self._producer_id_limit = 0
+        self._store = store
+        self._rng = rng
+        self._load()
+
+    # --- nodes -------------------------------------------------------------------------------
+
+    @property
+    def controller_id(self) -> int:
+        """The node that answers as controller, -1 when none lives."""
+        return self._leader_for(self.node_ids, NO_LEADER)
+
+    def coordinator(self, key: str) -> int:
+        """The node that coordinates a group or a transactional id, -1 when none lives."""
+        return self._slots[zlib.crc32(key.encode()) % COORDINATOR_SLOTS]
+
+    def node_died(self, node_id: int) -> None:
+        """Move everything that a node led to the nodes that remain."""
+        self.live.remove(node_id)
+        for partition in self.partitions():
+            if node_id in partition.isr and len(partition.isr) > 1:
+                partition.isr.remove(node_id)
+            if partition.leader == node_id:
+                partition.lead(self._leader_for(partition.replicas, NO_LEADER))
+        for slot, leader in enumerate(self._slots):
+            if leader == node_id:
+                start = slot % len(self.node_ids)
+                order = self.node_ids[start:] + self.node_ids[:start]
+                self._slots[slot] = self._leader_for(order, NO_LEADER)
+        self.save()
+
+    def node_came(self, node_id: int) -> None:
+        """Take a node back as follower of all that has a leader by now."""
+        self.live = [other for other in self.node_ids if other in self.live or other == node_id]
+        for partition in self.partitions():
+            if node_id not in partition.replicas:
+                continue
+            if partition.leader == NO_LEADER:
+                partition.isr = [node_id]
+                partition.lead(node_id)
+            elif node_id not in partition.isr:
+                partition.isr.append(node_id)
+        self._slots = [node_id if leader == NO_LEADER else leader for leader in self._slots]
+        self.save()
+
+    def move_leader(self, partition: Partition, node_id: int) -> None:
+        """Make a live node the leader; one that is no replica takes the old leader's place."""
+        if node_id not in self.live:
+            raise ValueError(f"node {node_id} is not up, so it cannot lead {partition.log.name}")
+        if node_id not in partition.replicas:
+            old = partition.leader if partition.leader in partition.replicas else -1
+            place = partition.replicas.index(old) if old >= 0 else 0
+            partition.isr = [n for n in partition.isr if n != partition.replicas[place]]
+            partition.replicas[place] = node_id
+        if node_id not in partition.isr:
+            partition.isr.append(node_id)
+        partition.lead(node_id)
+        self.save()
+
+    def _leader_for(self, candidates: Sequence[int], none: int) -> int:
+        return next((node for node in candidates if node in self.live), none)
+
+    # --- topics ------------------------------------------------------------------------------
+
+    def partitions(self) -> Iterator[Partition]:
+        for topic in self.topics.values():
+            yield from topic.partitions
+
+    def topic(self, name: str) -> Topic:
+        """A topic by name. Raises `Refusal`."""
+        found = self.topics.get(name)
+        if found is None:
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return found
+
+    def topic_by_id(self, topic_id: UUID) -> Topic:
+        """A topic by id. Raises `Refusal`."""
+        found = self._by_id.get(topic_id)
+        if found is None:
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID)
+        return found
+
+    def partition(self, topic: Topic, index: int) -> Partition:
+        """One partition. Raises `Refusal`."""
+        if not 0 <= index < len(topic.partitions):
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return topic.partitions[index]
+
+    def led_partition(self, topic: Topic, index: int, node_id: int) -> Partition:
+        """One partition that `node_id` leads. Raises `Refusal`."""
+        partition = self.partition(topic, index)
+        if partition.leader != node_id:
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return partition
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        *,
+        assignments: Mapping[int, Sequence[int]] | None = None,
+        configs: Mapping[str, str | None] | None = None,
+        validate_only: bool = False,
+    ) -> Topic:
+        """Make a topic; -1 takes the broker's defaults. Raises `Refusal`."""
+        self._check_name(name)
+        replicas = (
+            self._checked_assignments(assignments)
+            if assignments
+            else self._placed(name, partitions, replication_factor)
+        )
+        topic_id = UUID(int=self._rng.getrandbits(128), version=4)
+        topic = self._made(name, topic_id, replicas, _checked_configs(configs or {}))
+        if validate_only:
+            return topic
+        self._add(topic)
+        for partition in topic.partitions:
+            partition.leader = self._leader_for(partition.replicas, NO_LEADER)
+            partition.isr = [node for node in partition.replicas if node in self.live]
+        self.save()
+        return topic
+
+    def delete_topic(self, topic: Topic) -> None:
+        """Delete a topic with all its records."""
+        del self.topics[topic.name]
+        del self._by_id[topic.topic_id]
+        for partition in topic.partitions:
+            partition.deleted = True
+            partition.log.delete()
+            partition.changed.notify()
+        self.save()
+
+    def _check_name(self, name: str) -> None:
+        if not TOPIC_NAME.fullmatch(name) or name in {".", ".."}:
+            raise Refusal(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"a topic cannot be named {name!r}: 1 to 249 of a-z, A-Z, 0-9, '.', '_', '-'",
+            )
+        if name in self.topics:
+            raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
+        flat = name.replace(".", "_")
+        for other in self.topics:
+            if other.replace(".", "_") == flat:
+                raise Refusal(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} collides with {other!r}"
+                )
+
+    def _placed(self, name: str, partitions: int, replication_factor: int) -> list[list[int]]:
+        count = self.options.default_partitions if partitions == -1 else partitions
+        if not 1 <= count <= MAX_PARTITIONS:
+            raise Refusal(
+                ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {MAX_PARTITIONS} partitions"
+            )
+        factor = replication_factor
+        if factor == -1:
+            default = self.options.default_replication_factor
+            factor = default or min(DEFAULT_REPLICAS, len(self.node_ids))
+        if not 1 <= factor <= len(self.node_ids):
+            raise Refusal(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"{len(self.node_ids)} nodes cannot hold {factor} replicas",
+            )
+        nodes = self.node_ids
+        start = zlib.crc32(name.encode())
+        return [
+            [nodes[(start + index + replica) % len(nodes)] for replica in range(factor)]
+            for index in range(count)
+        ]
+
+    def _checked_assignments(self, assignments: Mapping[int, Sequence[int]]) -> list[list[int]]:
+        if sorted(assignments) != list(range(len(assignments))):
+            raise Refusal(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions must count from 0 without a gap"
+            )
+        placed = [list(assignments[index]) for index in range(len(assignments))]
+        for index, replicas in enumerate(placed):
+            known = all(node in self.node_ids for node in replicas)
+            if not replicas or len(dict.fromkeys(replicas)) != len(replicas) or not known:
+                raise Refusal(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"partition {index} cannot be on nodes {replicas}",
+                )
+        return placed
+
+    def _made(
+        self,
+        name: str,
+        topic_id: UUID,
+        replicas: list[list[int]],
+        configs: dict[str, str],
+        starts: Mapping[int, int] = MappingProxyType({}),
+    ) -> Topic:
+        partitions = []
+        for index, nodes in enumerate(replicas):
+            log = PartitionLog(f"{name}-{index}", self._store, self.options, starts.get(index, 0))
+            partitions.append(Partition(name, index, nodes, log))
+        return Topic(name, topic_id, partitions, configs)
+
+    def _add(self, topic: Topic) -> None:
+        self.topics[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+
+    # --- producers ---------------------------------------------------------------------------
+
+    def new_producer_id(self) -> int:
+        """An id that no producer of this cluster had before."""
+        if self._next_producer_id >= self._producer_id_limit:
+            self._next_producer_id = self._producer_id_limit
+            self._producer_id_limit += PRODUCER_ID_BLOCK
+            self.save()
+        self._next_producer_id += 1
+        return self._next_producer_id - 1
+
+    # --- the store ---------------------------------------------------------------------------
+
+    def save(self) -> None:
+        """Write what a restart needs; called by every change but a log's own."""
+        self._store.save_cluster(
+            {
+                "cluster_id": self.cluster_id,
+                "producer_id_limit": self._producer_id_limit,
+                "topics": [
+                    {
+                        "name": topic.name,
+                        "topic_id": uuid_to_text(topic.topic_id),
+                        "configs": topic.configs,
+                        "partitions": [
+                            {
+                                "replicas": partition.replicas,
+                                "leader_epoch": partition.leader_epoch,
+                                "log_start_offset": partition.log.start_offset,
+                            }
+                            for partition in topic.partitions
+                        ],
+                    }
+                    for topic in self.topics.values()
+                ],
+            }
+        )
+
+    def _load(self) -> None:
+        state = self._store.load_cluster()
+        if state is None:
+            self.cluster_id = uuid_to_text(UUID(int=self._rng.getrandbits(128), version=4))
+            self.save()
+            return
+        try:
+            self.cluster_id = str(state["cluster_id"])
+            self._next_producer_id = self._producer_id_limit = int(state["producer_id_limit"])
+            for saved in state["topics"]:
+                self._load_topic(saved)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise KafkaError(f"the saved state of the broker is damaged: {error!r}") from error
+
+    def _load_topic(self, saved: Mapping[str, Any]) -> None:
+        partitions = saved["partitions"]
+        # A restart may come with fewer nodes than the topic was made with.
+        replicas = [
+            [node for node in entry["replicas"] if node in self.node_ids] or self.node_ids[:1]
+            for entry in partitions
+        ]
+        starts = {index: int(entry["log_start_offset"]) for index, entry in enumerate(partitions)}
+        topic_id = uuid_from_text(saved["topic_id"])
+        topic = self._made(saved["name"], topic_id, replicas, dict(saved["configs"]), starts)
+        for partition, entry in zip(topic.partitions, partitions, strict=True):
+            partition.leader = partition.replicas[0]
+            partition.leader_epoch = int(entry["leader_epoch"]) + 1
+            partition.isr = list(partition.replicas)
+        self._add(topic)
+
+
+def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
+    checked = {}
+    for name, value in configs.items():
+        kind = TOPIC_CONFIGS.get(name)
+        if kind is None:
+            raise Refusal(ErrorCode.INVALID_CONFIG, f"unknown topic config {name!r}")
+        if value is None:
+            raise Refusal(ErrorCode.INVALID_CONFIG, f"topic config {name!r} has no value")
+        try:
+            valid = value in kind if isinstance(kind, tuple) else kind(value) is not None
+        except ValueError:
+            valid = False
+        if not valid:
+            raise Refusal(ErrorCode.INVALID_CONFIG, f"topic config {name!r} cannot be {value!r}")
+        checked[name] = value
+    return checked

@@ -1,0 +1,29 @@
+"""Who wants to hear of a change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = ("Watchers",)
+
+
+class Watchers:
+    """Callbacks in the order in which they came; each is called at every change."""
+
+    __slots__ = ("_callbacks",)
+
+    def __init__(self) -> None:
+        self._callbacks: dict[Callable[[], None], None] = {}
+
+    def __len__(self) -> int:
+        return len(self._callbacks)
+
+    def add(self, callback: Callable[[], None]) -> None:
+        self._callbacks[callback] = None
+
+    def remove(self, callback: Callable[[], None]) -> None:
+        self._callbacks.pop(callback, None)
+
+    def notify(self) -> None:
+        for callback in list(self._callbacks):
+            callback()
