@@ -356,6 +356,8 @@ def encode_headers(headers: Iterable[tuple[str, Buffer | None]]) -> bytes:
     out = bytearray()
     count = 0
     for name, value in headers:
+        if not isinstance(name, str):
+            raise TypeError(f"header name must be str, not {name!r:.80}")
         key = name.encode()
         out += encode_varint(len(key))
         out += key

@@ -1,0 +1,65 @@
+"""Records as Arrow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiokafkawire.records import Compression, decode_fetch
+
+from .making import ROWS, Row, batch
+
+pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.sampled_from(ROWS), min_size=1, max_size=20),
+    st.booleans(),
+    st.integers(0, 20),
+    st.integers(1, 50),
+)
+def test_arrow_holds_what_the_records_hold(
+    rows: list[Row], plain: bool, fetch_offset: int, max_records: int
+) -> None:
+    if plain:
+        rows = [(*row[:3], ()) for row in rows]
+    data = batch(rows, 5, Compression.GZIP) + batch(rows, 50) + batch(rows, 100, magic=2)
+    records = decode_fetch("t", 4, data, fetch_offset).take(max_records)
+    table = records.to_arrow()
+    table.validate(full=True)
+    assert table.num_rows == len(records)
+    timestamps = table.column("timestamp").cast(pyarrow.int64()).to_pylist()
+    for record, row, timestamp in zip(records, table.to_pylist(), timestamps, strict=True):
+        assert timestamp == record.timestamp_ms
+        headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
+        assert (row["topic"], row["partition"], row["offset"]) == ("t", 4, record.offset)
+        assert (row["key"], row["value"]) == (record.key, record.value)
+        assert tuple(headers) == record.headers
+        assert row["timestamp_type"] == record.timestamp_type
+
+
+def test_without_records_and_without_timestamps() -> None:
+    empty = decode_fetch("t", 4, b"", 0).take(9).to_arrow()
+    assert empty.num_rows == 0
+    old = decode_fetch("t", 4, batch([(5, b"k", None, ())], magic=0), 0).take(9).to_arrow()
+    assert old.schema == empty.schema
+    assert old.column("timestamp").null_count == 1
+    assert old.to_pylist()[0]["headers"] is None
+
+
+def test_pyarrow_is_loaded_only_when_it_is_asked_for() -> None:
+    code = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "from aiokafkawire.records import decode_fetch\n"
+        "try: decode_fetch('t', 0, b'', 0).take(1).to_arrow()\n"
+        "except ImportError as error: print(error)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+    )
+    assert "aiokafkawire[arrow]" in run.stdout

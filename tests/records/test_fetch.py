@@ -1,0 +1,182 @@
+"""What a consumer sees of a fetch: positions, damage, control batches, fragments."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.records import (
+    Compression,
+    IsolationLevel,
+    control_batch,
+    decode_fetch,
+    legacy,
+    partial_message_size,
+)
+
+from .making import ROWS, batch, patched, raw_batch, record, with_crc
+
+
+def marker(producer_id: int, offset: int, commit: bool) -> bytes:
+    return control_batch(
+        producer_id, 0, commit=commit, coordinator_epoch=1, timestamp_ms=5, base_offset=offset
+    )
+
+
+def transactional(offset: int, producer_id: int) -> bytes:
+    return batch(
+        base_offset=offset, producer_id=producer_id, producer_epoch=0, base_sequence=0,
+        transactional=True,
+    )  # fmt: skip
+
+
+def test_records_below_the_offset_are_dropped() -> None:
+    fetched = decode_fetch("t", 0, batch(base_offset=10) + batch(base_offset=14), 12)
+    assert fetched.position == 12
+    assert not fetched.exhausted
+    assert fetched.take(3).offsets() == [12, 13, 14]
+    assert fetched.position == 15
+    assert fetched.take(99).offsets() == [15, 16, 17]
+    assert fetched.position == 18
+    assert fetched.take(99).offsets() == []
+    assert fetched.exhausted
+
+
+def test_batches_wholly_below_the_offset_never_move_it_back() -> None:
+    damaged = bytearray(batch(base_offset=0))
+    damaged[-1] ^= 1
+    fetched = decode_fetch("t", 0, bytes(damaged) + batch(base_offset=10), 11)
+    assert fetched.take(99).offsets() == [11, 12, 13]
+    fetched = decode_fetch("t", 0, batch(base_offset=0), 11)
+    assert fetched.take(99).next_offset == fetched.position == 11
+
+
+def test_only_what_is_needed_is_decoded() -> None:
+    lies = raw_batch(record(0, size=9), 1, base_offset=14)
+    fetched = decode_fetch("t", 0, batch(base_offset=10) + lies, 10)
+    assert fetched.take(4).offsets() == [10, 11, 12, 13]
+    with pytest.raises(CorruptRecords):
+        fetched.take(1)
+
+
+def test_damage_comes_after_what_is_good_and_stays() -> None:
+    damaged = bytearray(batch(base_offset=14))
+    damaged[-1] ^= 1
+    data = batch(base_offset=10) + bytes(damaged) + batch(base_offset=18)
+    fetched = decode_fetch("orders", 7, data, 10)
+    assert fetched.take(99).offsets() == [10, 11, 12, 13]
+    for _ in range(2):
+        with pytest.raises(CorruptRecords, match="checksum") as caught:
+            fetched.take(99)
+        error = caught.value
+        assert (error.topic, error.partition, error.offset) == ("orders", 7, 14)
+        assert fetched.position == 14
+        assert not fetched.exhausted
+    with pytest.raises(CorruptRecords):
+        list(decode_fetch("orders", 7, data, 10))
+    unchecked = decode_fetch("orders", 7, data, 10, check_crcs=False)
+    assert unchecked.take(99).offsets() == list(range(10, 22))
+
+
+def test_a_partial_last_batch_is_left() -> None:
+    fetched = decode_fetch("t", 0, batch(base_offset=10) + batch(base_offset=14)[:-1], 10)
+    assert fetched.take(99).next_offset == 14
+    assert decode_fetch("t", 0, None, 10).take(1).next_offset == 10
+
+
+def test_the_position_moves_over_gaps_and_empty_batches() -> None:
+    gap = raw_batch(record(1) + record(3), 2, last_delta=9, base_offset=100)
+    empty = raw_batch(b"", 0, last_delta=4, base_offset=110)
+    fetched = decode_fetch("t", 0, gap + empty, 100)
+    assert fetched.take(1).next_offset == 102
+    assert fetched.take(1).next_offset == 110
+    assert not fetched.take(1)
+    assert fetched.position == 115
+    all_at_once = decode_fetch("t", 0, gap + empty, 100).take(99)
+    assert (all_at_once.offsets(), all_at_once.next_offset) == ([101, 103], 115)
+
+
+def test_a_large_batch_comes_in_chunks_with_the_right_positions() -> None:
+    rows = [(n, None, b"v", ()) for n in range(10_000)]
+    fetched = decode_fetch("t", 0, batch(rows, compression=Compression.ZSTD), 4000)
+    assert [(len(part), part.next_offset) for part in fetched] == [
+        (96, 4096), (4096, 8192), (1808, 10_000),
+    ]  # fmt: skip
+    fetched = decode_fetch("t", 0, batch(rows), 4090)
+    assert fetched.take(10).offsets() == list(range(4090, 4100))
+
+
+def test_damage_late_in_a_batch_keeps_what_came_before_it() -> None:
+    good = [record(n) for n in range(5000)]
+    fetched = decode_fetch("t", 0, raw_batch(b"".join(good) + record(1), 5001), 0)
+    assert len(fetched.take(9999)) == 4096
+    with pytest.raises(CorruptRecords) as caught:
+        fetched.take(1)
+    assert caught.value.offset == 5100
+    assert fetched.position == 4196
+
+
+def test_aborted_transactions() -> None:
+    data = (
+        transactional(10, 1)
+        + transactional(14, 2)
+        + marker(1, 18, commit=False)
+        + transactional(19, 1)
+        + marker(1, 23, commit=True)
+        + batch(base_offset=24)
+        + marker(2, 28, commit=True)
+    )
+    expected = [*range(14, 18), *range(19, 23), *range(24, 28)]
+    committed = decode_fetch(
+        "t", 0, data, 10, isolation=IsolationLevel.READ_COMMITTED, aborted=[(1, 10)]
+    )
+    assert committed.take(99).offsets() == expected
+    assert committed.position == 29
+    everything = decode_fetch("t", 0, data, 10, aborted=[(1, 10)])
+    assert everything.take(99).offsets() == [*range(10, 18), *range(19, 23), *range(24, 28)]
+    assert everything.position == 29
+
+
+def test_a_control_batch_that_lies() -> None:
+    data = patched(batch([(0, b"ab", None, ())], producer_id=1, control=True), 0, ">q", 5)
+    with pytest.raises(CorruptRecords, match="no type"):
+        decode_fetch("t", 0, data, 0, isolation=1, aborted=[(1, 0)]).take(1)
+    assert decode_fetch("t", 0, data, 0).take(1).next_offset == 6
+
+
+@pytest.mark.parametrize("offsets", [[3, 2], [2, 2], [0, 9], [-1, 3]])
+def test_offsets_in_a_wrapper_that_lie(offsets: list[int]) -> None:
+    inner = b"".join(legacy.encode_message(0, offset, 0, None, b"") for offset in offsets)
+    content = legacy.compress(Compression.GZIP, inner)
+    data = legacy.encode_message(0, 3, 0, None, content, attributes=1)
+    with pytest.raises(CorruptRecords, match="offset"):
+        decode_fetch("t", 0, data, 0).take(9)
+
+
+def test_the_limit_of_decompression_is_the_callers() -> None:
+    for magic in (1, 2):
+        data = batch([(0, None, bytes(5000), ())], compression=Compression.GZIP, magic=magic)
+        fetched = decode_fetch("t", 0, data, 0, max_decompressed_bytes=4096)
+        with pytest.raises(CorruptRecords, match="more than 4096 bytes"):
+            fetched.take(1)
+        assert len(decode_fetch("t", 0, data, 0, max_decompressed_bytes=8192).take(1)) == 1
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_the_size_of_a_message_that_was_cut_off(magic: int) -> None:
+    data = batch([(0, None, b"x" * 500, ())], magic=magic)
+    for cut in range(len(data)):
+        expected = None if cut < 12 else len(data)
+        assert partial_message_size(data[:cut]) == expected
+    assert partial_message_size(data) is None
+    assert partial_message_size(data + data[:20]) is None
+    assert partial_message_size(None) is None
+
+
+def test_old_messages_are_read_one_after_the_other() -> None:
+    data = batch([(*row[:3], ()) for row in ROWS], magic=1)
+    fetched = decode_fetch("t", 0, data, 1)
+    assert fetched.take(2).offsets() == [1, 2]
+    assert fetched.position == 3
+    assert fetched.take(2).values() == [ROWS[3][2]]
+    assert with_crc(data[: len(data)])[:4] == data[:4]
