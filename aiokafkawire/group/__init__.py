@@ -1,0 +1,1 @@
+"""Consumer groups: the membership machine, assignors, offsets kept at the coordinator."""
