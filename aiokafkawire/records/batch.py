@@ -28,6 +28,7 @@ __all__ = (
     "NO_PRODUCER_ID",
     "NO_SEQUENCE",
     "BatchView",
+    "batch_at",
     "batch_crc",
     "iter_batches",
 )
@@ -165,6 +166,11 @@ class BatchView:
         return TimestampType.LOG_APPEND_TIME if appended else TimestampType.CREATE_TIME
 
     @property
+    def is_plain_message(self) -> bool:
+        """Whether it is one message of format 0 or 1, not a wrapper."""
+        return self.magic < MAGIC_V2 and not self.attributes & CODEC_MASK
+
+    @property
     def is_transactional(self) -> bool:
         return self.magic == MAGIC_V2 and bool(self.attributes & TRANSACTIONAL_FLAG)
 
@@ -296,6 +302,28 @@ class BatchView:
             columns.set_timestamps(self.max_timestamp)
 
 
+def batch_at(view: memoryview, position: int) -> BatchView | None:
+    """The batch that begins at `position`, None if it is cut off or there is none."""
+    left = len(view) - position
+    if left < legacy.HEAD_BYTES:
+        return None
+    offset, size = _OFFSET_AND_SIZE.unpack_from(view, position)
+    if size < LEAST_SIZE:
+        raise CorruptRecords(f"a batch cannot have the size {size}", offset=offset)
+    if left <= MAGIC_POSITION:
+        return None
+    magic = view[position + MAGIC_POSITION]
+    if magic > MAGIC_V2:
+        raise CorruptRecords(f"there is no message format {magic}", offset=offset)
+    if legacy.HEAD_BYTES + size > left:
+        return None
+    try:
+        return BatchView(view[position : position + legacy.HEAD_BYTES + size])
+    except CorruptRecords as error:
+        error.offset = offset
+        raise
+
+
 def iter_batches(buffer: Buffer, *, partial_ok: bool = True) -> Iterator[BatchView]:
     """The batches of a fetch response, a produce request or a log segment, in order.
 
@@ -304,29 +332,10 @@ def iter_batches(buffer: Buffer, *, partial_ok: bool = True) -> Iterator[BatchVi
     """
     view = memoryview(buffer)
     position = 0
-    total = len(view)
-    offset: int | None = None
-    while position < total:
-        if total - position < legacy.HEAD_BYTES:
-            break
-        offset, size = _OFFSET_AND_SIZE.unpack_from(view, position)
-        if size < LEAST_SIZE:
-            raise CorruptRecords(f"a batch cannot have the size {size}", offset=offset)
-        if total - position <= MAGIC_POSITION:
-            break
-        if view[position + MAGIC_POSITION] > MAGIC_V2:
-            raise CorruptRecords(
-                f"there is no message format {view[position + MAGIC_POSITION]}", offset=offset
-            )
-        end = position + legacy.HEAD_BYTES + size
-        if end > total:
-            break
-        try:
-            batch = BatchView(view[position:end])
-        except CorruptRecords as error:
-            error.offset = offset
-            raise
+    next_offset: int | None = None
+    while (batch := batch_at(view, position)) is not None:
+        position += batch.size_bytes
+        next_offset = batch.next_offset
         yield batch
-        position = end
-    if position < total and not partial_ok:
-        raise CorruptRecords("the last batch is cut off", offset=offset)
+    if position < len(view) and not partial_ok:
+        raise CorruptRecords("the last batch is cut off", offset=next_offset)

@@ -10,11 +10,11 @@ from struct import Struct
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.types import TopicPartition
 
-from .batch import MAGIC_V2, BatchView, iter_batches
+from .batch import MAGIC_V2, BatchView, batch_at
 from .columns import Columns
 from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from .kernel import Buffer
-from .legacy import HEAD_BYTES
+from .legacy import HEAD_BYTES, read_run
 from .sequence import Records, Segment
 
 __all__ = ("FetchedBatches", "IsolationLevel", "decode_fetch", "partial_message_size")
@@ -46,17 +46,17 @@ class FetchedBatches:
         "_aborted",
         "_aborted_producers",
         "_batch",
-        "_batches",
         "_check_crcs",
         "_chunks",
         "_committed_only",
+        "_data",
         "_failure",
         "_max_decompressed_bytes",
         "_missing",
+        "_next_at",
         "_rest",
         "_rest_next_offset",
         "_topic_partition",
-        "exhausted",
         "position",
     )
 
@@ -74,7 +74,8 @@ class FetchedBatches:
     ) -> None:
         """`aborted` holds (producer id, first offset) of each aborted transaction."""
         self._topic_partition = TopicPartition(topic, partition)
-        self._batches = iter_batches(data)
+        self._data = memoryview(data)
+        self._next_at: int | None = 0  # where the next batch stands; None at the end
         self._batch: BatchView | None = None
         self._chunks: Iterator[Columns] = iter(())
         self._missing = 0
@@ -87,7 +88,11 @@ class FetchedBatches:
         self._rest: Segment | None = None
         self._rest_next_offset = fetch_offset
         self.position = fetch_offset
-        self.exhausted = False
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all that there is was taken."""
+        return self._next_at is None and self._rest is None
 
     def take(self, max_records: int) -> Records:
         """At most `max_records` records, fewer only at the end; empty when `exhausted`."""
@@ -140,15 +145,23 @@ class FetchedBatches:
         """Go over to the next batch; False if there is none."""
         if self._batch is not None:
             self.position = max(self.position, self._batch.next_offset)
-        self._batch = next(self._batches, None)
         self._chunks = iter(())
-        self._missing = 0
-        if self._batch is None:
-            self.exhausted = True
+        self._batch = None if self._next_at is None else batch_at(self._data, self._next_at)
+        batch = self._batch
+        if batch is None:
+            self._next_at = None
             return False
-        if self._is_visible(self._batch):
-            self._chunks = self._batch.chunks(self._max_decompressed_bytes)
-            self._missing = self._batch.count if self._batch.magic == MAGIC_V2 else 0
+        start = self._next_at or 0
+        self._next_at = start + batch.size_bytes
+        if not self._is_visible(batch):
+            return True
+        if batch.is_plain_message:
+            columns, self._next_at = read_run(self._data, start, self._check_crcs)
+            self._chunks = iter((columns,))
+            batch.last_offset = columns.offsets[-1]  # the view stands for the whole run now
+        else:
+            self._chunks = batch.chunks(self._max_decompressed_bytes)
+        self._missing = batch.count if batch.magic == MAGIC_V2 else 0
         return True
 
     def _is_visible(self, batch: BatchView) -> bool:

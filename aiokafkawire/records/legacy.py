@@ -7,7 +7,6 @@ Protocol source: "Old Message Format" in Kafka's documentation.
 
 from __future__ import annotations
 
-import struct
 import zlib
 from array import array
 from collections.abc import Iterable
@@ -26,6 +25,7 @@ __all__ = (
     "encode_message_set",
     "overhead_bytes",
     "read_message",
+    "read_run",
     "read_wrapper",
 )
 
@@ -35,6 +35,10 @@ HEAD_BYTES = 12
 MAX_WRAPPED_MESSAGES = 1 << 20
 """The most messages read from one wrapper: brokers of those formats take a megabyte at most."""
 
+MAX_RUN_MESSAGES = 4096
+"""The most messages without compression that are decoded at a time for a consumer."""
+
+CRC_END = 16
 CODEC_MASK = 7
 LOG_APPEND_TIME_FLAG = 8
 
@@ -65,7 +69,7 @@ def read_wrapper(
     In format 1 the inner offsets are relative to the first, and the wrapper has the offset of the
     last; a wrapper at 0 is one that a producer has just made. In format 0 they are absolute.
     """
-    start, size = _value_of(data, magic)
+    _, _, start, size = _fields(data, overhead_bytes(magic) - 8, len(data))
     if size < 0:
         raise CorruptRecords("a compressed message has no value", offset=wrapper_offset)
     inner = decompress(codec, data[start : start + size], max_decompressed_bytes, magic)
@@ -91,56 +95,82 @@ def read_wrapper(
     return columns
 
 
-def _value_of(data: bytes, magic: int) -> tuple[int, int]:
-    columns = Columns(data, 0)
-    _append_fields(columns, overhead_bytes(magic) - 8, len(data))
-    return columns.value_start[0], columns.value_length[0]
+def read_run(view: memoryview, start: int, check_crcs: bool) -> tuple[Columns, int]:
+    """The messages from `start` on that are like the first: without compression, of the same format
+    and attributes, offsets rising. Returns their columns and where the run ends.
+
+    The first must be whole. The run ends before a message that is damaged, which is then found when
+    it is read for itself.
+    """
+    first_offset, _, _, magic, attributes = _HEAD.unpack_from(view, start)
+    end = start
+    previous = first_offset - 1
+    total = len(view)
+    for _ in range(MAX_RUN_MESSAGES):
+        if total - end < overhead_bytes(magic):
+            break
+        offset, size, crc, *kind = _HEAD.unpack_from(view, end)
+        stop = end + HEAD_BYTES + size
+        if kind != [magic, attributes] or offset <= previous or size < 0 or stop > total:
+            break
+        if check_crcs and zlib.crc32(view[end + CRC_END : stop]) != crc:
+            break
+        end, previous = stop, offset
+    columns = Columns(bytes(view[start:end]), 0)
+    position = 0
+    while position < end - start:
+        try:
+            position = _append(columns, position, end - start, magic)
+        except CorruptRecords:
+            if not position:
+                raise
+            break
+    return columns, start + position
 
 
 def _append(columns: Columns, position: int, limit: int, magic: int) -> int:
-    """Append the message at `position`; returns where the next one begins."""
+    """Append the message at `position` whole, or not at all; returns where the next one begins."""
     data = columns.data
     head_bytes = overhead_bytes(magic) - 8
     if limit - position < head_bytes + 8:
         raise CorruptRecords("a message set ends inside a message")
     offset, size, _, inner_magic, attributes = _HEAD.unpack_from(data, position)
-    end: int = position + HEAD_BYTES + size
     if inner_magic != magic:
         raise CorruptRecords(
             f"a message of format {inner_magic} inside one of format {magic}", offset=offset
         )
+    end: int = position + HEAD_BYTES + size
     if size < head_bytes + 8 - HEAD_BYTES or end > limit:
         raise CorruptRecords(f"a message cannot have the size {size}", offset=offset)
     if attributes & CODEC_MASK:
         raise CorruptRecords("compressed messages are nested", offset=offset)
+    try:
+        key_start, key_size, value_start, value_size = _fields(data, position + head_bytes, end)
+    except CorruptRecords as error:
+        error.offset = offset
+        raise
     columns.offsets.append(offset)
     columns.timestamps.append(
         _TIMESTAMP.unpack_from(data, position + 18)[0] if magic else NO_TIMESTAMP
     )
-    _append_fields(columns, position + head_bytes, end)
+    columns.key_start.append(key_start)
+    columns.key_length.append(key_size)
+    columns.value_start.append(value_start)
+    columns.value_length.append(value_size)
     return end
 
 
-def _append_fields(columns: Columns, position: int, end: int) -> None:
-    """Append key and value of a message whose key's length stands at `position`."""
-    data = columns.data
-    try:
-        (size,) = _LENGTH.unpack_from(data, position)
-        position += 4
-        columns.key_start.append(position)
-        columns.key_length.append(max(size, -1))
-        position += max(size, 0)
-        if position + 4 > end:
-            raise CorruptRecords("a message's key reaches past its end")
-        (size,) = _LENGTH.unpack_from(data, position)
-    except struct.error as error:
-        raise CorruptRecords("a message is cut off") from error
-    position += 4
-    columns.value_start.append(position)
-    columns.value_length.append(max(size, -1))
-    position += max(size, 0)
-    if position != end:
+def _fields(data: bytes, position: int, end: int) -> tuple[int, int, int, int]:
+    """Start and length of the key and of the value; the key's length stands at `position`."""
+    (key_size,) = _LENGTH.unpack_from(data, position)
+    key_start = position + 4
+    value_start = key_start + (key_size if key_size > 0 else 0) + 4
+    if value_start > end:
+        raise CorruptRecords("a message's key reaches past its end")
+    (value_size,) = _LENGTH.unpack_from(data, value_start - 4)
+    if value_start + (value_size if value_size > 0 else 0) != end:
         raise CorruptRecords("a message's value does not end where the message does")
+    return key_start, key_size, value_start, value_size
 
 
 def encode_message(

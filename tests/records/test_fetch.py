@@ -14,7 +14,7 @@ from aiokafkawire.records import (
     partial_message_size,
 )
 
-from .making import ROWS, batch, patched, raw_batch, record, with_crc
+from .making import batch, patched, raw_batch, record, with_crc
 
 
 def marker(producer_id: int, offset: int, commit: bool) -> bytes:
@@ -173,10 +173,61 @@ def test_the_size_of_a_message_that_was_cut_off(magic: int) -> None:
     assert partial_message_size(None) is None
 
 
-def test_old_messages_are_read_one_after_the_other() -> None:
-    data = batch([(*row[:3], ()) for row in ROWS], magic=1)
-    fetched = decode_fetch("t", 0, data, 1)
-    assert fetched.take(2).offsets() == [1, 2]
-    assert fetched.position == 3
-    assert fetched.take(2).values() == [ROWS[3][2]]
-    assert with_crc(data[: len(data)])[:4] == data[:4]
+def old_messages(magic: int, offsets: list[int], attributes: int = 0) -> list[bytes]:
+    return [
+        legacy.encode_message(magic, offset, 7, b"k", b"%d" % offset, attributes=attributes)
+        for offset in offsets
+    ]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_runs_of_old_messages(magic: int) -> None:
+    wrapped = b"".join(old_messages(magic, [20, 22] if magic == 0 else [0, 2]))
+    content = legacy.compress(Compression.GZIP, wrapped, magic=magic)
+    data = b"".join(
+        [
+            *old_messages(magic, [3, 4, 9]),
+            legacy.encode_message(magic, 22, 7, None, content, attributes=1),
+            *old_messages(magic, [30]),
+            *old_messages(magic, [31, 33], attributes=8),
+            *old_messages(1, [40]),
+            batch(base_offset=50),
+            *old_messages(magic, [60]),
+            old_messages(magic, [61])[0][:-1],
+        ]
+    )
+    fetched = decode_fetch("t", 0, data, 4)
+    expected = [4, 9, 20, 22, 30, 31, 33, 40, 50, 51, 52, 53, 60]
+    assert fetched.take(2).next_offset == 10
+    assert fetched.take(99).offsets() == expected[2:]
+    assert (fetched.position, fetched.exhausted) == (61, True)
+    types = [records[0].timestamp_type for records in decode_fetch("t", 0, data, 31)][:2]
+    assert types == ([-1, 0] if magic == 0 else [1, 0])
+
+
+@pytest.mark.parametrize("check_crcs", [True, False])
+@pytest.mark.parametrize("fits", [True, False])
+def test_damage_in_a_run_of_old_messages(check_crcs: bool, fits: bool) -> None:
+    damaged = bytearray(old_messages(1, [12])[0])
+    damaged[26:30] = (100).to_bytes(4)  # the key's length
+    messages = [*old_messages(1, [10, 11]), bytes(damaged), *old_messages(1, [13])]
+    if fits:
+        messages[2] = with_crc(messages[2])
+    fetched = decode_fetch("t", 0, b"".join(messages), 10, check_crcs=check_crcs)
+    assert fetched.take(99).offsets() == [10, 11]
+    with pytest.raises(CorruptRecords) as caught:
+        fetched.take(99)
+    assert (caught.value.topic, caught.value.offset, fetched.position) == ("t", 12, 12)
+
+
+def test_old_messages_whose_offsets_do_not_rise_are_not_read_twice() -> None:
+    data = b"".join(old_messages(1, [10, 11, 11, 10, 12]))
+    assert decode_fetch("t", 0, data, 10).take(99).offsets() == [10, 11, 12]
+    with pytest.raises(CorruptRecords):
+        decode_fetch("t", 0, b"".join(old_messages(1, [-3, 4])), -5).take(1)
+
+
+def test_long_runs_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(legacy, "MAX_RUN_MESSAGES", 3)
+    data = b"".join(old_messages(0, list(range(8))))
+    assert [part.offsets() for part in decode_fetch("t", 0, data, 1)] == [[1, 2, 3], [4, 5, 6], [7]]
