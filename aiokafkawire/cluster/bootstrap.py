@@ -1,0 +1,50 @@
+"""The first contact with a cluster, and how its metadata is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiokafkawire.connection import ByVersion
+from aiokafkawire.errors import KafkaError, NoBrokerAvailable
+from aiokafkawire.wire import ApiKey
+from aiokafkawire.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+__all__ = ("metadata_request", "no_broker")
+
+FIRST_WITHOUT_CREATION = 4
+"""Older versions make a topic that is asked for, where the broker makes topics on demand."""
+
+
+def metadata_request(
+    wanted: Sequence[str] | None, *, allow_creation: bool
+) -> tuple[ByVersion[MetadataResponse], int]:
+    """A request for some topics, or all (None), and the lowest version that can carry it."""
+
+    def build(version: int) -> MetadataRequest:
+        topics: list[MetadataRequestTopic] | None
+        if wanted is None:
+            topics = None if version >= 1 else []
+        else:
+            # Version 0 takes an empty list for all topics; the reader leaves out the rest.
+            topics = [MetadataRequestTopic(name=name) for name in wanted]
+        if version < FIRST_WITHOUT_CREATION:
+            return MetadataRequest(topics=topics)
+        return MetadataRequest(topics=topics, allow_auto_topic_creation=allow_creation)
+
+    careful = bool(wanted) and not allow_creation
+    return ByVersion(ApiKey.METADATA, build), FIRST_WITHOUT_CREATION if careful else 0
+
+
+def no_broker(failures: Sequence[KafkaError]) -> NoBrokerAvailable:
+    """One error for the failures of all bootstrap addresses; final if each of them is."""
+    reasons = "; ".join(
+        f"{error.broker}: {error.reason}" if error.broker else error.reason for error in failures
+    )
+    return NoBrokerAvailable(
+        f"no broker of bootstrap_servers could be used: {reasons}",
+        retriable=any(error.retriable for error in failures),
+    )

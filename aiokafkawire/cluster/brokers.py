@@ -1,0 +1,97 @@
+"""The clients of the brokers: one a node, and one a bootstrap address until nodes are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aiokafkawire.cluster.metadata import NodeInfo
+from aiokafkawire.cluster.routing import Load
+from aiokafkawire.config import ClientConfig
+from aiokafkawire.connection import PLAINTEXT, BrokerClient, Handshake
+from aiokafkawire.runtime import Address, Host, Runtime
+from aiokafkawire.types import NodeId
+
+__all__ = ("Brokers",)
+
+
+class Brokers:
+    """Makes broker clients on demand and ends those whose node moved or went."""
+
+    def __init__(
+        self, config: ClientConfig, runtime: Runtime, host: Host, handshake: Handshake = PLAINTEXT
+    ) -> None:
+        self._config = config
+        self._runtime = runtime
+        self._host = host
+        self._handshake = handshake
+        self._nodes: dict[NodeId, BrokerClient] = {}
+        self._bootstrap: dict[Address, BrokerClient] = {}
+        self._retired: list[BrokerClient] = []
+
+    def of_node(self, node: NodeInfo) -> BrokerClient:
+        """The client of a node, at its address as it is now."""
+        client = self._nodes.get(node.node_id)
+        if client is not None and client.address == node.address:
+            return client
+        if client is not None:
+            self._retire(client)
+        client = self._nodes[node.node_id] = self._make(node.address, node.node_id)
+        return client
+
+    def of_address(self, address: Address) -> BrokerClient:
+        """The client of a bootstrap address."""
+        client = self._bootstrap.get(address)
+        if client is None:
+            client = self._bootstrap[address] = self._make(address, None)
+        return client
+
+    def known(self, node_id: NodeId) -> BrokerClient | None:
+        """The client of a node, if there is one already."""
+        return self._nodes.get(node_id)
+
+    def keep(self, nodes: Mapping[NodeId, NodeInfo]) -> None:
+        """End the clients of other nodes and addresses, once what they do is done."""
+        self._retired = [client for client in self._retired if client.connected]
+        for node_id, client in list(self._nodes.items()):
+            node = nodes.get(node_id)
+            if node is None or node.address != client.address:
+                self._retire(self._nodes.pop(node_id))
+
+    def leave_bootstrap(self) -> None:
+        """The nodes are known: the bootstrap addresses are not needed any more."""
+        for client in self._bootstrap.values():
+            self._retire(client)
+        self._bootstrap.clear()
+
+    def loads(self, nodes: Mapping[NodeId, NodeInfo]) -> list[Load]:
+        """How busy each node is."""
+        loads = []
+        for node_id in nodes:
+            client = self._nodes.get(node_id)
+            if client is None:
+                loads.append(Load(node_id, connected=False, requests=0, ready_at=0.0))
+            else:
+                loads.append(Load(node_id, client.connected, client.load, client.next_attempt_at))
+        return loads
+
+    async def aclose(self) -> None:
+        """Close every connection; waiters get `ClientClosed`."""
+        clients = [*self._nodes.values(), *self._bootstrap.values(), *self._retired]
+        for client in clients:
+            client.abort()
+        for client in clients:
+            await client.aclose()
+
+    def _make(self, address: Address, node_id: NodeId | None) -> BrokerClient:
+        return BrokerClient(
+            address,
+            self._config,
+            self._runtime,
+            self._host,
+            node_id=node_id,
+            handshake=self._handshake,
+        )
+
+    def _retire(self, client: BrokerClient) -> None:
+        client.retire()
+        self._retired.append(client)

@@ -1,0 +1,394 @@
+"""Many brokers as one: bootstrap, metadata kept fresh, requests brought to the right node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Literal, TypeVar, overload
+
+import anyio
+
+from aiokafkawire.cluster.brokers import Brokers
+from aiokafkawire.cluster.coordinators import CoordinatorCache, find_request, read_found
+from aiokafkawire.cluster.metadata import MetadataSnapshot, TopicMetadata, Update
+from aiokafkawire.cluster.refresher import Refresher
+from aiokafkawire.cluster.routing import (
+    AnyNode,
+    Controller,
+    Coordinator,
+    CoordinatorType,
+    Node,
+    Route,
+    least_loaded,
+    misrouted,
+)
+from aiokafkawire.config import ClientConfig
+from aiokafkawire.connection import (
+    PLAINTEXT,
+    Backoff,
+    BrokerClient,
+    ByVersion,
+    Handshake,
+    Lane,
+    Versions,
+)
+from aiokafkawire.errors import (
+    ConnectionFailed,
+    ConnectionLost,
+    KafkaError,
+    NoBrokerAvailable,
+    RequestTimedOut,
+    UnknownTopic,
+)
+from aiokafkawire.runtime import Host, Runtime
+from aiokafkawire.types import NodeId, TopicPartition
+from aiokafkawire.wire import APIS, ApiKey, ErrorCode, Request, Response, error_for
+
+__all__ = ("UNKNOWN_ANSWERS", "Cluster")
+
+UNKNOWN_ANSWERS = 3
+"""So often must a topic be unknown, where it is not to be made, before it counts as missing."""
+
+R = TypeVar("R", bound=Response)
+
+
+class Cluster:
+    """A client's view of one Kafka cluster.
+
+    All deadlines are absolute seconds of `runtime.clock`. Tasks run in `host`, which must be
+    running from `start` on.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        runtime: Runtime,
+        host: Host,
+        *,
+        handshake: Handshake = PLAINTEXT,
+    ) -> None:
+        self.config = config
+        self._runtime = runtime
+        self._host = host
+        self._brokers = Brokers(config, runtime, host, handshake)
+        self._refresher = Refresher(config, runtime, self._brokers)
+        self._coordinators = CoordinatorCache()
+        self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
+
+    async def start(self, deadline: float) -> None:
+        """Find the cluster. Raises `NoBrokerAvailable`, `AuthenticationFailed`."""
+        await self._refresher.start(self._host, deadline)
+
+    async def aclose(self) -> None:
+        """Close every connection; whoever waits gets `ClientClosed`."""
+        await self._brokers.aclose()
+
+    # --- metadata ---
+
+    @property
+    def metadata(self) -> MetadataSnapshot:
+        """The cluster as last told."""
+        return self._refresher.metadata
+
+    def add_topics(self, topics: Iterable[str]) -> None:
+        """Keep the metadata of these topics fresh, once more for each call."""
+        if self._refresher.interest.add(topics):
+            self._refresher.request_update(urgent=True)
+
+    def remove_topics(self, topics: Iterable[str]) -> None:
+        """Take back one `add_topics` of these topics."""
+        self._refresher.interest.remove(topics)
+
+    @property
+    def all_topics(self) -> bool:
+        """Whether the metadata is of all topics, for patterns; may be set."""
+        return self._refresher.interest.everything
+
+    @all_topics.setter
+    def all_topics(self, wanted: bool) -> None:
+        if self._refresher.interest.set_everything(wanted):
+            self._refresher.request_update(urgent=True)
+
+    def request_update(self) -> None:
+        """The metadata has shown itself to be stale; returns at once, with backoff inside."""
+        self._refresher.request_update()
+
+    async def wait_update(self, after_version: int, deadline: float) -> bool:
+        """Wait until `metadata.version` is over `after_version`; False at the deadline."""
+        return await self._refresher.wait_update(after_version, deadline)
+
+    def on_change(self, callback: Callable[[Update], None]) -> Callable[[], None]:
+        """Call back, synchronously, after each change of the metadata; returns what ends it."""
+        return self._refresher.on_change(callback)
+
+    async def topic(self, name: str, deadline: float) -> TopicMetadata:
+        """A topic's metadata, waiting until it is known.
+
+        Raises `UnknownTopic` at the deadline, or soon where topics are not to be made on demand;
+        `BrokerError` for a name that is invalid or not authorised.
+        """
+        found = self.metadata.topics.get(name)
+        if found is not None and found.partitions:
+            return found
+        names = (name,)
+        fresh = self._refresher.interest.add(names)
+        try:
+            self._refresher.request_update(urgent=fresh)
+            return await self._wait_topic(name, deadline)
+        finally:
+            self._refresher.interest.remove(names)
+
+    async def _wait_topic(self, name: str, deadline: float) -> TopicMetadata:
+        version = self.metadata.version
+        unknown_answers = 0
+        while await self._refresher.wait_update(version, deadline):
+            metadata = self.metadata
+            version = metadata.version
+            found = metadata.topics.get(name)
+            if found is not None and found.partitions:
+                return found
+            code = metadata.errors.get(name)
+            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                unknown_answers += 1
+                if not self.config.allow_auto_create_topics and unknown_answers >= UNKNOWN_ANSWERS:
+                    raise UnknownTopic(
+                        f"topic {name!r} does not exist, and allow_auto_create_topics is off",
+                        topic=name,
+                    )
+            elif code is not None and not (error := error_for(code, topic=name)).retriable:
+                raise error
+            self._refresher.request_update()
+        raise self._no_topic(name)
+
+    def _no_topic(self, name: str) -> KafkaError:
+        code = self.metadata.errors.get(name)
+        failure = self._refresher.last_failure
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return UnknownTopic(
+                f"topic {name!r} does not exist, and no broker made it before the deadline (is"
+                " auto.create.topics.enable off?)",
+                topic=name,
+            )
+        if code is not None:
+            return UnknownTopic(
+                f"topic {name!r} was not ready before the deadline: {error_for(code).reason}",
+                topic=name,
+            )
+        why = f": {failure.reason}" if failure is not None else ""
+        return RequestTimedOut(
+            f"nothing was learnt of topic {name!r} before the deadline{why}",
+            sent=False,
+            topic=name,
+            api="Metadata",
+        )
+
+    def leader_hint(
+        self,
+        tp: TopicPartition,
+        node_id: NodeId,
+        leader_epoch: int,
+        endpoint: tuple[str, int] | None = None,
+    ) -> bool:
+        """A broker named a new leader in an error (KIP-951); whether that was news."""
+        if endpoint is not None:
+            self._refresher.apply(self.metadata.with_node(node_id, *endpoint))
+        update = self.metadata.with_leader(tp, node_id, leader_epoch)
+        self._refresher.apply(update)
+        return update.changed
+
+    # --- nodes ---
+
+    def broker(self, node_id: NodeId) -> BrokerClient:
+        """The client of a node. Raises `ConnectionFailed` if the metadata does not list it."""
+        node = self.metadata.nodes.get(node_id)
+        if node is None:
+            raise ConnectionFailed(f"the cluster lists no broker {node_id}", broker=str(node_id))
+        return self._brokers.of_node(node)
+
+    def versions(self, node_id: NodeId) -> Versions | None:
+        """What a node speaks, while a connection to it is open."""
+        client = self._brokers.known(node_id)
+        return client.versions if client is not None else None
+
+    async def coordinator(
+        self, key: str, type: CoordinatorType = CoordinatorType.GROUP, *, deadline: float
+    ) -> NodeId:
+        """The node that coordinates a group or transaction, asked for if it is not known.
+
+        Raises `BrokerError` for what waiting does not mend, `RequestTimedOut` at the deadline.
+        """
+        route = Coordinator(key, type)
+        known = self._coordinators.get(route)
+        if known is not None and known in self.metadata.nodes:
+            return known
+        request, min_version = find_request(route)
+        attempt = 0
+        while True:
+            attempt += 1
+            response = await self.request(
+                request, to=AnyNode(), deadline=deadline, min_version=min_version
+            )
+            found = read_found(response, key)
+            code, reason = found.error_code, found.error_message
+            if code == ErrorCode.NONE:
+                self._refresher.apply(
+                    self.metadata.with_node(found.node_id, found.host, found.port)
+                )
+                if found.node_id in self.metadata.nodes:
+                    self._coordinators.put(route, found.node_id)
+                    return found.node_id
+                reason = f"the coordinator is said to be {found.node_id} at {found.host!r}"
+                code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            error = error_for(code, api="FindCoordinator", attempt=attempt)
+            if reason:
+                error.reason += f" ({reason})"
+            await self._pause(attempt, deadline, error)
+
+    def coordinator_failed(self, key: str, type: CoordinatorType = CoordinatorType.GROUP) -> None:
+        """The coordinator has moved or cannot be reached: ask anew next time."""
+        self._coordinators.forget(Coordinator(key, type))
+
+    # --- requests ---
+
+    @overload
+    async def request(
+        self,
+        message: Request[R] | ByVersion[R],
+        *,
+        to: Route,
+        deadline: float,
+        retry: bool = True,
+        lane: Lane | None = None,
+        min_version: int = 0,
+        max_version: int | None = None,
+        expect_response: Literal[True] = True,
+    ) -> R: ...
+
+    @overload
+    async def request(
+        self,
+        message: Request[R] | ByVersion[R],
+        *,
+        to: Route,
+        deadline: float,
+        retry: bool = True,
+        lane: Lane | None = None,
+        min_version: int = 0,
+        max_version: int | None = None,
+        expect_response: bool,
+    ) -> R | None: ...
+
+    async def request(
+        self,
+        message: Request[R] | ByVersion[R],
+        *,
+        to: Route,
+        deadline: float,
+        retry: bool = True,
+        lane: Lane | None = None,
+        min_version: int = 0,
+        max_version: int | None = None,
+        expect_response: bool = True,
+    ) -> R | None:
+        """Send a request to where it belongs, and again until the deadline while that can help.
+
+        Repeated are failures of the connection and, on the way to the controller or a coordinator,
+        answers that it is elsewhere or not ready; each attempt has request_timeout_ms. With
+        `retry=False` there is one attempt, which may last until `deadline`, and such answers are
+        given back. Raises as `BrokerClient.request` does.
+        """
+        attempt = 0
+        while True:
+            attempt += 1
+            until = deadline if not retry else self._attempt_until(deadline)
+            error: KafkaError
+            try:
+                client = await self._locate(to, deadline)
+                response = await client.request(
+                    message,
+                    deadline=until,
+                    lane=lane,
+                    min_version=min_version,
+                    max_version=max_version,
+                    expect_response=expect_response,
+                )
+            except (ConnectionFailed, ConnectionLost, RequestTimedOut) as failure:
+                self._lost(to)
+                failure.attempt = failure.attempt or attempt
+                if not retry or not failure.retriable:
+                    raise
+                error = failure
+            else:
+                code = misrouted(response, to) if response is not None else None
+                if code is None:
+                    return response
+                self._lost(to)
+                if not retry:
+                    return response
+                api = APIS[ApiKey(message.api_key)].name
+                error = error_for(code, api=api, broker=client.name, attempt=attempt)
+            await self._pause(attempt, deadline, error)
+
+    async def to_all(
+        self, message: Request[R] | ByVersion[R], *, deadline: float
+    ) -> dict[NodeId, R | KafkaError]:
+        """Send a request to every node at once; each one's response, or why there is none."""
+        answers: dict[NodeId, R | KafkaError] = {}
+
+        async def ask(node_id: NodeId) -> None:
+            try:
+                answers[node_id] = await self.request(message, to=Node(node_id), deadline=deadline)
+            except KafkaError as error:
+                answers[node_id] = error
+
+        nodes = sorted(self.metadata.nodes)
+        async with anyio.create_task_group() as group:
+            for node_id in nodes:
+                group.start_soon(ask, node_id)
+        return {node_id: answers[node_id] for node_id in nodes}
+
+    # --- routing ---
+
+    async def _locate(self, to: Route, deadline: float) -> BrokerClient:
+        match to:
+            case Node(node_id):
+                return self.broker(node_id)
+            case Coordinator(key, kind):
+                return self.broker(await self.coordinator(key, kind, deadline=deadline))
+            case Controller():
+                return self.broker(await self._controller(deadline))
+            case AnyNode():
+                now = self._runtime.clock.now()
+                loads = self._brokers.loads(self.metadata.nodes)
+                chosen = least_loaded(loads, now, self._runtime.rng)
+                if chosen is None:
+                    raise NoBrokerAvailable("no broker of the cluster is known")
+                return self.broker(chosen)
+
+    async def _controller(self, deadline: float) -> NodeId:
+        while self.metadata.controller_id not in self.metadata.nodes:
+            version = self.metadata.version
+            self._refresher.request_update()
+            if not await self._refresher.wait_update(version, deadline):
+                raise RequestTimedOut(
+                    "the cluster named no controller before the deadline", sent=False
+                )
+        return self.metadata.controller_id
+
+    def _lost(self, to: Route) -> None:
+        """What was known of a way has proved wrong."""
+        if isinstance(to, Coordinator):
+            self._coordinators.forget(to)
+        self._refresher.request_update()
+
+    def _attempt_until(self, deadline: float) -> float:
+        return min(deadline, self._runtime.clock.now() + self.config.request_timeout_ms / 1_000)
+
+    async def _pause(self, attempt: int, deadline: float, error: KafkaError) -> None:
+        """Wait before the next attempt; raise `error` if it cannot help or would be too late."""
+        if not error.retriable:
+            raise error
+        clock = self._runtime.clock
+        again_at = clock.now() + self._backoff.delay(attempt, self._runtime.rng)
+        if again_at >= deadline:
+            raise error
+        await clock.sleep_until(again_at)

@@ -1,0 +1,277 @@
+"""What the client knows of the cluster: nodes, topics, leaders.
+
+Snapshots never change; `MetadataSnapshot.updated` and its kin make new ones. What a broker says is
+not taken on trust: entries that cannot be are left out, with a note for the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from uuid import UUID
+
+from aiokafkawire.runtime import Address
+from aiokafkawire.types import ANY_LEADER_EPOCH, NodeId, TopicPartition
+from aiokafkawire.wire import NO_ID, ErrorCode
+from aiokafkawire.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+__all__ = (
+    "EMPTY",
+    "MetadataSnapshot",
+    "NodeInfo",
+    "PartitionMetadata",
+    "TopicMetadata",
+    "Update",
+    "valid_address",
+)
+
+NO_NODE = -1
+
+MAX_NOTES = 20
+"""Notes of one update; a hostile response could fill a log otherwise."""
+
+# The answer says nothing of the topic itself: what was known of it stays.
+_TELLS_NOTHING = frozenset(
+    {
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """Where a broker listens."""
+
+    node_id: NodeId
+    address: Address
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """Who has a partition. `leader_id` is -1 while it has no leader that is alive."""
+
+    partition: int
+    leader_id: NodeId
+    leader_epoch: int = ANY_LEADER_EPOCH
+    replicas: tuple[NodeId, ...] = ()
+    isr: tuple[NodeId, ...] = ()
+    offline_replicas: tuple[NodeId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """One topic that exists. `topic_id` is `NO_ID` where the broker has none."""
+
+    name: str
+    topic_id: UUID
+    partitions: Mapping[int, PartitionMetadata]
+    is_internal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataSnapshot:
+    """The cluster as last told; immutable.
+
+    `version` counts the changes. `errors` has the code of each topic that was asked for and could
+    not be told, e.g. UNKNOWN_TOPIC_OR_PARTITION.
+    """
+
+    version: int = 0
+    cluster_id: str | None = None
+    controller_id: NodeId = NO_NODE
+    nodes: Mapping[NodeId, NodeInfo] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Mapping[str, TopicMetadata] = field(default_factory=lambda: MappingProxyType({}))
+    errors: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    def leader(self, tp: TopicPartition) -> tuple[NodeId, int] | None:
+        """Node id and epoch of a partition's leader; None while it has none that is known."""
+        topic = self.topics.get(tp.topic)
+        found = topic.partitions.get(tp.partition) if topic is not None else None
+        if found is None or found.leader_id not in self.nodes:
+            return None
+        return found.leader_id, found.leader_epoch
+
+    def partitions(self, topic: str) -> tuple[int, ...]:
+        """The partitions of a topic, ascending; empty if it is not known."""
+        known = self.topics.get(topic)
+        return tuple(known.partitions) if known is not None else ()
+
+    def topic_id(self, topic: str) -> UUID:
+        """The id of a topic, `NO_ID` if it has none or is not known."""
+        known = self.topics.get(topic)
+        return known.topic_id if known is not None else NO_ID
+
+    def updated(self, response: MetadataResponse, wanted: Collection[str] | None) -> Update:
+        """The snapshot after a response that was asked for `wanted` topics, or for all (None)."""
+        return _Reading(self).read(response, wanted)
+
+    def with_leader(self, tp: TopicPartition, leader_id: NodeId, leader_epoch: int) -> Update:
+        """The snapshot after a broker named a newer leader; unchanged if it is not newer."""
+        topic = self.topics.get(tp.topic)
+        known = topic.partitions.get(tp.partition) if topic is not None else None
+        if topic is None or known is None or leader_id < 0 or leader_epoch <= known.leader_epoch:
+            return Update(self)
+        moved = replace(known, leader_id=leader_id, leader_epoch=leader_epoch)
+        partitions = MappingProxyType({**topic.partitions, tp.partition: moved})
+        topics = {**self.topics, tp.topic: replace(topic, partitions=partitions)}
+        return Update(
+            replace(self, version=self.version + 1, topics=MappingProxyType(topics)), changed=True
+        )
+
+    def with_node(self, node_id: NodeId, host: str, port: int) -> Update:
+        """The snapshot after a broker named another's address."""
+        address = valid_address(host, port)
+        if node_id < 0 or address is None:
+            return Update(self, notes=(f"ignored node {node_id} at {host!r}:{port}: no address",))
+        known = self.nodes.get(node_id)
+        if known is not None and known.address == address:
+            return Update(self)
+        rack = known.rack if known is not None else None
+        nodes = {**self.nodes, node_id: NodeInfo(node_id, address, rack)}
+        return Update(
+            replace(self, version=self.version + 1, nodes=MappingProxyType(nodes)), changed=True
+        )
+
+
+EMPTY = MetadataSnapshot()
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What came of an update. `renewed` topics were deleted and made anew since the last one.
+
+    `notes` are for the log. `usable` is False if the response names no broker to talk to; the
+    snapshot is then the old one.
+    """
+
+    snapshot: MetadataSnapshot
+    notes: tuple[str, ...] = ()
+    renewed: tuple[str, ...] = ()
+    changed: bool = False
+    usable: bool = True
+
+
+def valid_address(host: str, port: int) -> Address | None:
+    """The address, if one can connect to it at all."""
+    if not host or not 1 <= port <= 65_535 or any(c.isspace() or c == "\0" for c in host):
+        return None
+    return Address(host, port)
+
+
+class _Reading:
+    """Reads one response against the snapshot before it."""
+
+    def __init__(self, before: MetadataSnapshot) -> None:
+        self._before = before
+        self._notes: list[str] = []
+        self._renewed: list[str] = []
+
+    def read(self, response: MetadataResponse, wanted: Collection[str] | None) -> Update:
+        nodes = self._nodes(response.brokers)
+        if not nodes:
+            self._note("ignored metadata without a single broker that can be connected to")
+            return Update(self._before, tuple(self._notes), usable=False)
+        topics: dict[str, TopicMetadata] = {}
+        errors: dict[str, int] = {}
+        for told in response.topics:
+            self._topic(told, wanted, topics, errors)
+        for name in wanted or ():
+            if name not in topics and name not in errors:
+                errors[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        snapshot = MetadataSnapshot(
+            version=self._before.version + 1,
+            cluster_id=response.cluster_id,
+            controller_id=response.controller_id if response.controller_id in nodes else NO_NODE,
+            nodes=MappingProxyType(nodes),
+            topics=MappingProxyType(topics),
+            errors=MappingProxyType(errors),
+        )
+        return Update(snapshot, tuple(self._notes), tuple(self._renewed), changed=True)
+
+    def _nodes(self, brokers: Iterable[MetadataResponseBroker]) -> dict[NodeId, NodeInfo]:
+        nodes: dict[NodeId, NodeInfo] = {}
+        for told in brokers:
+            address = valid_address(told.host, told.port)
+            if told.node_id < 0 or address is None:
+                self._note(f"ignored broker {told.node_id} at {told.host!r} port {told.port}")
+            elif told.node_id in nodes:
+                self._note(f"ignored a second entry for broker {told.node_id}")
+            else:
+                nodes[told.node_id] = NodeInfo(told.node_id, address, told.rack)
+        return nodes
+
+    def _topic(
+        self,
+        told: MetadataResponseTopic,
+        wanted: Collection[str] | None,
+        topics: dict[str, TopicMetadata],
+        errors: dict[str, int],
+    ) -> None:
+        name = told.name
+        if not name or (wanted is not None and name not in wanted):
+            # Version 0 cannot ask for no topic; anything else is the broker's mistake.
+            return
+        if name in topics or name in errors:
+            self._note(f"ignored a second entry for topic {name!r}")
+            return
+        before = self._before.topics.get(name)
+        if told.error_code in _TELLS_NOTHING and before is not None:
+            topics[name] = before
+        elif told.error_code != ErrorCode.NONE:
+            errors[name] = told.error_code
+        else:
+            topics[name] = self._existing(name, told, before)
+
+    def _existing(
+        self, name: str, told: MetadataResponseTopic, before: TopicMetadata | None
+    ) -> TopicMetadata:
+        if (
+            before is not None
+            and NO_ID not in {before.topic_id, told.topic_id}
+            and before.topic_id != told.topic_id
+        ):
+            self._note(f"topic {name!r} was deleted and made anew: its id is {told.topic_id} now")
+            self._renewed.append(name)
+            before = None
+        partitions: dict[int, PartitionMetadata] = {}
+        for entry in sorted(told.partitions, key=lambda item: item.partition_index):
+            index = entry.partition_index
+            if index < 0 or index in partitions:
+                self._note(f"ignored a repeated or impossible partition {index} of {name!r}")
+                continue
+            known = before.partitions.get(index) if before is not None else None
+            partitions[index] = self._partition(name, entry, known)
+        return TopicMetadata(name, told.topic_id, MappingProxyType(partitions), told.is_internal)
+
+    def _partition(
+        self, name: str, told: MetadataResponsePartition, known: PartitionMetadata | None
+    ) -> PartitionMetadata:
+        if known is not None and 0 <= told.leader_epoch < known.leader_epoch:
+            # A broker that lags behind; what it says of the leader is out of date.
+            self._note(
+                f"kept the leader of {name}-{told.partition_index}: its epoch is"
+                f" {known.leader_epoch}, and a broker told of {told.leader_epoch}"
+            )
+            return known
+        return PartitionMetadata(
+            told.partition_index,
+            max(told.leader_id, NO_NODE),
+            told.leader_epoch,
+            tuple(told.replica_nodes),
+            tuple(told.isr_nodes),
+            tuple(told.offline_replicas),
+        )
+
+    def _note(self, text: str) -> None:
+        if len(self._notes) < MAX_NOTES:
+            self._notes.append(text)

@@ -1,0 +1,216 @@
+"""Keeps the metadata fresh: on age, on demand, with backoff, for the topics that are used."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from aiokafkawire.cluster.bootstrap import metadata_request, no_broker
+from aiokafkawire.cluster.brokers import Brokers
+from aiokafkawire.cluster.metadata import EMPTY, MetadataSnapshot, Update
+from aiokafkawire.cluster.routing import least_loaded
+from aiokafkawire.cluster.schedule import RefreshSchedule, TopicInterest
+from aiokafkawire.config import ClientConfig
+from aiokafkawire.connection import Backoff
+from aiokafkawire.errors import (
+    AuthenticationFailed,
+    ClientClosed,
+    KafkaError,
+    NoBrokerAvailable,
+)
+from aiokafkawire.runtime import Address, Host, Promise, Runtime, Signal
+from aiokafkawire.types import NodeId
+from aiokafkawire.wire import ErrorCode, error_for
+from aiokafkawire.wire.messages.metadata import MetadataResponse
+
+__all__ = ("NEXT_NODE_AFTER_S", "Refresher")
+
+logger = logging.getLogger("aiokafkawire.cluster")
+
+NEXT_NODE_AFTER_S = 5.0
+"""A node that keeps a metadata request for so long is passed over, while there are others."""
+
+
+class Refresher:
+    """Owns the metadata, and the one task that asks for it.
+
+    `metadata` is the newest snapshot. Whoever waits for a change awaits `wait_update`.
+    """
+
+    def __init__(self, config: ClientConfig, runtime: Runtime, brokers: Brokers) -> None:
+        self.metadata: MetadataSnapshot = EMPTY
+        self.interest = TopicInterest()
+        self.last_failure: KafkaError | None = None
+        self._config = config
+        self._runtime = runtime
+        self._brokers = brokers
+        self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._schedule = RefreshSchedule(
+            backoff=self._backoff,
+            max_age_s=config.metadata_max_age_ms / 1_000,
+            rebootstrap_s=config.metadata_recovery_rebootstrap_trigger_ms / 1_000,
+        )
+        self._wake = Signal()
+        self._changed: Promise[None] = Promise()
+        self._listeners: list[Callable[[Update], None]] = []
+        self._avoid: NodeId | None = None
+
+    # --- for the rest of the room ---
+
+    async def start(self, host: Host, deadline: float) -> None:
+        """Find the cluster by its bootstrap addresses, then keep the metadata fresh in a task.
+
+        Raises `NoBrokerAvailable` at the deadline, or at once if no address can ever do.
+        """
+        attempt = 0
+        while True:
+            try:
+                self._schedule.begin()
+                await self._from_bootstrap(deadline)
+                break
+            except NoBrokerAvailable as error:
+                attempt += 1
+                clock = self._runtime.clock
+                again_at = clock.now() + self._backoff.delay(attempt, self._runtime.rng)
+                if not error.retriable or again_at >= deadline:
+                    raise
+                if attempt == 1:
+                    logger.warning("%s; trying again", error.reason)
+                await clock.sleep_until(again_at)
+        self._schedule.succeeded(self._runtime.clock.now(), self._runtime.rng)
+        host.spawn(self._run, name="metadata")
+
+    def request_update(self, *, urgent: bool = False) -> None:
+        """The metadata is stale; returns at once. `urgent`: for what was never asked before."""
+        self._schedule.ask(urgent=urgent)
+        self._wake.set()
+
+    async def wait_update(self, after_version: int, deadline: float) -> bool:
+        """Wait for a snapshot newer than `after_version`; False if the deadline came first."""
+        while self.metadata.version <= after_version:
+            try:
+                await self._changed.wait(deadline)
+            except TimeoutError:
+                return False
+        return True
+
+    def on_change(self, callback: Callable[[Update], None]) -> Callable[[], None]:
+        """Call back, synchronously, after each change; returns what ends it."""
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)
+
+    def apply(self, update: Update) -> None:
+        """Take over a snapshot, if it is a new one."""
+        for note in update.notes:
+            logger.warning("metadata: %s", note)
+        if not update.changed:
+            return
+        self.metadata = update.snapshot
+        self._brokers.keep(update.snapshot.nodes)
+        changed, self._changed = self._changed, Promise()
+        changed.resolve(None)
+        for listener in list(self._listeners):
+            listener(update)
+
+    @property
+    def _may_create(self) -> bool:
+        return self._config.allow_auto_create_topics
+
+    # --- the task ---
+
+    async def _run(self) -> None:
+        clock = self._runtime.clock
+        try:
+            while True:
+                due = self._schedule.next_at()
+                if due > clock.now():
+                    await self._wake.wait(due)
+                else:
+                    await self._refresh()
+        finally:
+            self._changed.fail(ClientClosed("the client is closed"))
+
+    async def _refresh(self) -> None:
+        now = self._runtime.clock.now
+        self._schedule.begin()
+        deadline = now() + self._config.request_timeout_ms / 1_000
+        try:
+            if not self.metadata.nodes or self._schedule.rebootstrap_due(now()):
+                await self._from_bootstrap(deadline)
+            else:
+                await self._from_nodes(deadline)
+        except KafkaError as error:
+            self.last_failure = error
+            logger.debug("metadata could not be refreshed: %s", error)
+            self._schedule.failed(now(), self._runtime.rng)
+            if self._schedule.should_log(now()):
+                logger.warning("no broker could be reached for a while: %s", error)
+        else:
+            self.last_failure = None
+            self._schedule.succeeded(now(), self._runtime.rng)
+            if self._incomplete():
+                self._schedule.ask()
+
+    async def _from_nodes(self, deadline: float) -> None:
+        nodes = self.metadata.nodes
+        now = self._runtime.clock.now()
+        loads = self._brokers.loads(nodes)
+        others = [load for load in loads if load.node_id != self._avoid]
+        node_id = least_loaded(others or loads, now, self._runtime.rng)
+        assert node_id is not None
+        if len(loads) > 1:
+            deadline = min(deadline, now + NEXT_NODE_AFTER_S)
+        # A node that does not answer is not the first choice of the next attempt.
+        self._avoid = node_id
+        client = self._brokers.of_node(nodes[node_id])
+        wanted = self.interest.wanted()
+        request, min_version = metadata_request(wanted, allow_creation=self._may_create)
+        response = await client.request(request, deadline=deadline, min_version=min_version)
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            logger.info("broker %s asks for a new bootstrap", client.name)
+            await self._from_bootstrap(deadline)
+        else:
+            self._take(response, wanted)
+        self._avoid = None
+
+    async def _from_bootstrap(self, deadline: float) -> None:
+        failures: list[KafkaError] = []
+        for server in self._config.bootstrap_addresses:
+            client = self._brokers.of_address(Address(*server))
+            wanted = self.interest.wanted()
+            request, min_version = metadata_request(wanted, allow_creation=self._may_create)
+            attempt_until = self._runtime.clock.now() + self._config.request_timeout_ms / 1_000
+            try:
+                response = await client.request(
+                    request, deadline=min(deadline, attempt_until), min_version=min_version
+                )
+                self._take(response, wanted)
+            except (AuthenticationFailed, ClientClosed):
+                raise
+            except KafkaError as error:
+                failures.append(error)
+            else:
+                self._brokers.leave_bootstrap()
+                return
+        raise no_broker(failures)
+
+    def _take(self, response: MetadataResponse, wanted: Sequence[str] | None) -> None:
+        if response.error_code != ErrorCode.NONE:
+            raise error_for(response.error_code, api="Metadata")
+        update = self.metadata.updated(response, wanted)
+        self.apply(update)
+        if not update.usable:
+            raise NoBrokerAvailable("a broker answered with metadata that names no usable broker")
+
+    def _incomplete(self) -> bool:
+        """Whether something that is used is still missing and may come soon."""
+        metadata = self.metadata
+        for name in self.interest.users():
+            topic = metadata.topics.get(name)
+            if topic is None:
+                code = metadata.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                if error_for(code).retriable:
+                    return True
+            elif any(p.leader_id not in metadata.nodes for p in topic.partitions.values()):
+                return True
+        return False

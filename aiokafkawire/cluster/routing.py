@@ -1,0 +1,130 @@
+"""Where a request goes, and which answers show that it went to the wrong place."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from aiokafkawire.types import NodeId
+from aiokafkawire.wire import ErrorCode, Response
+
+__all__ = (
+    "AnyNode",
+    "Controller",
+    "Coordinator",
+    "CoordinatorType",
+    "Load",
+    "Node",
+    "Route",
+    "error_codes",
+    "least_loaded",
+    "misrouted",
+)
+
+
+class CoordinatorType(IntEnum):
+    """What is coordinated, as FindCoordinator's key type has it."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A given broker."""
+
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class AnyNode:
+    """The broker with the least to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """The broker that changes topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """The broker that keeps a group or a transaction."""
+
+    key: str
+    type: CoordinatorType = CoordinatorType.GROUP
+
+
+Route = Node | AnyNode | Controller | Coordinator
+
+_CONTROLLER_CODES = frozenset({ErrorCode.NOT_CONTROLLER})
+_COORDINATOR_CODES = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+
+# The fields under which responses keep an error code for each of what was asked.
+_NESTED = ("topics", "responses", "groups", "partitions", "members", "coordinators")
+
+
+class Load(NamedTuple):
+    """How busy a broker is. `ready_at`: no connection is tried before, as earlier ones failed."""
+
+    node_id: NodeId
+    connected: bool
+    requests: int
+    ready_at: float
+
+
+def least_loaded(loads: Sequence[Load], now: float, rng: random.Random) -> NodeId | None:
+    """The node for a request that any can answer.
+
+    A connected one with the fewest requests; else one that may be connected to now; else the one
+    that may be first. Equals are drawn by lot.
+    """
+    if not loads:
+        return None
+
+    def rank(load: Load) -> tuple[int, float]:
+        if load.connected:
+            return 0, load.requests
+        if load.ready_at <= now:
+            return 1, 0.0
+        return 2, load.ready_at
+
+    best = min((rank(load) for load in loads), default=(0, math.inf))
+    return rng.choice([load.node_id for load in loads if rank(load) == best])
+
+
+def error_codes(response: Response) -> Iterator[int]:
+    """Every error code in a response, its own and those of what it lists."""
+    yield from _codes([response])
+
+
+def misrouted(response: Response, route: Route) -> int | None:
+    """The code by which a node says that another one should have been asked, or asked later."""
+    match route:
+        case Controller():
+            telling = _CONTROLLER_CODES
+        case Coordinator():
+            telling = _COORDINATOR_CODES
+        case _:
+            return None
+    return next((code for code in error_codes(response) if code in telling), None)
+
+
+def _codes(items: Iterable[Any]) -> Iterator[int]:
+    for item in items:
+        code = getattr(item, "error_code", 0)
+        if code:
+            yield code
+        for name in _NESTED:
+            nested = getattr(item, name, None)
+            if isinstance(nested, list):
+                yield from _codes(nested)

@@ -1,0 +1,127 @@
+"""When to ask for metadata. A machine: the time is an argument."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterable
+
+from aiokafkawire.connection.backoff import Backoff
+
+__all__ = ("UNREACHABLE_LOG_S", "RefreshSchedule", "TopicInterest")
+
+UNREACHABLE_LOG_S = 60.0
+"""After so long without any broker the log says so, once."""
+
+QUIET_FACTOR = 2.0
+"""A refresh is the first of a new row when none was for this many times the longest backoff."""
+
+
+class RefreshSchedule:
+    """Decides when the next refresh is due.
+
+    At `max_age_s` after the last success; at once when asked for, but refreshes in a row keep the
+    backoff between them, whether they succeed or fail.
+    """
+
+    def __init__(self, *, backoff: Backoff, max_age_s: float, rebootstrap_s: float) -> None:
+        self._backoff = backoff
+        self._max_age_s = max_age_s
+        self._rebootstrap_s = rebootstrap_s
+        self._asked = False
+        self._urgent = False
+        self._succeeded_at = -math.inf
+        self._ended_at = -math.inf
+        self._in_a_row = 0
+        self._earliest = -math.inf
+        self._unreachable_since = math.inf
+        self._logged = False
+
+    @property
+    def asked(self) -> bool:
+        """Whether a refresh was asked for that has not begun."""
+        return self._asked
+
+    def ask(self, *, urgent: bool = False) -> None:
+        """A refresh is needed; `urgent` ones (something never asked before) skip the backoff."""
+        self._asked = True
+        self._urgent = self._urgent or urgent
+
+    def next_at(self) -> float:
+        """When the next refresh is due."""
+        if self._urgent:
+            return -math.inf
+        due = -math.inf if self._asked else self._succeeded_at + self._max_age_s
+        return max(due, self._earliest)
+
+    def begin(self) -> None:
+        """A refresh begins: what is asked for from now on needs another one."""
+        self._asked = False
+        self._urgent = False
+
+    def succeeded(self, now: float, rng: random.Random) -> None:
+        self._succeeded_at = now
+        self._unreachable_since = math.inf
+        self._logged = False
+        self._ended(now, rng)
+
+    def failed(self, now: float, rng: random.Random) -> None:
+        self._unreachable_since = min(self._unreachable_since, now)
+        self._asked = True
+        self._ended(now, rng)
+
+    def rebootstrap_due(self, now: float) -> bool:
+        """Whether no broker was reachable for so long that the known ones are given up."""
+        return now - self._unreachable_since >= self._rebootstrap_s
+
+    def should_log(self, now: float) -> bool:
+        """True once in each time that no broker is reachable."""
+        if self._logged or now - self._unreachable_since < UNREACHABLE_LOG_S:
+            return False
+        self._logged = True
+        return True
+
+    def _ended(self, now: float, rng: random.Random) -> None:
+        quiet = now - self._ended_at > QUIET_FACTOR * self._backoff.max_s
+        self._in_a_row = 1 if quiet else self._in_a_row + 1
+        self._ended_at = now
+        self._earliest = now + self._backoff.delay(self._in_a_row, rng)
+
+
+class TopicInterest:
+    """Which topics the metadata is for: those that somebody uses, or all of them."""
+
+    def __init__(self) -> None:
+        self._users: Counter[str] = Counter()
+        self.everything = False
+
+    def add(self, topics: Iterable[str]) -> bool:
+        """Count one more user of each; whether one of them is new."""
+        new = False
+        for topic in topics:
+            new = new or not self._users[topic]
+            self._users[topic] += 1
+        return new and not self.everything
+
+    def remove(self, topics: Iterable[str]) -> None:
+        """Count one user less of each."""
+        for topic in topics:
+            if self._users[topic] <= 1:
+                del self._users[topic]
+            else:
+                self._users[topic] -= 1
+
+    def set_everything(self, wanted: bool) -> bool:
+        """Ask for all topics, or no more; whether that is news."""
+        changed = wanted != self.everything
+        self.everything = wanted
+        return changed and wanted
+
+    def users(self) -> Iterable[str]:
+        """The topics that somebody uses by name."""
+        return tuple(self._users)
+
+    def wanted(self) -> tuple[str, ...] | None:
+        """The topics to ask for, None for all; in the order in which they were added."""
+        return None if self.everything else tuple(self._users)
