@@ -144,6 +144,14 @@ def test_a_control_batch_that_lies() -> None:
     assert decode_fetch("t", 0, data, 0).take(1).next_offset == 6
 
 
+def test_a_control_batch_that_compaction_left_empty() -> None:
+    empty = raw_batch(b"", 0, last_delta=0, base_offset=14, attributes=48)
+    data = transactional(10, 1) + patched(empty, 43, ">q", 1) + transactional(15, 1)
+    fetched = decode_fetch("t", 0, data, 10, isolation=1, aborted=[(1, 10)])
+    assert fetched.take(99).next_offset == 19
+    assert fetched.exhausted
+
+
 @pytest.mark.parametrize("offsets", [[3, 2], [2, 2], [0, 9], [-1, 3]])
 def test_offsets_in_a_wrapper_that_lie(offsets: list[int]) -> None:
     inner = b"".join(legacy.encode_message(0, offset, 0, None, b"") for offset in offsets)
