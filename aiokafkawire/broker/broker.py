@@ -10,6 +10,7 @@ from typing import Any, Self
 from aiokafkawire.broker.apis import HANDLERS
 from aiokafkawire.broker.call import State
 from aiokafkawire.broker.faults import Action, Fault, Faults, RequestLog, SeenRequest
+from aiokafkawire.broker.groups import Groups, OffsetStore
 from aiokafkawire.broker.identities import Identities
 from aiokafkawire.broker.node import Node
 from aiokafkawire.broker.options import MAX_NODES, BrokerOptions
@@ -94,14 +95,18 @@ class Broker:
         store: Store = MemoryStore() if self._data_dir is None else DirectoryStore(self._data_dir)
         node_ids = range(1, len(self._bind) + 1)
         cluster = Cluster(node_ids, store, self.options, runtime.rng)
+        offsets = OffsetStore(store)
+        cluster.on_topic_deleted.append(offsets.forget_topic)
         self._state = State(
             options=self.options,
             clock=runtime.clock,
             cluster=cluster,
+            groups=Groups(self.options, runtime.clock, runtime.rng, offsets),
             identities=Identities(cluster.new_producer_id),
             served={key: (APIS[key].min_version, APIS[key].max_stable_version) for key in HANDLERS},
         )
         host = self._lifecycle.host
+        host.spawn(self._state.groups.run, name="groups")
         for node_id, address in zip(node_ids, self._bind, strict=True):
             self._nodes[node_id] = Node(node_id, host, runtime, self._faults, self.requests)
             await self._listen(self._nodes[node_id], address)
@@ -228,7 +233,10 @@ class Broker:
         if not node.running:
             return
         node.cut()
-        self._running.cluster.node_died(node_id)
+        cluster, groups = self._running.cluster, self._running.groups
+        before = {group.group_id: cluster.coordinator(group.group_id) for group in groups}
+        cluster.node_died(node_id)
+        groups.moved(cluster.coordinator, before)
         await node.stopped()
 
     async def restart(self, node_id: int) -> None:

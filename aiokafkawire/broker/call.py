@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from aiokafkawire.broker.groups.coordinator import Groups
 from aiokafkawire.broker.identities import Identities
 from aiokafkawire.broker.options import BrokerOptions
 from aiokafkawire.broker.topics import Cluster
@@ -40,6 +41,7 @@ class State:
     options: BrokerOptions
     clock: Clock
     cluster: Cluster
+    groups: Groups
     identities: Identities
     served: Mapping[ApiKey, tuple[int, int]]
     addresses: dict[int, Address] = field(default_factory=dict)

@@ -24,7 +24,7 @@ from aiokafkawire.errors import MalformedFrame, MalformedMessage, UnsupportedVer
 from aiokafkawire.runtime import Buffer, Signal, Transport
 from aiokafkawire.wire import ApiKey, ErrorCode, Response
 from aiokafkawire.wire.api import APIS
-from aiokafkawire.wire.codec import decode
+from aiokafkawire.wire.codec import decode_prefix
 from aiokafkawire.wire.frame import FrameReader
 from aiokafkawire.wire.header import RequestHeader, decode_request_header, encode_response
 from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -146,7 +146,8 @@ class ServerConnection:
             return self._refuse_version(header, low, high)
         try:
             cls = APIS[header.api_key].request
-            message = decode(cls, header.api_version, frame[header.header_size :])
+            # Brokers do not mind what follows a request: librdkafka leaves bytes there.
+            message, _ = decode_prefix(cls, header.api_version, frame[header.header_size :])
         except MalformedMessage as error:
             raise Disconnect(str(error)) from error
         seen = SeenRequest(

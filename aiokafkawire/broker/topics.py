@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -129,6 +129,7 @@ class Cluster:
         self.options = options
         self.topics: dict[str, Topic] = {}
         self.cluster_id = ""
+        self.on_topic_deleted: list[Callable[[str], None]] = []
         self._by_id: dict[UUID, Topic] = {}
         self._slots = [self.node_ids[i % len(self.node_ids)] for i in range(COORDINATOR_SLOTS)]
         self._next_producer_id = 0
@@ -263,6 +264,8 @@ class Cluster:
             partition.deleted = True
             partition.log.delete()
             partition.changed.notify()
+        for callback in self.on_topic_deleted:
+            callback(topic.name)
         self.save()
 
     def _check_name(self, name: str) -> None:

@@ -1,0 +1,85 @@
+"""DescribeGroups: the state and the members of groups."""
+
+from __future__ import annotations
+
+from aiokafkawire.broker.apis.group_requests import check_coordinator
+from aiokafkawire.broker.call import Call
+from aiokafkawire.broker.groups.events import GroupState
+from aiokafkawire.broker.groups.machine import ClassicGroup
+from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from aiokafkawire.wire.messages.metadata import OPERATIONS_NOT_ASKED
+
+__all__ = ("failed", "handle")
+
+ALL_GROUP_OPERATIONS = 0b101001000
+FIRST_NOT_FOUND_VERSION = 6
+
+
+async def handle(call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    operations = (
+        ALL_GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED
+    )
+    return DescribeGroupsResponse(
+        groups=[_described(call, group_id, operations) for group_id in request.groups]
+    )
+
+
+def failed(request: DescribeGroupsRequest, version: int, code: int) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(groups=[_nothing(group_id, code) for group_id in request.groups])
+
+
+def _described(call: Call, group_id: str, operations: int) -> DescribedGroup:
+    try:
+        check_coordinator(call, group_id, named=False)
+    except Refusal as refusal:
+        return _nothing(group_id, refusal.code)
+    group = call.state.groups.get(group_id)
+    if group is None:
+        described = _nothing(group_id, ErrorCode.NONE, GroupState.DEAD.value)
+        if call.version >= FIRST_NOT_FOUND_VERSION:
+            described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            described.error_message = f"Group {group_id} not found."
+        described.authorized_operations = operations
+        return described
+    stable = group.state is GroupState.STABLE
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol or "") if stable else "",
+        members=_members(group, stable=stable),
+        authorized_operations=operations,
+    )
+
+
+def _members(group: ClassicGroup, *, stable: bool) -> list[DescribedGroupMember]:
+    return [
+        DescribedGroupMember(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=f"/{member.client_host}",
+            member_metadata=member.metadata(group.protocol) if stable else b"",
+            member_assignment=member.assignment if stable else b"",
+        )
+        for member in group.members.values()
+    ]
+
+
+def _nothing(group_id: str, code: int, state: str = "") -> DescribedGroup:
+    return DescribedGroup(
+        error_code=code,
+        group_id=group_id,
+        group_state=state,
+        protocol_type="",
+        protocol_data="",
+        members=[],
+    )

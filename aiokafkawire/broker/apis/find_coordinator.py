@@ -1,0 +1,64 @@
+"""FindCoordinator: which node keeps a group or a transactional id."""
+
+from __future__ import annotations
+
+from aiokafkawire.broker.call import Call
+from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+__all__ = ("failed", "handle")
+
+GROUP = 0
+TRANSACTION = 1
+FIRST_KEYS_VERSION = 4
+NO_NODE = -1
+
+
+async def handle(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    keys = request.coordinator_keys if call.version >= FIRST_KEYS_VERSION else [request.key]
+    return _response(call.version, [_find(call, key, request.key_type) for key in keys])
+
+
+def failed(request: FindCoordinatorRequest, version: int, code: int) -> FindCoordinatorResponse:
+    keys = request.coordinator_keys if version >= FIRST_KEYS_VERSION else [request.key]
+    return _response(version, [_nowhere(key, code, None) for key in keys])
+
+
+def _response(version: int, found: list[Coordinator]) -> FindCoordinatorResponse:
+    if version >= FIRST_KEYS_VERSION:
+        return FindCoordinatorResponse(coordinators=found)
+    (only,) = found
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+def _find(call: Call, key: str, key_type: int) -> Coordinator:
+    if key_type not in {GROUP, TRANSACTION}:
+        return _nowhere(key, ErrorCode.INVALID_REQUEST, f"no coordinator for key type {key_type}")
+    node = call.cluster.coordinator(key)
+    address = call.state.addresses.get(node)
+    if address is None:
+        return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+    return Coordinator(
+        key=key,
+        node_id=node,
+        host=address.host,
+        port=address.port,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+    )
+
+
+def _nowhere(key: str, code: int, message: str | None) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=NO_NODE, host="", port=NO_NODE, error_code=code, error_message=message
+    )

@@ -1,0 +1,39 @@
+"""ListGroups: the groups that this node coordinates."""
+
+from __future__ import annotations
+
+from aiokafkawire.broker.call import Call
+from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.messages.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+
+__all__ = ("failed", "handle")
+
+CLASSIC = "classic"
+
+
+async def handle(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
+    states = [state.lower() for state in request.states_filter]
+    types = [name.lower() for name in request.types_filter]
+    return ListGroupsResponse(
+        error_code=ErrorCode.NONE,
+        groups=[
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type=CLASSIC,
+            )
+            for group in call.state.groups
+            if call.cluster.coordinator(group.group_id) == call.node_id
+            and (not states or group.state.value.lower() in states)
+            and (not types or CLASSIC in types)
+        ],
+    )
+
+
+def failed(request: ListGroupsRequest, version: int, code: int) -> ListGroupsResponse:
+    return ListGroupsResponse(error_code=code, groups=[])

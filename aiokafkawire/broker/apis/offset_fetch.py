@@ -1,0 +1,170 @@
+"""OffsetFetch: what groups committed. Version 0 asks for what version 0 committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from aiokafkawire.broker.apis.group_requests import check_coordinator
+from aiokafkawire.broker.call import Call
+from aiokafkawire.broker.groups.offsets import Committed, OffsetsStorage
+from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire import NO_ID, ErrorCode
+from aiokafkawire.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+__all__ = ("failed", "handle")
+
+FIRST_CODE_VERSION = 2
+FIRST_GROUPS_VERSION = 8
+FIRST_ID_VERSION = 10
+
+NOTHING = Committed(-1, -1, "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A topic of the request. `name` is None for an id that no topic has."""
+
+    name: str | None
+    topic_id: UUID
+    partitions: Sequence[int]
+
+
+async def handle(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    if call.version >= FIRST_GROUPS_VERSION:
+        return OffsetFetchResponse(groups=[_group(call, group) for group in request.groups])
+    if call.version > 0:
+        try:
+            check_coordinator(call, request.group_id, named=False)
+        except Refusal as refusal:
+            return failed(request, call.version, refusal.code)
+    storage = OffsetsStorage.ZOOKEEPER if call.version == 0 else OffsetsStorage.KAFKA
+    offsets = call.state.groups.offsets.of(request.group_id, storage)
+    asked = (
+        _everything(call, offsets)
+        if request.topics is None
+        else [_Asked(topic.name, NO_ID, topic.partition_indexes) for topic in request.topics]
+    )
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name or "",
+                partitions=[_partition(call, topic, index, offsets) for index in topic.partitions],
+            )
+            for topic in asked
+        ]
+    )
+
+
+def failed(request: OffsetFetchRequest, version: int, code: int) -> OffsetFetchResponse:
+    if version >= FIRST_GROUPS_VERSION:
+        return OffsetFetchResponse(
+            groups=[
+                OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=code)
+                for group in request.groups
+            ]
+        )
+    if version >= FIRST_CODE_VERSION:
+        return OffsetFetchResponse(error_code=code)
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=index,
+                        committed_offset=NOTHING.offset,
+                        metadata=NOTHING.metadata,
+                        error_code=code,
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or []
+        ]
+    )
+
+
+def _partition(
+    call: Call, topic: _Asked, index: int, offsets: Mapping[TopicPartition, Committed]
+) -> OffsetFetchResponsePartition:
+    committed = offsets.get(TopicPartition(topic.name or "", index), NOTHING)
+    missing = call.version == 0 and committed is NOTHING
+    return OffsetFetchResponsePartition(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if missing else ErrorCode.NONE,
+    )
+
+
+def _group(call: Call, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    try:
+        check_coordinator(call, group.group_id, named=False)
+    except Refusal as refusal:
+        return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=refusal.code)
+    offsets = call.state.groups.offsets.of(group.group_id)
+    return OffsetFetchResponseGroup(
+        group_id=group.group_id,
+        topics=[
+            OffsetFetchResponseTopics(
+                name=topic.name or "",
+                topic_id=topic.topic_id,
+                partitions=[_group_partition(topic, index, offsets) for index in topic.partitions],
+            )
+            for topic in _asked(call, group, offsets)
+        ],
+    )
+
+
+def _group_partition(
+    topic: _Asked, index: int, offsets: Mapping[TopicPartition, Committed]
+) -> OffsetFetchResponsePartitions:
+    committed = offsets.get(TopicPartition(topic.name or "", index), NOTHING)
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        error_code=ErrorCode.UNKNOWN_TOPIC_ID if topic.name is None else ErrorCode.NONE,
+    )
+
+
+def _asked(
+    call: Call, group: OffsetFetchRequestGroup, offsets: Mapping[TopicPartition, Committed]
+) -> list[_Asked]:
+    if group.topics is None:
+        return _everything(call, offsets)
+    asked = []
+    for topic in group.topics:
+        name: str | None = topic.name
+        if call.version >= FIRST_ID_VERSION:
+            try:
+                name = call.cluster.topic_by_id(topic.topic_id).name
+            except Refusal:
+                name = None
+        asked.append(_Asked(name, topic.topic_id, topic.partition_indexes))
+    return asked
+
+
+def _everything(call: Call, offsets: Mapping[TopicPartition, Committed]) -> list[_Asked]:
+    partitions: dict[str, list[int]] = {}
+    for tp in offsets:
+        partitions.setdefault(tp.topic, []).append(tp.partition)
+    topics = call.cluster.topics
+    return [
+        _Asked(name, topics[name].topic_id if name in topics else NO_ID, indexes)
+        for name, indexes in partitions.items()
+    ]

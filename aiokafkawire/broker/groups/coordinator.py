@@ -1,0 +1,121 @@
+"""Drives the groups: gives them events and the time, and takes their replies where they belong."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterator
+from typing import cast
+from uuid import UUID
+
+from aiokafkawire.broker.groups.events import (
+    CoordinatorMoved,
+    Delete,
+    Event,
+    Reply,
+    Result,
+    Tick,
+)
+from aiokafkawire.broker.groups.machine import NO_DEADLINE, ClassicGroup
+from aiokafkawire.broker.groups.offsets import OffsetStore
+from aiokafkawire.broker.options import BrokerOptions
+from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.runtime import Clock, Promise, Signal
+from aiokafkawire.wire import ErrorCode
+
+__all__ = ("MAX_GROUPS", "Groups")
+
+logger = logging.getLogger("aiokafkawire.broker")
+
+MAX_GROUPS = 10_000
+"""Groups known at once; unused ones without offsets go first."""
+
+
+class Groups:
+    """All groups of the cluster. Replies are promises of the requests that wait for them."""
+
+    def __init__(
+        self, options: BrokerOptions, clock: Clock, rng: random.Random, offsets: OffsetStore
+    ) -> None:
+        self.offsets = offsets
+        self._options = options
+        self._clock = clock
+        self._rng = rng
+        self._groups: dict[str, ClassicGroup] = {}
+        self._armed = NO_DEADLINE
+        self._rearm = Signal()
+        for group_id in offsets.groups():
+            self._groups[group_id] = self._made(group_id)
+
+    def __iter__(self) -> Iterator[ClassicGroup]:
+        return iter(list(self._groups.values()))
+
+    def get(self, group_id: str) -> ClassicGroup | None:
+        """A group that exists."""
+        return self._groups.get(group_id)
+
+    def create(self, group_id: str) -> ClassicGroup:
+        """A group, made if need be. Raises `Refusal` when there are too many."""
+        group = self._groups.get(group_id)
+        if group is None:
+            if len(self._groups) >= MAX_GROUPS:
+                self._make_room()
+            group = self._groups[group_id] = self._made(group_id)
+        return group
+
+    def member_id(self, prefix: str) -> str:
+        """A fresh member id, made as Kafka makes it."""
+        return f"{prefix}-{UUID(int=self._rng.getrandbits(128))}"
+
+    def handle(self, group: ClassicGroup, event: Event) -> None:
+        """Let a group carry out an event, and hand out the replies."""
+        before = group.state, group.generation
+        replies = group.handle(event, self._clock.now())
+        if (group.state, group.generation) != before:
+            logger.debug(
+                "group %s: %s, generation %d, %d members",
+                group.group_id,
+                group.state.value,
+                group.generation,
+                len(group.members),
+            )
+        for reply in replies:
+            _promise(reply).resolve(reply.result)
+        if group.next_deadline() < self._armed:
+            self._rearm.set()
+
+    def moved(self, owner: Callable[[str], int], before: dict[str, int]) -> None:
+        """Tell each group whose coordinator is not the one that it was."""
+        for group in self:
+            if owner(group.group_id) != before.get(group.group_id):
+                self.handle(group, CoordinatorMoved())
+
+    async def run(self) -> None:
+        """Tell groups of the time, for as long as the broker lives."""
+        while True:
+            self._armed = min((group.next_deadline() for group in self), default=NO_DEADLINE)
+            await self._rearm.wait(self._armed)
+            now = self._clock.now()
+            for group in self:
+                if group.next_deadline() <= now:
+                    self.handle(group, Tick())
+
+    def _made(self, group_id: str) -> ClassicGroup:
+        return ClassicGroup(
+            group_id,
+            initial_rebalance_delay_s=self._options.group_initial_rebalance_delay_ms / 1000,
+            max_size=self._options.group_max_size,
+        )
+
+    def _make_room(self) -> None:
+        for group in self:
+            if group.is_unused and not self.offsets.of(group.group_id):
+                reply: Promise[Result] = Promise()
+                self.handle(group, Delete(reply=reply))
+                del self._groups[group.group_id]
+                return
+        raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are too many groups")
+
+
+def _promise(reply: Reply) -> Promise[Result]:
+    return cast("Promise[Result]", reply.to)

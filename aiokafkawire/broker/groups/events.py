@@ -1,0 +1,162 @@
+"""What a group can be told, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from aiokafkawire.wire import ErrorCode
+
+__all__ = (
+    "Commit",
+    "CoordinatorMoved",
+    "Delete",
+    "Event",
+    "GroupState",
+    "Heartbeat",
+    "Join",
+    "JoinResult",
+    "JoinedMember",
+    "Leave",
+    "Reply",
+    "Result",
+    "Sync",
+    "SyncResult",
+    "Tick",
+)
+
+NO_GENERATION = -1
+
+
+class GroupState(Enum):
+    """The states of Kafka's classic group; the values are the names that DescribeGroups gives."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class JoinedMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinResult:
+    """The answer to a `Join`; `members` is filled for the leader."""
+
+    code: ErrorCode = ErrorCode.NONE
+    member_id: str = ""
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    members: tuple[JoinedMember, ...] = ()
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncResult:
+    """The answer to a `Sync`."""
+
+    code: ErrorCode = ErrorCode.NONE
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+
+Result = JoinResult | SyncResult | ErrorCode
+
+
+class Reply(NamedTuple):
+    """An effect: answer the request that came with `to`."""
+
+    to: object
+    result: Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """JoinGroup. `new_member_id` is the id to give if the member has none.
+
+    `needs_known_id` sends a newcomer away with its id first (KIP-394); `may_skip_assignment`: the
+    member understands that it leads but has nothing to assign.
+    """
+
+    reply: object
+    member_id: str
+    new_member_id: str
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    session_timeout_s: float
+    rebalance_timeout_s: float
+    instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    needs_known_id: bool = False
+    may_skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sync:
+    """SyncGroup. A protocol type or name of None is not checked."""
+
+    reply: object
+    member_id: str
+    generation: int
+    assignments: Mapping[str, bytes]
+    instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    reply: object
+    member_id: str
+    generation: int
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leave:
+    """One member leaves. A static one may be named by its instance id alone."""
+
+    reply: object
+    member_id: str
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """May this member commit offsets now? Generation -1 without a member: from outside."""
+
+    reply: object
+    member_id: str = ""
+    generation: int = NO_GENERATION
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """Time has passed: see what is due."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorMoved:
+    """Another node has the group now, and knows of it what was kept last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """Nobody needs the group any more; refused while it has members."""
+
+    reply: object
+
+
+Event = Join | Sync | Heartbeat | Leave | Commit | Tick | CoordinatorMoved | Delete

@@ -1,0 +1,116 @@
+"""Committed offsets, of groups and of those old clients that commit to ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+from aiokafkawire.broker.storage import Store
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.types import TopicPartition
+
+__all__ = ("Committed", "OffsetStore", "OffsetsStorage")
+
+
+class OffsetsStorage(StrEnum):
+    """Version 0 of OffsetCommit and OffsetFetch means another place than later versions."""
+
+    KAFKA = "kafka"
+    ZOOKEEPER = "zookeeper"
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+Offsets = dict[TopicPartition, Committed]
+Key = tuple[OffsetsStorage, str]
+
+
+class OffsetStore:
+    """The offsets of all groups. It is bounded by what exists: groups times partitions."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._groups: dict[Key, Offsets] = {}
+        for line in store.load_offsets():
+            self._load(line)
+
+    def groups(self) -> Iterator[str]:
+        """The groups that have an offset in Kafka."""
+        return (
+            group
+            for (storage, group), offsets in self._groups.items()
+            if storage is OffsetsStorage.KAFKA and offsets
+        )
+
+    def of(
+        self, group: str, storage: OffsetsStorage = OffsetsStorage.KAFKA
+    ) -> Mapping[TopicPartition, Committed]:
+        """What a group has committed."""
+        return self._groups.get((storage, group), MappingProxyType({}))
+
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, Committed],
+        storage: OffsetsStorage = OffsetsStorage.KAFKA,
+    ) -> None:
+        """Keep offsets; later ones replace earlier ones."""
+        if offsets:
+            self._groups.setdefault((storage, group), {}).update(offsets)
+            self._write([_line(storage, group, tp, entry) for tp, entry in offsets.items()])
+
+    def forget_topic(self, topic: str) -> None:
+        """Forget all offsets of a deleted topic."""
+        lines = []
+        for (storage, group), offsets in self._groups.items():
+            for tp in [tp for tp in offsets if tp.topic == topic]:
+                del offsets[tp]
+                lines.append(_line(storage, group, tp, None))
+        if lines:
+            self._write(lines)
+
+    def _write(self, lines: list[dict[str, Any]]) -> None:
+        live = sum(len(offsets) for offsets in self._groups.values())
+        if self._store.append_offsets(lines, live):
+            self._store.rewrite_offsets(
+                [
+                    _line(storage, group, tp, entry)
+                    for (storage, group), offsets in self._groups.items()
+                    for tp, entry in offsets.items()
+                ]
+            )
+
+    def _load(self, line: Mapping[str, Any]) -> None:
+        try:
+            key = OffsetsStorage(line["storage"]), str(line["group"])
+            tp = TopicPartition(str(line["topic"]), int(line["partition"]))
+            if line["offset"] is None:
+                self._groups.get(key, {}).pop(tp, None)
+                return
+            entry = Committed(int(line["offset"]), int(line["leader_epoch"]), str(line["metadata"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise KafkaError(f"the saved offsets are damaged: {error!r} in {line!r}") from error
+        self._groups.setdefault(key, {})[tp] = entry
+
+
+def _line(
+    storage: OffsetsStorage, group: str, tp: TopicPartition, entry: Committed | None
+) -> dict[str, Any]:
+    """One line of the store; an offset of None says that it was deleted."""
+    where = {"storage": storage, "group": group, "topic": tp.topic, "partition": tp.partition}
+    if entry is None:
+        return {**where, "offset": None}
+    return {
+        **where,
+        "offset": entry.offset,
+        "leader_epoch": entry.leader_epoch,
+        "metadata": entry.metadata,
+    }
