@@ -111,7 +111,9 @@ class Membership:
     @property
     def generation(self) -> s.Generation | None:
         """The generation in which this member owns partitions, if it does."""
-        return self.state.generation if isinstance(self.state, s.Owner) else None
+        if isinstance(self.state, s.Owner) and self.state.generation.member_id:
+            return self.state.generation
+        return None
 
     def handle(self, event: on.Event, now: float) -> Sequence[do.Effect]:
         """Go to the next state. An answer that the state does not wait for is late: no effect."""
@@ -244,6 +246,7 @@ TRANSITIONS: Mapping[tuple[type[s.State], type[on.Event]], Handler] = {
             on.RebalanceBegan: owning.beaten,
             on.MemberUnknown: owning.lose_and_rejoin,
             on.GenerationOutdated: owning.lose_and_rejoin,
+            on.Contradicted: owning.beat_elsewhere,
             on.InstanceFenced: leaving.fence,
             on.Refused: leaving.fail,
         },

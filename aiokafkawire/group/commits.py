@@ -1,0 +1,400 @@
+"""Which offsets to commit, and when it is known that they are.
+
+One OffsetCommit of a group is under way at a time. What is asked for meanwhile replaces, partition
+by partition, what was asked for before; after an outcome that nobody knows the newest offset is
+sent again until it is acknowledged. Protocol source: OffsetCommit of Kafka's protocol guide.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aiokafkawire.connection.backoff import Backoff
+from aiokafkawire.errors import CommitFailed, KafkaError
+from aiokafkawire.runtime.base import NEVER
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from aiokafkawire.wire.error_codes import ErrorCode, error_for
+
+__all__ = (
+    "TRANSITIONS",
+    "Answered",
+    "CommitDue",
+    "CommitEffect",
+    "Commits",
+    "Delayed",
+    "Doubt",
+    "Ended",
+    "ForgetCoordinator",
+    "Held",
+    "Idle",
+    "Rejoined",
+    "SendCommit",
+    "Sending",
+    "Settle",
+    "Submitted",
+    "Unanswered",
+)
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+_FENCING = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+    }
+)
+_ELSEWHERE = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An offset that is not acknowledged yet; `ticket` is the newest one that asks for it."""
+
+    offset: OffsetAndMetadata
+    ticket: int
+
+
+# --- states -----------------------------------------------------------------------------------
+
+
+class CommitState:
+    __slots__ = ()
+
+    @property
+    def deadline(self) -> float:
+        return NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class Idle(CommitState):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Sending(CommitState):
+    request: int
+    sent: Mapping[TopicPartition, Wanted]
+    generation: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delayed(CommitState):
+    """Waits after a failure that a repetition may mend."""
+
+    until: float
+    attempt: int
+
+    @property
+    def deadline(self) -> float:
+        return self.until
+
+
+@dataclass(frozen=True, slots=True)
+class Held(CommitState):
+    """A rebalance is on: only what is still owned in the very next generation is sent again."""
+
+    generation: int
+
+
+# --- events -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """`last` is a commit before the partitions are given back: no later one can mend it."""
+
+    ticket: int
+    offsets: Offsets
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CommitDue:
+    """Time to send, if there is something to send; `generation` is the present one."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The error code of each partition that was in the request."""
+
+    request: int
+    codes: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    request: int
+    error: KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The partitions are not owned any more: given back, or `lost`."""
+
+    partitions: Collection[TopicPartition]
+    lost: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejoined:
+    generation: int
+    owned: Collection[TopicPartition]
+
+
+CommitEvent = Submitted | CommitDue | Answered | Unanswered | Ended | Rejoined
+
+
+# --- effects ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SendCommit:
+    request: int
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """A ticket's outcome; `error` is None once all of its offsets, or newer ones, are kept."""
+
+    ticket: int
+    error: KafkaError | None
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """The coordinator refused this member: find out what has become of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetCoordinator:
+    pass
+
+
+CommitEffect = SendCommit | Settle | Doubt | ForgetCoordinator
+Outcome = tuple[CommitState, Sequence[CommitEffect]]
+
+
+@dataclass(slots=True)
+class Ticket:
+    offsets: Offsets
+    open: set[TopicPartition]
+    last: bool
+
+
+class Commits:
+    """The commits of one group."""
+
+    def __init__(self, backoff: Backoff, rng: random.Random) -> None:
+        self.state: CommitState = Idle()
+        self.wanted: dict[TopicPartition, Wanted] = {}
+        self.tickets: dict[int, Ticket] = {}
+        self._backoff = backoff
+        self._rng = rng
+        self._last = 0
+
+    def submit(
+        self, offsets: Offsets, now: float, *, last: bool = False
+    ) -> tuple[int, Sequence[CommitEffect]]:
+        """Ask for offsets to be committed; the ticket is settled by a `Settle` of its number."""
+        ticket = self.new_number()
+        return ticket, self.handle(Submitted(ticket, dict(offsets), last), now)
+
+    def abandon(self, ticket: int) -> None:
+        """Nobody waits for the ticket any more; its offsets are still committed."""
+        self.tickets.pop(ticket, None)
+
+    def handle(self, event: CommitEvent, now: float) -> Sequence[CommitEffect]:
+        """Go to the next state. An answer to a request that is not under way has no effect."""
+        if isinstance(event, Answered | Unanswered) and not (
+            isinstance(self.state, Sending) and self.state.request == event.request
+        ):
+            return ()
+        self.state, effects = TRANSITIONS[type(self.state), type(event)](
+            self, self.state, event, now
+        )
+        return effects
+
+    def due(self, now: float) -> bool:
+        """Whether `CommitDue` would send something."""
+        if isinstance(self.state, Delayed):
+            return bool(self.wanted) and now >= self.state.until
+        return bool(self.wanted) and isinstance(self.state, Idle)
+
+    def next_deadline(self) -> float:
+        return self.state.deadline if self.wanted else NEVER
+
+    # What handlers share ------------------------------------------------------------------------
+
+    def new_number(self) -> int:
+        self._last += 1
+        return self._last
+
+    def delay(self, attempt: int) -> float:
+        return self._backoff.delay(attempt, self._rng)
+
+    def acknowledge(self, tp: TopicPartition, sent: Wanted) -> Iterable[Settle]:
+        if self.wanted.get(tp) == sent:
+            del self.wanted[tp]
+        for number, ticket in list(self.tickets.items()):
+            if number <= sent.ticket and tp in ticket.open:
+                ticket.open.remove(tp)
+                if not ticket.open:
+                    del self.tickets[number]
+                    yield Settle(number, None, ticket.offsets)
+
+    def refuse(
+        self, tp: TopicPartition, error: KafkaError, up_to: int | None = None
+    ) -> Iterable[Settle]:
+        """Fail the tickets that wait for a partition, those after number `up_to` left alone."""
+        wanted = self.wanted.get(tp)
+        if wanted is not None and (up_to is None or wanted.ticket <= up_to):
+            del self.wanted[tp]
+        for number, ticket in list(self.tickets.items()):
+            if tp in ticket.open and (up_to is None or number <= up_to):
+                del self.tickets[number]
+                yield Settle(number, error, ticket.offsets)
+
+    def is_last(self, sent: Wanted) -> bool:
+        ticket = self.tickets.get(sent.ticket)
+        return ticket is not None and ticket.last
+
+
+def _submit(m: Commits, state: CommitState, event: Submitted, now: float) -> Outcome:
+    if not event.offsets:
+        return state, (Settle(event.ticket, None, event.offsets),)
+    m.tickets[event.ticket] = Ticket(event.offsets, set(event.offsets), event.last)
+    for tp, offset in event.offsets.items():
+        m.wanted[tp] = Wanted(offset, event.ticket)
+    return state, ()
+
+
+def _send(m: Commits, state: Idle | Delayed, event: CommitDue, now: float) -> Outcome:
+    if not m.due(now):
+        return state, ()
+    attempt = state.attempt if isinstance(state, Delayed) else 0
+    request = m.new_number()
+    sending = Sending(request, dict(m.wanted), event.generation, attempt)
+    offsets = {tp: wanted.offset for tp, wanted in m.wanted.items()}
+    return sending, (SendCommit(request, offsets),)
+
+
+def _answered(m: Commits, state: Sending, event: Answered, now: float) -> Outcome:
+    effects: list[CommitEffect] = []
+    held = delayed = doubted = forgotten = False
+    for tp, sent in state.sent.items():
+        code = event.codes.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR)
+        rebalancing = code == ErrorCode.REBALANCE_IN_PROGRESS
+        if code == ErrorCode.NONE:
+            effects += m.acknowledge(tp, sent)
+        elif code in _FENCING or (rebalancing and m.is_last(sent)):
+            doubted = True
+            effects += m.refuse(tp, _fenced(tp, code), sent.ticket)
+        elif rebalancing:
+            held = doubted = True
+        elif error_for(code).retriable:
+            delayed = True
+            forgotten |= code in _ELSEWHERE
+        else:
+            context = error_for(
+                code, api="OffsetCommit", topic=tp.topic, partition=tp.partition,
+                offset=sent.offset.offset,
+            )  # fmt: skip
+            effects += m.refuse(tp, context, sent.ticket)
+    if doubted:
+        effects.append(Doubt())
+    if forgotten:
+        effects.append(ForgetCoordinator())
+    if held:
+        return Held(state.generation), effects
+    if delayed:
+        return _delay(m, state.attempt, now), effects
+    return Idle(), effects
+
+
+def _unanswered(m: Commits, state: Sending, event: Unanswered, now: float) -> Outcome:
+    if event.error.retriable:
+        # Whether the offsets are kept is not known: the newest ones go out again.
+        return _delay(m, state.attempt, now), (ForgetCoordinator(),)
+    effects: list[CommitEffect] = []
+    for tp, sent in state.sent.items():
+        effects += m.refuse(tp, event.error, sent.ticket)
+    return Idle(), effects
+
+
+def _delay(m: Commits, attempt: int, now: float) -> Delayed:
+    return Delayed(now + m.delay(attempt + 1), attempt + 1)
+
+
+def _fenced(tp: TopicPartition, code: int) -> CommitFailed:
+    name = ErrorCode(code).name
+    return CommitFailed(
+        f"the group went on without this member ({name}): what it read since its last commit"
+        " is delivered again",
+        api="OffsetCommit",
+        topic=tp.topic,
+        partition=tp.partition,
+    )
+
+
+def _end(m: Commits, state: CommitState, event: Ended, now: float) -> Outcome:
+    effects: list[CommitEffect] = []
+    for tp in event.partitions:
+        error = CommitFailed(event.reason, topic=tp.topic, partition=tp.partition)
+        effects += m.refuse(tp, error)
+    return state, effects
+
+
+def _end_while_sending(m: Commits, state: Sending, event: Ended, now: float) -> Outcome:
+    _, effects = _end(m, state, event, now)
+    kept = {tp: wanted for tp, wanted in state.sent.items() if tp not in event.partitions}
+    return replace(state, sent=kept), effects
+
+
+def _end_while_held(m: Commits, state: Held, event: Ended, now: float) -> Outcome:
+    return _end(m, state, event, now) if event.lost else (state, ())
+
+
+def _release(m: Commits, state: Held, event: Rejoined, now: float) -> Outcome:
+    # In the generation after the next somebody else may have read further in between.
+    still = set(event.owned) if event.generation <= state.generation + 1 else set()
+    gone = [tp for tp in m.wanted if tp not in still]
+    _, effects = _end(m, state, Ended(gone, True, "the partition went to another member"), now)
+    return Idle(), effects
+
+
+def _stay(m: Commits, state: CommitState, event: Any, now: float) -> Outcome:
+    return state, ()
+
+
+Handler = Callable[[Commits, Any, Any, float], Outcome]
+
+TRANSITIONS: Mapping[tuple[type, type], Handler] = {
+    (Idle, Submitted): _submit,
+    (Idle, CommitDue): _send,
+    (Idle, Ended): _end,
+    (Idle, Rejoined): _stay,
+    (Sending, Submitted): _submit,
+    (Sending, CommitDue): _stay,
+    (Sending, Answered): _answered,
+    (Sending, Unanswered): _unanswered,
+    (Sending, Ended): _end_while_sending,
+    (Sending, Rejoined): _stay,
+    (Delayed, Submitted): _submit,
+    (Delayed, CommitDue): _send,
+    (Delayed, Ended): _end,
+    (Delayed, Rejoined): _stay,
+    (Held, Submitted): _submit,
+    (Held, CommitDue): _stay,
+    (Held, Ended): _end_while_held,
+    (Held, Rejoined): _release,
+}

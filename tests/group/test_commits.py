@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafkawire.connection.backoff import Backoff
+from aiokafkawire.errors import BrokerError, CommitFailed, ConnectionLost, UnsupportedVersion
+from aiokafkawire.group import commits as c
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from aiokafkawire.wire import ErrorCode
+
+P0 = TopicPartition("orders", 0)
+P1 = TopicPartition("orders", 1)
+
+
+def machine() -> c.Commits:
+    return c.Commits(Backoff(0.1, 1.0), random.Random(1))
+
+
+def at(**offsets: int) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {TopicPartition("orders", int(n[1:])): OffsetAndMetadata(o) for n, o in offsets.items()}
+
+
+def send(m: c.Commits, now: float = 0.0, generation: int = 3) -> c.SendCommit:
+    assert m.due(now)
+    (effect,) = m.handle(c.CommitDue(generation), now)
+    assert isinstance(effect, c.SendCommit)
+    return effect
+
+
+def answer(m: c.Commits, sent: c.SendCommit, code: int = 0, now: float = 0.0) -> list[Any]:
+    return list(m.handle(c.Answered(sent.request, dict.fromkeys(sent.offsets, code)), now))
+
+
+def settled(effects: Any) -> dict[int, Any]:
+    return {effect.ticket: effect.error for effect in effects if isinstance(effect, c.Settle)}
+
+
+STATES = (
+    c.Idle(),
+    c.Sending(1, {P0: c.Wanted(OffsetAndMetadata(5), 1)}, 3, 0),
+    c.Delayed(0.0, 1),
+    c.Held(3),
+)
+EVENTS = (
+    c.Submitted(9, at(p0=7), False),
+    c.CommitDue(3),
+    c.Answered(1, {P0: 0}),
+    c.Unanswered(1, ConnectionLost("gone")),
+    c.Ended([P0], True, "gone"),
+    c.Rejoined(4, [P0]),
+)
+EXPECTED = {
+    "Idle": ["Idle", "Sending", None, None, "Idle", "Idle"],
+    "Sending": ["Sending", "Sending", "Idle", "Delayed", "Sending", "Sending"],
+    "Delayed": ["Delayed", "Sending", None, None, "Delayed", "Delayed"],
+    "Held": ["Held", "Held", None, None, "Held", "Idle"],
+}
+
+
+@pytest.mark.parametrize("state", STATES, ids=lambda state: type(state).__name__)
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_every_state_and_event(state: Any, event: Any) -> None:
+    m = machine()
+    m.wanted[P0] = c.Wanted(OffsetAndMetadata(5), 1)
+    m.state = state
+    expected = EXPECTED[type(state).__name__][EVENTS.index(event)]
+    assert (expected is not None) == ((type(state), type(event)) in c.TRANSITIONS)
+    effects = m.handle(event, 1.0)
+    if expected is None:  # an answer that nobody waits for
+        assert (m.state, effects) == (state, ())
+    else:
+        assert type(m.state).__name__ == expected
+
+
+def test_what_is_asked_for_meanwhile_goes_out_afterwards_newest_only() -> None:
+    m = machine()
+    first, _ = m.submit(at(p0=1, p1=1), 0.0)
+    sent = send(m)
+    second, _ = m.submit(at(p0=2), 0.0)
+    third, _ = m.submit(at(p0=3), 0.0)
+    assert not m.due(0.0)
+    assert settled(answer(m, sent)) == {first: None}
+    sent = send(m)
+    assert sent.offsets == at(p0=3)
+    assert settled(answer(m, sent)) == {second: None, third: None}
+    assert not m.due(0.0)
+
+
+def test_nothing_to_commit_is_committed_at_once() -> None:
+    ticket, effects = machine().submit({}, 0.0)
+    assert settled(effects) == {ticket: None}
+
+
+def test_an_unknown_outcome_sends_the_newest_offset_again() -> None:
+    m = machine()
+    ticket, _ = m.submit(at(p0=1), 0.0)
+    sent = send(m)
+    newer, _ = m.submit(at(p0=5), 0.0)
+    effects = m.handle(c.Unanswered(sent.request, ConnectionLost("gone")), 0.0)
+    assert effects == (c.ForgetCoordinator(),)
+    assert not m.due(0.0)
+    again = m.next_deadline()
+    assert 0.08 <= again <= 0.12
+    sent = send(m, again)
+    assert sent.offsets == at(p0=5)
+    assert settled(answer(m, sent)) == {ticket: None, newer: None}
+
+
+@pytest.mark.parametrize(
+    ("code", "forgets"),
+    [
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, False),
+        (ErrorCode.NOT_COORDINATOR, True),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, True),
+        (ErrorCode.REQUEST_TIMED_OUT, False),
+    ],
+)
+def test_what_passes_is_tried_again(code: int, forgets: bool) -> None:
+    m = machine()
+    ticket, _ = m.submit(at(p0=1), 0.0)
+    effects = answer(m, send(m), code)
+    assert settled(effects) == {}
+    assert (c.ForgetCoordinator() in effects) == forgets
+    assert settled(answer(m, send(m, m.next_deadline()))) == {ticket: None}
+
+
+def test_part_of_a_request_may_be_refused() -> None:
+    m = machine()
+    one, _ = m.submit(at(p0=1), 0.0)
+    both, _ = m.submit(at(p1=1), 0.0)
+    sent = send(m)
+    codes = {P0: 0, P1: int(ErrorCode.OFFSET_METADATA_TOO_LARGE)}
+    outcome = settled(m.handle(c.Answered(sent.request, codes), 0.0))
+    assert outcome[one] is None
+    assert isinstance(outcome[both], BrokerError)
+    assert (outcome[both].topic, outcome[both].partition, outcome[both].offset) == ("orders", 1, 1)
+    assert not m.due(0.0)
+
+
+def test_a_partition_that_the_answer_leaves_out_is_not_committed() -> None:
+    m = machine()
+    ticket, _ = m.submit(at(p0=1), 0.0)
+    sent = send(m)
+    assert isinstance(settled(m.handle(c.Answered(sent.request, {}), 0.0))[ticket], BrokerError)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID],
+)
+def test_a_fenced_commit_fails_and_raises_doubt(code: ErrorCode) -> None:
+    m = machine()
+    ticket, _ = m.submit(at(p0=1), 0.0)
+    effects = answer(m, send(m), code)
+    assert c.Doubt() in effects
+    error = settled(effects)[ticket]
+    assert isinstance(error, CommitFailed)
+    assert code.name in str(error)
+    assert not m.due(0.0)
+
+
+def held() -> tuple[c.Commits, int]:
+    m = machine()
+    ticket, _ = m.submit(at(p0=1, p1=1), 0.0)
+    effects = answer(m, send(m, generation=3), ErrorCode.REBALANCE_IN_PROGRESS)
+    assert effects == [c.Doubt()]
+    assert isinstance(m.state, c.Held)
+    assert not m.due(100.0)
+    return m, ticket
+
+
+def test_a_commit_during_a_rebalance_is_repeated_for_what_is_still_owned() -> None:
+    m, ticket = held()
+    m.handle(c.Ended([P0, P1], False, "revoked"), 0.0)
+    assert settled(m.handle(c.Rejoined(4, [P0, P1]), 0.0)) == {}
+    assert settled(answer(m, send(m))) == {ticket: None}
+
+
+def test_a_commit_during_a_rebalance_fails_for_what_went_away() -> None:
+    m, ticket = held()
+    effects = m.handle(c.Rejoined(4, [P0]), 0.0)
+    assert isinstance(settled(effects)[ticket], CommitFailed)
+    assert send(m).offsets == at(p0=1)
+
+
+def test_a_commit_is_not_repeated_if_another_generation_came_between() -> None:
+    m, ticket = held()
+    assert isinstance(settled(m.handle(c.Rejoined(5, [P0, P1]), 0.0))[ticket], CommitFailed)
+    assert not m.due(0.0)
+
+
+def test_the_last_commit_before_giving_back_is_not_held() -> None:
+    m = machine()
+    ticket, _ = m.submit(at(p0=1), 0.0, last=True)
+    effects = answer(m, send(m), ErrorCode.REBALANCE_IN_PROGRESS)
+    assert isinstance(settled(effects)[ticket], CommitFailed)
+    assert isinstance(m.state, c.Idle)
+
+
+def test_what_is_not_owned_any_more_is_not_committed() -> None:
+    m = machine()
+    ticket, _ = m.submit(at(p0=1), 0.0)
+    sent = send(m)
+    effects = m.handle(c.Ended([P0], True, "lost it"), 0.0)
+    assert "lost it" in str(settled(effects)[ticket])
+    assert answer(m, sent, ErrorCode.NOT_COORDINATOR) == []
+    assert not m.due(100.0)
+
+
+def test_a_failure_that_no_repetition_mends_is_told() -> None:
+    m = machine()
+    ticket, _ = m.submit(at(p0=1), 0.0)
+    error = UnsupportedVersion("too old")
+    assert settled(m.handle(c.Unanswered(send(m).request, error), 0.0)) == {ticket: error}
+
+
+def test_an_abandoned_ticket_is_committed_all_the_same() -> None:
+    m = machine()
+    ticket, _ = m.submit(at(p0=1), 0.0)
+    m.abandon(ticket)
+    sent = send(m)
+    assert sent.offsets == at(p0=1)
+    assert answer(m, sent) == []
+
+
+CODES = st.sampled_from([0, 0, 0, 14, 16, 27, 22, 12])
+
+
+@given(st.data())
+def test_every_ticket_is_settled_once_and_acknowledged_means_kept(data: st.DataObject) -> None:
+    m = machine()
+    kept: dict[TopicPartition, int] = {}
+    asked: dict[int, dict[TopicPartition, int]] = {}
+    outcomes: dict[int, Any] = {}
+    newest = 0
+    now = 0.0
+
+    def note(effects: Any) -> None:
+        for ticket, error in settled(effects).items():
+            assert ticket not in outcomes
+            outcomes[ticket] = error
+            if error is None:  # a later or the same offset of each partition is kept
+                for tp, offset in asked[ticket].items():
+                    assert kept[tp] >= offset
+
+    for _ in range(data.draw(st.integers(1, 25))):
+        now += 1.0
+        match data.draw(st.sampled_from(["submit", "step", "step", "rejoin"])):
+            case "submit":
+                newest += 1
+                tps = data.draw(st.lists(st.sampled_from([P0, P1]), min_size=1, unique=True))
+                ticket, effects = m.submit({tp: OffsetAndMetadata(newest) for tp in tps}, now)
+                asked[ticket] = dict.fromkeys(tps, newest)
+                note(effects)
+            case "rejoin":
+                note(m.handle(c.Rejoined(4, [P0, P1]), now))
+            case "step" if m.due(now):
+                sent = send(m, now)
+                codes = {tp: data.draw(CODES) for tp in sent.offsets}
+                lost = data.draw(st.booleans())
+                for tp, offset in sent.offsets.items():
+                    if codes[tp] == 0:
+                        kept[tp] = offset.offset
+                event = (
+                    c.Unanswered(sent.request, ConnectionLost("gone"))
+                    if lost
+                    else c.Answered(sent.request, codes)
+                )
+                note(m.handle(event, now))
+    note(m.handle(c.Rejoined(4, [P0, P1]), now))
+    while m.due(now := now + 2.0):
+        sent = send(m, now)
+        kept.update({tp: offset.offset for tp, offset in sent.offsets.items()})
+        note(answer(m, sent, now=now))
+    assert set(outcomes) == set(asked)
+    assert not m.tickets
