@@ -267,7 +267,7 @@ class Channel:
 
     async def _watch_time(self) -> None:
         while self._error is None:
-            self._timer_at = self._calls.next_deadline()
+            self._timer_at = self._calls.next_deadline(self._clock.now())
             await self._to_time.wait(self._timer_at)
             now = self._clock.now()
             due = self._calls.due(now)

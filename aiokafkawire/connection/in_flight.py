@@ -230,16 +230,17 @@ class InFlight(Generic[T]):
         """Whether the connection ends when the last call does."""
         return self._max_idle_s == 0.0
 
-    def next_deadline(self) -> float:
-        """When `due` may next have something to say, or `take` something more to give."""
+    def next_deadline(self, now: float) -> float:
+        """When `due` may next have something to say, if nothing else happens before."""
         while self._deadlines and self._deadlines[0][2].state >= CallState.ABANDONED:
             heapq.heappop(self._deadlines)
         earliest = self._deadlines[0][0] if self._deadlines else math.inf
         if self._waiting:
             earliest = min(earliest, self._waiting[0].limit)
-        elif not self._queue and not self._one_way:
-            earliest = min(earliest, self._idle_since + self._max_idle_s)
-        return earliest
+        if not len(self):
+            return min(earliest, self._idle_since + self._max_idle_s)
+        # Whatever is under way may end now, unobserved: look no later than its idle time after.
+        return earliest if self.closes_when_idle else min(earliest, now + self._max_idle_s)
 
     def due(self, now: float) -> Due[T]:
         """What the time `now` has brought."""

@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
 from aiokafkawire import config
-from aiokafkawire.connection import BrokerClient
+from aiokafkawire.connection import BrokerClient, Channel, Limits
+from aiokafkawire.errors import ClientClosed, KafkaError
 from aiokafkawire.runtime import Address, Host, RealRuntime, Transport
 from aiokafkawire.wire import APIS, ApiKey, Request, Response
 from aiokafkawire.wire.frame import FrameReader
@@ -169,3 +171,52 @@ async def client_of(address: Address, **options: Any) -> AsyncIterator[BrokerCli
         finally:
             with anyio.CancelScope(shield=True):
                 await client.aclose()
+
+
+@contextlib.asynccontextmanager
+async def channel_to(address: Address, **limits: Any) -> AsyncIterator[Channel]:
+    """A connection without negotiation."""
+    bounds = {
+        "max_in_flight": 100,
+        "request_timeout_s": 30.0,
+        "max_idle_s": 540.0,
+        "max_frame_bytes": 1024 * 1024,
+    }
+    async with hosted() as (runtime, host):
+        channel = Channel(
+            await runtime.connect(address),
+            name="1 at test",
+            client_id="tests",
+            clock=runtime.clock,
+            limits=Limits(**{**bounds, **limits}),
+        )
+        channel.start(host)
+        try:
+            yield channel
+        finally:
+            channel.close(ClientClosed("the test is over"))
+            with anyio.CancelScope(shield=True):
+                await channel.wait_closed()
+
+
+async def outcome_of(awaitable: Awaitable[Any]) -> Any:
+    """What a request gave: its response or its error."""
+    try:
+        return await awaitable
+    except KafkaError as error:
+        return error
+
+
+async def gather(*awaitables: Awaitable[Any]) -> list[Any]:
+    """The outcomes of requests that run at the same time, started in their order."""
+    outcomes: list[Any] = [None] * len(awaitables)
+
+    async def run(index: int, awaitable: Awaitable[Any]) -> None:
+        outcomes[index] = await outcome_of(awaitable)
+
+    async with anyio.create_task_group() as group:
+        for index, awaitable in enumerate(awaitables):
+            group.start_soon(run, index, awaitable)
+            # trio starts tasks in no fixed order.
+            await anyio.lowlevel.checkpoint()
+    return outcomes

@@ -1,0 +1,389 @@
+"""One live connection: order, deadlines, silence, hostile bytes, and one end for all."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from aiokafkawire.connection.channel import LARGE_REQUEST_BYTES, Channel
+from aiokafkawire.errors import (
+    ClientClosed,
+    ConnectionLost,
+    KafkaError,
+    MalformedFrame,
+    MalformedMessage,
+    ProtocolError,
+    RequestTimedOut,
+    UnsupportedVersion,
+)
+from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from aiokafkawire.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+
+from .scripted import Hangup, ServerConnection, channel_to, gather, outcome_of, serve
+
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+VERSION = 4
+
+
+def soon(seconds: float = 5) -> float:
+    return anyio.current_time() + seconds
+
+
+def heartbeat(channel: Channel, seconds: float = 5) -> Any:
+    return channel.request(HEARTBEAT, VERSION, deadline=soon(seconds))
+
+
+def produce(size: int) -> ProduceRequest:
+    data = PartitionProduceData(index=0, records=bytes(size))
+    topic = TopicProduceData(name="t", partition_data=[data])
+    return ProduceRequest(acks=1, timeout_ms=1, topic_data=[topic])
+
+
+async def echo(connection: ServerConnection) -> None:
+    """Answers each heartbeat; the error code counts them."""
+    number = 0
+    while True:
+        header, _ = await connection.next_request()
+        await connection.respond(header, HeartbeatResponse(error_code=number))
+        number += 1
+
+
+async def until_the_end(connection: ServerConnection) -> None:
+    while await connection.receive() is not None:
+        pass
+
+
+async def test_many_requests_at_once_each_get_their_own_answer():
+    async with serve(echo) as server, channel_to(server.address, max_in_flight=3) as channel:
+        outcomes = await gather(*(heartbeat(channel) for _ in range(50)))
+        assert [outcome.error_code for outcome in outcomes] == list(range(50))
+        assert channel.load == 0
+
+
+async def test_a_late_answer_is_dropped_and_the_next_one_is_not_mistaken():
+    late = anyio.Event()
+
+    async def slow(connection: ServerConnection) -> None:
+        header, _ = await connection.next_request()
+        await late.wait()
+        await connection.respond(header, HeartbeatResponse(error_code=1))
+        header, _ = await connection.next_request()
+        await connection.respond(header, HeartbeatResponse(error_code=2))
+        await until_the_end(connection)
+
+    async with serve(slow) as server, channel_to(server.address) as channel:
+        with pytest.raises(
+            RequestTimedOut, match=r"no answer.*broker 1 at test, api Heartbeat"
+        ) as caught:
+            await heartbeat(channel, 0.05)
+        assert caught.value.sent
+        assert channel.usable
+        assert channel.load == 1
+        late.set()
+        assert (await heartbeat(channel)).error_code == 2
+        assert channel.load == 0
+
+
+async def test_a_deadline_in_the_past_sends_nothing():
+    async with serve(echo) as server, channel_to(server.address) as channel:
+        with pytest.raises(RequestTimedOut) as caught:
+            await heartbeat(channel, 0)
+        assert not caught.value.sent
+        assert (await heartbeat(channel)).error_code == 0
+
+
+async def test_no_answer_within_the_request_timeout_ends_the_connection_for_all():
+    async with (
+        serve(until_the_end) as server,
+        channel_to(server.address, max_in_flight=1, request_timeout_s=0.1) as channel,
+    ):
+        first, second = await gather(heartbeat(channel, 0.05), heartbeat(channel))
+        assert isinstance(first, RequestTimedOut)
+        assert isinstance(second, ConnectionLost)
+        assert "no answer to Heartbeat in time" in str(second)
+        assert not second.sent
+        assert not channel.usable
+
+
+async def test_the_end_of_the_stream_is_told_to_every_waiter():
+    async def hang_up_at_the_third(connection: ServerConnection) -> None:
+        for _ in range(3):
+            await connection.next_request()
+
+    async with (
+        serve(hang_up_at_the_third) as server,
+        channel_to(server.address, max_in_flight=3) as channel,
+    ):
+        outcomes = await gather(*(heartbeat(channel) for _ in range(5)))
+        assert all(isinstance(outcome, ConnectionLost) for outcome in outcomes)
+        assert [outcome.sent for outcome in outcomes] == [True, True, True, False, False]
+        assert {(outcome.broker, outcome.api) for outcome in outcomes} == {
+            ("1 at test", "Heartbeat")
+        }
+        assert len({id(outcome) for outcome in outcomes}) == 5
+        later = await outcome_of(heartbeat(channel))
+        assert isinstance(later, ConnectionLost)
+        assert not later.sent
+        assert later.reason == outcomes[0].reason
+
+
+def frame(correlation_id: int, body: bytes) -> bytes:
+    # A flexible response: correlation id, tagged fields, body.
+    return struct.pack(">iib", 5 + len(body), correlation_id, 0) + body
+
+
+BODY = struct.pack(">ihb", 0, 0, 0)
+
+HOSTILE = {
+    "length -1": (struct.pack(">i", -1), MalformedFrame),
+    "length 0": (struct.pack(">i", 0), MalformedFrame),
+    "length 3": (struct.pack(">i", 3), MalformedFrame),
+    "length over the limit": (struct.pack(">i", 1024 * 1024 + 1), MalformedFrame),
+    "length of 2 GiB": (struct.pack(">i", 2**31 - 1), MalformedFrame),
+    "unknown correlation id": (frame(77, BODY), ProtocolError),
+    "negative correlation id": (frame(-1, BODY), ProtocolError),
+    "out of order": (frame(1, BODY), ProtocolError),
+    "repeated": (frame(0, BODY) * 2, ProtocolError),
+    "trailing bytes": (frame(0, BODY + b"!"), MalformedMessage),
+    "cut short": (frame(0, BODY[:-2]), MalformedMessage),
+    "header only": (struct.pack(">ii", 4, 0), MalformedMessage),
+    "HTTP": (b"HTTP/1.1 400 Bad Request\r\n\r\n", MalformedFrame),
+    "TLS alert": (bytes.fromhex("15030300020228"), MalformedFrame),
+    "noise": (bytes(range(255, 0, -1)), MalformedFrame),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_hostile_bytes_poison_the_connection_and_every_waiter_hears(name: str):
+    data, expected = HOSTILE[name]
+
+    async def hostile(connection: ServerConnection) -> None:
+        for _ in range(2):
+            await connection.next_request()
+        await connection.transport.send([data])
+        await until_the_end(connection)
+
+    async with serve(hostile) as server, channel_to(server.address, max_in_flight=2) as channel:
+        outcomes = await gather(*(heartbeat(channel) for _ in range(3)))
+        if name == "repeated":
+            assert isinstance(outcomes[0], HeartbeatResponse)
+            outcomes.pop(0)
+        *sent, unsent = outcomes
+        for outcome in sent:
+            assert isinstance(outcome, expected)
+            assert (outcome.broker, outcome.api) == ("1 at test", "Heartbeat")
+            assert not outcome.retriable
+        # What was never written can be sent elsewhere without harm.
+        assert isinstance(unsent, ConnectionLost)
+        assert not unsent.sent
+        assert unsent.reason == sent[-1].reason
+        assert not channel.usable
+
+
+@pytest.mark.parametrize(("name", "words"), [("HTTP", "HTTP"), ("TLS alert", "TLS")])
+async def test_other_protocols_are_named(name: str, words: str):
+    async def other(connection: ServerConnection) -> None:
+        await connection.next_request()
+        await connection.transport.send([HOSTILE[name][0]])
+        await until_the_end(connection)
+
+    async with serve(other) as server, channel_to(server.address) as channel:
+        with pytest.raises(MalformedFrame, match=words):
+            await heartbeat(channel)
+
+
+async def test_a_response_cut_by_the_end_of_the_stream_is_told():
+    async def cut(connection: ServerConnection) -> None:
+        await connection.next_request()
+        await connection.transport.send([frame(0, BODY)[:-3]])
+
+    async with serve(cut) as server, channel_to(server.address) as channel:
+        with pytest.raises(ConnectionLost, match="in the middle of a response"):
+            await heartbeat(channel)
+
+
+async def test_the_longest_throttle_leaves_callers_their_deadline():
+    async def throttling(connection: ServerConnection) -> None:
+        header, _ = await connection.next_request()
+        response = HeartbeatResponse(error_code=0, throttle_time_ms=2**31 - 1)
+        await connection.respond(header, response)
+        await until_the_end(connection)
+
+    async with serve(throttling) as server, channel_to(server.address) as channel:
+        await heartbeat(channel)
+        with pytest.raises(RequestTimedOut, match="the broker asked for silence") as caught:
+            await heartbeat(channel, 0.05)
+        assert not caught.value.sent
+        assert channel.load == 0
+
+
+async def test_a_short_throttle_delays_the_next_request():
+    arrived: list[float] = []
+
+    async def throttling(connection: ServerConnection) -> None:
+        while True:
+            header, _ = await connection.next_request()
+            arrived.append(anyio.current_time())
+            response = HeartbeatResponse(error_code=0, throttle_time_ms=60)
+            await connection.respond(header, response)
+
+    async with serve(throttling) as server, channel_to(server.address) as channel:
+        await heartbeat(channel)
+        await heartbeat(channel)
+    assert arrived[1] - arrived[0] >= 0.059
+
+
+async def test_a_request_without_an_answer_returns_when_it_is_written():
+    got = anyio.Event()
+
+    async def sink(connection: ServerConnection) -> None:
+        await connection.next_request()
+        header, _ = await connection.next_request()
+        got.set()
+        await connection.respond(header, HeartbeatResponse(error_code=9))
+        await until_the_end(connection)
+
+    async with serve(sink) as server, channel_to(server.address, max_in_flight=1) as channel:
+        request = produce(10)
+        request.acks = 0
+        nothing = await channel.request(request, 9, deadline=soon(), expect_response=False)
+        assert nothing is None
+        assert (await heartbeat(channel)).error_code == 9
+        assert got.is_set()
+
+
+async def test_a_close_after_a_large_request_tells_its_size_and_the_likely_cause():
+    async def too_large(connection: ServerConnection) -> None:
+        await connection.transport.receive_into(memoryview(bytearray(4)))
+        raise Hangup
+
+    size = LARGE_REQUEST_BYTES * 4
+    async with serve(too_large) as server, channel_to(server.address) as channel:
+        with pytest.raises(ConnectionLost, match=r"socket\.request\.max\.bytes") as caught:
+            await channel.request(produce(size), 9, deadline=soon())
+        assert any(int(word) > size for word in str(caught.value).split() if word.isdigit())
+        assert caught.value.api == "Produce"
+
+
+async def test_a_cancelled_request_goes_out_whole():
+    go_on = anyio.Event()
+    frames: list[int] = []
+
+    async def reads_late(connection: ServerConnection) -> None:
+        await go_on.wait()
+        frame = await connection.receive()
+        assert frame is not None
+        frames.append(len(frame))
+        header, _ = await connection.next_request()
+        await connection.respond(header, HeartbeatResponse(error_code=5))
+        await until_the_end(connection)
+
+    size = 16 * 1024 * 1024
+    async with serve(reads_late) as server, channel_to(server.address) as channel:
+        request = produce(size)
+        request.acks = 0
+        with anyio.move_on_after(0.1):
+            await channel.request(request, 9, deadline=soon(), expect_response=False)
+        go_on.set()
+        assert (await heartbeat(channel)).error_code == 5
+        assert frames[0] > size
+
+
+@pytest.mark.parametrize("steps", range(12))
+async def test_cancelled_anywhere_a_request_never_upsets_the_next(steps: int):
+    async with serve(echo) as server, channel_to(server.address, max_in_flight=2) as channel:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as group:
+                for _ in range(3):
+                    group.start_soon(outcome_of, heartbeat(channel))
+                for _ in range(steps):
+                    await anyio.lowlevel.checkpoint()
+                scope.cancel()
+        assert channel.usable
+        numbers = [(await heartbeat(channel)).error_code for _ in range(3)]
+        # Up to three were sent before; from there the server counts on.
+        assert numbers == list(range(numbers[0], numbers[0] + 3))
+        assert numbers[0] <= 3
+        assert channel.load == 0
+
+
+async def test_an_idle_connection_is_closed_quietly():
+    closed = anyio.Event()
+    async with serve(echo) as server, channel_to(server.address, max_idle_s=0.05) as channel:
+        channel.on_closed = lambda _, __: closed.set()
+        await heartbeat(channel)
+        with anyio.fail_after(5):
+            await closed.wait()
+        assert channel.quiet
+        assert not channel.usable
+
+
+async def test_a_retired_connection_closes_after_its_last_answer():
+    answer = anyio.Event()
+
+    async def slow(connection: ServerConnection) -> None:
+        header, _ = await connection.next_request()
+        await answer.wait()
+        await connection.respond(header, HeartbeatResponse(error_code=3))
+        await until_the_end(connection)
+
+    async with serve(slow) as server, channel_to(server.address) as channel:
+        closed = anyio.Event()
+        channel.on_closed = lambda _, __: closed.set()
+        async with anyio.create_task_group() as group:
+
+            async def ask() -> None:
+                assert (await heartbeat(channel)).error_code == 3
+
+            group.start_soon(ask)
+            await anyio.wait_all_tasks_blocked()
+            channel.close_when_idle()
+            await anyio.wait_all_tasks_blocked()
+            assert channel.usable
+            answer.set()
+        with anyio.fail_after(5):
+            await closed.wait()
+
+
+async def test_close_tells_the_waiters():
+    async with serve(until_the_end) as server, channel_to(server.address) as channel:
+        async with anyio.create_task_group() as group:
+
+            async def ask() -> None:
+                with pytest.raises(ClientClosed, match="bye"):
+                    await heartbeat(channel)
+
+            group.start_soon(ask)
+            await anyio.wait_all_tasks_blocked()
+            channel.close(ClientClosed("bye"))
+        await channel.wait_closed()
+        assert server.accepted == 1
+
+
+async def test_a_request_that_cannot_be_encoded_harms_nobody():
+    async with serve(echo) as server, channel_to(server.address) as channel:
+        bad = HeartbeatRequest(group_id="g", generation_id=2**40, member_id="m")
+        with pytest.raises((ValueError, TypeError)):
+            await channel.request(bad, VERSION, deadline=soon())
+        static = HeartbeatRequest(
+            group_id="g", generation_id=1, member_id="m", group_instance_id="i"
+        )
+        with pytest.raises(UnsupportedVersion):
+            await channel.request(static, 0, deadline=soon())
+        assert (await heartbeat(channel)).error_code == 0
+
+
+async def test_a_full_queue_refuses_more():
+    async with serve(until_the_end) as server, channel_to(server.address) as channel:
+        channel._calls._max_queued = 0
+        with pytest.raises(KafkaError, match="wait for this connection already") as caught:
+            await heartbeat(channel)
+        assert caught.value.retriable

@@ -1,0 +1,216 @@
+"""Negotiation with every generation of brokers, as a machine: no connection, no clock."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aiokafkawire.connection.negotiation import (
+    CONFIRM_TIMEOUT_S,
+    PROBES,
+    SILENCE_S,
+    TRANSITIONS,
+    Answered,
+    Ask,
+    Asking,
+    Closed,
+    Confirming,
+    Connection,
+    Event,
+    Failed,
+    Negotiation,
+    Probing,
+    Settled,
+    Silent,
+    Step,
+)
+from aiokafkawire.connection.versions import RELEASES, parse_pin
+from aiokafkawire.errors import BrokerError, ConnectionFailed, ProtocolError
+from aiokafkawire.wire import APIS, ApiKey
+from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+
+HIGHEST = APIS[ApiKey.API_VERSIONS].max_version
+CLOSED = Closed("end of stream")
+MAX_STEPS = 12
+
+
+def versions_of(*ranges: tuple[int, int, int], error_code: int = 0) -> ApiVersionsResponse:
+    return ApiVersionsResponse(
+        error_code=error_code,
+        api_keys=[
+            ApiVersion(api_key=key, min_version=low, max_version=high) for key, low, high in ranges
+        ],
+    )
+
+
+MODERN = versions_of((ApiKey.PRODUCE, 3, 13), (ApiKey.FETCH, 4, 18), (ApiKey.API_VERSIONS, 0, 4))
+REFUSED_EMPTY = versions_of(error_code=35)
+
+Broker = Callable[[Ask], Event]
+
+
+def negotiation(api_version: str | None = None) -> Negotiation:
+    return Negotiation(parse_pin(api_version), software="tests", software_version="1")
+
+
+def run(machine: Negotiation, broker: Broker) -> tuple[Step, list[Ask]]:
+    asked: list[Ask] = []
+    step = machine.begin()
+    while isinstance(step, Ask):
+        asked.append(step)
+        assert len(asked) <= MAX_STEPS, "negotiation does not end"
+        step = machine.handle(broker(step))
+    return step, asked
+
+
+def told(asked: list[Ask]) -> list[tuple[int, int]]:
+    return [(ask.request.api_key, ask.version) for ask in asked]
+
+
+def old_broker(release: str, unknown: Event) -> Broker:
+    """A broker before 0.10: it answers what it has, `unknown` is what happens to the rest."""
+
+    def broker(ask: Ask) -> Event:
+        span = RELEASES[release].get(ask.request.api_key)
+        return unknown if span is None or ask.version > span.high else Answered(object())
+
+    return broker
+
+
+def test_a_broker_of_today_is_asked_once_in_the_highest_version():
+    step, asked = run(negotiation(), lambda _: Answered(MODERN))
+    assert told(asked) == [(ApiKey.API_VERSIONS, HIGHEST)]
+    assert asked[0].timeout_s == SILENCE_S
+    assert asked[0].connection is Connection.CURRENT
+    assert isinstance(step, Settled)
+    assert step.versions.ranges[ApiKey.FETCH] == (4, 18)
+    assert step.versions.release is None
+    assert not step.beside
+    assert asked[0].request.client_software_name == "tests"
+
+
+def test_0_10_to_2_3_answer_35_with_an_empty_list_and_are_asked_for_version_0():
+    answers = {HIGHEST: REFUSED_EMPTY, 0: MODERN}
+    step, asked = run(negotiation(), lambda ask: Answered(answers[ask.version]))
+    assert told(asked) == [(ApiKey.API_VERSIONS, HIGHEST), (ApiKey.API_VERSIONS, 0)]
+    assert isinstance(step, Settled)
+
+
+def test_2_4_and_later_answer_35_with_their_range():
+    refused = versions_of((ApiKey.API_VERSIONS, 0, 3), error_code=35)
+    answers = {HIGHEST: refused, 3: MODERN}
+    step, asked = run(negotiation(), lambda ask: Answered(answers[ask.version]))
+    assert told(asked) == [(ApiKey.API_VERSIONS, HIGHEST), (ApiKey.API_VERSIONS, 3)]
+    assert isinstance(step, Settled)
+
+
+@pytest.mark.parametrize("told_range", [(0, 4), (0, 99), (5, 3), (-1, 3)])
+def test_a_range_that_leads_nowhere_falls_back_to_version_0(told_range: tuple[int, int]):
+    refused = versions_of((ApiKey.API_VERSIONS, *told_range), error_code=35)
+    step, asked = run(negotiation(), lambda _: Answered(refused))
+    assert told(asked) == [(ApiKey.API_VERSIONS, HIGHEST), (ApiKey.API_VERSIONS, 0)]
+    assert isinstance(step, Failed)
+    assert isinstance(step.error, BrokerError)
+    assert step.error.code == 35
+
+
+@pytest.mark.parametrize(
+    ("release", "unknown", "rungs"),
+    [("0.9", Silent(), 1), ("0.8.2", CLOSED, 2), ("0.8.1", CLOSED, 3), ("0.8.0", CLOSED, 4)],
+)
+def test_older_brokers_are_found_by_what_they_answer(release: str, unknown: Event, rungs: int):
+    step, asked = run(negotiation(), old_broker(release, unknown))
+    assert isinstance(step, Settled)
+    assert step.versions.release == release
+    assert not step.beside
+    probes = asked[1:-1]
+    assert len(probes) == rungs
+    assert all(ask.version == 0 and ask.connection is Connection.FRESH for ask in probes)
+    confirmation = asked[-1]
+    assert told([confirmation]) == [(ApiKey.API_VERSIONS, 0)]
+    assert confirmation.connection is Connection.BESIDE
+    assert confirmation.timeout_s == CONFIRM_TIMEOUT_S
+
+
+@pytest.mark.parametrize("first", [CLOSED, Silent()])
+def test_a_broker_that_was_restarting_is_not_taken_for_an_old_one(first: Event):
+    events = iter([first, Answered(object()), Answered(MODERN)])
+    step, asked = run(negotiation(), lambda _: next(events))
+    assert isinstance(step, Settled)
+    assert step.versions.release is None
+    assert step.beside
+    assert told(asked)[-1] == (ApiKey.API_VERSIONS, 0)
+
+
+def test_a_close_alone_never_lowers_a_version():
+    step, asked = run(negotiation(), lambda _: CLOSED)
+    assert len(asked) == 1 + len(PROBES)
+    assert isinstance(step, Failed)
+    assert isinstance(step.error, ConnectionFailed)
+    assert step.error.retriable
+    assert "closes them without an answer (end of stream)" in str(step.error)
+
+
+def test_silence_alone_never_lowers_a_version():
+    step, asked = run(negotiation(), lambda _: Silent())
+    # Only 0.9 is silent on ApiVersions, and it would have answered this probe.
+    assert told(asked)[1:] == [(ApiKey.LIST_GROUPS, 0)]
+    assert isinstance(step, Failed)
+    assert "stays silent" in str(step.error)
+
+
+def test_every_pattern_of_closes_and_silences_ends():
+    for pattern in itertools.product([CLOSED, Silent()], repeat=1 + len(PROBES)):
+        events = iter(pattern)
+        step, _ = run(negotiation(), lambda _, events=events: next(events))
+        assert isinstance(step, Failed)
+        assert step.error.retriable
+
+
+@pytest.mark.parametrize("release", list(RELEASES))
+def test_a_pinned_old_release_is_not_asked(release: str):
+    step, asked = run(negotiation(release), lambda _: CLOSED)
+    assert asked == []
+    assert isinstance(step, Settled)
+    assert step.versions.release == release
+
+
+@pytest.mark.parametrize("event", [CLOSED, Silent()])
+def test_a_pinned_newer_release_is_never_probed(event: Event):
+    step, asked = run(negotiation("2.8"), lambda _: event)
+    assert told(asked) == [(ApiKey.API_VERSIONS, HIGHEST)]
+    assert isinstance(step, Failed)
+
+
+@pytest.mark.parametrize(
+    ("response", "error"),
+    [
+        (versions_of(error_code=58), BrokerError),
+        (versions_of(error_code=-1), BrokerError),
+        (versions_of(), ProtocolError),
+        (versions_of((18, 3, 1)), ProtocolError),
+    ],
+)
+def test_an_answer_of_no_use_fails_with_its_reason(
+    response: ApiVersionsResponse, error: type[Exception]
+):
+    step, asked = run(negotiation(), lambda _: Answered(response))
+    assert len(asked) == 1
+    assert isinstance(step, Failed)
+    assert isinstance(step.error, error)
+
+
+def test_the_table_answers_every_event_in_every_state():
+    states: list[Any] = [Asking, Probing, Confirming]
+    events: list[Any] = [Answered, Closed, Silent]
+    assert set(TRANSITIONS) == set(itertools.product(states, events))
+
+
+def test_a_slower_setup_waits_longer_for_silence():
+    machine = Negotiation(None, software="t", software_version="1", silence_s=5.0)
+    step = machine.begin()
+    assert isinstance(step, Ask)
+    assert step.timeout_s == 5.0

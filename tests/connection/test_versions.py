@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Mapping
+
+import pytest
+
+from aiokafkawire.connection.versions import (
+    RELEASES,
+    ApiRange,
+    ByVersion,
+    Versions,
+    choose_version,
+    parse_pin,
+)
+from aiokafkawire.errors import InvalidOption, UnsupportedVersion
+from aiokafkawire.wire import APIS, NO_ID, ApiKey
+from aiokafkawire.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
+from aiokafkawire.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+)
+from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest
+from aiokafkawire.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
+from aiokafkawire.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from aiokafkawire.wire.messages.produce import ProduceRequest, TopicProduceData
+
+EVERYTHING = Versions(
+    {api.key: ApiRange(api.min_version, api.max_version) for api in APIS.values()}
+)
+AN_ID = uuid.UUID(int=7)
+
+
+def told(ranges: Mapping[int, tuple[int, int]], level: int = 0) -> ApiVersionsResponse:
+    return ApiVersionsResponse(
+        error_code=0,
+        api_keys=[
+            ApiVersion(api_key=key, min_version=low, max_version=high)
+            for key, (low, high) in ranges.items()
+        ],
+        finalized_features=[
+            FinalizedFeatureKey(
+                name="transaction.version", max_version_level=level, min_version_level=level
+            )
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("broker", "our_max", "our_min", "version"),
+    [((0, 2), None, 0, 2), ((0, 99), None, 0, 4), ((0, 4), 1, 0, 1), ((1, 3), None, 2, 3)],
+)
+def test_the_highest_version_that_both_know(
+    broker: tuple[int, int], our_max: int | None, our_min: int, version: int
+):
+    versions = Versions({ApiKey.HEARTBEAT: ApiRange(*broker)})
+    assert versions.highest(ApiKey.HEARTBEAT, our_max, our_min) == version
+
+
+@pytest.mark.parametrize(
+    ("broker", "our_max", "our_min"),
+    [((9, 12), None, 0), ((0, 2), None, 3), ((3, 4), 2, 0)],
+)
+def test_no_version_in_common_names_both_ranges(
+    broker: tuple[int, int], our_max: int | None, our_min: int
+):
+    versions = Versions({ApiKey.HEARTBEAT: ApiRange(*broker)})
+    with pytest.raises(UnsupportedVersion, match=f"Heartbeat {broker[0]} to {broker[1]}, and"):
+        versions.highest(ApiKey.HEARTBEAT, our_max, our_min)
+
+
+def test_an_api_that_the_broker_lacks_is_named_with_the_release():
+    with pytest.raises(UnsupportedVersion, match=r"\(Kafka 0.8.2\) has no JoinGroup"):
+        Versions.of_release("0.8.2").highest(ApiKey.JOIN_GROUP)
+
+
+def test_an_unstable_version_is_never_chosen():
+    api = APIS[ApiKey.INIT_PRODUCER_ID]
+    assert api.latest_unstable
+    assert EVERYTHING.highest(api.key) == api.max_version - 1
+
+
+def test_impossible_ranges_are_left_out_and_repeated_ones_ignored():
+    response = told({3: (2, 1), 9: (-1, 4), 12: (0, 3)})
+    response.api_keys.append(ApiVersion(api_key=12, min_version=0, max_version=99))
+    assert Versions.from_response(response).ranges == {12: ApiRange(0, 3)}
+
+
+def test_the_produce_versions_that_4_x_lists_and_refuses_are_left_out():
+    new = Versions.from_response(told({ApiKey.PRODUCE: (0, 13), ApiKey.FETCH: (4, 17)}))
+    assert new.ranges[ApiKey.PRODUCE] == ApiRange(3, 13)
+    old = Versions.from_response(told({ApiKey.PRODUCE: (0, 9), ApiKey.FETCH: (0, 12)}))
+    assert old.ranges[ApiKey.PRODUCE] == ApiRange(0, 9)
+
+
+def produce(topic_id: uuid.UUID) -> ProduceRequest:
+    topic = TopicProduceData(name="t", topic_id=topic_id, partition_data=[])
+    return ProduceRequest(acks=-1, timeout_ms=1, topic_data=[topic])
+
+
+@pytest.mark.parametrize(
+    ("level", "topic_id", "version"),
+    [(0, AN_ID, 11), (1, AN_ID, 11), (2, AN_ID, 13), (2, NO_ID, 12)],
+)
+def test_produce_depends_on_transactions_and_topic_ids(
+    level: int, topic_id: uuid.UUID, version: int
+):
+    versions = Versions.from_response(told({ApiKey.PRODUCE: (3, 13)}, level))
+    assert choose_version(versions, produce(topic_id)) == version
+
+
+def fetch_topic(topic_id: uuid.UUID) -> FetchTopic:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+    return FetchTopic(topic="t", topic_id=topic_id, partitions=[partition])
+
+
+def test_fetch_goes_by_ids_only_if_each_topic_has_one():
+    both = FetchRequest(max_wait_ms=1, min_bytes=1, topics=[fetch_topic(AN_ID), fetch_topic(AN_ID)])
+    assert choose_version(EVERYTHING, both) == 18
+    both.topics[1].topic_id = NO_ID
+    assert choose_version(EVERYTHING, both) == 12
+    both.topics.pop()
+    both.forgotten_topics_data = [ForgottenTopic(topic="u", partitions=[0])]
+    assert choose_version(EVERYTHING, both) == 12
+
+
+def test_offsets_go_by_ids_only_if_each_topic_has_one():
+    topic = OffsetCommitRequestTopic(name="t", topic_id=AN_ID, partitions=[])
+    commit = OffsetCommitRequest(group_id="g", topics=[topic])
+    assert choose_version(EVERYTHING, commit) == 10
+    topic.topic_id = NO_ID
+    assert choose_version(EVERYTHING, commit) == 9
+
+    wanted = OffsetFetchRequestTopics(topic_id=AN_ID, partition_indexes=[0])
+    group = OffsetFetchRequestGroup(group_id="g", topics=[wanted])
+    fetch = OffsetFetchRequest(groups=[group])
+    assert choose_version(EVERYTHING, fetch) == 10
+    group.topics = None
+    assert choose_version(EVERYTHING, fetch) == 9
+
+
+def test_the_callers_bounds_hold_as_well():
+    heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    assert choose_version(EVERYTHING, heartbeat, max_version=2) == 2
+    assert choose_version(EVERYTHING, produce(NO_ID), max_version=7) == 7
+    build = ByVersion(ApiKey.HEARTBEAT, lambda version: heartbeat)
+    assert choose_version(EVERYTHING, build, min_version=3) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "release"),
+    [
+        ("0.8.0", "0.8.0"),
+        ("0.8.1.1", "0.8.1"),
+        ("0.8.2", "0.8.2"),
+        ("0.8.2.2", "0.8.2"),
+        ("0.9", "0.9"),
+        ("0.9.0.1", "0.9"),
+    ],
+)
+def test_old_releases_are_pinned(text: str, release: str):
+    pin = parse_pin(text)
+    assert pin is not None
+    assert pin.versions == Versions(RELEASES[release], release)
+
+
+@pytest.mark.parametrize("text", ["0.10", "0.10.2", "0.11.0.3", "1.0", "2.8", "4.3"])
+def test_releases_that_can_be_asked_only_rule_out_older_ones(text: str):
+    pin = parse_pin(text)
+    assert pin is not None
+    assert pin.versions is None
+
+
+@pytest.mark.parametrize("text", [None, "auto"])
+def test_without_a_pin_everything_is_negotiated(text: str | None):
+    assert parse_pin(text) is None
+
+
+@pytest.mark.parametrize("text", ["", "four", "4", "0.8", "0.8.3", "0.7", "0.1.2", "v0.9", "0..9"])
+def test_other_pins_are_refused_by_name(text: str):
+    with pytest.raises(InvalidOption, match="api_version"):
+        parse_pin(text)
+
+
+def test_releases_only_grow():
+    older_first = list(reversed(RELEASES.values()))
+    for older, newer in itertools.pairwise(older_first):
+        for key, span in older.items():
+            assert newer[key].high >= span.high
