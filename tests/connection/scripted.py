@@ -49,9 +49,10 @@ class ServerConnection:
         return decode_request(frame)
 
     async def respond(self, header: RequestHeader, response: Response) -> None:
-        await self.transport.send(
-            encode_response(response, header.api_version, header.correlation_id)
-        )
+        version = header.api_version
+        if isinstance(response, ApiVersionsResponse) and response.error_code == 35:
+            version = 0
+        await self.transport.send(encode_response(response, version, header.correlation_id))
 
 
 Handler = Callable[[ServerConnection], Awaitable[None]]

@@ -1,32 +1,505 @@
-"""One broker: lanes, deadlines, cancellation, and what goes wrong with a peer."""
+"""One broker: lanes, connecting, versions, and what goes wrong with a peer."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
+import anyio.lowlevel
+import pytest
 
+from aiokafkawire.connection import BrokerClient, Lane
+from aiokafkawire.connection.negotiation import PROBES
+from aiokafkawire.errors import (
+    ClientClosed,
+    ConnectionFailed,
+    ConnectionLost,
+    InvalidOption,
+    RequestTimedOut,
+    UnsupportedVersion,
+)
+from aiokafkawire.runtime import Address, Host, RealRuntime
 from aiokafkawire.wire import ApiKey, Response
+from aiokafkawire.wire.messages.fetch import FetchRequest, FetchResponse
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from aiokafkawire.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from aiokafkawire.wire.messages.list_groups import ListGroupsResponse
+from aiokafkawire.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
-from .scripted import ScriptedBroker, client_of, serve
+from .scripted import (
+    Hangup,
+    ScriptedBroker,
+    ServerConnection,
+    client_of,
+    gather,
+    hosted,
+    make_config,
+    outcome_of,
+    serve,
+    speaks,
+)
 
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-
-
-async def heartbeat(_: Any, __: Any) -> Response | None:
-    return HeartbeatResponse(error_code=0)
+FETCH = FetchRequest(max_wait_ms=1, min_bytes=1, topics=[])
+COMMIT = OffsetCommitRequest(group_id="g", topics=[])
+JOIN = JoinGroupRequest(
+    group_id="g", session_timeout_ms=1, member_id="", protocol_type="consumer", protocols=[]
+)
+JOINED = JoinGroupResponse(
+    error_code=0, protocol_name="range", leader="m", member_id="m", members=[]
+)
+QUICK = {
+    "reconnect_backoff_ms": 1,
+    "reconnect_backoff_max_ms": 5,
+    "socket_connection_setup_timeout_ms": 200,
+    "socket_connection_setup_timeout_max_ms": 400,
+}
 
 
 def soon(seconds: float = 5) -> float:
     return anyio.current_time() + seconds
 
 
-async def test_a_request_is_answered():
-    broker = ScriptedBroker({ApiKey.HEARTBEAT: heartbeat})
+async def heartbeat(_: Any, __: Any) -> Response | None:
+    return HeartbeatResponse(error_code=0)
+
+
+async def fetch(_: Any, __: Any) -> Response | None:
+    return FetchResponse(responses=[])
+
+
+async def commit(_: Any, __: Any) -> Response | None:
+    return OffsetCommitResponse(topics=[])
+
+
+async def silence(_: Any, __: Any) -> Response | None:
+    return None
+
+
+def kafka() -> ScriptedBroker:
+    return ScriptedBroker(
+        {ApiKey.HEARTBEAT: heartbeat, ApiKey.FETCH: fetch, ApiKey.OFFSET_COMMIT: commit}
+    )
+
+
+# --- lanes ----------------------------------------------------------------------------------
+
+
+async def test_one_connection_serves_all_requests_of_a_lane():
+    broker = kafka()
     async with serve(broker) as server, client_of(server.address) as client:
+        assert not client.connected
+        assert client.versions is None
         for _ in range(3):
-            response = await client.request(HEARTBEAT, deadline=soon())
-            assert response.error_code == 0
+            assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
         assert server.accepted == 1
-    assert [header.api_version for header in broker.seen] == [4, 4, 4, 4]
+        assert client.connected
+        assert client.load == 0
+    assert [header.api_key for header in broker.seen] == [18, 12, 12, 12]
+    assert {header.client_id for header in broker.seen} == {"aiokafkawire"}
+
+
+async def test_concurrent_first_requests_share_one_connection():
+    async with serve(kafka()) as server, client_of(server.address) as client:
+        outcomes = await gather(*(client.request(HEARTBEAT, deadline=soon()) for _ in range(10)))
+        assert all(isinstance(outcome, HeartbeatResponse) for outcome in outcomes)
+        assert server.accepted == 1
+
+
+async def test_while_a_join_is_parked_everything_else_is_answered():
+    parked, release = anyio.Event(), anyio.Event()
+    joined: list[JoinGroupResponse] = []
+
+    async def park(_: Any, __: Any) -> Response | None:
+        parked.set()
+        await release.wait()
+        return JOINED
+
+    broker = kafka()
+    broker.answers[ApiKey.JOIN_GROUP] = park
+    async with serve(broker) as server, client_of(server.address) as client:
+        async with anyio.create_task_group() as group:
+
+            async def join() -> None:
+                joined.append(await client.request(JOIN, deadline=soon(60)))
+
+            group.start_soon(join)
+            await parked.wait()
+            for _ in range(3):
+                assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
+                assert (await client.request(COMMIT, deadline=soon())).topics == []
+                assert (await client.request(FETCH, deadline=soon())).responses == []
+            assert not joined
+            release.set()
+        assert joined[0].member_id == "m"
+        # JoinGroup, fetches, and the rest: three connections.
+        assert server.accepted == 3
+
+
+async def test_a_parked_request_can_be_left_behind():
+    parked = anyio.Event()
+
+    async def park_first(header: Any, _: Any) -> Response | None:
+        if parked.is_set():
+            return JOINED
+        parked.set()
+        await anyio.sleep_forever()
+        return None
+
+    broker = kafka()
+    broker.answers[ApiKey.JOIN_GROUP] = park_first
+    async with serve(broker) as server, client_of(server.address, **QUICK) as client:
+        async with anyio.create_task_group() as group:
+            group.start_soon(outcome_of, client.request(JOIN, deadline=soon(60)))
+            await parked.wait()
+            client.reset(Lane.JOIN)
+        assert (await client.request(JOIN, deadline=soon())).member_id == "m"
+
+
+async def test_a_lane_may_be_named():
+    async with serve(kafka()) as server, client_of(server.address) as client:
+        await client.request(HEARTBEAT, deadline=soon())
+        await client.request(HEARTBEAT, deadline=soon(), lane=Lane.JOIN)
+        assert server.accepted == 2
+
+
+# --- cancellation ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steps", range(0, 40, 3))
+async def test_cancelled_at_any_step_the_client_stays_fit_for_use(steps: int):
+    """From resolving to the answer; the server reads every frame, so a cut one would show."""
+    async with serve(kafka()) as server, client_of(server.address) as client:
+        async with anyio.create_task_group() as group:
+            group.start_soon(outcome_of, client.request(HEARTBEAT, deadline=soon()))
+            group.start_soon(outcome_of, client.request(FETCH, deadline=soon()))
+            for _ in range(steps):
+                await anyio.lowlevel.checkpoint()
+            group.cancel_scope.cancel()
+        assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
+        assert (await client.request(FETCH, deadline=soon())).responses == []
+        assert server.accepted == 2
+
+
+# --- what does not connect ------------------------------------------------------------------
+
+
+async def closed_port() -> Address:
+    listener = await RealRuntime().listen(Address("127.0.0.1", 0))
+    await listener.aclose()
+    return listener.address
+
+
+async def test_a_refused_connection_names_broker_api_and_what_to_check():
+    address = await closed_port()
+    async with client_of(address, **QUICK) as client:
+        with pytest.raises(ConnectionFailed, match=r"refused.*check host and port") as caught:
+            await client.request(HEARTBEAT, deadline=soon())
+        assert caught.value.broker == str(address)
+        assert caught.value.retriable
+        assert caught.value.attempt == 1
+        again = await outcome_of(client.request(HEARTBEAT, deadline=soon()))
+        assert again.attempt == 2
+        assert client.last_failure is not None
+
+
+async def test_the_next_attempt_waits_for_the_backoff():
+    address = await closed_port()
+    async with client_of(
+        address, reconnect_backoff_ms=60_000, reconnect_backoff_max_ms=60_000
+    ) as client:
+        await outcome_of(client.request(HEARTBEAT, deadline=soon()))
+        assert client.next_attempt_at > soon(40)
+        with pytest.raises(
+            RequestTimedOut, match=r"no connection.*last attempt.*refused"
+        ) as caught:
+            await client.request(HEARTBEAT, deadline=soon(0.05))
+        assert not caught.value.sent
+
+
+async def test_a_silent_socket_is_told_before_the_setup_timeout():
+    async def silent(connection: ServerConnection) -> None:
+        while await connection.receive() is not None:
+            pass
+
+    async with serve(silent) as server, client_of(server.address, **QUICK) as client:
+        with pytest.raises(ConnectionFailed, match=r"stays silent.*no Kafka broker"):
+            await client.request(HEARTBEAT, deadline=soon())
+
+
+async def test_a_stopped_peer_ends_every_call_by_its_deadline():
+    listener = await RealRuntime().listen(Address("127.0.0.1", 0))
+    try:
+        # The system accepts for it, nobody reads.
+        async with client_of(listener.address) as client:
+            with pytest.raises(RequestTimedOut, match="no connection before the deadline"):
+                await client.request(HEARTBEAT, deadline=soon(0.1))
+            with pytest.raises(RequestTimedOut):
+                await client.negotiated(soon(0.1))
+    finally:
+        await listener.aclose()
+
+
+async def http(connection: ServerConnection) -> None:
+    await connection.receive()
+    await connection.transport.send([b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"])
+
+
+async def tls(connection: ServerConnection) -> None:
+    await connection.receive()
+    await connection.transport.send([bytes.fromhex("15030300020228")])
+
+
+@pytest.mark.parametrize(("handler", "words"), [(http, "HTTP"), (tls, "TLS")])
+async def test_a_port_that_is_not_kafkas_is_named(handler: Any, words: str):
+    async with serve(handler) as server, client_of(server.address, **QUICK) as client:
+        with pytest.raises(ConnectionFailed, match=words) as caught:
+            await client.request(HEARTBEAT, deadline=soon())
+        assert not caught.value.retriable
+        assert caught.value.broker == str(server.address)
+
+
+async def test_a_port_that_hangs_up_on_everything_is_no_broker():
+    async def hangs_up(connection: ServerConnection) -> None:
+        await connection.receive()
+
+    async with serve(hangs_up) as server, client_of(server.address, **QUICK) as client:
+        with pytest.raises(ConnectionFailed, match="closes them without an answer"):
+            await client.request(HEARTBEAT, deadline=soon())
+        assert server.accepted == 1 + len(PROBES)
+
+
+async def test_the_callers_deadline_does_not_end_the_attempt_of_others():
+    asked, answer = anyio.Event(), anyio.Event()
+
+    async def slow_versions(_: Any, __: Any) -> Response | None:
+        asked.set()
+        await answer.wait()
+        return speaks()
+
+    broker = kafka()
+    broker.answers[ApiKey.API_VERSIONS] = slow_versions
+    async with serve(broker) as server, client_of(server.address) as client:
+        with pytest.raises(RequestTimedOut):
+            await client.request(HEARTBEAT, deadline=soon(0.05))
+        await asked.wait()
+        answer.set()
+        assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
+        assert server.accepted == 1
+
+
+# --- names and addresses --------------------------------------------------------------------
+
+
+class Names(RealRuntime):
+    """A runtime whose name service says what a test says."""
+
+    def __init__(self, answer: list[Address] | OSError) -> None:
+        super().__init__()
+        self.answer = answer
+
+    async def resolve(self, host: str, port: int) -> list[Address]:
+        await anyio.lowlevel.checkpoint()
+        if isinstance(self.answer, OSError):
+            raise self.answer
+        return self.answer
+
+
+@contextlib.asynccontextmanager
+async def named(answer: list[Address] | OSError) -> AsyncIterator[BrokerClient]:
+    host = Host("test")
+    await host.start()
+    try:
+        yield BrokerClient(Address("broker.test", 9092), make_config(**QUICK), Names(answer), host)
+    finally:
+        await host.stop()
+
+
+async def test_an_unknown_name_says_where_names_come_from():
+    async with named(OSError("no such name")) as client:
+        with pytest.raises(
+            ConnectionFailed, match=r"'broker\.test'.*no such name.*advertised\.listeners"
+        ):
+            await client.request(HEARTBEAT, deadline=soon())
+
+
+async def test_every_address_of_a_name_is_tried():
+    async with serve(kafka()) as server, named([await closed_port(), server.address]) as client:
+        assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
+
+
+async def test_the_failure_of_each_address_is_told():
+    first, second = await closed_port(), await closed_port()
+    async with named([first, second]) as client:
+        with pytest.raises(ConnectionFailed) as caught:
+            await client.request(HEARTBEAT, deadline=soon())
+        assert str(first) in caught.value.reason
+        assert str(second) in caught.value.reason
+
+
+# --- versions -------------------------------------------------------------------------------
+
+
+async def test_a_0_10_broker_is_asked_again_in_version_0():
+    async def only_version_0(header: Any, _: Any) -> Response | None:
+        response = speaks({ApiKey.HEARTBEAT: (0, 1)})
+        if header.api_version > 0:
+            response = speaks({})
+            response.error_code = 35
+        return response
+
+    broker = kafka()
+    broker.answers[ApiKey.API_VERSIONS] = only_version_0
+    async with serve(broker) as server, client_of(server.address) as client:
+        await client.request(HEARTBEAT, deadline=soon())
+        assert server.accepted == 1
+        versions = await client.negotiated(soon())
+        assert versions.ranges[ApiKey.HEARTBEAT] == (0, 1)
+        with pytest.raises(UnsupportedVersion, match="has no OffsetCommit") as caught:
+            await client.request(COMMIT, deadline=soon())
+        assert caught.value.broker == str(server.address)
+    assert [(header.api_key, header.api_version) for header in broker.seen] == [
+        (18, 4),
+        (18, 0),
+        (12, 1),
+    ]
+
+
+async def test_a_0_9_broker_that_stays_silent_is_found_and_remembered_while_connected():
+    broker = kafka()
+    broker.answers[ApiKey.API_VERSIONS] = silence
+
+    async def list_groups(_: Any, __: Any) -> Response | None:
+        return ListGroupsResponse(error_code=0, groups=[])
+
+    broker.answers[ApiKey.LIST_GROUPS] = list_groups
+    async with serve(broker) as server, client_of(server.address, **QUICK) as client:
+        await client.request(HEARTBEAT, deadline=soon())
+        versions = await client.negotiated(soon())
+        assert versions.release == "0.9"
+        asked = len(broker.seen)
+        await client.request(FETCH, deadline=soon())
+        # The second lane does not go through it all again.
+        assert [header.api_key for header in broker.seen[asked:]] == [ApiKey.FETCH]
+        assert server.accepted == 4
+
+
+async def test_a_pinned_release_is_believed():
+    broker = kafka()
+    async with serve(broker) as server, client_of(server.address, api_version="0.9") as client:
+        await client.request(COMMIT, deadline=soon())
+        assert (await client.negotiated(soon())).release == "0.9"
+    assert [(header.api_key, header.api_version) for header in broker.seen] == [(8, 2)]
+
+
+def test_an_unknown_pin_is_refused_when_the_client_is_made():
+    config = make_config(api_version="seven")
+    with pytest.raises(InvalidOption, match="api_version"):
+        BrokerClient(Address("h", 1), config, None, None)  # type: ignore[arg-type]
+
+
+# --- after a connection is lost -------------------------------------------------------------
+
+
+async def test_a_lost_connection_is_made_again():
+    broker = kafka()
+
+    async def hang_up(_: Any, __: Any) -> Response | None:
+        raise Hangup
+
+    broker.answers[ApiKey.OFFSET_COMMIT] = hang_up
+    async with serve(broker) as server, client_of(server.address, **QUICK) as client:
+        for expected in (1, 2, 3):
+            with pytest.raises(ConnectionLost) as caught:
+                await client.request(COMMIT, deadline=soon())
+            assert caught.value.sent
+            assert caught.value.api == "OffsetCommit"
+            assert server.accepted == expected
+        assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
+
+
+async def test_an_idle_connection_is_closed_and_opened_again_without_backoff():
+    async with (
+        serve(kafka()) as server,
+        client_of(
+            server.address,
+            connections_max_idle_ms=30,
+            reconnect_backoff_ms=60_000,
+            reconnect_backoff_max_ms=60_000,
+        ) as client,
+    ):
+        await client.request(HEARTBEAT, deadline=soon())
+        with anyio.fail_after(5):
+            while client.connected:
+                await anyio.lowlevel.checkpoint()
+        await client.request(HEARTBEAT, deadline=soon())
+        assert server.accepted == 2
+
+
+async def test_aclose_tells_waiters_and_refuses_more():
+    asked = anyio.Event()
+
+    async def never(_: Any, __: Any) -> Response | None:
+        asked.set()
+        return None
+
+    broker = kafka()
+    broker.answers[ApiKey.HEARTBEAT] = never
+    async with serve(broker) as server, client_of(server.address) as client:
+        outcomes: list[Any] = []
+
+        async def ask() -> None:
+            outcomes.append(await outcome_of(client.request(HEARTBEAT, deadline=soon())))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            await asked.wait()
+            await client.aclose()
+        assert isinstance(outcomes[0], ClientClosed)
+        with pytest.raises(ClientClosed):
+            await client.request(HEARTBEAT, deadline=soon())
+        with anyio.fail_after(5):
+            while server.open:
+                await anyio.lowlevel.checkpoint()
+
+
+async def test_abort_while_connecting_tells_the_waiter():
+    listener = await RealRuntime().listen(Address("127.0.0.1", 0))
+    try:
+        async with client_of(listener.address) as client:
+            outcomes: list[Any] = []
+
+            async def ask() -> None:
+                outcomes.append(await outcome_of(client.request(HEARTBEAT, deadline=soon())))
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(ask)
+                await anyio.wait_all_tasks_blocked()
+                client.abort()
+            assert isinstance(outcomes[0], ClientClosed)
+    finally:
+        await listener.aclose()
+
+
+async def test_a_retired_client_finishes_and_takes_no_more():
+    async with serve(kafka()) as server, client_of(server.address) as client:
+        await client.request(HEARTBEAT, deadline=soon())
+        client.retire()
+        with anyio.fail_after(5):
+            while client.connected:
+                await anyio.lowlevel.checkpoint()
+        with pytest.raises(ConnectionLost, match="does not list this address") as caught:
+            await client.request(HEARTBEAT, deadline=soon())
+        assert not caught.value.sent
+
+
+async def test_the_end_of_the_host_ends_everything():
+    async with serve(kafka()) as server, hosted() as (runtime, host):
+        client = BrokerClient(server.address, make_config(), runtime, host)
+        await client.request(HEARTBEAT, deadline=soon())
+        await host.stop()
+        assert not client.connected
+        with pytest.raises(ClientClosed):
+            await client.request(HEARTBEAT, deadline=soon())
