@@ -1,0 +1,30 @@
+"""The command line: `aiokafkawire demo | broker | produce | consume`.
+
+Importing this module needs nothing beyond the package's own dependencies; the commands need
+click and rich, which the extra `cli` brings.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+__all__ = ("main",)
+
+OPTIONAL = frozenset({"click", "rich"})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command (by default that of `sys.argv`) and return its exit code."""
+    try:
+        from aiokafkawire.cli.application import run  # noqa: PLC0415 - click may be missing
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in OPTIONAL:
+            raise
+        print(
+            f"aiokafkawire: the command line needs {error.name}:"
+            " install it with pip install 'aiokafkawire[cli]'",
+            file=sys.stderr,
+        )
+        return 1
+    return run(arguments)

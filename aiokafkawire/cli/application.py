@@ -1,0 +1,122 @@
+"""The commands, what they share, and how they end."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+from aiokafkawire._version import __version__
+from aiokafkawire.cli.problems import (
+    FAILED,
+    INTERRUPTED,
+    OK,
+    USAGE,
+    Failure,
+    explain,
+    one_line,
+)
+from aiokafkawire.cli.running import Stopped
+from aiokafkawire.errors import InvalidOption, KafkaError
+
+__all__ = ("application", "run")
+
+COMMANDS = {
+    "broker": "aiokafkawire.cli.broker",
+    "consume": "aiokafkawire.cli.consume",
+    "demo": "aiokafkawire.cli.demo.command",
+    "produce": "aiokafkawire.cli.produce",
+}
+"""Where each command stands, under its own name; a shell waits for the import of one only."""
+
+
+class Commands(click.Group):
+    """The commands, imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+        if args[0] not in COMMANDS and near:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done, 1 failed (also in part), 2 wrong usage, 130 ended by Ctrl-C.",
+)
+@click.version_option(__version__, prog_name="aiokafkawire")
+def application() -> None:
+    """A Kafka client for the shell, and an embedded broker to try it on."""
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.WARNING,
+        format="aiokafkawire: %(message)s",
+    )
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command that the arguments name; its exit code. Errors take one line of stderr."""
+    try:
+        given = None if arguments is None else list(arguments)
+        result = application.main(given, prog_name="aiokafkawire", standalone_mode=False)
+    except Stopped as stopped:
+        return stopped.code
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return USAGE
+    except click.UsageError as error:
+        path = "aiokafkawire" if error.ctx is None else error.ctx.command_path
+        return _fail(f"{_sentence(error.format_message())}; see {path} --help", USAGE)
+    except click.ClickException as error:
+        return _fail(error.format_message(), error.exit_code)
+    except click.Abort:
+        return INTERRUPTED
+    except InvalidOption as error:
+        return _fail(str(error), USAGE)
+    except (KafkaError, Failure, OSError) as error:
+        return _fail(explain(error), FAILED)
+    except ExceptionGroup as group:
+        return _fail(explain(_first_of(group)), FAILED)
+    return result if isinstance(result, int) else OK
+
+
+def _first_of(group: ExceptionGroup[Any]) -> Exception:
+    """The first error of a group, if all are of the kinds that are told in one line."""
+    told, other = group.split((KafkaError, Failure, OSError))
+    if told is None or other is not None:
+        raise group
+    error: Exception = told
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _sentence(text: str) -> str:
+    return one_line(text).rstrip(".")
+
+
+def _fail(text: str, code: int) -> int:
+    try:
+        print(f"aiokafkawire: {one_line(text)}", file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        # Nobody hears it; the interpreter would try again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    return code

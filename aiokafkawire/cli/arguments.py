@@ -1,0 +1,181 @@
+"""What stands on the command line, as values: offsets, delimiters, headers, client options.
+
+All of it raises `InvalidOption`, whose text says what would have been right.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from aiokafkawire.config import ClientConfig, make
+from aiokafkawire.errors import InvalidOption
+
+__all__ = (
+    "Place",
+    "Position",
+    "client_options",
+    "parse_delimiter",
+    "parse_header",
+    "parse_offset",
+    "unescape",
+)
+
+ESCAPES = {
+    "n": b"\n",
+    "r": b"\r",
+    "t": b"\t",
+    "0": b"\0",
+    "a": b"\a",
+    "b": b"\b",
+    "f": b"\f",
+    "v": b"\v",
+    "\\": b"\\",
+}
+TRUE = frozenset({"true", "yes", "on", "1"})
+FALSE = frozenset({"false", "no", "off", "0"})
+NOTHING = frozenset({"none", "null", ""})
+
+
+class Place(Enum):
+    """What an offset on the command line counts from."""
+
+    BEGINNING = "beginning"
+    END = "end"
+    STORED = "stored"
+    OFFSET = "an offset"
+    FROM_TIME = "a time to start at"
+    UNTIL_TIME = "a time to stop at"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where to start or stop in a partition.
+
+    `number` is an offset, a count of records (back from END), or milliseconds since 1970.
+    """
+
+    place: Place
+    number: int = 0
+
+
+def parse_offset(text: str) -> Position:
+    """Read the argument of `-o`: beginning, end, stored, N, -N, s@MS or e@MS."""
+    if text in {"beginning", "end", "stored"}:
+        return Position(Place(text))
+    kind, at, rest = text.rpartition("@")
+    digits = rest.removeprefix("-") if not at else rest
+    if digits.isascii() and digits.isdigit() and (kind in {"s", "e"} if at else True):
+        number = int(digits)
+        if at:
+            return Position(Place.FROM_TIME if kind == "s" else Place.UNTIL_TIME, number)
+        if rest.startswith("-"):
+            return Position(Place.END, number)
+        return Position(Place.OFFSET, number)
+    raise InvalidOption(
+        f"-o {text!r} is no offset: give beginning, end, stored, N, -N (the last N),"
+        " s@MS (from a time in milliseconds) or e@MS (until a time)"
+    )
+
+
+def unescape(text: str) -> bytes:
+    r"""The bytes of a text with \n, \t, \xNN and the like; other text is taken as UTF-8."""
+    out = bytearray()
+    rest = text
+    while rest:
+        before, backslash, rest = rest.partition("\\")
+        out += before.encode("utf-8", "surrogateescape")
+        if not backslash:
+            break
+        if rest[:1] == "x":
+            digits, rest = rest[1:3], rest[3:]
+            try:
+                out += bytes.fromhex(digits)
+            except ValueError:
+                digits = ""
+            if len(digits) != 2:
+                raise InvalidOption(f"{text!r}: \\x must be followed by two hexadecimal digits")
+        elif rest[:1] in ESCAPES and rest:
+            out += ESCAPES[rest[0]]
+            rest = rest[1:]
+        else:
+            raise InvalidOption(
+                f"{text!r}: a backslash starts \\n, \\r, \\t, \\0 or \\xNN; write \\\\ for itself"
+            )
+    return bytes(out)
+
+
+def parse_delimiter(option: str, text: str) -> bytes:
+    """The bytes of `-D` or `-K`, which must not be empty."""
+    delimiter = unescape(text)
+    if not delimiter:
+        raise InvalidOption(f"{option} must not be empty")
+    return delimiter
+
+
+def parse_header(text: str) -> tuple[str, bytes | None]:
+    """Read the argument of `-H`: name=value, or a name alone for a null value."""
+    name, equals, value = text.partition("=")
+    if not name:
+        raise InvalidOption(f"-H {text!r} has no name: give name=value")
+    return name, value.encode("utf-8", "surrogateescape") if equals else None
+
+
+def client_options(
+    config_class: type[ClientConfig],
+    assignments: Iterable[str],
+    given: dict[str, Any],
+    defaults: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The keyword arguments of a client: `defaults`, over them what `-X` says, over that `given`.
+
+    A name is that of the option class; dots may stand for underscores. A name that is not an
+    option, or a value that does not fit, raises `InvalidOption`.
+    """
+    hints = typing.get_type_hints(config_class)
+    options: dict[str, Any] = dict(defaults or {})
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        name = name.strip().replace(".", "_")
+        if not equals or not name:
+            raise InvalidOption(f"-X {assignment!r} is not of the form option=value")
+        options[name] = _value(name, text.strip(), hints[name]) if name in hints else text
+    options.update({name: value for name, value in given.items() if value is not None})
+    make(config_class, options)
+    return options
+
+
+def _value(name: str, text: str, hint: Any) -> Any:
+    """A text as the type that an option is declared with."""
+    union = isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
+    kinds = typing.get_args(hint) if union else (hint,)
+    lowered = text.lower()
+    if type(None) in kinds and lowered in NOTHING:
+        return None
+    if bool in kinds:
+        if lowered not in TRUE | FALSE:
+            raise InvalidOption(f"{name} must be true or false, not {text!r}")
+        return lowered in TRUE
+    choices = [value for kind in kinds for value in _literals(kind)]
+    for choice in choices:
+        if str(choice) == text:
+            return choice
+    if int in kinds:
+        try:
+            return int(text)
+        except ValueError:
+            also = "".join(f"{choice!r} or " for choice in choices if isinstance(choice, str))
+            raise InvalidOption(f"{name} must be {also}a whole number, not {text!r}") from None
+    if str in kinds or choices:
+        return text
+    if any(typing.get_origin(kind) is Sequence for kind in kinds):
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    raise InvalidOption(f"{name} is Python code and cannot be given with -X")
+
+
+def _literals(kind: Any) -> tuple[Any, ...]:
+    return typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()

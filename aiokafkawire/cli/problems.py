@@ -1,0 +1,58 @@
+"""Exit codes, and errors as one line that says what to do."""
+
+from __future__ import annotations
+
+from aiokafkawire import errors
+
+__all__ = ("FAILED", "INTERRUPTED", "OK", "TERMINATED", "USAGE", "Failure", "explain", "one_line")
+
+OK = 0
+FAILED = 1
+USAGE = 2
+INTERRUPTED = 130
+"""Ended by Ctrl-C (128 + SIGINT), as shells have it."""
+TERMINATED = 143
+"""Ended by SIGTERM (128 + SIGTERM)."""
+
+
+class Failure(Exception):
+    """A command ends with a failure that it has found itself; the text says what to do."""
+
+
+ADVICE: tuple[tuple[type[BaseException], str], ...] = (
+    (errors.NoBrokerAvailable, "check -b, and that the broker runs"),
+    (errors.ConnectionFailed, "check -b, and that the broker runs"),
+    (errors.ConnectionLost, "try again"),
+    (errors.MalformedFrame, "check that the port in -b is Kafka's"),
+    (errors.ProtocolError, "check that what listens there is Kafka"),
+    (errors.AuthenticationFailed, "check the credentials"),
+    (errors.UnknownTopic, "check -t, or create the topic"),
+    (errors.DeliveryTimedOut, "it is safe to send again; -X delivery_timeout_ms gives more time"),
+    (errors.DeliveryUnknown, "the log may hold it or not: look before sending again"),
+    (errors.RequestTimedOut, "check that the broker is well, or raise -X request_timeout_ms"),
+    (errors.RecordTooLarge, "raise -X max_request_size_bytes and the topic's limit"),
+    (errors.CorruptRecords, "go on past it with -p PARTITION -o OFFSET"),
+    (errors.NoOffset, "say where to start with -o"),
+    (errors.LogTruncated, "say where to go on with -p PARTITION -o OFFSET"),
+    (errors.CommitFailed, "another member has the partitions now and reads them again"),
+    (errors.MemberFenced, "another member runs with the same group_instance_id"),
+    (errors.GroupFailed, "check the group id and the group's other members"),
+    (errors.UnsupportedVersion, "the broker is too old for this"),
+)
+
+
+def explain(error: BaseException) -> str:
+    """What happened and what to do about it, in one line."""
+    if isinstance(error, errors.DeliveriesFailed):
+        count = "1 record was" if error.count == 1 else f"{error.count} records were"
+        first = "" if error.first is None else f": {explain(error.first)}"
+        return f"{count} not delivered{first}"
+    text = one_line(str(error)) or type(error).__name__
+    for kind, advice in ADVICE:
+        if isinstance(error, kind):
+            return f"{text}; {advice}"
+    return text
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())

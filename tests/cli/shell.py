@@ -1,0 +1,73 @@
+"""Running the command line as a shell does: a process, its streams, its exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ("SECOND", "aiokafkawire", "end", "interrupt", "running", "serving")
+
+SECOND = 1.0
+LIMIT_S = 60.0
+"""No command of these tests takes longer."""
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "aiokafkawire", *arguments]
+
+
+def aiokafkawire(
+    *arguments: str, stdin: bytes = b"", env: dict[str, str] | None = None, limit_s: float = LIMIT_S
+) -> subprocess.CompletedProcess[bytes]:
+    """Run one command to its end."""
+    return subprocess.run(
+        command(*arguments),
+        input=stdin,
+        capture_output=True,
+        timeout=limit_s,
+        check=False,
+        env=None if env is None else {**os.environ, **env},
+    )
+
+
+@contextmanager
+def running(*arguments: str, **popen: object) -> Iterator[subprocess.Popen[bytes]]:
+    """A command while it runs; it is killed at the end if it still does."""
+    settings: dict[str, object] = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        **popen,
+    }
+    process = subprocess.Popen(command(*arguments), **settings)  # type: ignore[call-overload]
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=LIMIT_S)
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """`aiokafkawire broker` on free ports: its bootstrap servers and its process."""
+    with running("broker", "--port", "0", "-q", *arguments) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().decode().strip(), process
+
+
+def interrupt(process: subprocess.Popen[bytes]) -> float:
+    """Press Ctrl-C; gives how many seconds the process took to end."""
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.wait(timeout=LIMIT_S)
+    return time.monotonic() - began
+
+
+def end(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """What a process that has ended, or ends soon, has written."""
+    return process.communicate(timeout=LIMIT_S)

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokafkawire.cli.arguments import (
+    Place,
+    Position,
+    client_options,
+    parse_delimiter,
+    parse_header,
+    parse_offset,
+    unescape,
+)
+from aiokafkawire.config import ConsumerConfig, ProducerConfig
+from aiokafkawire.errors import InvalidOption
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("beginning", Position(Place.BEGINNING)),
+        ("end", Position(Place.END)),
+        ("stored", Position(Place.STORED)),
+        ("0", Position(Place.OFFSET, 0)),
+        ("17", Position(Place.OFFSET, 17)),
+        ("-3", Position(Place.END, 3)),
+        ("s@1700000000000", Position(Place.FROM_TIME, 1_700_000_000_000)),
+        ("e@5", Position(Place.UNTIL_TIME, 5)),
+    ],
+)
+def test_offsets(text: str, position: Position) -> None:
+    assert parse_offset(text) == position
+
+
+@pytest.mark.parametrize("text", ["", "-", "first", "1.5", "s@", "x@3", "@3", "--3", "s@-3", "²"])
+def test_what_is_no_offset_is_refused_with_what_is_one(text: str) -> None:
+    with pytest.raises(InvalidOption, match=r"beginning, end, stored, N, -N"):
+        parse_offset(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("a", b"a"),
+        ("\\n\\t\\r\\0", b"\n\t\r\0"),
+        ("a\\x41b", b"aAb"),
+        ("\\xff", b"\xff"),
+        ("\\\\n", b"\\n"),
+        ("é", "é".encode()),
+    ],
+)
+def test_escapes(text: str, data: bytes) -> None:
+    assert unescape(text) == data
+
+
+@pytest.mark.parametrize("text", ["\\", "\\q", "\\x", "\\x4", "\\xzz"])
+def test_bad_escapes_are_refused(text: str) -> None:
+    with pytest.raises(InvalidOption):
+        unescape(text)
+
+
+def test_a_delimiter_must_not_be_empty() -> None:
+    assert parse_delimiter("-K", ":") == b":"
+    with pytest.raises(InvalidOption, match="-K must not be empty"):
+        parse_delimiter("-K", "")
+
+
+def test_headers() -> None:
+    assert parse_header("a=b=c") == ("a", b"b=c")
+    assert parse_header("a=") == ("a", b"")
+    assert parse_header("a") == ("a", None)
+    with pytest.raises(InvalidOption, match="has no name"):
+        parse_header("=b")
+
+
+BASE: dict[str, Any] = {"bootstrap_servers": "localhost:9092"}
+
+
+@pytest.mark.parametrize(
+    ("assignment", "name", "value"),
+    [
+        ("linger_ms=50", "linger_ms", 50),
+        ("linger.ms=50", "linger_ms", 50),
+        ("acks=all", "acks", "all"),
+        ("acks=1", "acks", 1),
+        ("acks=-1", "acks", -1),
+        ("enable_idempotence=false", "enable_idempotence", False),
+        ("enable_idempotence=none", "enable_idempotence", None),
+        ("allow_auto_create_topics=no", "allow_auto_create_topics", False),
+        ("compression_type=gzip", "compression_type", "gzip"),
+        ("client_id=a=b", "client_id", "a=b"),
+        ("api_version=0.10", "api_version", "0.10"),
+    ],
+)
+def test_producer_options_take_their_type(assignment: str, name: str, value: object) -> None:
+    options = client_options(ProducerConfig, [assignment], BASE)
+    assert options[name] == value
+    assert type(options[name]) is type(value)
+
+
+def test_what_commands_give_goes_before_x_and_x_before_defaults() -> None:
+    options = client_options(
+        ConsumerConfig,
+        ["group_id=a", "fetch_min_bytes=2"],
+        {**BASE, "group_id": "b", "client_id": None},
+        {"fetch_min_bytes": 3, "max_poll_records": 4},
+    )
+    assert options == {**BASE, "group_id": "b", "fetch_min_bytes": 2, "max_poll_records": 4}
+
+
+def test_assignors_are_a_list() -> None:
+    options = client_options(ConsumerConfig, ["partition_assignment_strategy=range, range"], BASE)
+    assert options["partition_assignment_strategy"] == ("range", "range")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("lingerms=5", "did you mean 'linger_ms'"),
+        ("compression.typ=gzip", "did you mean 'compression_type'"),
+        ("linger_ms=soon", "linger_ms must be a whole number, not 'soon'"),
+        ("acks=most", "acks must be 'all' or a whole number, not 'most'"),
+        ("linger_ms=-1", "linger_ms must be from 0"),
+        ("compression_type=zip", "compression_type must be one of 'none', 'gzip'"),
+        ("allow_auto_create_topics=perhaps", "must be true or false"),
+        ("partitioner=round_robin", "cannot be given with -X"),
+        ("linger_ms", "not of the form option=value"),
+        ("=5", "not of the form option=value"),
+    ],
+)
+def test_wrong_options_are_named(assignment: str, message: str) -> None:
+    with pytest.raises(InvalidOption) as failure:
+        client_options(ProducerConfig, [assignment], BASE)
+    assert message in str(failure.value)

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from aiokafkawire.cli.broker import parse_topic
+from aiokafkawire.cli.running import BACKENDS
+from aiokafkawire.errors import InvalidOption
+
+from .shell import SECOND, aiokafkawire, end, interrupt, running, serving
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_it_serves_until_ctrl_c(backend: str) -> None:
+    with serving("--nodes", "3", "--backend", backend) as (servers, process):
+        ports = [int(server.rpartition(":")[2]) for server in servers.split(",")]
+        assert len(set(ports)) == 3
+        for port in ports:
+            socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        assert interrupt(process) < SECOND
+        assert process.returncode == 130
+
+
+def test_a_client_that_stays_connected_does_not_hold_it() -> None:
+    with serving() as (servers, process):
+        port = int(servers.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), timeout=5):
+            assert interrupt(process) < SECOND
+
+
+def test_sigterm_ends_it_too() -> None:
+    with serving() as (_, process):
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 143
+        assert time.monotonic() - began < SECOND
+
+
+def test_it_greets_on_stderr_and_warns_of_an_open_door() -> None:
+    with running("broker", "--port", "0", "--host", "0.0.0.0") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        interrupt(process)
+        err = end(process)[1].decode()
+    assert "in memory only" in err
+    assert "no authentication" in err
+
+
+def test_a_port_in_use_is_one_line() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        done = aiokafkawire("broker", "--port", str(port))
+    assert done.returncode == 1
+    assert done.stderr.count(b"\n") == 1
+    assert str(port).encode() in done.stderr
+
+
+def test_a_data_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    done = aiokafkawire("broker", "--port", "0", "--data", str(path))
+    assert done.returncode == 2
+    assert b"is a file" in done.stderr
+
+
+def test_the_last_port_is_the_last() -> None:
+    done = aiokafkawire("broker", "--port", "65535", "--nodes", "2")
+    assert done.returncode == 2
+    assert b"no room for 2 nodes" in done.stderr
+
+
+def test_topics() -> None:
+    assert parse_topic("a") == ("a", None, None)
+    assert parse_topic("a:3") == ("a", 3, None)
+    assert parse_topic("a:3:2") == ("a", 3, 2)
+    for text in ("", ":3", "a:", "a:x", "a:1:2:3"):
+        with pytest.raises(InvalidOption, match="NAME"):
+            parse_topic(text)
+
+
+def test_a_topic_that_the_broker_refuses_is_one_line() -> None:
+    done = aiokafkawire("broker", "--port", "0", "-t", "a:1:7")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.count(b"\n") == 1

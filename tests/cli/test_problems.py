@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import inspect
+
+from aiokafkawire import errors
+from aiokafkawire.cli.problems import ADVICE, explain
+
+
+def test_an_error_takes_one_line_and_says_what_to_do() -> None:
+    text = explain(errors.NoBrokerAvailable("no broker answered\nat all", broker="h:1"))
+    assert text == "no broker answered at all (broker h:1); check -b, and that the broker runs"
+
+
+def test_failed_deliveries_name_their_count_and_the_first() -> None:
+    first = errors.RecordTooLarge("too large", topic="t")
+    text = explain(errors.DeliveriesFailed("x", count=2, first=first))
+    assert text.startswith("2 records were not delivered: too large (topic t); raise -X")
+    assert (
+        explain(errors.DeliveriesFailed("x", count=1, first=None)) == "1 record was not delivered"
+    )
+
+
+def test_an_error_without_text_is_named() -> None:
+    assert explain(TimeoutError()) == "TimeoutError"
+
+
+def test_the_more_special_advice_comes_first() -> None:
+    kinds = [kind for kind, _ in ADVICE]
+    for index, kind in enumerate(kinds):
+        assert not any(issubclass(kind, earlier) for earlier in kinds[:index]), kind
+
+
+def test_every_kind_of_error_has_advice_or_says_all_itself() -> None:
+    itself = {"KafkaError", "InvalidOption", "ClientClosed", "BrokerError", "UnknownServerError"}
+    itself |= {"BufferFull", "DeliveriesFailed", "ProducerFenced"}
+    advised = tuple(kind for kind, _ in ADVICE)
+    for name in errors.__all__:
+        kind = getattr(errors, name)
+        assert inspect.isclass(kind)
+        assert name in itself or issubclass(kind, advised), name

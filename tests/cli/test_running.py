@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import anyio
+import pytest
+
+from aiokafkawire.cli.running import BACKENDS, HARD_STOP_S, Interruption, Stopped, run
+
+SCRIPT = """
+import sys, time
+import anyio
+from aiokafkawire.cli.running import run, Stopped
+
+async def polite(interruption):
+    try:
+        print("ready", flush=True)
+        await anyio.sleep_forever()
+    finally:
+        print("goodbye", flush=True)
+
+async def until_told(interruption):
+    done = anyio.Event()
+    interruption.on_grace.append(done.set)
+    print("ready", flush=True)
+    with anyio.CancelScope(shield=True):
+        await done.wait()
+    print("told", flush=True)
+
+async def deaf(interruption):
+    interruption.last_resorts.append(lambda: print("last resort", flush=True))
+    print("ready", flush=True)
+    with anyio.CancelScope(shield=True):
+        await anyio.sleep_forever()
+
+async def busy(interruption):
+    print("ready", flush=True)
+    while True:
+        pass
+
+async def failing(interruption):
+    print("ready", flush=True)
+    try:
+        await anyio.sleep_forever()
+    finally:
+        raise OSError("cut off")
+
+try:
+    run(globals()[sys.argv[1]], backend=sys.argv[2])
+except Stopped as stopped:
+    sys.exit(stopped.code)
+"""
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.mark.parametrize(
+    ("function", "number", "code", "words"),
+    [
+        ("polite", signal.SIGINT, 130, b"goodbye\n"),
+        ("polite", signal.SIGTERM, 143, b"goodbye\n"),
+        ("until_told", signal.SIGINT, 130, b"told\n"),
+        ("deaf", signal.SIGINT, 130, b"last resort\n"),
+        ("busy", signal.SIGINT, 130, b""),
+        ("failing", signal.SIGINT, 130, b""),
+    ],
+)
+def test_a_signal_ends_a_command_within_a_second(
+    function: str, number: signal.Signals, code: int, words: bytes, backend: str
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, function, backend],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    began = time.monotonic()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert time.monotonic() - began < HARD_STOP_S + 0.7
+    assert (process.returncode, out, err) == (code, words, b"")
+
+
+def test_a_second_signal_ends_it_at_once() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, "deaf", "asyncio"], stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    began = time.monotonic()
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    assert time.monotonic() - began < HARD_STOP_S
+    assert process.communicate(timeout=30)[0] == b"last resort\n"
+    assert process.returncode == 130
+
+
+def test_without_a_signal_the_command_ends_as_it_will(backend: str) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    seen: list[Interruption] = []
+
+    async def fine(interruption: Interruption) -> None:
+        await anyio.lowlevel.checkpoint()
+        seen.append(interruption)
+
+    async def broken(interruption: Interruption) -> None:
+        raise OSError("disk")
+
+    run(fine, backend=backend)
+    assert not seen[0].happened
+    with pytest.raises(OSError, match="disk"):
+        run(broken, backend=backend)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_signal_before_the_loop_runs_counts(backend: str) -> None:
+    interruption = Interruption()
+    interruption.code = 130
+
+    async def never(_: Interruption) -> None:
+        await anyio.sleep_forever()
+
+    with pytest.raises(Stopped):
+        run(never, backend=backend, interruption=interruption)
