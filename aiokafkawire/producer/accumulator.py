@@ -1,0 +1,347 @@
+"""All records that wait or are on their way: room for them, and what each broker may get now."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.producer.answer import Answer
+from aiokafkawire.producer.batch import Batch
+from aiokafkawire.producer.delivery import Delivery, FailureTally, Pacer, Receipt
+from aiokafkawire.producer.partition_queue import PartitionQueue, Policy
+from aiokafkawire.producer.partitioner import StickyChoice, partition_for_key
+from aiokafkawire.producer.sequences import Identities, PartitionSequences
+from aiokafkawire.records import BatchBuilder, Compression
+from aiokafkawire.records.kernel import Buffer, Headers
+from aiokafkawire.runtime import NEVER
+from aiokafkawire.types import NodeId, TopicPartition
+from aiokafkawire.wire import NO_ID
+
+__all__ = ("Accumulator", "Settings", "TopicQueues")
+
+MAX_REMEMBERED_KEYS = 4096
+"""Keys of a topic whose partition is remembered: looking it up is cheaper than hashing."""
+
+MAX_REMEMBERED_KEY_BYTES = 64
+
+Wake = Callable[[NodeId | None], None]
+LeaderOf = Callable[[TopicPartition], NodeId | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options that hold for all partitions."""
+
+    policy: Policy
+    buffer_memory_bytes: int
+    compression: Compression
+    compression_level: int | None
+
+
+class TopicQueues:
+    """A topic's partitions, as metadata has them."""
+
+    __slots__ = ("_by_key", "by_partition", "name", "queues", "sticky", "topic_id")
+
+    def __init__(self, name: str, switch_bytes: int) -> None:
+        self.name = name
+        self.queues: list[PartitionQueue] = []
+        self.by_partition: dict[int, PartitionQueue] = {}
+        self.sticky = StickyChoice(switch_bytes)
+        self.topic_id = NO_ID
+        self._by_key: dict[bytes, PartitionQueue] = {}
+
+    def set_queues(self, queues: list[PartitionQueue]) -> None:
+        """Take over the partitions that there are now, in their order."""
+        if queues != self.queues:
+            self.queues = queues
+            self._by_key.clear()
+
+    def for_key(self, key: bytes) -> PartitionQueue:
+        """The partition of a record with a key."""
+        queue = self._by_key.get(key)
+        if queue is None:
+            queue = self.queues[partition_for_key(key, len(self.queues))]
+            if len(self._by_key) >= MAX_REMEMBERED_KEYS:
+                self._by_key.clear()
+            if len(key) <= MAX_REMEMBERED_KEY_BYTES:
+                self._by_key[key] = queue
+        return queue
+
+    def without_key(self, rng: random.Random) -> PartitionQueue:
+        """The partition of a record without a key."""
+        position = self.sticky.partition
+        if position is None or position >= len(self.queues):
+            lengths = [
+                None if queue.leader is None else len(queue.waiting) for queue in self.queues
+            ]
+            position = self.sticky.choose(lengths, rng)
+        return self.queues[position]
+
+
+class Accumulator:
+    """The producer's buffer.
+
+    Bounds: records take at most `buffer_memory_bytes` (keys, values and headers with their
+    overhead) until they have their outcome; queues are as many as partitions were written to.
+    `wake` is called with a broker that may have something to send, with None when a leader is
+    missing; `freed` when room came back.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        identities: Identities | None,
+        *,
+        wake: Wake,
+        freed: Callable[[], None],
+    ) -> None:
+        self.settings = settings
+        self.identities = identities
+        self.topics: dict[str, TopicQueues] = {}
+        self.tally = FailureTally()
+        self.pacer = Pacer()
+        self.used_bytes = 0
+        self.incomplete: dict[Receipt, None] = {}
+        self.pressing = 0
+        self._active: dict[NodeId | None, dict[PartitionQueue, None]] = {}
+        self._wake = wake
+        self._freed = freed
+
+    # --- records come in ----------------------------------------------------------------------
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether a record fits into the buffer now."""
+        return self.used_bytes + size_bytes <= self.settings.buffer_memory_bytes
+
+    def append(
+        self,
+        queue: PartitionQueue,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Headers,
+        timestamp_ms: int,
+        *,
+        size_bytes: int,
+        now: float,
+    ) -> tuple[Delivery, bool]:
+        """Put a record into its partition's open batch; the caller has looked for room.
+
+        The flag tells that a batch ended with it.
+        """
+        batch = queue.open
+        index = None
+        ended = False
+        if batch is not None:
+            assert batch.builder is not None
+            index = batch.builder.append(timestamp_ms, key, value, headers)
+            if index is None:
+                self._end_batch(queue)
+                ended = True
+        if index is None:
+            batch = self._begin_batch(queue, now)
+            assert batch.builder is not None
+            index = batch.builder.append(timestamp_ms, key, value, headers)
+            assert index is not None
+        assert batch is not None
+        batch.reserved_bytes += size_bytes
+        self.used_bytes += size_bytes
+        if batch.builder is not None and batch.builder.is_full:
+            self._end_batch(queue)
+            ended = True
+        return Delivery(batch.receipt, index, timestamp_ms), ended
+
+    def _begin_batch(self, queue: PartitionQueue, now: float) -> Batch:
+        settings, policy = self.settings, self.settings.policy
+        builder = BatchBuilder(
+            settings.compression, settings.compression_level, policy.batch_size_bytes
+        )
+        topic, partition = queue.topic_partition
+        receipt = Receipt(topic, partition, self.tally, self.pacer)
+        queue.last_order += 1
+        batch = Batch(
+            receipt,
+            builder,
+            (queue.last_order,),
+            now + policy.linger_s,
+            now + policy.delivery_timeout_s,
+        )
+        idle = not queue.waiting
+        queue.add(batch)
+        if idle:
+            self._touch(queue)
+        return batch
+
+    def _end_batch(self, queue: PartitionQueue) -> None:
+        queue.close_open()
+        self.pacer.batch_ended()
+        self._wake(queue.leader)
+
+    # --- batches come and go ------------------------------------------------------------------
+
+    def opened(self, batch: Batch) -> None:
+        """A queue has a batch more."""
+        self.incomplete[batch.receipt] = None
+
+    def settled(self, batch: Batch) -> None:
+        """A batch has its outcome: its room is free."""
+        del self.incomplete[batch.receipt]
+        self.used_bytes -= batch.reserved_bytes
+        self._freed()
+
+    def press(self, by: int) -> None:
+        """Begin (1) or end (-1) a time in which open batches do not wait for more records."""
+        self.pressing += by
+        if by > 0:
+            for node in list(self._active):
+                self._wake(node)
+
+    # --- metadata -----------------------------------------------------------------------------
+
+    def set_topic(self, name: str, partitions: Iterable[int], topic_id: UUID) -> TopicQueues:
+        """Take over what metadata says of a topic; queues that exist stay."""
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = TopicQueues(name, self.settings.policy.batch_size_bytes)
+            self.topics[name] = topic
+        numbers = sorted(partitions)
+        for number in numbers:
+            if number not in topic.by_partition:
+                topic.by_partition[number] = PartitionQueue(
+                    TopicPartition(name, number),
+                    self.settings.policy,
+                    self,
+                    None if self.identities is None else PartitionSequences(self.identities),
+                )
+        topic.set_queues([topic.by_partition[number] for number in numbers])
+        known = topic.topic_id
+        if topic_id != NO_ID:
+            topic.topic_id = topic_id
+            if known not in {NO_ID, topic_id}:
+                self.renew(name)
+        return topic
+
+    def renew(self, name: str) -> None:
+        """A topic was deleted and made anew: its partitions number their batches anew."""
+        for queue in self.topics[name].by_partition.values():
+            queue.renumber()
+
+    def set_leaders(self, leader_of: LeaderOf) -> None:
+        """Move queues to the brokers that lead them now."""
+        for topic in self.topics.values():
+            for queue in topic.by_partition.values():
+                leader = leader_of(queue.topic_partition)
+                if leader != queue.leader:
+                    self._drop_active(queue)
+                    queue.leader = leader
+                    self._touch(queue)
+
+    def without_identity(self) -> None:
+        """No broker gives producer ids: go on without idempotence."""
+        self.identities = None
+        for topic in self.topics.values():
+            for queue in topic.by_partition.values():
+                queue.sequences = None
+        self.wake_all()
+
+    def wake_all(self) -> None:
+        """Let every broker's task look again."""
+        for node in list(self._active):
+            self._wake(node)
+
+    @property
+    def leader_missing(self) -> bool:
+        """Whether records wait for a partition without a leader."""
+        return bool(self._active.get(None))
+
+    # --- batches go out -----------------------------------------------------------------------
+
+    def sendable_at(self, node: NodeId) -> float:
+        """When there is something to send to a broker; NEVER: after a `wake` at the earliest."""
+        pressing = self.pressing > 0
+        queues = self._active.get(node, ())
+        return min((queue.sendable_at(pressing) for queue in queues), default=NEVER)
+
+    def close_due(self, node: NodeId, now: float) -> list[Batch]:
+        """Close the batches that are due at a broker, which stay where they are."""
+        pressing = self.pressing > 0
+        return [
+            queue.close_head()
+            for queue in self._active.get(node, ())
+            if queue.sendable_at(pressing) <= now
+        ]
+
+    def drain(self, node: NodeId, now: float, max_bytes: int) -> list[Batch]:
+        """Take the batches for one request: one of each partition, at most `max_bytes` in all
+        unless the first is larger. Who was left out comes first the next time."""
+        pressing = self.pressing > 0
+        taken: list[Batch] = []
+        size = 0
+        active = self._active.get(node, {})
+        for queue in list(active):
+            if queue.sendable_at(pressing) > now:
+                continue
+            records = queue.close_head().records
+            assert records is not None
+            size += records.size_bytes
+            if taken and size > max_bytes:
+                break
+            taken.append(queue.take())
+            self._drop_active(queue)
+            if queue.waiting:
+                active[queue] = None
+                self._active[node] = active
+        return taken
+
+    def answered(self, batch: Batch, answer: Answer, now: float, not_before: float) -> None:
+        """What became of an attempt; see `PartitionQueue.answered`."""
+        queue = self._queue_of(batch)
+        queue.answered(batch, answer, now, not_before)
+        self._touch(queue)
+
+    # --- ends ---------------------------------------------------------------------------------
+
+    def expire(self, now: float) -> float:
+        """Settle batches that are past their delivery timeout; returns when the next one is."""
+        soonest = NEVER
+        for topic in self.topics.values():
+            for queue in topic.by_partition.values():
+                if queue.next_expiry() <= now:
+                    queue.expire(now)
+                    self._touch(queue)
+                soonest = min(soonest, queue.next_expiry())
+        return soonest
+
+    def abort(self, error: KafkaError) -> None:
+        """Settle everything."""
+        for topic in self.topics.values():
+            for queue in topic.by_partition.values():
+                queue.abort(error)
+                self._drop_active(queue)
+
+    def abort_node(self, node: NodeId, error: KafkaError) -> None:
+        """Settle everything that waits to be sent to a broker which cannot be used."""
+        for queue in list(self._active.get(node, ())):
+            queue.abort(error)
+            self._drop_active(queue)
+
+    def _queue_of(self, batch: Batch) -> PartitionQueue:
+        return self.topics[batch.receipt.topic].by_partition[batch.receipt.partition]
+
+    def _touch(self, queue: PartitionQueue) -> None:
+        """A queue changed: its broker's task looks at it, if there is anything to send."""
+        if queue.waiting:
+            self._active.setdefault(queue.leader, {})[queue] = None
+            self._wake(queue.leader)
+        else:
+            self._drop_active(queue)
+
+    def _drop_active(self, queue: PartitionQueue) -> None:
+        queues = self._active.get(queue.leader)
+        if queues is not None:
+            queues.pop(queue, None)
+            if not queues:
+                del self._active[queue.leader]

@@ -1,0 +1,120 @@
+"""One batch on its way, from its first record to its outcome."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+from aiokafkawire.producer.delivery import Outcome, Receipt
+from aiokafkawire.producer.sequences import Stamp
+from aiokafkawire.records import BatchBuilder, ClosedBatch
+
+__all__ = ("TRANSITIONS", "Batch", "BatchEvent", "BatchState")
+
+
+class BatchState(enum.Enum):
+    """Where a batch stands."""
+
+    OPEN = "takes records"
+    WAITING = "closed, to be sent or to be sent again"
+    IN_FLIGHT = "sent, no answer yet"
+    DONE = "has its outcome"
+
+
+class BatchEvent(enum.Enum):
+    """What happens to a batch."""
+
+    CLOSED = enum.auto()
+    SENT = enum.auto()
+    REFUSED = enum.auto()
+    SETTLED = enum.auto()
+
+
+TRANSITIONS: Mapping[tuple[BatchState, BatchEvent], BatchState] = {
+    (BatchState.OPEN, BatchEvent.CLOSED): BatchState.WAITING,
+    (BatchState.OPEN, BatchEvent.SETTLED): BatchState.DONE,
+    (BatchState.WAITING, BatchEvent.SENT): BatchState.IN_FLIGHT,
+    (BatchState.WAITING, BatchEvent.SETTLED): BatchState.DONE,
+    (BatchState.IN_FLIGHT, BatchEvent.REFUSED): BatchState.WAITING,
+    (BatchState.IN_FLIGHT, BatchEvent.SETTLED): BatchState.DONE,
+}
+"""(state, event) -> the next state; a pair that is absent cannot happen."""
+
+
+class Batch:
+    """Records of one partition that are sent together.
+
+    `order` rises within a partition; the parts of a split batch sort between its neighbours.
+    `uncertain` tells that an attempt was made whose effect is not known, so that the log may hold
+    the records. `expires_at`, `linger_until` and `not_before` are seconds of the clock.
+    """
+
+    __slots__ = (
+        "attempts",
+        "builder",
+        "expires_at",
+        "last_error",
+        "linger_until",
+        "not_before",
+        "order",
+        "receipt",
+        "records",
+        "reserved_bytes",
+        "stamp",
+        "state",
+        "uncertain",
+    )
+
+    def __init__(
+        self,
+        receipt: Receipt,
+        content: BatchBuilder | ClosedBatch,
+        order: tuple[int, ...],
+        linger_until: float,
+        expires_at: float,
+    ) -> None:
+        self.receipt = receipt
+        self.order = order
+        self.linger_until = linger_until
+        self.expires_at = expires_at
+        self.builder = content if isinstance(content, BatchBuilder) else None
+        self.records = None if isinstance(content, BatchBuilder) else content
+        self.state = BatchState.WAITING if self.builder is None else BatchState.OPEN
+        self.reserved_bytes = 0
+        self.attempts = 0
+        self.not_before = 0.0
+        self.stamp: Stamp | None = None
+        self.uncertain = False
+        self.last_error: Exception | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.state is BatchState.DONE
+
+    @property
+    def count(self) -> int:
+        return self.receipt.count
+
+    def close(self) -> None:
+        """Take no more records."""
+        assert self.builder is not None
+        self.handle(BatchEvent.CLOSED)
+        self.records = self.builder.close()
+        self.receipt.count = self.records.count
+        self.builder = None
+
+    def settle(self, outcome: Outcome) -> None:
+        """Give the outcome to whoever waits, and let the records go."""
+        if self.builder is not None:
+            self.receipt.count = self.builder.count
+        self.handle(BatchEvent.SETTLED)
+        self.builder = self.records = None
+        self.receipt.settle(outcome)
+
+    def handle(self, event: BatchEvent) -> None:
+        """Go to the next state of the table."""
+        try:
+            self.state = TRANSITIONS[self.state, event]
+        except KeyError:
+            state = self.state.name
+            raise ValueError(f"{event.name} cannot happen to a batch in {state}") from None

@@ -1,0 +1,282 @@
+"""What a caller holds while a record is on its way, and who hears of a failure.
+
+The records of one batch share one receipt with one event. A receipt knows which of its records
+somebody waits for; the failures of all others are tallied, so that none goes unnoticed.
+"""
+
+from __future__ import annotations
+
+import copy
+from bisect import bisect_right
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafkawire.errors import DeliveriesFailed
+from aiokafkawire.runtime import Promise, checkpoint
+from aiokafkawire.types import RecordMetadata
+
+__all__ = (
+    "CALLS_PER_CHECKPOINT",
+    "MAX_TALLIED_RECEIPTS",
+    "Appended",
+    "Delivery",
+    "Failed",
+    "FailureTally",
+    "Pacer",
+    "Receipt",
+    "Split",
+)
+
+CALLS_PER_CHECKPOINT = 256
+"""Calls that find their work done let other tasks run after at most this many."""
+
+MAX_TALLIED_RECEIPTS = 1024
+"""Failed batches remembered one by one; further ones are only counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The batch is in the log. `log_append_time_ms` is -1 where records keep their own time."""
+
+    base_offset: int
+    log_append_time_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """No record of the batch will be sent any more. `record_errors` has those with their own."""
+
+    error: Exception
+    record_errors: Mapping[int, Exception]
+
+    def error_of(self, index: int) -> Exception:
+        return self.record_errors.get(index, self.error)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The batch went on as several, which begin at these indexes of its records."""
+
+    starts: tuple[int, ...]
+    parts: tuple[Receipt, ...]
+
+    def part_of(self, index: int) -> tuple[Receipt, int]:
+        which = bisect_right(self.starts, index) - 1
+        return self.parts[which], index - self.starts[which]
+
+
+Outcome = Appended | Failed | Split
+
+
+class FailureTally:
+    """Counts the failed records that nobody has heard of yet."""
+
+    __slots__ = ("_first", "_many", "_receipts")
+
+    def __init__(self) -> None:
+        self._receipts: dict[Receipt, int] = {}
+        self._many = 0
+        self._first: Exception | None = None
+
+    @property
+    def count(self) -> int:
+        """How many failed records nobody has heard of."""
+        return sum(self._receipts.values()) + self._many
+
+    def add(self, receipt: Receipt, count: int, error: Exception) -> None:
+        """Count records of a failed batch."""
+        if count <= 0:
+            return
+        if receipt in self._receipts:
+            self._receipts[receipt] += count
+        elif len(self._receipts) < MAX_TALLIED_RECEIPTS:
+            self._receipts[receipt] = count
+        else:
+            self._many += count
+        if self._first is None:
+            self._first = error
+
+    def heard(self, receipt: Receipt) -> None:
+        """A record that was counted has been heard of after all.
+
+        Of failed batches that are not remembered one by one, the count stays.
+        """
+        left = self._receipts.get(receipt)
+        if left is not None:
+            if left > 1:
+                self._receipts[receipt] = left - 1
+            else:
+                del self._receipts[receipt]
+        if not self._receipts and not self._many:
+            self._first = None
+
+    def take(self) -> DeliveriesFailed | None:
+        """The error that tells of all that was counted, which begins the count anew."""
+        count, first = self.count, self._first
+        self._receipts.clear()
+        self._many, self._first = 0, None
+        if not count:
+            return None
+        text = "1 record was" if count == 1 else f"{count} records were"
+        failure = DeliveriesFailed(
+            f"{text} not delivered, and nobody awaited them; the first: {first}",
+            count=count,
+            first=first,
+        )
+        failure.__cause__ = first
+        return failure
+
+
+class Pacer:
+    """Says when a call that needs not wait lets other tasks run all the same."""
+
+    __slots__ = ("calls_left",)
+
+    def __init__(self) -> None:
+        self.calls_left = CALLS_PER_CHECKPOINT
+
+    def batch_ended(self) -> None:
+        """The next call is at a batch boundary."""
+        self.calls_left = 0
+
+    async def checkpoint(self) -> None:
+        """Let other tasks run, and count from the beginning."""
+        self.calls_left = CALLS_PER_CHECKPOINT
+        await checkpoint()
+
+
+class Receipt:
+    """What the deliveries of one batch share: where it goes, and its outcome, which comes once."""
+
+    __slots__ = ("count", "pacer", "partition", "promise", "seen", "tally", "topic", "waiting")
+
+    def __init__(self, topic: str, partition: int, tally: FailureTally, pacer: Pacer) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.count = 0
+        self.tally = tally
+        self.pacer = pacer
+        self.promise: Promise[Outcome] = Promise()
+        self.waiting: set[int] = set()  # indexes of records whose failure somebody hears
+        self.seen = False  # whether a caller came to this batch's boundary
+
+    @property
+    def done(self) -> bool:
+        return self.promise.done
+
+    def settle(self, outcome: Outcome) -> None:
+        """Give the outcome; wakes all who wait. Only the first one counts."""
+        if self.promise.done:
+            return
+        if isinstance(outcome, Failed):
+            self.tally.add(self, self.count - len(self.waiting), outcome.error)
+        elif isinstance(outcome, Split):
+            for index in sorted(self.waiting):
+                part, inner = outcome.part_of(index)
+                part.waiting.add(inner)
+        self.promise.resolve(outcome)
+
+
+class Delivery:
+    """One record on its way: `await delivery` gives its `RecordMetadata`, or raises why it failed.
+
+    It may be awaited any number of times, or not at all: then a failure counts among those that
+    `Producer.flush` and leaving the producer raise as `DeliveriesFailed`. Errors:
+    `DeliveryTimedOut` (no broker has the record), `DeliveryUnknown` (one may have it),
+    `RecordTooLarge`, `ClientClosed`, or the `BrokerError` that the leader answered.
+    """
+
+    __slots__ = ("_index", "_receipt", "_timestamp_ms")
+
+    def __init__(self, receipt: Receipt, index: int, timestamp_ms: int) -> None:
+        self._receipt = receipt
+        self._index = index
+        self._timestamp_ms = timestamp_ms
+
+    def __repr__(self) -> str:
+        receipt, _ = self._leaf()
+        outcome = receipt.promise.result() if receipt.done else None
+        state = {Appended: "delivered", Failed: "failed"}.get(type(outcome), "on its way")
+        return f"<Delivery to {receipt.topic}-{receipt.partition}: {state}>"
+
+    @property
+    def done(self) -> bool:
+        """Whether the outcome is known: then awaiting does not wait."""
+        return self._leaf()[0].done
+
+    def result(self) -> RecordMetadata:
+        """The outcome: a `RecordMetadata`, or the error is raised. It must be there (`done`)."""
+        receipt, index = self._leaf()
+        if not receipt.done:
+            raise RuntimeError("the record is still on its way: await the delivery")
+        outcome = receipt.promise.result()
+        if isinstance(outcome, Failed):
+            if index not in receipt.waiting:
+                receipt.waiting.add(index)
+                receipt.tally.heard(receipt)
+            raise _copy_of(outcome.error_of(index))
+        assert isinstance(outcome, Appended)
+        offset = outcome.base_offset
+        appended_at = outcome.log_append_time_ms
+        return RecordMetadata(
+            receipt.topic,
+            receipt.partition,
+            offset + index if offset >= 0 else -1,
+            appended_at if appended_at >= 0 else self._timestamp_ms,
+        )
+
+    def __await__(self) -> Generator[Any, Any, RecordMetadata]:
+        receipt = self._receipt
+        if not self.done:
+            yield from self._wait().__await__()
+            receipt.seen = True
+        elif not receipt.seen:
+            receipt.seen = True
+            yield from receipt.pacer.checkpoint().__await__()
+        else:
+            pacer = receipt.pacer
+            pacer.calls_left -= 1
+            if pacer.calls_left < 0:
+                yield from pacer.checkpoint().__await__()
+        return self.result()
+
+    async def _wait(self) -> None:
+        while True:
+            receipt, index = self._leaf()
+            if receipt.done:
+                return
+            alone = index not in receipt.waiting
+            receipt.waiting.add(index)
+            try:
+                await receipt.promise.wait()
+            except BaseException:
+                if alone:
+                    self._unheard()
+                raise
+
+    def _unheard(self) -> None:
+        """The waiter goes away without the outcome."""
+        receipt, index = self._leaf()
+        receipt.waiting.discard(index)
+        if receipt.done:
+            outcome = receipt.promise.result()
+            if isinstance(outcome, Failed):
+                receipt.tally.add(receipt, 1, outcome.error_of(index))
+
+    def _leaf(self) -> tuple[Receipt, int]:
+        """The receipt that holds the record now, and its index in there."""
+        receipt, index = self._receipt, self._index
+        while receipt.promise.done:
+            outcome = receipt.promise.result()
+            if not isinstance(outcome, Split):
+                break
+            receipt, index = outcome.part_of(index)
+        return receipt, index
+
+
+def _copy_of(error: Exception) -> Exception:
+    # Each caller raises its own: a traceback grows with every raise of one object.
+    copied = copy.copy(error)
+    copied.__cause__ = error.__cause__
+    return copied

@@ -1,0 +1,64 @@
+"""What an answer to a Produce request means for the batch it is about.
+
+Protocol source: the error codes that Kafka's documentation lists for Produce, and at which point
+of an append a broker gives each. An answer is either a proof that the batch is not in the log, or
+it leaves that open; which of the two decides whether a batch may be numbered anew, and whether its
+expiry is a `DeliveryTimedOut` or a `DeliveryUnknown`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+from aiokafkawire.wire.error_codes import ErrorCode
+
+__all__ = ("VERDICTS", "Verdict", "verdict_of")
+
+
+class Verdict(enum.Enum):
+    """What to do with a batch after an answer."""
+
+    APPENDED = "the records are in the log"
+    RETRY = "not in the log; send the same batch again"
+    RETRY_UNCERTAIN = "maybe in the log; send the same batch again, the broker drops a duplicate"
+    SPLIT = "not in the log because it is too large; send its records in smaller batches"
+    GAP = "not in the log because the broker expects another sequence number"
+    FAIL = "not in the log, and never will be"
+    UNKNOWN = "maybe in the log, and sending it again would not tell"
+    FATAL = "this producer cannot go on at all"
+
+
+VERDICTS: Mapping[ErrorCode, Verdict] = {
+    ErrorCode.NONE: Verdict.APPENDED,
+    # The broker has the batch, but has forgotten at which offset.
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER: Verdict.APPENDED,
+    # The leader wrote the records, then the acknowledgements of the replicas did not come, too few
+    # were in sync afterwards, the leader moved or its disk failed.
+    ErrorCode.REQUEST_TIMED_OUT: Verdict.RETRY_UNCERTAIN,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Verdict.RETRY_UNCERTAIN,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: Verdict.RETRY_UNCERTAIN,
+    ErrorCode.FENCED_LEADER_EPOCH: Verdict.RETRY_UNCERTAIN,
+    ErrorCode.KAFKA_STORAGE_ERROR: Verdict.RETRY_UNCERTAIN,
+    ErrorCode.NETWORK_EXCEPTION: Verdict.RETRY_UNCERTAIN,
+    ErrorCode.MESSAGE_TOO_LARGE: Verdict.SPLIT,
+    ErrorCode.RECORD_LIST_TOO_LARGE: Verdict.SPLIT,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: Verdict.GAP,
+    ErrorCode.UNKNOWN_PRODUCER_ID: Verdict.GAP,
+    ErrorCode.UNKNOWN_SERVER_ERROR: Verdict.UNKNOWN,
+    ErrorCode.PRODUCER_FENCED: Verdict.FATAL,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Verdict.FATAL,
+}
+"""The codes that need a word. Of the others, retriable ones are retried, the rest fail."""
+
+
+def verdict_of(code: int) -> Verdict:
+    """The verdict on an error code as it stands in a response; a code unknown here is UNKNOWN."""
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        return Verdict.UNKNOWN
+    verdict = VERDICTS.get(known)
+    if verdict is None:
+        return Verdict.RETRY if known.retriable else Verdict.FAIL
+    return verdict

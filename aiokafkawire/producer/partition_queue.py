@@ -1,0 +1,369 @@
+"""The batches of one partition, in order: which may be sent now, and what an answer changes.
+
+Order holds because a batch goes out only after all earlier ones went out, and one that was refused
+is sent again only when no earlier one is without an answer. With idempotence the numbers of
+`sequences` add that a broker drops what it has already.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from aiokafkawire.errors import DeliveryTimedOut, DeliveryUnknown, KafkaError
+from aiokafkawire.producer.answer import Answer
+from aiokafkawire.producer.batch import Batch, BatchEvent, BatchState
+from aiokafkawire.producer.delivery import Appended, Failed, Receipt, Split
+from aiokafkawire.producer.outcomes import Verdict
+from aiokafkawire.producer.sequences import PartitionSequences, Stamp, advance
+from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
+from aiokafkawire.runtime import NEVER
+from aiokafkawire.types import NodeId, TopicPartition
+
+__all__ = ("Owner", "PartitionQueue", "Policy")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The options that the queues go by; times in seconds."""
+
+    batch_size_bytes: int
+    linger_s: float
+    delivery_timeout_s: float
+    max_in_flight: int
+    retries: int
+
+
+class Owner(Protocol):
+    """Hears of batches that come and go."""
+
+    def opened(self, batch: Batch) -> None: ...
+
+    def settled(self, batch: Batch) -> None: ...
+
+
+class PartitionQueue:
+    """One partition's batches. `sequences` is None without idempotence.
+
+    `waiting` holds closed batches and, last, the one that takes records, if any; `in_flight` those
+    without an answer. Both are sorted by the batches' order.
+    """
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        policy: Policy,
+        owner: Owner,
+        sequences: PartitionSequences | None,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.policy = policy
+        self.sequences = sequences
+        self.leader: NodeId | None = None
+        self.open: Batch | None = None
+        self.waiting: deque[Batch] = deque()
+        self.in_flight: list[Batch] = []
+        self.last_order = 0
+        self._owner = owner
+
+    # --- what may be sent ---------------------------------------------------------------------
+
+    def add(self, batch: Batch) -> None:
+        """A batch that takes records, after all others."""
+        self.open = batch
+        self.waiting.append(batch)
+        self._owner.opened(batch)
+
+    def close_open(self) -> None:
+        """The open batch takes no more records."""
+        if self.open is not None:
+            self.open.close()
+            self.open = None
+
+    def head(self) -> Batch | None:
+        """The batch that goes next: while numbers are drained, the first that has one."""
+        if self.sequences is not None and self.sequences.draining:
+            for batch in self.waiting:
+                if batch.stamp is not None:
+                    return batch
+        return self.waiting[0] if self.waiting else None
+
+    def sendable_at(self, pressing: bool) -> float:
+        """When the next batch may be sent, on the clock; NEVER: some answer must come first.
+
+        `pressing` (a flush, or callers that wait for room) ends the wait for more records.
+        """
+        head = self.head()
+        if head is None:
+            return NEVER
+        if head.attempts:
+            if any(other.order < head.order for other in self.in_flight):
+                return NEVER
+        elif len(self.in_flight) >= self.policy.max_in_flight:
+            return NEVER
+        if self.sequences is not None and self.in_flight and self.sequences.alone:
+            return NEVER
+        if (
+            head.stamp is None
+            and self.sequences is not None
+            and not self.sequences.ready(self._anything_numbered())
+        ):
+            return NEVER
+        if head is self.open and not pressing:
+            assert head.builder is not None
+            if not head.builder.is_full:
+                return head.linger_until
+        return head.not_before
+
+    def close_head(self) -> Batch:
+        """The batch that goes next, closed."""
+        head = self.head()
+        assert head is not None
+        if head is self.open:
+            self.close_open()
+        return head
+
+    def take(self) -> Batch:
+        """Take the next batch, to be sent now; only when `sendable_at` says so."""
+        batch = self.close_head()
+        self.waiting.remove(batch)
+        if self.sequences is not None and batch.stamp is None:
+            batch.stamp = self.sequences.stamp(batch.count)
+        batch.handle(BatchEvent.SENT)
+        batch.attempts += 1
+        self.in_flight.append(batch)
+        self.in_flight.sort(key=_order)
+        return batch
+
+    def _anything_numbered(self) -> bool:
+        return bool(self.in_flight) or any(batch.stamp is not None for batch in self.waiting)
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def answered(self, batch: Batch, answer: Answer, now: float, not_before: float) -> None:
+        """An attempt ended; if the batch is to be sent again, then from `not_before` on.
+
+        A batch that expired meanwhile has its outcome already.
+        """
+        if not batch.done:
+            _ON_ANSWER[answer.verdict](self, batch, answer, now, not_before)
+
+    def _appended(self, batch: Batch, answer: Answer, _: float, __: float) -> None:
+        self.in_flight.remove(batch)
+        if batch.stamp is not None and self.sequences is not None:
+            self.sequences.acknowledged(batch.stamp)
+        batch.settle(Appended(answer.base_offset, answer.log_append_time_ms))
+        self._owner.settled(batch)
+
+    def _refused(self, batch: Batch, answer: Answer, now: float, not_before: float) -> None:
+        batch.last_error = answer.error
+        if batch.attempts > self.policy.retries:
+            self._failed(batch, answer, now, not_before)
+        elif now >= batch.expires_at:
+            self._expired(batch, maybe_written=batch.uncertain)
+        else:
+            self._wait_again(batch, not_before)
+
+    def _refused_uncertain(
+        self, batch: Batch, answer: Answer, now: float, not_before: float
+    ) -> None:
+        batch.uncertain = True
+        self._refused(batch, answer, now, not_before)
+
+    def _too_large(self, batch: Batch, answer: Answer, now: float, not_before: float) -> None:
+        if batch.uncertain or batch.count == 1:
+            self._failed(batch, answer, now, not_before)
+        else:
+            self._split(batch, not_before)
+
+    def _gap(self, batch: Batch, answer: Answer, now: float, not_before: float) -> None:
+        sequences = self.sequences
+        if sequences is None:
+            self._failed(batch, answer, now, not_before)
+            return
+        if self._numbered_before(batch):
+            # The earlier one was refused too, or will be; after it this number is right.
+            self._refused(batch, answer, now, not_before)
+            return
+        if batch.uncertain and not sequences.gap_certain:
+            self._failed(batch, answer, now, not_before)
+            return
+        sequences.lost()
+        batch.uncertain = False
+        self._refused(batch, answer, now, not_before)
+        self._take_numbers_back()
+
+    def _failed(self, batch: Batch, answer: Answer, _: float, __: float) -> None:
+        assert answer.error is not None
+        error = answer.error
+        if batch.uncertain:
+            self._fail(batch, _unknown(batch, "an earlier attempt may have written it", error))
+        else:
+            self._fail(batch, error, answer.record_errors)
+
+    def _unknown(self, batch: Batch, answer: Answer, _: float, __: float) -> None:
+        batch.uncertain = True
+        self._fail(batch, _unknown(batch, "the broker's answer leaves that open", answer.error))
+
+    # --- ends ---------------------------------------------------------------------------------
+
+    def expire(self, now: float) -> None:
+        """Settle what is past its delivery timeout."""
+        for batch in [*self.in_flight, *self.waiting]:
+            if batch.expires_at <= now and not batch.done:
+                self._expired(batch, self._maybe_written(batch))
+
+    def next_expiry(self) -> float:
+        """When the first batch expires."""
+        first = self.in_flight[0].expires_at if self.in_flight else NEVER
+        # A batch whose numbers are drained may stand behind an older one.
+        return min(first, self.waiting[0].expires_at) if self.waiting else first
+
+    def _expired(self, batch: Batch, maybe_written: bool) -> None:
+        limit = f"delivery_timeout_ms passed ({self.policy.delivery_timeout_s:g} s)"
+        if maybe_written:
+            self._fail(batch, _unknown(batch, limit, batch.last_error))
+            return
+        error = DeliveryTimedOut(
+            f"{limit}; no broker has the record",
+            topic=batch.receipt.topic,
+            partition=batch.receipt.partition,
+            attempt=batch.attempts or None,
+        )
+        error.__cause__ = batch.last_error
+        self._fail(batch, error)
+
+    def abort(self, error: KafkaError) -> None:
+        """Settle everything: what no broker can have with `error`."""
+        for batch in [*self.in_flight, *self.waiting]:
+            if self._maybe_written(batch):
+                self._fail(batch, _unknown(batch, error.reason, error))
+            else:
+                self._fail(batch, error)
+
+    def renumber(self) -> None:
+        """The topic was made anew: numbers given before mean nothing to it."""
+        if self.sequences is not None:
+            self.sequences.lost()
+            self._take_numbers_back()
+
+    def _maybe_written(self, batch: Batch) -> bool:
+        return batch.uncertain or batch.state is BatchState.IN_FLIGHT
+
+    def _fail(
+        self, batch: Batch, error: Exception, record_errors: Mapping[int, Exception] | None = None
+    ) -> None:
+        certain = not isinstance(error, DeliveryUnknown)
+        self._remove(batch)
+        stamp, count = batch.stamp, batch.count
+        batch.settle(Failed(error, record_errors or {}))
+        self._owner.settled(batch)
+        if stamp is not None and self.sequences is not None:
+            self.sequences.failed(stamp, count, certain)
+            self._take_numbers_back()
+
+    def _split(self, batch: Batch, not_before: float) -> None:
+        """Go on with the halves, under the same numbers."""
+        assert batch.records is not None
+        body_bytes = len(batch.records.columns().data)
+        pieces = batch.records.split(BATCH_OVERHEAD_BYTES + body_bytes // 2)
+        starts: list[int] = []
+        parts: list[Batch] = []
+        start = 0
+        for number, records in enumerate(pieces):
+            receipt = Receipt(
+                batch.receipt.topic,
+                batch.receipt.partition,
+                batch.receipt.tally,
+                batch.receipt.pacer,
+            )
+            receipt.count = records.count
+            part = Batch(
+                receipt, records, (*batch.order, number), batch.linger_until, batch.expires_at
+            )
+            part.attempts = batch.attempts
+            part.not_before = not_before
+            part.reserved_bytes = batch.reserved_bytes * records.count // batch.count
+            if batch.stamp is not None and not self._draining():
+                base = advance(batch.stamp.base_sequence, start)
+                part.stamp = Stamp(batch.stamp.identity, base)
+            starts.append(start)
+            parts.append(part)
+            start += records.count
+        parts[-1].reserved_bytes += batch.reserved_bytes - sum(p.reserved_bytes for p in parts)
+        batch.reserved_bytes = 0
+        self.in_flight.remove(batch)
+        for part in parts:
+            self._owner.opened(part)
+            self._insert(part)
+        batch.settle(Split(tuple(starts), tuple(part.receipt for part in parts)))
+        self._owner.settled(batch)
+
+    def _wait_again(self, batch: Batch, not_before: float) -> None:
+        batch.handle(BatchEvent.REFUSED)
+        batch.not_before = not_before
+        self.in_flight.remove(batch)
+        if self._draining() and not batch.uncertain:
+            batch.stamp = None
+        self._insert(batch)
+
+    def _insert(self, batch: Batch) -> None:
+        position = 0
+        for other in self.waiting:
+            if other.order > batch.order:
+                break
+            position += 1
+        self.waiting.insert(position, batch)
+
+    def _remove(self, batch: Batch) -> None:
+        if batch.state is BatchState.IN_FLIGHT:
+            self.in_flight.remove(batch)
+        else:
+            self.waiting.remove(batch)
+            if batch is self.open:
+                self.open = None
+
+    def _draining(self) -> bool:
+        return self.sequences is not None and self.sequences.draining
+
+    def _numbered_before(self, batch: Batch) -> bool:
+        return any(
+            other.stamp is not None and other.order < batch.order
+            for other in [*self.in_flight, *self.waiting]
+        )
+
+    def _take_numbers_back(self) -> None:
+        """Behind a gap, batches that surely are not in the log get new numbers later."""
+        if self._draining():
+            for batch in self.waiting:
+                if not batch.uncertain:
+                    batch.stamp = None
+
+
+def _order(batch: Batch) -> tuple[int, ...]:
+    return batch.order
+
+
+def _unknown(batch: Batch, why: str, cause: Exception | None) -> DeliveryUnknown:
+    error = DeliveryUnknown(
+        f"the record was sent, and the log may hold it or not: {why}",
+        topic=batch.receipt.topic,
+        partition=batch.receipt.partition,
+        attempt=batch.attempts,
+    )
+    error.__cause__ = cause
+    return error
+
+
+_ON_ANSWER: Mapping[Verdict, Callable[[PartitionQueue, Batch, Answer, float, float], None]] = {
+    Verdict.APPENDED: PartitionQueue._appended,
+    Verdict.RETRY: PartitionQueue._refused,
+    Verdict.RETRY_UNCERTAIN: PartitionQueue._refused_uncertain,
+    Verdict.SPLIT: PartitionQueue._too_large,
+    Verdict.GAP: PartitionQueue._gap,
+    Verdict.FAIL: PartitionQueue._failed,
+    Verdict.UNKNOWN: PartitionQueue._unknown,
+    Verdict.FATAL: PartitionQueue._failed,
+}

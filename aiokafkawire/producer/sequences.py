@@ -1,0 +1,267 @@
+"""The numbers that let a broker drop duplicates and refuse gaps.
+
+A producer has an identity (producer id and epoch); in each partition its batches are numbered from
+0 on under that identity, and a broker takes only the next number. A batch that failed, or whose
+outcome will never be known, leaves a gap that no later number can pass. The partition is then
+drained: whatever was numbered gets its outcome under the old identity, the rest waits; afterwards
+the producer raises its epoch under the same producer id (KIP-360), which makes a broker refuse
+what may still be on its way with the old one, and numbers from 0 again. Other partitions go on
+under the old epoch until they have nothing under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = (
+    "MAX_EPOCH",
+    "SEQUENCE_MODULUS",
+    "TRANSITIONS",
+    "Draining",
+    "Flowing",
+    "Identities",
+    "Identity",
+    "PartitionSequences",
+    "Stamp",
+    "Unnumbered",
+    "advance",
+)
+
+MAX_EPOCH = 2**15 - 1
+SEQUENCE_MODULUS = 2**31
+
+
+def advance(sequence: int, count: int) -> int:
+    """The number `count` records after `sequence`; after 2**31 - 1 comes 0."""
+    return (sequence + count) % SEQUENCE_MODULUS
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who numbers the batches."""
+
+    producer_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The number of a batch's first record, and whose number it is."""
+
+    identity: Identity
+    base_sequence: int
+
+
+# --- the producer's identity -----------------------------------------------------------------
+
+
+class Identities:
+    """The identity in use: none yet, or one whose epoch rises.
+
+    `wanted` says that a broker must be asked for a producer id: at the start, and when the epochs
+    of one are used up.
+    """
+
+    __slots__ = ("current",)
+
+    def __init__(self) -> None:
+        self.current: Identity | None = None
+
+    @property
+    def wanted(self) -> bool:
+        return self.current is None
+
+    def granted(self, producer_id: int, epoch: int) -> None:
+        """A broker gave a producer id."""
+        if self.current is None:
+            self.current = Identity(producer_id, epoch)
+
+    def leave(self, identity: Identity) -> None:
+        """No partition may begin under `identity` again: raise the epoch, if not done already."""
+        if self.current == identity:
+            last = identity.epoch >= MAX_EPOCH
+            self.current = None if last else Identity(identity.producer_id, identity.epoch + 1)
+
+
+# --- the numbers of one partition ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Unnumbered:
+    """No batch has a number; the first one begins at 0, under an identity not used here before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flowing:
+    """Batches get consecutive numbers under one identity."""
+
+    identity: Identity
+    next_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """There is a gap: nothing new gets a number until all that has one has its outcome.
+
+    `certain` tells that the log surely has the gap too, so that a later batch refused for its
+    number surely is not in there.
+    """
+
+    identity: Identity
+    certain: bool
+
+
+State = Unnumbered | Flowing | Draining
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A batch of `count` records takes the next numbers of `identity`."""
+
+    identity: Identity
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A numbered batch will not be in the log (`certain`), or nobody will know whether it is."""
+
+    stamp: Stamp
+    count: int
+    certain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The numbers mean nothing to the log any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """No batch has a number any more."""
+
+
+def _begin(_: Unnumbered, event: Numbered) -> State:
+    return Flowing(event.identity, advance(0, event.count))
+
+
+def _go_on(state: Flowing, event: Numbered) -> State:
+    if event.identity != state.identity:
+        raise ValueError("a partition changes its identity only when it is drained")
+    return Flowing(state.identity, advance(state.next_sequence, event.count))
+
+
+def _fail(state: Flowing, event: Failed) -> State:
+    stamp = event.stamp
+    is_last = advance(stamp.base_sequence, event.count) == state.next_sequence
+    if event.certain and is_last:
+        # The broker never took these numbers, and none after them are in use: give them again.
+        return Flowing(state.identity, stamp.base_sequence)
+    return Draining(state.identity, event.certain)
+
+
+def _fail_again(state: Draining, event: Failed) -> State:
+    return Draining(state.identity, state.certain and event.certain)
+
+
+def _lose(state: Flowing, _: Lost) -> State:
+    return Draining(state.identity, certain=True)
+
+
+def _stay(state: State, _: Lost) -> State:
+    return state
+
+
+def _restart(_: State, __: Drained) -> State:
+    return Unnumbered()
+
+
+TRANSITIONS: Mapping[tuple[type[Any], type[Any]], Callable[[Any, Any], State]] = {
+    (Unnumbered, Numbered): _begin,
+    (Unnumbered, Lost): _stay,
+    (Flowing, Numbered): _go_on,
+    (Flowing, Failed): _fail,
+    (Flowing, Lost): _lose,
+    (Flowing, Drained): _restart,
+    (Draining, Failed): _fail_again,
+    (Draining, Lost): _stay,
+    (Draining, Drained): _restart,
+}
+"""(state, event) -> the next state; a pair that is absent cannot happen."""
+
+
+class PartitionSequences:
+    """Numbers the batches of one partition."""
+
+    __slots__ = ("_known_producer_id", "identities", "state")
+
+    def __init__(self, identities: Identities) -> None:
+        self.identities = identities
+        self.state: State = Unnumbered()
+        self._known_producer_id: int | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether only one batch may be on its way.
+
+        A log that knows nothing of a producer id takes any number as the first one. A second batch
+        under way could so come before the first, which nobody could put right any more.
+        """
+        current = self.identities.current
+        return current is None or current.producer_id != self._known_producer_id
+
+    def acknowledged(self, stamp: Stamp) -> None:
+        """A batch is in the log: from now on the broker knows the producer id there."""
+        self._known_producer_id = stamp.identity.producer_id
+
+    @property
+    def draining(self) -> bool:
+        return isinstance(self.state, Draining)
+
+    @property
+    def gap_certain(self) -> bool:
+        """Whether a batch refused for its number surely is not in the log."""
+        return not isinstance(self.state, Draining) or self.state.certain
+
+    def ready(self, anything_numbered: bool) -> bool:
+        """Whether a new batch may get a number now; `anything_numbered` tells whether another one
+        that has its number waits for its outcome. Moves on to a new identity where that is due."""
+        current = self.identities.current
+        state = self.state
+        if isinstance(state, Unnumbered):
+            return current is not None
+        if isinstance(state, Flowing) and state.identity == current:
+            return True
+        if anything_numbered:
+            return False
+        self.identities.leave(state.identity)
+        self._handle(Drained())
+        return self.identities.current is not None
+
+    def stamp(self, count: int) -> Stamp:
+        """Give numbers to a batch of `count` records; only when `ready`."""
+        identity = self.identities.current
+        if identity is None:
+            raise ValueError("there is no producer id yet")
+        base = self.state.next_sequence if isinstance(self.state, Flowing) else 0
+        self._handle(Numbered(identity, count))
+        return Stamp(identity, base)
+
+    def failed(self, stamp: Stamp, count: int, certain: bool) -> None:
+        """A numbered batch failed for good."""
+        self._handle(Failed(stamp, count, certain))
+
+    def lost(self) -> None:
+        """The numbers of this partition mean nothing to its log any more: the broker lost them, or
+        the topic was made anew."""
+        self._known_producer_id = None
+        self._handle(Lost())
+
+    def _handle(self, event: Numbered | Failed | Lost | Drained) -> None:
+        try:
+            transition = TRANSITIONS[type(self.state), type(event)]
+        except KeyError:
+            raise ValueError(f"{event} cannot happen in {self.state}") from None
+        self.state = transition(self.state, event)

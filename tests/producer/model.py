@@ -1,0 +1,230 @@
+"""A model of Kafka's brokers as a producer sees them: logs, producer states, connections.
+
+Plain and synchronous. Requests stand in a connection until the model is told to process them; a
+broken connection's requests may still be processed at any time later.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from dataclasses import dataclass, field
+
+from aiokafkawire.errors import ConnectionLost
+from aiokafkawire.producer.accumulator import Accumulator, Settings
+from aiokafkawire.producer.answer import Answer, from_code, from_failure
+from aiokafkawire.producer.batch import Batch
+from aiokafkawire.producer.partition_queue import Policy
+from aiokafkawire.producer.sequences import Identities, Stamp
+from aiokafkawire.records import Compression
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire.error_codes import ErrorCode
+
+REMEMBERED_BATCHES = 5
+
+
+def settings(**changes: object) -> Settings:
+    policy = {
+        "batch_size_bytes": 100,
+        "linger_s": 0.005,
+        "delivery_timeout_s": 10.0,
+        "max_in_flight": 5,
+        "retries": 2**31 - 1,
+    }
+    rest = {
+        "buffer_memory_bytes": 1 << 20,
+        "compression": Compression.NONE,
+        "compression_level": None,
+    }
+    for name, value in changes.items():
+        (policy if name in policy else rest)[name] = value
+    return Settings(Policy(**policy), **rest)  # type: ignore[arg-type]
+
+
+@dataclass
+class Sent:
+    """A batch as it stands in a request: what a broker sees of it."""
+
+    batch: Batch
+    topic_partition: TopicPartition
+    values: list[bytes]
+    stamp: Stamp | None
+
+
+@dataclass
+class Request:
+    node: int
+    sent: list[Sent]
+    answers: list[Answer] | None = None
+
+
+@dataclass
+class ProducerState:
+    epoch: int
+    batches: deque[tuple[int, int, int]] = field(
+        default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES)
+    )  # (base sequence, count, base offset)
+
+
+class PartitionLog:
+    """One partition's log, which all its replicas share."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+        self.producers: dict[int, ProducerState] = {}
+        self.max_batch_records = 1000
+
+    def append(self, sent: Sent) -> tuple[int, int]:
+        """Error code and base offset."""
+        if len(sent.values) > self.max_batch_records:
+            return ErrorCode.MESSAGE_TOO_LARGE, -1
+        stamp = sent.stamp
+        if stamp is not None:
+            code, offset = self._check(stamp, len(sent.values))
+            if code != ErrorCode.NONE or offset >= 0:
+                return code, offset
+        base = len(self.values)
+        self.values += sent.values
+        if stamp is not None:
+            state = self.producers[stamp.identity.producer_id]
+            state.batches.append((stamp.base_sequence, len(sent.values), base))
+        return ErrorCode.NONE, base
+
+    def _check(self, stamp: Stamp, count: int) -> tuple[int, int]:
+        identity, sequence = stamp.identity, stamp.base_sequence
+        state = self.producers.get(identity.producer_id)
+        if state is None:
+            # As Kafka does: nothing is known of the producer, so any number may come first.
+            self.producers[identity.producer_id] = ProducerState(identity.epoch)
+            return ErrorCode.NONE, -1
+        if identity.epoch < state.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH, -1
+        if identity.epoch > state.epoch:
+            if sequence != 0:
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+            self.producers[identity.producer_id] = ProducerState(identity.epoch)
+            return ErrorCode.NONE, -1
+        for base, size, offset in state.batches:
+            if (base, size) == (sequence, count):
+                return ErrorCode.NONE, offset
+        last, size, _ = state.batches[-1]
+        if sequence != last + size:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+        return ErrorCode.NONE, -1
+
+
+class Cluster:
+    """Brokers, and the producer's machines connected to them."""
+
+    def __init__(self, partitions: int = 2, nodes: int = 2, **changes: object) -> None:
+        self.nodes = range(1, nodes + 1)
+        self.now = 0.0
+        self.woken: list[int | None] = []
+        self.logs = {TopicPartition("t", number): PartitionLog() for number in range(partitions)}
+        self.leaders = {tp: tp.partition % nodes + 1 for tp in self.logs}
+        self.connections: dict[int, deque[Request]] = {node: deque() for node in self.nodes}
+        self.stale: list[deque[Request]] = []
+        self.identities = Identities()
+        self.accumulator = Accumulator(
+            settings(**changes), self.identities, wake=self.woken.append, freed=lambda: None
+        )
+        self.topic = self.accumulator.set_topic("t", range(partitions), uuid.UUID(int=1))
+        self.accumulator.set_leaders(self.leaders.get)
+
+    def append(self, partition: int, value: bytes):
+        queue = self.topic.by_partition[partition]
+        delivery, _ = self.accumulator.append(
+            queue, None, value, (), 1, size_bytes=len(value), now=self.now
+        )
+        return delivery
+
+    def drain(self, node: int) -> Request | None:
+        if len(self.connections[node]) >= 5:
+            return None
+        batches = self.accumulator.drain(node, self.now, 1000)
+        if not batches:
+            return None
+        sent = []
+        for batch in batches:
+            columns = batch.records.columns()
+            values = [columns.value(index) for index in range(batch.count)]
+            tp = TopicPartition(batch.receipt.topic, batch.receipt.partition)
+            sent.append(Sent(batch, tp, values, batch.stamp))
+        request = Request(node, sent)
+        self.connections[node].append(request)
+        return request
+
+    def process(self, request: Request) -> None:
+        """The broker works on a request, and makes its answers."""
+        request.answers = []
+        for sent in request.sent:
+            if self.leaders[sent.topic_partition] != request.node:
+                code, offset = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
+            else:
+                code, offset = self.logs[sent.topic_partition].append(sent)
+            request.answers.append(self.answer(sent, code, offset))
+
+    def answer(self, sent: Sent, code: int, offset: int = -1) -> Answer:
+        topic, partition = sent.topic_partition
+        return from_code(
+            code, topic=topic, partition=partition, broker="b", attempt=1, base_offset=offset
+        )
+
+    def process_next(self, node: int) -> None:
+        request = next((r for r in self.connections[node] if r.answers is None), None)
+        if request is not None:
+            self.process(request)
+
+    def refuse_next(self, node: int, code: int, appended: bool) -> None:
+        """The next request is answered with an error, after or without being carried out."""
+        request = next((r for r in self.connections[node] if r.answers is None), None)
+        if request is None:
+            return
+        if appended:
+            self.process(request)
+        request.answers = [self.answer(sent, code) for sent in request.sent]
+
+    def deliver_answer(self, node: int) -> None:
+        """The oldest answer reaches the producer."""
+        connection = self.connections[node]
+        if connection and connection[0].answers is not None:
+            request = connection.popleft()
+            self._answered(request, request.answers)
+
+    def break_connection(self, node: int) -> None:
+        connection, self.connections[node] = self.connections[node], deque()
+        self.stale.append(deque(r for r in connection if r.answers is None))
+        lost = from_failure(ConnectionLost("broken", sent=True))
+        for request in connection:
+            self._answered(request, [lost] * len(request.sent))
+
+    def process_stale(self, which: int) -> None:
+        """A broker comes to a request of a connection that is no more."""
+        if self.stale:
+            connection = self.stale[which % len(self.stale)]
+            if connection:
+                self.process(connection.popleft())
+
+    def move_leader(self, partition: int, node: int) -> None:
+        self.leaders[TopicPartition("t", partition)] = node
+        self.accumulator.set_leaders(self.leaders.get)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.accumulator.expire(self.now)
+
+    def settle_all(self) -> None:
+        """All is well from now on: every record gets its outcome."""
+        for _ in range(10_000):
+            if not self.accumulator.incomplete:
+                return
+            self.pass_time(0.01)
+            for node in self.nodes:
+                self.drain(node)
+                self.process_next(node)
+                self.deliver_answer(node)
+        raise AssertionError(f"{len(self.accumulator.incomplete)} batches never end")
+
+    def _answered(self, request: Request, answers: list[Answer]) -> None:
+        for sent, answer in zip(request.sent, answers, strict=True):
+            self.accumulator.answered(sent.batch, answer, self.now, self.now + 0.1)
