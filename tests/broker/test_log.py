@@ -1,0 +1,179 @@
+"""The log of one partition, in memory and in a directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aiokafkawire.broker.log import Found, PartitionLog
+from aiokafkawire.broker.options import BrokerOptions
+from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
+from aiokafkawire.records.batch import iter_batches
+from aiokafkawire.records.server import assign_offsets
+
+from .raw_client import batch
+
+
+@pytest.fixture(params=["memory", "directory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return MemoryStore() if request.param == "memory" else DirectoryStore(tmp_path)
+
+
+def log(store: Store, **options: int) -> PartitionLog:
+    return PartitionLog("t-0", store, BrokerOptions(**options))  # type: ignore[arg-type]
+
+
+def append(target: PartitionLog, *values: bytes, epoch: int = 0, **fields: int) -> int:
+    """Append one batch; its size."""
+    (view,) = iter_batches(batch(*values, **fields))
+    data = assign_offsets(view, target.end_offset, epoch)
+    target.append(data, next(iter_batches(data)))
+    return len(data)
+
+
+def offsets(data: bytes) -> list[int]:
+    return [offset for view in iter_batches(data) for offset in view.columns().offsets]
+
+
+def test_offsets_run_on(store: Store) -> None:
+    target = log(store)
+    append(target, b"a", b"b")
+    append(target, b"c")
+    assert (target.start_offset, target.end_offset) == (0, 3)
+    assert offsets(target.read(0, 10_000)) == [0, 1, 2]
+    assert offsets(target.read(1, 10_000)) == [0, 1, 2]
+    assert offsets(target.read(2, 10_000)) == [2]
+    assert target.read(3, 10_000) == b""
+
+
+def test_a_read_is_cut_at_its_limit(store: Store) -> None:
+    target = log(store)
+    first, second = append(target, b"a"), append(target, b"b")
+    assert len(target.read(0, first + 10)) == first + 10
+    assert len(target.read(0, first)) == first
+    assert len(target.read(0, 5)) == 5
+    assert len(target.read(0, 10_000)) == first + second
+    assert target.available_bytes(0, 10_000) == first + second
+    assert target.available_bytes(0, 10) == 10
+    assert target.available_bytes(1, 10_000) == second
+
+
+def test_segments_roll_and_a_read_ends_with_its_segment(store: Store) -> None:
+    target = log(store, segment_bytes=200)
+    for value in (b"a", b"b", b"c", b"d"):
+        append(target, value * 50)
+    assert target.segment_offsets() == [4, 3, 2, 1, 0]
+    assert offsets(target.read(0, 10_000)) == [0]
+
+
+def test_the_log_is_bounded_by_retention(store: Store) -> None:
+    target = log(store, segment_bytes=200, retention_bytes=300)
+    for _ in range(10):
+        append(target, b"v" * 50)
+    assert target.start_offset > 5
+    assert target.end_offset == 10
+    assert target.size_bytes < 600
+    assert offsets(target.read(target.start_offset, 1_000)) == [target.start_offset]
+
+
+def test_records_can_be_deleted_up_to_an_offset(store: Store) -> None:
+    target = log(store)
+    append(target, b"a", b"b", b"c")
+    target.delete_before(2)
+    assert target.start_offset == 2
+    assert offsets(target.read(2, 1_000)) == [0, 1, 2]
+    target.delete_before(99)
+    assert (target.start_offset, target.end_offset) == (3, 3)
+    append(target, b"d")
+    assert offsets(target.read(3, 1_000)) == [3]
+
+
+def test_timestamps_are_found(store: Store) -> None:
+    target = log(store)
+    append(target, b"a", b"b", timestamp_ms=100)
+    append(target, b"c", timestamp_ms=90, epoch=3)
+    append(target, b"d", timestamp_ms=200, epoch=3)
+    assert target.find_timestamp(0) == Found(0, 100, 0)
+    assert target.find_timestamp(101) == Found(1, 101, 0)
+    assert target.find_timestamp(102) == Found(3, 200, 3)
+    assert target.find_timestamp(201) is None
+    assert target.find_max_timestamp() == Found(3, 200, 3)
+    target.delete_before(1)
+    assert target.find_timestamp(0) == Found(1, 101, 0)
+    assert log(MemoryStore()).find_max_timestamp() is None
+
+
+def test_segments_are_found_by_when_they_were_written_last(store: Store) -> None:
+    target = log(store, segment_bytes=100)
+    for time in (10, 20, 30):
+        append(target, b"v" * 50, timestamp_ms=time)
+    assert target.segment_offsets_before(20) == [1, 0]
+    assert target.segment_offsets_before(5) == []
+
+
+def test_leader_epochs_have_their_ends(store: Store) -> None:
+    target = log(store)
+    append(target, b"a", b"b", epoch=0)
+    append(target, b"c", epoch=2)
+    assert target.epoch_end(0) == (0, 2)
+    assert target.epoch_end(1) == (0, 2)
+    assert target.epoch_end(2) == (2, 3)
+    assert target.epoch_end(9) == (2, 3)
+    assert (target.epoch_at(1), target.epoch_at(2)) == (0, 2)
+    assert log(MemoryStore()).epoch_end(5) is None
+
+
+def test_a_directory_is_read_again(tmp_path: Path) -> None:
+    first = log(DirectoryStore(tmp_path), segment_bytes=150)
+    for index in range(5):
+        append(first, b"v" * 50, epoch=index, producer_id=4, producer_epoch=0, base_sequence=index)
+    again = log(DirectoryStore(tmp_path), segment_bytes=150)
+    assert (again.start_offset, again.end_offset) == (0, 5)
+    assert again.segment_offsets() == first.segment_offsets()
+    assert again.epoch_end(3) == (3, 4)
+    assert len(again.producers) == 1
+    append(again, b"next")
+    assert again.end_offset == 6
+
+
+def test_a_torn_tail_is_cut_off(tmp_path: Path) -> None:
+    first = log(DirectoryStore(tmp_path))
+    append(first, b"a")
+    append(first, b"b")
+    (path,) = (tmp_path / "t-0").glob("*.log")
+    path.write_bytes(path.read_bytes()[:-3])
+    again = log(DirectoryStore(tmp_path))
+    assert again.end_offset == 1
+    append(again, b"c")
+    assert offsets(again.read(0, 1_000)) == [0, 1]
+
+
+@pytest.mark.parametrize("damage", [b"\x00" * 200, b"\xff" * 40, b"\x00" * 8])
+def test_garbage_in_a_segment_is_cut_off(tmp_path: Path, damage: bytes) -> None:
+    first = log(DirectoryStore(tmp_path))
+    append(first, b"a")
+    (path,) = (tmp_path / "t-0").glob("*.log")
+    path.write_bytes(path.read_bytes() + damage)
+    assert log(DirectoryStore(tmp_path)).end_offset == 1
+    assert log(DirectoryStore(tmp_path)).end_offset == 1
+
+
+def test_a_wrong_checksum_ends_the_log(tmp_path: Path) -> None:
+    first = log(DirectoryStore(tmp_path))
+    size = append(first, b"a")
+    append(first, b"b")
+    (path,) = (tmp_path / "t-0").glob("*.log")
+    content = bytearray(path.read_bytes())
+    content[size + 70] ^= 1
+    path.write_bytes(content)
+    assert log(DirectoryStore(tmp_path)).end_offset == 1
+
+
+def test_deleting_leaves_nothing(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    target = log(store)
+    append(target, b"a")
+    target.delete()
+    assert list(tmp_path.iterdir()) == []
+    assert log(store).end_offset == 0

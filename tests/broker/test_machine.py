@@ -1,0 +1,594 @@
+"""The group machine, without a network: every event in every state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiokafkawire.broker.groups.events import (
+    Commit,
+    CoordinatorMoved,
+    Delete,
+    Event,
+    GroupState,
+    Heartbeat,
+    Join,
+    JoinResult,
+    Leave,
+    Sync,
+    SyncResult,
+    Tick,
+)
+from aiokafkawire.broker.groups.machine import NEW_MEMBER_TIMEOUT_S, TRANSITIONS, ClassicGroup
+from aiokafkawire.wire import ErrorCode
+
+EMPTY = GroupState.EMPTY
+PREPARING = GroupState.PREPARING_REBALANCE
+COMPLETING = GroupState.COMPLETING_REBALANCE
+STABLE = GroupState.STABLE
+DEAD = GroupState.DEAD
+
+RANGE = (("range", b"r"),)
+SESSION_S, REBALANCE_S = 10.0, 60.0
+
+
+class Driver:
+    """A group, a clock, and the replies by the request that they answer."""
+
+    def __init__(self, **options: Any) -> None:
+        self.group = ClassicGroup("g", **options)
+        self.now = 100.0
+        self.replies: dict[Any, Any] = {}
+        self._count = 0
+
+    def give(self, event: Event) -> Any:
+        """The event's own answer, None if it waits."""
+        for to, result in self.group.handle(event, self.now):
+            assert to not in self.replies, f"{to} is answered twice"
+            self.replies[to] = result
+        return self.replies.get(getattr(event, "reply", None))
+
+    def token(self, member_id: str) -> str:
+        self._count += 1
+        return f"{member_id}#{self._count}"
+
+    def join(self, member_id: str, *, new: str = "", **fields: Any) -> Any:
+        given = {
+            "reply": self.token(member_id or new),
+            "member_id": member_id,
+            "new_member_id": new,
+            "protocol_type": "consumer",
+            "protocols": RANGE,
+            "session_timeout_s": SESSION_S,
+            "rebalance_timeout_s": REBALANCE_S,
+        }
+        return self.give(Join(**{**given, **fields}))
+
+    def sync(self, member_id: str, assignments: dict[str, bytes] | None = None, **f: Any) -> Any:
+        f.setdefault("generation", self.group.generation)
+        token = self.token(member_id)
+        return self.give(Sync(reply=token, member_id=member_id, assignments=assignments or {}, **f))
+
+    def heartbeat(self, member_id: str, **f: Any) -> Any:
+        f.setdefault("generation", self.group.generation)
+        return self.give(Heartbeat(reply=self.token(member_id), member_id=member_id, **f))
+
+    def commit(self, member_id: str = "", generation: int = -1, **f: Any) -> Any:
+        return self.give(
+            Commit(reply=self.token("c"), member_id=member_id, generation=generation, **f)
+        )
+
+    def leave(self, member_id: str, instance_id: str | None = None) -> Any:
+        return self.give(
+            Leave(reply=self.token(member_id), member_id=member_id, instance_id=instance_id)
+        )
+
+    def tick(self, seconds: float) -> None:
+        self.now += seconds
+        self.give(Tick())
+
+    def answer(self, member_id: str) -> Any:
+        """The latest answer to a request of a member."""
+        mine = [r for to, r in self.replies.items() if to.split("#")[0] == member_id]
+        return mine[-1] if mine else None
+
+
+def in_state(state: GroupState) -> Driver:
+    """A group in a state, with members a (the leader) and b where it has members."""
+    driver = Driver()
+    if state is EMPTY:
+        return driver
+    if state is DEAD:
+        driver.give(Delete(reply="delete"))
+        return driver
+    driver.join("", new="a")
+    driver.join("", new="b")
+    driver.join("a")
+    assert driver.group.state is COMPLETING
+    if state is COMPLETING:
+        return driver
+    driver.sync("b")
+    driver.sync("a", {"a": b"for a", "b": b"for b"})
+    assert driver.group.state is STABLE
+    if state is PREPARING:
+        driver.join("", new="c")
+    assert driver.group.state is state
+    return driver
+
+
+def code(result: Any) -> ErrorCode | None:
+    return getattr(result, "code", result)
+
+
+def test_the_table_is_complete() -> None:
+    events = {Join, Sync, Heartbeat, Leave, Commit, Tick, CoordinatorMoved, Delete}
+    assert set(TRANSITIONS) == {(state, event) for state in GroupState for event in events}
+
+
+WAITS = None
+E = ErrorCode
+
+# (state, event) -> the answer to the event's own request, and the state after it.
+EXPECTED: dict[tuple[GroupState, str], tuple[ErrorCode | None, GroupState]] = {
+    (EMPTY, "newcomer joins"): (E.NONE, COMPLETING),
+    (EMPTY, "newcomer without id joins"): (E.MEMBER_ID_REQUIRED, EMPTY),
+    (EMPTY, "stranger joins"): (E.UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "a joins"): (E.UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "other protocol joins"): (E.NONE, COMPLETING),
+    (EMPTY, "a syncs"): (E.UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "b syncs late"): (E.UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "a heartbeats"): (E.UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "a heartbeats late"): (E.UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "stranger heartbeats"): (E.UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "a leaves"): (E.UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "a commits"): (E.UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "a commits late"): (E.UNKNOWN_MEMBER_ID, EMPTY),
+    (EMPTY, "outsider commits"): (E.NONE, EMPTY),
+    (EMPTY, "delete"): (E.NONE, DEAD),
+    (EMPTY, "moved"): (WAITS, EMPTY),
+    (EMPTY, "sessions end"): (WAITS, EMPTY),
+    (PREPARING, "newcomer joins"): (WAITS, PREPARING),
+    (PREPARING, "newcomer without id joins"): (E.MEMBER_ID_REQUIRED, PREPARING),
+    (PREPARING, "stranger joins"): (E.UNKNOWN_MEMBER_ID, PREPARING),
+    (PREPARING, "a joins"): (WAITS, PREPARING),
+    (PREPARING, "other protocol joins"): (E.INCONSISTENT_GROUP_PROTOCOL, PREPARING),
+    (PREPARING, "a syncs"): (E.REBALANCE_IN_PROGRESS, PREPARING),
+    (PREPARING, "b syncs late"): (E.ILLEGAL_GENERATION, PREPARING),
+    (PREPARING, "a heartbeats"): (E.REBALANCE_IN_PROGRESS, PREPARING),
+    (PREPARING, "a heartbeats late"): (E.ILLEGAL_GENERATION, PREPARING),
+    (PREPARING, "stranger heartbeats"): (E.UNKNOWN_MEMBER_ID, PREPARING),
+    (PREPARING, "a leaves"): (E.NONE, PREPARING),
+    (PREPARING, "a commits"): (E.NONE, PREPARING),
+    (PREPARING, "a commits late"): (E.ILLEGAL_GENERATION, PREPARING),
+    (PREPARING, "outsider commits"): (E.UNKNOWN_MEMBER_ID, PREPARING),
+    (PREPARING, "delete"): (E.NON_EMPTY_GROUP, PREPARING),
+    (PREPARING, "moved"): (WAITS, STABLE),
+    (PREPARING, "sessions end"): (WAITS, COMPLETING),
+    (COMPLETING, "newcomer joins"): (WAITS, PREPARING),
+    (COMPLETING, "newcomer without id joins"): (E.MEMBER_ID_REQUIRED, COMPLETING),
+    (COMPLETING, "stranger joins"): (E.UNKNOWN_MEMBER_ID, COMPLETING),
+    (COMPLETING, "a joins"): (E.NONE, COMPLETING),
+    (COMPLETING, "other protocol joins"): (E.INCONSISTENT_GROUP_PROTOCOL, COMPLETING),
+    (COMPLETING, "a syncs"): (E.NONE, STABLE),
+    (COMPLETING, "b syncs late"): (E.ILLEGAL_GENERATION, COMPLETING),
+    (COMPLETING, "a heartbeats"): (E.NONE, COMPLETING),
+    (COMPLETING, "a heartbeats late"): (E.ILLEGAL_GENERATION, COMPLETING),
+    (COMPLETING, "stranger heartbeats"): (E.UNKNOWN_MEMBER_ID, COMPLETING),
+    (COMPLETING, "a leaves"): (E.NONE, PREPARING),
+    (COMPLETING, "a commits"): (E.REBALANCE_IN_PROGRESS, COMPLETING),
+    (COMPLETING, "a commits late"): (E.ILLEGAL_GENERATION, COMPLETING),
+    (COMPLETING, "outsider commits"): (E.UNKNOWN_MEMBER_ID, COMPLETING),
+    (COMPLETING, "delete"): (E.NON_EMPTY_GROUP, COMPLETING),
+    (COMPLETING, "moved"): (WAITS, EMPTY),
+    (COMPLETING, "sessions end"): (WAITS, EMPTY),
+    (STABLE, "newcomer joins"): (WAITS, PREPARING),
+    (STABLE, "newcomer without id joins"): (E.MEMBER_ID_REQUIRED, STABLE),
+    (STABLE, "stranger joins"): (E.UNKNOWN_MEMBER_ID, STABLE),
+    (STABLE, "a joins"): (WAITS, PREPARING),
+    (STABLE, "other protocol joins"): (E.INCONSISTENT_GROUP_PROTOCOL, STABLE),
+    (STABLE, "a syncs"): (E.NONE, STABLE),
+    (STABLE, "b syncs late"): (E.ILLEGAL_GENERATION, STABLE),
+    (STABLE, "a heartbeats"): (E.NONE, STABLE),
+    (STABLE, "a heartbeats late"): (E.ILLEGAL_GENERATION, STABLE),
+    (STABLE, "stranger heartbeats"): (E.UNKNOWN_MEMBER_ID, STABLE),
+    (STABLE, "a leaves"): (E.NONE, PREPARING),
+    (STABLE, "a commits"): (E.NONE, STABLE),
+    (STABLE, "a commits late"): (E.ILLEGAL_GENERATION, STABLE),
+    (STABLE, "outsider commits"): (E.UNKNOWN_MEMBER_ID, STABLE),
+    (STABLE, "delete"): (E.NON_EMPTY_GROUP, STABLE),
+    (STABLE, "moved"): (WAITS, STABLE),
+    (STABLE, "sessions end"): (WAITS, EMPTY),
+    (DEAD, "newcomer joins"): (E.COORDINATOR_NOT_AVAILABLE, DEAD),
+    (DEAD, "newcomer without id joins"): (E.COORDINATOR_NOT_AVAILABLE, DEAD),
+    (DEAD, "stranger joins"): (E.COORDINATOR_NOT_AVAILABLE, DEAD),
+    (DEAD, "a joins"): (E.COORDINATOR_NOT_AVAILABLE, DEAD),
+    (DEAD, "other protocol joins"): (E.COORDINATOR_NOT_AVAILABLE, DEAD),
+    (DEAD, "a syncs"): (E.COORDINATOR_NOT_AVAILABLE, DEAD),
+    (DEAD, "b syncs late"): (E.COORDINATOR_NOT_AVAILABLE, DEAD),
+    (DEAD, "a heartbeats"): (E.COORDINATOR_NOT_AVAILABLE, DEAD),
+    (DEAD, "a heartbeats late"): (E.COORDINATOR_NOT_AVAILABLE, DEAD),
+    (DEAD, "stranger heartbeats"): (E.COORDINATOR_NOT_AVAILABLE, DEAD),
+    (DEAD, "a leaves"): (E.COORDINATOR_NOT_AVAILABLE, DEAD),
+    (DEAD, "a commits"): (E.COORDINATOR_NOT_AVAILABLE, DEAD),
+    (DEAD, "a commits late"): (E.COORDINATOR_NOT_AVAILABLE, DEAD),
+    (DEAD, "outsider commits"): (E.COORDINATOR_NOT_AVAILABLE, DEAD),
+    (DEAD, "delete"): (E.GROUP_ID_NOT_FOUND, DEAD),
+    (DEAD, "moved"): (WAITS, DEAD),
+    (DEAD, "sessions end"): (WAITS, DEAD),
+}
+
+
+def do(driver: Driver, what: str) -> Any:
+    generation = driver.group.generation
+    actions = {
+        "newcomer joins": lambda: driver.join("", new="n"),
+        "newcomer without id joins": lambda: driver.join("", new="n", needs_known_id=True),
+        "stranger joins": lambda: driver.join("stranger"),
+        "a joins": lambda: driver.join("a"),
+        "other protocol joins": lambda: driver.join("", new="n", protocols=(("sticky", b""),)),
+        "a syncs": lambda: driver.sync("a", {"a": b"for a"}),
+        "b syncs late": lambda: driver.sync("b", generation=generation - 1),
+        "a heartbeats": lambda: driver.heartbeat("a"),
+        "a heartbeats late": lambda: driver.heartbeat("a", generation=generation - 1),
+        "stranger heartbeats": lambda: driver.heartbeat("stranger"),
+        "a leaves": lambda: driver.leave("a"),
+        "a commits": lambda: driver.commit("a", generation),
+        "a commits late": lambda: driver.commit("a", generation + 5),
+        "outsider commits": driver.commit,
+        "delete": lambda: driver.give(Delete(reply="again")),
+        "moved": lambda: driver.give(CoordinatorMoved()),
+        "sessions end": lambda: driver.tick(SESSION_S + 1),
+    }
+    return actions[what]()
+
+
+@pytest.mark.parametrize(("state", "what"), EXPECTED, ids=lambda v: getattr(v, "value", v))
+def test_every_event_in_every_state(state: GroupState, what: str) -> None:
+    driver = in_state(state)
+    expected, after = EXPECTED[state, what]
+    assert code(do(driver, what)) == expected
+    assert driver.group.state is after
+
+
+def test_a_lone_member_joins_and_leads_at_once() -> None:
+    driver = Driver()
+    joined: JoinResult = driver.join("", new="a")
+    assert (joined.member_id, joined.leader, joined.generation) == ("a", "a", 1)
+    assert (joined.protocol_type, joined.protocol) == ("consumer", "range")
+    assert joined.members == (("a", None, b"r"),)
+    synced: SyncResult = driver.sync("a", {"a": b"all"})
+    assert (synced.assignment, synced.protocol) == (b"all", "range")
+
+
+def test_only_the_leader_is_told_the_members() -> None:
+    driver = in_state(COMPLETING)
+    told = {m: driver.answer(m) for m in "ab"}
+    assert [m.member_id for m in told["a"].members] == ["a", "b"]
+    assert told["b"].members == ()
+    assert {r.leader for r in told.values()} == {"a"}
+    assert {r.generation for r in told.values()} == {2}
+
+
+def test_a_follower_waits_for_the_leader_and_gets_its_part() -> None:
+    driver = in_state(COMPLETING)
+    assert driver.sync("b") is None
+    driver.sync("a", {"a": b"1", "b": b"2"})
+    assert driver.answer("b").assignment == b"2"
+    assert driver.sync("b").assignment == b"2"
+
+
+def test_a_member_that_the_leader_forgot_gets_nothing() -> None:
+    driver = in_state(COMPLETING)
+    driver.sync("a", {"a": b"1", "ghost": b"2"})
+    assert driver.sync("b").assignment == b""
+
+
+def test_waiting_syncs_hear_of_a_rebalance() -> None:
+    driver = in_state(COMPLETING)
+    driver.sync("b")
+    driver.join("", new="c")
+    assert driver.answer("b").code is E.REBALANCE_IN_PROGRESS
+
+
+def test_those_who_do_not_rejoin_in_time_are_out() -> None:
+    driver = in_state(PREPARING)
+    for _ in range(int(REBALANCE_S / 5) + 1):
+        driver.heartbeat("b")
+        driver.tick(5)
+    assert driver.group.state is COMPLETING
+    assert list(driver.group.members) == ["c"]
+    assert driver.heartbeat("b") is E.UNKNOWN_MEMBER_ID
+
+
+def test_the_rebalance_goes_on_when_the_last_one_has_rejoined() -> None:
+    driver = in_state(PREPARING)
+    driver.join("b")
+    assert driver.group.state is PREPARING
+    driver.join("a")
+    assert driver.group.state is COMPLETING
+    assert {code(driver.answer(m)) for m in "abc"} == {E.NONE}
+    assert driver.group.leader == "a"
+
+
+def test_a_pending_member_holds_up_the_rebalance_for_its_session() -> None:
+    driver = Driver()
+    driver.join("", new="a")
+    driver.sync("a")
+    driver.join("", new="b", needs_known_id=True)
+    driver.join("a")
+    assert driver.group.state is PREPARING
+    driver.tick(SESSION_S)
+    assert driver.group.state is COMPLETING
+    assert list(driver.group.members) == ["a"]
+
+
+def test_a_pending_member_joins_with_the_id_it_was_given() -> None:
+    driver = Driver()
+    refused = driver.join("", new="x", needs_known_id=True)
+    assert (refused.code, refused.member_id) == (E.MEMBER_ID_REQUIRED, "x")
+    assert driver.join("x", needs_known_id=True).code is E.NONE
+    assert driver.leave("x") is E.NONE
+    assert driver.group.state is EMPTY
+
+
+def test_a_pending_member_can_leave() -> None:
+    driver = Driver()
+    driver.join("", new="x", needs_known_id=True)
+    assert driver.leave("x") is E.NONE
+    assert driver.join("x").code is E.UNKNOWN_MEMBER_ID
+
+
+def test_a_silent_member_is_out_after_its_session_and_others_rebalance() -> None:
+    driver = in_state(STABLE)
+    driver.tick(SESSION_S - 1)
+    driver.heartbeat("a")
+    driver.tick(1.5)
+    assert driver.group.state is PREPARING
+    assert driver.heartbeat("a") is E.REBALANCE_IN_PROGRESS
+    assert driver.heartbeat("b") is E.UNKNOWN_MEMBER_ID
+
+
+def test_a_commit_is_a_sign_of_life() -> None:
+    driver = in_state(STABLE)
+    driver.tick(SESSION_S - 1)
+    for member in "ab":
+        driver.commit(member, driver.group.generation)
+    driver.tick(2)
+    assert driver.group.state is STABLE
+
+
+def test_a_member_that_waits_is_not_taken_for_silent() -> None:
+    driver = in_state(STABLE)
+    driver.join("a")
+    driver.tick(SESSION_S - 1)
+    driver.heartbeat("b")
+    driver.tick(SESSION_S - 1)
+    assert list(driver.group.members) == ["a", "b"]
+
+
+def test_a_newcomer_whose_client_is_gone_is_given_up() -> None:
+    driver = in_state(STABLE)
+    driver.join("", new="c", rebalance_timeout_s=10 * NEW_MEMBER_TIMEOUT_S)
+    for _ in range(int(NEW_MEMBER_TIMEOUT_S / 5) + 1):
+        driver.heartbeat("a")
+        driver.heartbeat("b")
+        driver.tick(5)
+    assert driver.answer("c").code is E.UNKNOWN_MEMBER_ID
+
+
+def test_a_follower_that_never_syncs_is_out_after_the_rebalance_timeout() -> None:
+    driver = in_state(COMPLETING)
+    driver.sync("a", {"a": b"1", "b": b"2"})
+    for _ in range(int(REBALANCE_S / 5)):
+        driver.heartbeat("a")
+        driver.heartbeat("b")
+        driver.tick(5)
+    assert driver.group.state is PREPARING
+    assert list(driver.group.members) == ["a"]
+
+
+def test_the_first_rebalance_waits_for_others() -> None:
+    driver = Driver(initial_rebalance_delay_s=3)
+    assert driver.join("", new="a") is None
+    driver.tick(2)
+    driver.join("", new="b")
+    driver.tick(1)
+    assert driver.group.state is PREPARING
+    driver.tick(3)
+    assert driver.group.state is COMPLETING
+    assert {code(driver.answer(m)) for m in "ab"} == {E.NONE}
+
+
+def test_the_first_rebalance_does_not_wait_beyond_the_rebalance_timeout() -> None:
+    driver = Driver(initial_rebalance_delay_s=3)
+    driver.join("", new="m0", rebalance_timeout_s=5)
+    for index in range(1, 5):
+        driver.tick(1)
+        driver.join("", new=f"m{index}", rebalance_timeout_s=5)
+        assert driver.group.state is PREPARING
+    driver.tick(1)
+    assert driver.group.state is COMPLETING
+
+
+def test_all_vote_and_the_majority_wins() -> None:
+    driver = Driver(initial_rebalance_delay_s=1)
+    for member, order in (("a", "xy"), ("b", "yx"), ("c", "yxz")):
+        driver.join("", new=member, protocols=tuple((name, name.encode()) for name in order))
+    driver.tick(1)
+    driver.tick(1)
+    assert driver.group.protocol == "y"
+    assert [m.metadata for m in driver.answer("a").members] == [b"y"] * 3
+
+
+def test_a_protocol_must_be_known_to_all() -> None:
+    driver = Driver()
+    driver.join("", new="a", protocols=(("x", b""), ("y", b"")))
+    assert driver.join("", new="b", protocols=(("y", b""),)) is None
+    refused = driver.join("", new="c", protocols=(("x", b""),))
+    assert refused.code is E.INCONSISTENT_GROUP_PROTOCOL
+    wrong_type = driver.join("", new="c", protocol_type="connect")
+    assert wrong_type.code is E.INCONSISTENT_GROUP_PROTOCOL
+    nothing = Driver().join("", new="a", protocols=())
+    assert nothing.code is E.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_sync_must_name_the_elected_protocol() -> None:
+    driver = in_state(COMPLETING)
+    assert driver.sync("a", protocol_type="consumer", protocol="sticky").code is (
+        E.INCONSISTENT_GROUP_PROTOCOL
+    )
+    assert driver.sync("a", protocol_type="consumer", protocol="range").code is E.NONE
+
+
+def test_a_full_group_takes_no_more() -> None:
+    driver = Driver(max_size=2)
+    driver.join("", new="a")
+    driver.join("", new="b", needs_known_id=True)
+    assert driver.join("", new="c").code is E.GROUP_MAX_SIZE_REACHED
+    assert driver.join("b") is None
+
+
+def test_a_repeated_join_answers_the_earlier_one() -> None:
+    driver = in_state(STABLE)
+    driver.join("a")
+    driver.join("a")
+    assert driver.answer("a").code is E.REBALANCE_IN_PROGRESS
+
+
+def test_a_follower_whose_join_was_lost_gets_the_same_generation() -> None:
+    driver = in_state(STABLE)
+    again = driver.join("b")
+    assert (again.code, again.generation, again.members) == (E.NONE, 2, ())
+    assert driver.group.state is STABLE
+    assert driver.join("b", protocols=(("range", b"other"),)) is None
+    assert driver.group.state is PREPARING
+
+
+def static(driver: Driver, new: str, **fields: Any) -> Any:
+    return driver.join("", new=new, instance_id="i", **fields)
+
+
+def stable_static() -> Driver:
+    driver = Driver()
+    static(driver, "s1")
+    driver.sync("s1", {"s1": b"mine"})
+    return driver
+
+
+def test_a_static_member_comes_back_without_a_rebalance() -> None:
+    driver = stable_static()
+    back = static(driver, "s2", may_skip_assignment=True)
+    assert (back.code, back.member_id, back.generation) == (E.NONE, "s2", 1)
+    assert (back.leader, back.skip_assignment) == ("s2", True)
+    assert driver.group.state is STABLE
+    assert driver.sync("s2", instance_id="i").assignment == b"mine"
+    assert driver.heartbeat("s1", instance_id="i") is E.FENCED_INSTANCE_ID
+    assert driver.commit("s1", 1, instance_id="i") is E.FENCED_INSTANCE_ID
+    assert driver.heartbeat("s2", instance_id="other") is E.UNKNOWN_MEMBER_ID
+
+
+def test_an_older_static_leader_is_not_told_that_it_leads() -> None:
+    back = static(stable_static(), "s2")
+    assert (back.leader, back.members, back.skip_assignment) == ("s1", (), False)
+
+
+def test_a_static_member_with_another_subscription_rebalances() -> None:
+    driver = stable_static()
+    static(driver, "s2", protocols=(("range", b"other"),))
+    assert driver.group.state is COMPLETING
+    assert driver.group.generation == 2
+
+
+def test_a_static_member_keeps_its_place_through_a_rebalance() -> None:
+    driver = stable_static()
+    driver.join("", new="d")
+    for _ in range(int(REBALANCE_S / 5)):
+        assert driver.heartbeat("s1", instance_id="i") is E.REBALANCE_IN_PROGRESS
+        driver.tick(5)
+    assert driver.group.state is COMPLETING
+    assert driver.group.leader == "d"
+    assert [m.member_id for m in driver.answer("d").members] == ["s1", "d"]
+
+
+def test_a_static_member_can_be_removed_by_its_instance_id() -> None:
+    driver = stable_static()
+    assert driver.leave("", "other") is E.UNKNOWN_MEMBER_ID
+    assert driver.leave("", "i") is E.NONE
+    assert driver.group.state is EMPTY
+
+
+def test_a_new_coordinator_knows_the_last_stable_generation() -> None:
+    driver = in_state(PREPARING)
+    driver.join("a")
+    driver.give(CoordinatorMoved())
+    assert driver.answer("a").code is E.NOT_COORDINATOR
+    assert driver.answer("c").code is E.NOT_COORDINATOR
+    assert list(driver.group.members) == ["a", "b"]
+    assert driver.heartbeat("b") is E.NONE
+    assert driver.sync("b").assignment == b"for b"
+
+
+def test_the_next_deadline_is_the_earliest() -> None:
+    driver = in_state(STABLE)
+    assert driver.group.next_deadline() == driver.now + SESSION_S
+    assert in_state(EMPTY).group.next_deadline() == float("inf")
+
+
+WHO = st.integers(0, 5)
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> tuple[Any, ...]:
+    kind = draw(
+        st.sampled_from(["join", "join", "sync", "heartbeat", "leave", "commit", "tick", "moved"])
+    )
+    return kind, draw(WHO), draw(st.sampled_from([0.0, 1.0, 6.0, 30.0])), draw(st.booleans())
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(steps(), max_size=40))
+def test_any_history_keeps_the_group_sound(history: list[tuple[Any, ...]]) -> None:
+    driver = Driver(initial_rebalance_delay_s=2)
+    asked = 0
+    for number, (kind, index, seconds, flag) in enumerate(history):
+        before = driver.group.generation
+        known = [*driver.group.members, *driver.group.pending]
+        who = known[index] if index < len(known) else "" if flag else "stranger"
+        if kind == "join":
+            driver.join(who, new=f"n{number}", needs_known_id=flag)
+            asked += 1
+        elif kind == "sync":
+            driver.sync(who)
+            asked += 1
+        elif kind == "heartbeat":
+            assert driver.heartbeat(who) is not None
+            asked += 1
+        elif kind == "leave":
+            assert driver.leave(who) is not None
+            asked += 1
+        elif kind == "commit":
+            assert driver.commit(who, driver.group.generation if flag else -1) is not None
+            asked += 1
+        elif kind == "tick":
+            driver.tick(seconds)
+        elif flag:
+            driver.give(CoordinatorMoved())
+            before = 0
+        sound(driver, asked)
+        assert driver.group.generation >= before
+
+
+def sound(driver: Driver, asked: int) -> None:
+    group = driver.group
+    waiting = [m for m in group.members.values() if m.join_reply] + [
+        m for m in group.members.values() if m.sync_reply
+    ]
+    assert len(driver.replies) + len(waiting) == asked
+    assert bool(group.members) or group.state in {EMPTY, PREPARING}
+    assert group.leader in group.members or not group.members
+    if group.state is STABLE:
+        assert not waiting
+    assert group.next_deadline() > driver.now or group.state is DEAD
