@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import AsyncIterator
+from collections import deque
 from functools import partial
 
+from aiokafkawire.cli.problems import Failure
 from aiokafkawire.runtime import Promise, Signal
 from aiokafkawire.runtime.host import thread_notifier
 
@@ -33,23 +34,26 @@ class Input:
         self._notify = thread_notifier()
         self._room = threading.Semaphore(MAX_CHUNKS)
         self._arrived = Signal()
-        self._chunks: list[bytes] = []
+        self._chunks: deque[bytes] = deque()
+        self._started = False
         self._ended = False
         self._error: OSError | None = None
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """All chunks up to the end of the input; raises `OSError` if it cannot be read."""
-        threading.Thread(target=self._read, name="stdin", daemon=True).start()
-        while not self._ended:
+    async def read(self) -> bytes:
+        """The next chunk, of no bytes at the end; raises `OSError` if it cannot be read."""
+        if not self._started:
+            self._started = True
+            threading.Thread(target=self._work, name="stdin", daemon=True).start()
+        while not self._chunks and not self._ended:
             await self._arrived.wait()
-            taken, self._chunks = self._chunks, []
-            for chunk in taken:
-                yield chunk
-                self._room.release()
+        if self._chunks:
+            self._room.release()
+            return self._chunks.popleft()
         if self._error is not None:
             raise self._error
+        return b""
 
-    def _read(self) -> None:
+    def _work(self) -> None:
         try:
             while True:
                 self._room.acquire()
@@ -121,10 +125,10 @@ class Splitter:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The pieces that this chunk completes; raises `ValueError` if one grows too large."""
+        """The pieces that this chunk completes; raises `Failure` if one grows too large."""
         *pieces, self._rest = (self._rest + chunk).split(self._delimiter)
         if len(self._rest) > MAX_RECORD_BYTES:
-            raise ValueError(
+            raise Failure(
                 f"no delimiter {self._delimiter!r} within {MAX_RECORD_BYTES} bytes of input;"
                 " choose it with -D"
             )

@@ -1,0 +1,149 @@
+"""The processes that the demo starts: they speak JSON lines, and never outlive it.
+
+A child runs in a process group of its own, so that Ctrl-C in the terminal reaches the demo alone;
+it ends when its stdin does, which also happens when the demo is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from aiokafkawire.cli.problems import one_line
+from aiokafkawire.cli.streams import Input, Splitter
+
+__all__ = ("Child", "Children", "Commands", "tell")
+
+STOP_TIMEOUT_S = 10.0
+"""How long a child that was asked to stop may take."""
+
+KILL_TIMEOUT_S = 2.0
+LOG_TAIL_BYTES = 4096
+
+
+def tell(event: str, **details: Any) -> None:
+    """In a child: tell the parent. A few hundred bytes, which a pipe takes without waiting."""
+    line = json.dumps({"event": event, **details}) + "\n"
+    os.write(sys.stdout.fileno(), line.encode())
+
+
+class Commands:
+    """In a child: the lines that the parent sends, until it closes them or ends."""
+
+    def __init__(self) -> None:
+        self._input = Input(sys.stdin.fileno())
+        self._splitter = Splitter(b"\n")
+        self._lines: deque[bytes] = deque()
+
+    async def next(self) -> list[str] | None:
+        """The next one, split into words; None at the end."""
+        while not self._lines:
+            chunk = await self._input.read()
+            if not chunk:
+                return None
+            self._lines.extend(self._splitter.feed(chunk))
+        return self._lines.popleft().decode().split()
+
+
+class Child:
+    """One child process."""
+
+    def __init__(self, name: str, module: str, arguments: Sequence[str], log: Path) -> None:
+        self.name = name
+        self.expected_to_end = False
+        self.ended = anyio.Event()
+        self._log = log
+        with log.open("wb") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                bufsize=0,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def listen(self, hear: Callable[[dict[str, Any]], None]) -> None:
+        """Give what the child tells to `hear`, until it ends."""
+        assert self._process.stdout is not None
+        output = Input(self._process.stdout.fileno())
+        splitter = Splitter(b"\n")
+        while chunk := await output.read():
+            for line in splitter.feed(chunk):
+                hear(json.loads(line))
+        self.ended.set()
+
+    def send(self, *words: object) -> None:
+        """Give it a command; one that has ended does not hear it."""
+        assert self._process.stdin is not None
+        if not self._process.stdin.closed:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.write(" ".join(map(str, words)).encode() + b"\n")
+
+    def kill(self) -> None:
+        """End it without a goodbye. May be called again."""
+        self.expected_to_end = True
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGKILL)
+
+    async def stop(self) -> bool:
+        """Ask it to end and wait; kills it when it does not. Whether it ended by itself."""
+        self.expected_to_end = True
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with anyio.move_on_after(STOP_TIMEOUT_S) as scope:
+            await self.ended.wait()
+        if scope.cancelled_caught:
+            self.kill()
+        return not scope.cancelled_caught
+
+    def reap(self) -> None:
+        """Release what the system keeps of a killed child."""
+        self.kill()
+        self._process.wait(KILL_TIMEOUT_S)
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    def last_words(self) -> str:
+        """The end of what it wrote to stderr, in one line."""
+        text = self._log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip()
+        return one_line(text.splitlines()[-1]) if text else "it said nothing"
+
+
+class Children:
+    """All children of the demo, in the order of their starting."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._all: list[Child] = []
+
+    def start(self, name: str, module: str, *arguments: object) -> Child:
+        log = self._folder / f"{name.replace(' ', '-')}.log"
+        child = Child(name, module, [str(argument) for argument in arguments], log)
+        self._all.append(child)
+        return child
+
+    def kill_all(self) -> None:
+        """May be called from any thread, and again."""
+        for child in list(self._all):
+            child.kill()
+
+    def reap_all(self) -> None:
+        self.kill_all()
+        for child in self._all:
+            child.reap()

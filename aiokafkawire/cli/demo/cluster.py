@@ -1,0 +1,39 @@
+"""The demo's cluster, in a process of its own: `python -m aiokafkawire.cli.demo.cluster`.
+
+Takes `kill NODE` and `start NODE` on stdin, ends when stdin does.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import anyio
+
+from aiokafkawire.broker import Broker
+from aiokafkawire.cli.demo.children import Commands, tell
+from aiokafkawire.cli.running import BACKENDS
+
+__all__ = ("main", "serve")
+
+
+async def serve(nodes: int) -> None:
+    """Run the cluster and do as told, until stdin ends."""
+    async with Broker(nodes, auto_create_topics=False) as broker:
+        tell("ready", servers=broker.bootstrap_servers, nodes=list(broker.nodes))
+        commands = Commands()
+        while (command := await commands.next()) is not None:
+            word, node = command
+            if word == "kill":
+                await broker.kill(int(node))
+            elif word == "start":
+                await broker.restart(int(node))
+            tell(word, node=int(node))
+
+
+def main(nodes: str, backend: str) -> None:
+    library, options = BACKENDS[backend]
+    anyio.run(serve, int(nodes), backend=library, backend_options=options)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,122 @@
+"""The workers' results, kept together with the offsets that they stand for.
+
+One SQLite file, one row a partition with the offset of the next record to count. A worker adds
+what it counted from records [first, next) in one transaction that moves that offset from `first`
+to `next`; if the offset is not `first` any more, somebody else has counted those records, and
+nothing is added. So a record counts once, however often it is delivered, and whoever believes it
+still owns a partition is found out by the store.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+__all__ = ("BUSY_TIMEOUT_S", "Results", "Tally")
+
+BUSY_TIMEOUT_S = 10.0
+"""How long a transaction waits for those of other workers."""
+
+TABLES = """
+create table if not exists position (part integer primary key, next_offset integer not null);
+create table if not exists word (
+    word blob not null, part integer not null, number integer not null,
+    primary key (word, part)
+) without rowid;
+create table if not exists line (
+    part integer not null, first_offset integer not null, numbers blob not null,
+    primary key (part, first_offset)
+);
+"""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was counted from the records of one partition from `first_offset` to `next_offset`.
+
+    `lines` are the numbers of the input's lines that they were.
+    """
+
+    partition: int
+    first_offset: int
+    next_offset: int
+    lines: array[int] = field(default_factory=lambda: array("I"))
+    words: Counter[bytes] = field(default_factory=Counter)
+
+
+class Results:
+    """One process's connection to the store."""
+
+    def __init__(self, path: Path) -> None:
+        self._database = sqlite3.connect(
+            path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
+        self._database.execute("pragma journal_mode = wal")
+        # Survives the death of a process, which is what happens here; not that of the machine.
+        self._database.execute("pragma synchronous = off")
+        self._database.executescript(TABLES)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def position(self, partition: int) -> int:
+        """The offset of the first record that is not counted yet."""
+        row = self._database.execute(
+            "select next_offset from position where part = ?", (partition,)
+        ).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def positions(self) -> dict[int, int]:
+        """The position of every partition that has one."""
+        return dict(self._database.execute("select part, next_offset from position"))
+
+    def add(self, tallies: Iterable[Tally]) -> list[int]:
+        """Add them in one transaction; gives the partitions whose tally came too late."""
+        late = []
+        self._database.execute("begin immediate")
+        try:
+            for tally in tallies:
+                if not self._move(tally):
+                    late.append(tally.partition)
+                    continue
+                self._database.executemany(
+                    "insert into word values (?, ?, ?)"
+                    " on conflict do update set number = number + excluded.number",
+                    ((word, tally.partition, number) for word, number in tally.words.items()),
+                )
+                self._database.execute(
+                    "insert into line values (?, ?, ?)",
+                    (tally.partition, tally.first_offset, tally.lines.tobytes()),
+                )
+            self._database.execute("commit")
+        except BaseException:
+            self._database.execute("rollback")
+            raise
+        return late
+
+    def _move(self, tally: Tally) -> bool:
+        """Move the position over the tally's records; whether it stood before them."""
+        self._database.execute(
+            "insert into position values (?, 0) on conflict do nothing", (tally.partition,)
+        )
+        moved = self._database.execute(
+            "update position set next_offset = ? where part = ? and next_offset = ?",
+            (tally.next_offset, tally.partition, tally.first_offset),
+        )
+        return moved.rowcount == 1
+
+    def words(self) -> Counter[bytes]:
+        """How often each word was counted, over all partitions."""
+        rows = self._database.execute("select word, sum(number) from word group by word")
+        return Counter(dict(rows))
+
+    def line_numbers(self) -> Iterable[array[int]]:
+        """The numbers of all lines that were counted, in pieces, in no order."""
+        for (blob,) in self._database.execute("select numbers from line"):
+            numbers = array("I")
+            numbers.frombytes(blob)
+            yield numbers

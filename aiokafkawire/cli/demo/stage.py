@@ -1,0 +1,115 @@
+"""What the audience may see: plain values that `play` changes and `view` shows."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ("RATE_WINDOW_S", "Event", "Rate", "Stage", "Worker")
+
+RATE_WINDOW_S = 2.0
+MAX_EVENTS = 100
+
+
+class Rate:
+    """How fast a count grew over the last `RATE_WINDOW_S` seconds."""
+
+    def __init__(self) -> None:
+        self._points: deque[tuple[float, int]] = deque()
+
+    def note(self, now: float, count: int) -> float:
+        """Add a point; gives the rate per second up to it."""
+        self._points.append((now, count))
+        while len(self._points) > 2 and self._points[1][0] <= now - RATE_WINDOW_S:
+            self._points.popleft()
+        began, first = self._points[0]
+        return (count - first) / (now - began) if now > began else 0.0
+
+
+@dataclass(slots=True)
+class Worker:
+    """One worker process."""
+
+    name: str
+    pid: int
+    state: str = "starting"
+    partitions: tuple[int, ...] = ()
+    processed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, `at` seconds after the beginning."""
+
+    at: float
+    text: str
+
+
+@dataclass(slots=True)
+class Stage:
+    """The state of the demo at one moment."""
+
+    partitions: int
+    total: int = 0
+    sent: int = 0
+    positions: dict[int, int] = field(default_factory=dict)
+    workers: dict[str, Worker] = field(default_factory=dict)
+    nodes: dict[int, bool] = field(default_factory=dict)
+    events: deque[Event] = field(default_factory=lambda: deque(maxlen=MAX_EVENTS))
+
+    @property
+    def processed(self) -> int:
+        """Records that are in the results. Every partition begins at offset 0 here."""
+        return sum(self.positions.values())
+
+    @property
+    def lag(self) -> int:
+        return max(0, self.sent - self.processed)
+
+    @property
+    def owners(self) -> dict[int, str]:
+        """Which worker has which partition."""
+        return {
+            partition: worker.name
+            for worker in self.workers.values()
+            for partition in worker.partitions
+        }
+
+    def hear(self, name: str, told: Mapping[str, Any]) -> str | None:
+        """Take in what a worker told; gives a sentence if it is news."""
+        worker = self.workers[name]
+        for text, position in told.get("positions", {}).items():
+            partition = int(text)
+            self.positions[partition] = max(self.positions.get(partition, 0), position)
+        event = told["event"]
+        if event == "counted":
+            worker.processed += told["records"]
+        elif event == "late":
+            late = told["partitions"]
+            were = "partition" if len(late) == 1 else "partitions"
+            was = "was" if len(late) == 1 else "were"
+            return f"{name} came late: {were} {ranges(late)} {was} counted by another"
+        elif worker.state == "killed":
+            return None
+        elif event == "assigned":
+            worker.state = "working"
+            worker.partitions = tuple(told["partitions"])
+            return f"{name} has partitions {ranges(worker.partitions)}"
+        elif event == "revoked":
+            worker.state = "rebalancing"
+            worker.partitions = ()
+        return None
+
+
+def ranges(numbers: tuple[int, ...] | list[int]) -> str:
+    """0-3, 7 for 0, 1, 2, 3, 7."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    shown = [str(low) if low == high else f"{low}-{high}" for low, high in runs]
+    return ", ".join(shown) or "none"

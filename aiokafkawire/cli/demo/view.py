@@ -1,0 +1,208 @@
+"""Showing the demo: a live picture in a terminal, a line a second elsewhere."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from aiokafkawire.cli.demo.inputs import Truth
+from aiokafkawire.cli.demo.stage import Event, Rate, Stage, ranges
+from aiokafkawire.cli.demo.verdict import Verdict
+
+__all__ = ("LiveView", "PlainView", "View", "verdict_table")
+
+EVENTS_SHOWN = 5
+TOP_WORDS = 5
+BAR_WIDTH = 30
+PARTITIONS_IN_LINE = 3
+LINE_EVERY_S = 1.0
+
+
+class View(Protocol):
+    """Shows a stage. Entered before the first `show`, left before the last lines are printed."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+    def event(self, event: Event) -> None: ...
+
+    def show(self, stage: Stage, now: float) -> None:
+        """Show how things stand `now` seconds after the beginning."""
+        ...
+
+
+class PlainView:
+    """Lines, for a pipe or a file."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._next_line = 0.0
+        self._sent, self._processed = Rate(), Rate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        return
+
+    def event(self, event: Event) -> None:
+        self._line(f"{event.at:6.1f} s  {event.text}")
+
+    def show(self, stage: Stage, now: float) -> None:
+        if now < self._next_line:
+            return
+        self._next_line = now + LINE_EVERY_S
+        owned = "  ".join(
+            f"{worker.name}: {ranges(worker.partitions)}"
+            for worker in stage.workers.values()
+            if worker.state != "killed"
+        )
+        self._line(
+            f"{now:6.1f} s  sent {stage.sent:,} ({self._sent.note(now, stage.sent):,.0f}/s)"
+            f"  processed {stage.processed:,}"
+            f" ({self._processed.note(now, stage.processed):,.0f}/s)"
+            f"  lag {stage.lag:,}  {owned}"
+        )
+
+    def _line(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class LiveView:
+    """A picture that changes in place."""
+
+    def __init__(self, console: Console) -> None:
+        self._live = Live(console=console, auto_refresh=False, transient=False)
+        self._sent, self._processed = Rate(), Rate()
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._live.__exit__(exc_type, exc, traceback)
+
+    def event(self, event: Event) -> None:
+        """Events are part of the picture."""
+
+    def show(self, stage: Stage, now: float) -> None:
+        self._live.update(self._picture(stage, now), refresh=True)
+
+    def _picture(self, stage: Stage, now: float) -> Group:
+        head = Text(f"aiokafkawire demo, {now:.0f} s", style="bold")
+        for node, up in stage.nodes.items():
+            head.append(f"   node {node} ", style="not bold")
+            head.append("up" if up else "down", style="green" if up else "bold red")
+        counts = Table.grid(padding=(0, 2))
+        for _ in range(3):
+            counts.add_column(justify="right")
+        for name, count, rate in (
+            ("sent", stage.sent, self._sent.note(now, stage.sent)),
+            ("processed", stage.processed, self._processed.note(now, stage.processed)),
+        ):
+            counts.add_row(name, f"{count:,}", f"{rate:,.0f}/s", _bar(count, stage.total))
+        counts.add_row("lag", f"{stage.lag:,}")
+        recent = list(stage.events)[-EVENTS_SHOWN:]
+        events = Text("\n".join(f"{event.at:6.1f} s  {event.text}" for event in recent))
+        events.no_wrap, events.overflow = True, "ellipsis"
+        gap = Text()
+        return Group(head, counts, gap, _workers(stage), gap, _partitions(stage), gap, events)
+
+
+def _bar(count: int, total: int) -> Text:
+    filled = round(BAR_WIDTH * min(1.0, count / total)) if total else 0
+    return Text("█" * filled, style="green") + Text("░" * (BAR_WIDTH - filled), style="dim")
+
+
+def _workers(stage: Stage) -> Table:
+    table = Table.grid(padding=(0, 3))
+    for _ in range(4):
+        table.add_column()
+    table.add_column(justify="right")
+    table.add_row("worker", "process", "state", "partitions", "counted", style="dim")
+    for worker in stage.workers.values():
+        table.add_row(
+            worker.name,
+            str(worker.pid),
+            worker.state,
+            ranges(worker.partitions),
+            f"{worker.processed:,}",
+            style={"killed": "red", "working": "", "done": "green"}.get(worker.state, "yellow"),
+        )
+    return table
+
+
+def _partitions(stage: Stage) -> Table:
+    """Several partitions a line: number, owner, how many of its records are counted."""
+    table = Table.grid(padding=(0, 2))
+    owners = stage.owners
+    rows = -(-stage.partitions // PARTITIONS_IN_LINE)
+    for _ in range(PARTITIONS_IN_LINE):
+        table.add_column(justify="right")
+        table.add_column()
+        table.add_column(justify="right")
+    table.add_row(*["part", "owner", "counted"] * PARTITIONS_IN_LINE, style="dim")
+    for row in range(rows):
+        cells: list[str | Text] = []
+        for partition in range(row, stage.partitions, rows):
+            owner = owners.get(partition)
+            cells += [
+                str(partition),
+                Text("nobody", style="red") if owner is None else owner,
+                f"{stage.positions.get(partition, 0):,}",
+            ]
+        table.add_row(*cells)
+    return table
+
+
+def verdict_table(truth: Truth, verdict: Verdict) -> Table:
+    """What the demo ends with: the counts that went through Kafka beside those that did not."""
+    table = Table("", title="counted through Kafka, and straight from the input")
+    table.add_column("Kafka", justify="right")
+    table.add_column("input", justify="right")
+    table.add_column("")
+    for name, ours, theirs in (
+        ("lines sent", verdict.sent, truth.lines),
+        ("lines processed", verdict.processed, truth.lines),
+        ("lines counted twice", verdict.counted_twice, 0),
+        ("words", verdict.words, truth.words.total()),
+        ("distinct words", verdict.distinct_words, len(truth.words)),
+    ):
+        table.add_row(name, f"{ours:,}", f"{theirs:,}", _mark(ours == theirs))
+    table.add_row(
+        "words with another count", f"{verdict.wrong_words:,}", "0", _mark(verdict.wrong_words == 0)
+    )
+    for word, number in truth.words.most_common(TOP_WORDS):
+        ours = verdict.counts[word]
+        table.add_row(
+            Text(repr(word.decode(errors="replace"))),
+            f"{ours:,}",
+            f"{number:,}",
+            _mark(ours == number),
+        )
+    return table
+
+
+def _mark(good: bool) -> Text:
+    return Text("same", style="green") if good else Text("DIFFERENT", style="bold red")

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafkawire.cli import streams
+from aiokafkawire.cli.problems import Failure
+from aiokafkawire.cli.streams import CHUNK_BYTES, MAX_CHUNKS, Input, Output, Splitter
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    ends = os.pipe()
+    yield ends
+    for end in ends:
+        try:
+            os.close(end)
+        except OSError:
+            assert end in ends  # the test has closed it
+
+
+async def test_chunks_come_as_they_are_written(pipe: tuple[int, int]) -> None:
+    source, sink = pipe
+    stdin = Input(source)
+    for data in (b"one", b"two"):
+        os.write(sink, data)
+        assert await stdin.read() == data
+    os.close(sink)
+    assert await stdin.read() == b""
+    assert await stdin.read() == b""
+
+
+async def test_an_input_that_cannot_be_read_raises(pipe: tuple[int, int]) -> None:
+    with pytest.raises(OSError):
+        await Input(pipe[1]).read()
+
+
+async def test_reading_ahead_is_bounded(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path / "big", os.O_RDWR | os.O_CREAT)
+    try:
+        os.truncate(descriptor, CHUNK_BYTES * (MAX_CHUNKS + 10))
+        stdin = Input(descriptor)
+        total = 0
+        while chunk := await stdin.read():
+            total += len(chunk)
+            await anyio.wait_all_tasks_blocked()
+            ahead = os.lseek(descriptor, 0, os.SEEK_CUR) - total
+            assert ahead <= CHUNK_BYTES * (MAX_CHUNKS + 1)
+        assert total == CHUNK_BYTES * (MAX_CHUNKS + 10)
+    finally:
+        os.close(descriptor)
+
+
+async def test_a_wait_for_input_can_be_cancelled(pipe: tuple[int, int]) -> None:
+    stdin = Input(pipe[0])
+    with anyio.move_on_after(0) as scope:
+        await stdin.read()
+    assert scope.cancelled_caught
+    os.write(pipe[1], b"late")
+    assert await stdin.read() == b"late"
+
+
+async def test_output_is_written_whole(pipe: tuple[int, int]) -> None:
+    source, sink = pipe
+    data = os.urandom(1_000_000)
+    seen = bytearray()
+
+    async def read() -> None:
+        stdin = Input(source)
+        while chunk := await stdin.read():
+            seen.extend(chunk)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(read)
+        output = Output(sink)
+        await output.write(data)
+        await output.write(b"")
+        await output.write(b"end")
+        os.close(sink)
+    assert seen == data + b"end"
+
+
+async def test_a_broken_pipe_is_raised(pipe: tuple[int, int]) -> None:
+    source, sink = pipe
+    os.close(source)
+    with pytest.raises(BrokenPipeError):
+        await Output(sink).write(b"x")
+
+
+async def test_a_reader_that_sleeps_holds_nobody_else(pipe: tuple[int, int]) -> None:
+    with anyio.move_on_after(0.05) as scope:
+        await Output(pipe[1]).write(bytes(1_000_000))
+    assert scope.cancelled_caught
+
+
+@given(
+    pieces=st.lists(st.binary(max_size=6)),
+    delimiter=st.sampled_from([b"\n", b"ab", b"\0\0"]),
+    size=st.integers(1, 7),
+)
+def test_splitting_does_not_depend_on_the_chunks(
+    pieces: list[bytes], delimiter: bytes, size: int
+) -> None:
+    text = b"".join(piece + delimiter for piece in pieces)
+    splitter = Splitter(delimiter)
+    split = [
+        piece
+        for start in range(0, len(text), size)
+        for piece in splitter.feed(text[start : start + size])
+    ]
+    whole = text.split(delimiter)
+    if not whole[-1]:
+        whole.pop()
+    assert [*split, *splitter.finish()] == whole
+
+
+def test_the_last_piece_needs_no_delimiter() -> None:
+    splitter = Splitter(b"\n")
+    assert splitter.feed(b"a\n\nb") == [b"a", b""]
+    assert splitter.finish() == [b"b"]
+    assert splitter.finish() == []
+
+
+def test_an_input_without_its_delimiter_is_not_collected_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streams, "MAX_RECORD_BYTES", 10)
+    splitter = Splitter(b"\n")
+    splitter.feed(b"12345")
+    with pytest.raises(Failure, match="choose it with -D"):
+        splitter.feed(b"678901")
