@@ -251,13 +251,19 @@ class PartitionLog:
         index = bisect_right(self._epochs, offset, key=lambda entry: entry[1]) - 1
         return self._epochs[index][0] if index >= 0 else None
 
-    def epoch_end(self, epoch: int) -> tuple[int, int] | None:
-        """The largest epoch of the log up to `epoch`, and the offset after its last record."""
-        index = bisect_right(self._epochs, epoch, key=lambda entry: entry[0]) - 1
-        if index < 0:
+    def epoch_end(self, epoch: int, leader_epoch: int) -> tuple[int, int] | None:
+        """The largest epoch up to `epoch` that the log knows, and the offset where it ended.
+
+        `leader_epoch` is the present one, in which nothing may have been written yet. None for an
+        epoch that has not begun.
+        """
+        if epoch > leader_epoch:
             return None
-        last = index + 1 == len(self._epochs)
-        return self._epochs[index][0], self.end_offset if last else self._epochs[index + 1][1]
+        if epoch == leader_epoch:
+            return epoch, self.end_offset
+        later = bisect_right(self._epochs, epoch, key=lambda entry: entry[0])
+        end = self._epochs[later][1] if later < len(self._epochs) else self.end_offset
+        return (self._epochs[later - 1][0] if later else epoch), end
 
     def _segment_of(self, offset: int) -> Segment | None:
         index = bisect_right(self._segments, offset, key=lambda segment: segment.end_offset)

@@ -116,12 +116,16 @@ def test_leader_epochs_have_their_ends(store: Store) -> None:
     target = log(store)
     append(target, b"a", b"b", epoch=0)
     append(target, b"c", epoch=2)
-    assert target.epoch_end(0) == (0, 2)
-    assert target.epoch_end(1) == (0, 2)
-    assert target.epoch_end(2) == (2, 3)
-    assert target.epoch_end(9) == (2, 3)
+    assert [target.epoch_end(epoch, 4) for epoch in range(6)] == [
+        (0, 2),
+        (0, 2),
+        (2, 3),
+        (2, 3),
+        (4, 3),
+        None,
+    ]
     assert (target.epoch_at(1), target.epoch_at(2)) == (0, 2)
-    assert log(MemoryStore()).epoch_end(5) is None
+    assert log(MemoryStore()).epoch_end(5, 7) == (5, 0)
 
 
 def test_a_directory_is_read_again(tmp_path: Path) -> None:
@@ -131,7 +135,7 @@ def test_a_directory_is_read_again(tmp_path: Path) -> None:
     again = log(DirectoryStore(tmp_path), segment_bytes=150)
     assert (again.start_offset, again.end_offset) == (0, 5)
     assert again.segment_offsets() == first.segment_offsets()
-    assert again.epoch_end(3) == (3, 4)
+    assert again.epoch_end(3, 4) == (3, 4)
     assert len(again.producers) == 1
     append(again, b"next")
     assert again.end_offset == 6

@@ -34,8 +34,8 @@ FIRST_MAGIC_1_VERSION = 2
 FIRST_WHOLE_BATCH_VERSION = 3
 FIRST_MAGIC_2_VERSION = 4
 FIRST_ZSTD_VERSION = 10
-FIRST_LEADER_HINT_VERSION = 12
 FIRST_ID_VERSION = 13
+FIRST_LEADER_HINT_VERSION = 16
 
 READ_COMMITTED = 1
 FULL_FETCH_EPOCHS = (-1, 0)
@@ -121,7 +121,7 @@ def _look(
         )
         position.partition = cluster.partition(topic, asked.partition)
         _check(call, request, position.partition, asked)
-        position.diverging = _diverging(position.partition.log, asked)
+        position.diverging = _diverging(position.partition, asked)
     except Refusal as refusal:
         position.code = refusal.code
     return position
@@ -142,13 +142,14 @@ def _check(call: Call, request: FetchRequest, partition: Partition, asked: Fetch
             raise Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
 
-def _diverging(log: PartitionLog, asked: FetchPartition) -> EpochEndOffset | None:
+def _diverging(partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
     """Where the log parts from the one that the client read last (KIP-595), if it does."""
     if asked.last_fetched_epoch < 0:
         return None
-    epoch, end = log.epoch_end(asked.last_fetched_epoch) or (-1, -1)
-    if epoch < 0 or (epoch == asked.last_fetched_epoch and end >= asked.fetch_offset):
-        return None
+    found = partition.log.epoch_end(asked.last_fetched_epoch, partition.leader_epoch)
+    if found is None:
+        raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
+    epoch, end = found
     if epoch < asked.last_fetched_epoch or end < asked.fetch_offset:
         return EpochEndOffset(epoch=epoch, end_offset=end)
     return None

@@ -1,0 +1,244 @@
+"""Every API in every version that the broker serves: answered, and failed on demand."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from aiokafkawire.broker import Answer, Broker
+from aiokafkawire.broker.apis import HANDLERS
+from aiokafkawire.wire import APIS, NO_ID, ApiKey, ErrorCode, Request
+from aiokafkawire.wire.messages import (
+    api_versions,
+    create_topics,
+    delete_topics,
+    describe_groups,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
+    list_offsets,
+    offset_commit,
+    offset_fetch,
+    sync_group,
+)
+
+from .raw_client import RawClient, batch, connected, metadata_request, produce_request
+
+Maker = Callable[[int, UUID], Request[Any]]
+
+
+def produce(version: int, topic_id: UUID) -> Request[Any]:
+    records = batch(b"v", magic=(0, 0, 1)[version] if version < 3 else 2)
+    if version < 13:
+        return produce_request("t", 0, records)
+    return produce_request("", 0, records, topic_id=topic_id)
+
+
+def fetch_request(version: int, topic_id: UUID) -> Request[Any]:
+    by_id = version >= 13
+    partition = fetch.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000)
+    return fetch.FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        topics=[
+            fetch.FetchTopic(
+                topic="" if by_id else "t",
+                topic_id=topic_id if by_id else NO_ID,
+                partitions=[partition],
+            )
+        ],
+    )
+
+
+def list_offsets_request(version: int, topic_id: UUID) -> Request[Any]:
+    partition = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=-1)
+    topic = list_offsets.ListOffsetsTopic(name="t", partitions=[partition])
+    return list_offsets.ListOffsetsRequest(replica_id=-1, topics=[topic])
+
+
+def offset_commit_request(version: int, topic_id: UUID) -> Request[Any]:
+    partition = offset_commit.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=1, committed_metadata="note"
+    )
+    topic = offset_commit.OffsetCommitRequestTopic(
+        name="t" if version < 10 else "",
+        topic_id=topic_id if version >= 10 else NO_ID,
+        partitions=[partition],
+    )
+    return offset_commit.OffsetCommitRequest(group_id="simple", topics=[topic])
+
+
+def offset_fetch_request(version: int, topic_id: UUID) -> Request[Any]:
+    if version < 8:
+        old = offset_fetch.OffsetFetchRequestTopic(name="t", partition_indexes=[0])
+        return offset_fetch.OffsetFetchRequest(group_id="simple", topics=[old])
+    topic = offset_fetch.OffsetFetchRequestTopics(
+        name="t" if version < 10 else "",
+        topic_id=topic_id if version >= 10 else NO_ID,
+        partition_indexes=[0],
+    )
+    group = offset_fetch.OffsetFetchRequestGroup(group_id="simple", topics=[topic])
+    return offset_fetch.OffsetFetchRequest(groups=[group])
+
+
+def find_coordinator_request(version: int, topic_id: UUID) -> Request[Any]:
+    if version < 4:
+        return find_coordinator.FindCoordinatorRequest(key="g")
+    return find_coordinator.FindCoordinatorRequest(coordinator_keys=["g", "h"])
+
+
+def join_group_request(version: int, topic_id: UUID) -> Request[Any]:
+    return join_group.JoinGroupRequest(
+        group_id=f"join-{version}",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="",
+        group_instance_id="i" if version >= 5 else None,
+        protocol_type="consumer",
+        protocols=[join_group.JoinGroupRequestProtocol(name="range", metadata=b"m")],
+    )
+
+
+def leave_group_request(version: int, topic_id: UUID) -> Request[Any]:
+    if version < 3:
+        return leave_group.LeaveGroupRequest(group_id="g", member_id="nobody")
+    return leave_group.LeaveGroupRequest(
+        group_id="g", members=[leave_group.MemberIdentity(member_id="nobody")]
+    )
+
+
+def create_topics_request(version: int, topic_id: UUID) -> Request[Any]:
+    topic = create_topics.CreatableTopic(
+        name=f"made-{version}",
+        num_partitions=2,
+        replication_factor=1,
+        assignments=[],
+        configs=[create_topics.CreatableTopicConfig(name="retention.ms", value="1000")],
+    )
+    return create_topics.CreateTopicsRequest(topics=[topic])
+
+
+def delete_topics_request(version: int, topic_id: UUID) -> Request[Any]:
+    if version < 6:
+        return delete_topics.DeleteTopicsRequest(topic_names=[f"d-{version}"], timeout_ms=1)
+    states = [delete_topics.DeleteTopicState(name=f"d-{version}", topic_id=NO_ID)]
+    return delete_topics.DeleteTopicsRequest(topics=states, timeout_ms=1)
+
+
+# What is asked, and the error codes of a fresh broker's answer.
+REQUESTS: dict[ApiKey, tuple[Maker, set[ErrorCode]]] = {
+    ApiKey.PRODUCE: (produce, {ErrorCode.NONE}),
+    ApiKey.FETCH: (fetch_request, {ErrorCode.NONE}),
+    ApiKey.LIST_OFFSETS: (list_offsets_request, {ErrorCode.NONE}),
+    ApiKey.METADATA: (lambda v, i: metadata_request("t", create=v < 4), {ErrorCode.NONE}),
+    ApiKey.OFFSET_COMMIT: (offset_commit_request, {ErrorCode.NONE}),
+    ApiKey.OFFSET_FETCH: (
+        offset_fetch_request,
+        {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
+    ),
+    ApiKey.FIND_COORDINATOR: (find_coordinator_request, {ErrorCode.NONE}),
+    ApiKey.JOIN_GROUP: (join_group_request, {ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED}),
+    ApiKey.HEARTBEAT: (
+        lambda v, i: heartbeat.HeartbeatRequest(group_id="g", generation_id=1, member_id="m"),
+        {ErrorCode.UNKNOWN_MEMBER_ID},
+    ),
+    ApiKey.LEAVE_GROUP: (leave_group_request, {ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID}),
+    ApiKey.SYNC_GROUP: (
+        lambda v, i: sync_group.SyncGroupRequest(
+            group_id="g",
+            generation_id=1,
+            member_id="m",
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=[],
+        ),
+        {ErrorCode.UNKNOWN_MEMBER_ID},
+    ),
+    ApiKey.DESCRIBE_GROUPS: (
+        lambda v, i: describe_groups.DescribeGroupsRequest(groups=["g"]),
+        {ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND},
+    ),
+    ApiKey.LIST_GROUPS: (lambda v, i: list_groups.ListGroupsRequest(), {ErrorCode.NONE}),
+    ApiKey.API_VERSIONS: (
+        lambda v, i: api_versions.ApiVersionsRequest(
+            client_software_name="test", client_software_version="1.0"
+        ),
+        {ErrorCode.NONE},
+    ),
+    ApiKey.CREATE_TOPICS: (create_topics_request, {ErrorCode.NONE}),
+    ApiKey.DELETE_TOPICS: (delete_topics_request, {ErrorCode.NONE}),
+    ApiKey.INIT_PRODUCER_ID: (
+        lambda v, i: init_producer_id.InitProducerIdRequest(
+            transactional_id=None, transaction_timeout_ms=1_000
+        ),
+        {ErrorCode.NONE},
+    ),
+}
+
+
+def codes(value: Any) -> Iterator[int]:
+    """Every error code anywhere in a response."""
+    if isinstance(value, list):
+        for item in value:
+            yield from codes(item)
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            if field.name == "error_code":
+                yield getattr(value, field.name)
+            else:
+                yield from codes(getattr(value, field.name))
+
+
+async def topic_id(broker: Broker, client: RawClient) -> UUID:
+    await broker.create_topic("t")
+    for version in range(7):
+        await broker.create_topic(f"d-{version}")
+    response = await client.call(metadata_request("t"), 12)
+    found: UUID = response.topics[0].topic_id
+    return found
+
+
+def served(key: ApiKey) -> range:
+    return range(APIS[key].min_version, APIS[key].max_stable_version + 1)
+
+
+def test_all_apis_are_here() -> None:
+    assert set(REQUESTS) == set(HANDLERS) == set(APIS)
+
+
+@pytest.mark.parametrize("key", REQUESTS, ids=lambda key: key.name)
+async def test_every_version_is_answered(key: ApiKey) -> None:
+    make, expected = REQUESTS[key]
+    async with Broker() as broker, connected(broker) as client:
+        found = await topic_id(broker, client)
+        for version in served(key):
+            response = await client.call(make(version, found), version)
+            assert set(codes(response)) <= expected, version
+
+
+@pytest.mark.parametrize("key", REQUESTS, ids=lambda key: key.name)
+async def test_every_version_can_be_told_to_fail(key: ApiKey) -> None:
+    make, _ = REQUESTS[key]
+    async with Broker() as broker, connected(broker) as client:
+        found = await topic_id(broker, client)
+        broker.on(key, Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        for version in served(key):
+            response = await client.call(make(version, found), version)
+            failed = set(codes(response)) - {ErrorCode.NONE}
+            assert failed == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}, version
+
+
+async def test_the_broker_says_what_it_serves() -> None:
+    async with Broker() as broker, connected(broker) as client:
+        response = await client.call(REQUESTS[ApiKey.API_VERSIONS][0](4, NO_ID), 4)
+        assert {k.api_key: (k.min_version, k.max_version) for k in response.api_keys} == {
+            key: (served(key)[0], served(key)[-1]) for key in REQUESTS
+        }
