@@ -265,6 +265,10 @@ class Accumulator:
         queues = self._active.get(node, ())
         return min((queue.sendable_at(pressing) for queue in queues), default=NEVER)
 
+    def due_topics(self, node: NodeId) -> list[TopicQueues]:
+        """The topics that have something for a broker, maybe some of them more than once."""
+        return [self.topics[q.topic_partition.topic] for q in self._active.get(node, ())]
+
     def close_due(self, node: NodeId, now: float) -> list[Batch]:
         """Close the batches that are due at a broker, which stay where they are."""
         pressing = self.pressing > 0

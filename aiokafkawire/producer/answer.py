@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiokafkawire.errors import (
-    ConnectionFailed,
     ConnectionLost,
     KafkaError,
     ProducerFenced,
@@ -88,10 +87,10 @@ def _add_reason(error: KafkaError, more: str) -> None:
 
 def from_failure(error: KafkaError) -> Answer:
     """What a request that got no answer says of its batches."""
-    if isinstance(error, ConnectionFailed) or (
-        isinstance(error, ConnectionLost) and not error.sent
-    ):
-        return Answer(Verdict.RETRY, error, stale_metadata=True)
-    if isinstance(error, ConnectionLost | RequestTimedOut | ProtocolError):
-        return Answer(Verdict.RETRY_UNCERTAIN, error, stale_metadata=True)
-    return Answer(Verdict.FAIL, error)
+    if isinstance(error, ConnectionLost | RequestTimedOut):
+        verdict = Verdict.RETRY_UNCERTAIN if error.sent else Verdict.RETRY
+    elif isinstance(error, ProtocolError):
+        verdict = Verdict.RETRY_UNCERTAIN
+    else:
+        verdict = Verdict.RETRY if error.retriable else Verdict.FAIL
+    return Answer(verdict, error, stale_metadata=verdict is not Verdict.FAIL)

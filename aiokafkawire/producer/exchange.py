@@ -1,0 +1,163 @@
+"""Batches to a Produce request, and its response to an answer for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import UUID
+
+from aiokafkawire.errors import KafkaError, UnsupportedVersion
+from aiokafkawire.producer.answer import Answer, from_code
+from aiokafkawire.producer.batch import Batch
+from aiokafkawire.producer.outcomes import Verdict
+from aiokafkawire.records import Compression
+from aiokafkawire.types import ANY_LEADER_EPOCH, TopicPartition
+from aiokafkawire.wire import NO_ID
+from aiokafkawire.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+__all__ = ("BuiltRequest", "LeaderHint", "Reading", "build", "read")
+
+FIRST_WITH_TOPIC_IDS = 13
+FIRST_WITH_ZSTD = 7
+FIRST_WITH_FORMAT_1 = 2
+FIRST_WITH_FORMAT_2 = 3
+
+ACKS_ALL = -1
+
+
+@dataclass(slots=True)
+class BuiltRequest:
+    """A request, and what is not in it: batches that this version cannot carry."""
+
+    request: ProduceRequest
+    sent: list[Batch] = field(default_factory=list)
+    refused: list[tuple[Batch, KafkaError]] = field(default_factory=list)
+
+
+def build(
+    batches: Iterable[Batch],
+    version: int,
+    *,
+    acks: int,
+    timeout_ms: int,
+    topic_ids: Mapping[str, UUID],
+) -> BuiltRequest:
+    """Make one request of batches of different partitions."""
+    request = ProduceRequest(transactional_id=None, acks=acks, timeout_ms=timeout_ms, topic_data=[])
+    built = BuiltRequest(request)
+    topics: dict[str, TopicProduceData] = {}
+    for batch in batches:
+        receipt = batch.receipt
+        try:
+            records = _encode(batch, version, acks)
+        except KafkaError as error:
+            error.topic, error.partition = receipt.topic, receipt.partition
+            built.refused.append((batch, error))
+            continue
+        topic = topics.get(receipt.topic)
+        if topic is None:
+            topic = topics[receipt.topic] = TopicProduceData(
+                name=receipt.topic,
+                topic_id=topic_ids.get(receipt.topic, NO_ID),
+                partition_data=[],
+            )
+            request.topic_data.append(topic)
+        topic.partition_data.append(PartitionProduceData(index=receipt.partition, records=records))
+        built.sent.append(batch)
+    return built
+
+
+def _encode(batch: Batch, version: int, acks: int) -> bytes:
+    records, stamp = batch.records, batch.stamp
+    assert records is not None
+    if acks not in {ACKS_ALL, 0, 1} and version > 0:
+        raise UnsupportedVersion(f"acks={acks} works with Kafka 0.8 only; take 'all', 0 or 1")
+    if records.compression == Compression.ZSTD and version < FIRST_WITH_ZSTD:
+        raise UnsupportedVersion("zstd needs a broker of Kafka 2.1 or later")
+    magic = 2 if version >= FIRST_WITH_FORMAT_2 else 1 if version >= FIRST_WITH_FORMAT_1 else 0
+    if stamp is None:
+        return b"".join(records.encode(magic))
+    parts = records.encode(
+        magic,
+        producer_id=stamp.identity.producer_id,
+        producer_epoch=stamp.identity.epoch,
+        base_sequence=stamp.base_sequence,
+    )
+    return b"".join(parts)
+
+
+class LeaderHint(NamedTuple):
+    """A broker that is not the leader any more says who is (KIP-951)."""
+
+    topic_partition: TopicPartition
+    leader_id: int
+    leader_epoch: int
+    endpoint: tuple[str, int] | None
+
+
+class Reading(NamedTuple):
+    """What a response says: an answer for each batch, in their order, and newer leaders."""
+
+    answers: list[tuple[Batch, Answer]]
+    hints: list[LeaderHint]
+
+
+def read(
+    response: ProduceResponse, batches: Iterable[Batch], request: ProduceRequest, broker: str
+) -> Reading:
+    """Find each batch's answer. One that the response leaves out may be in the log or not; what
+    it says of partitions that nobody asked about is ignored."""
+    names = {topic.topic_id: topic.name for topic in request.topic_data}
+    told: dict[tuple[str, int], PartitionProduceResponse] = {}
+    for topic in response.responses:
+        name = topic.name or names.get(topic.topic_id, "")
+        for partition in topic.partition_responses:
+            told.setdefault((name, partition.index), partition)
+    endpoints = {node.node_id: (node.host, node.port) for node in response.node_endpoints}
+    reading = Reading([], [])
+    for batch in batches:
+        topic_partition = TopicPartition(batch.receipt.topic, batch.receipt.partition)
+        found = told.get(topic_partition)
+        if found is None:
+            reading.answers.append((batch, _left_out(topic_partition, broker)))
+            continue
+        reading.answers.append((batch, _answer(found, batch, broker)))
+        leader = found.current_leader
+        if leader.leader_id >= 0 and leader.leader_epoch > ANY_LEADER_EPOCH:
+            endpoint = endpoints.get(leader.leader_id)
+            reading.hints.append(
+                LeaderHint(topic_partition, leader.leader_id, leader.leader_epoch, endpoint)
+            )
+    return reading
+
+
+def _answer(found: PartitionProduceResponse, batch: Batch, broker: str) -> Answer:
+    return from_code(
+        found.error_code,
+        topic=batch.receipt.topic,
+        partition=batch.receipt.partition,
+        broker=broker,
+        attempt=batch.attempts,
+        base_offset=found.base_offset,
+        log_append_time_ms=found.log_append_time_ms,
+        message=found.error_message,
+        record_errors=found.record_errors,
+    )
+
+
+def _left_out(topic_partition: TopicPartition, broker: str) -> Answer:
+    error = KafkaError(
+        "the response to a Produce request says nothing of this partition",
+        broker=broker,
+        api="Produce",
+        topic=topic_partition.topic,
+        partition=topic_partition.partition,
+    )
+    return Answer(Verdict.RETRY_UNCERTAIN, error)

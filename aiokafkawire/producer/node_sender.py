@@ -1,0 +1,236 @@
+"""The tasks that send to one broker.
+
+As many tasks as requests may be in flight. One at a time has the turn: it waits until something is
+due and until the broker can be reached; the batches are taken at the moment when the connection
+takes the request, with no other task in between. So the order of taking is the order on the wire,
+and until then batches can still move to another leader.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import anyio
+
+from aiokafkawire.cluster import Cluster
+from aiokafkawire.config import ProducerConfig
+from aiokafkawire.connection import Backoff, ByVersion, Lane
+from aiokafkawire.errors import ClientClosed, KafkaError
+from aiokafkawire.producer.accumulator import Accumulator
+from aiokafkawire.producer.answer import Answer, from_failure
+from aiokafkawire.producer.batch import Batch
+from aiokafkawire.producer.exchange import BuiltRequest, build, read
+from aiokafkawire.producer.outcomes import Verdict
+from aiokafkawire.records import Compression
+from aiokafkawire.runtime import Host, Runtime, Signal
+from aiokafkawire.types import NodeId
+from aiokafkawire.wire import NO_ID, ApiKey
+from aiokafkawire.wire.messages.produce import ProduceRequest
+
+__all__ = ("OFFLOAD_BYTES", "Context", "NodeSender")
+
+OFFLOAD_BYTES = 64 * 1024
+"""Batches from this size on are compressed outside the event loop."""
+
+MAX_WITHOUT_TOPIC_IDS = 12
+
+
+class Context(Protocol):
+    """What the senders of all brokers share."""
+
+    @property
+    def config(self) -> ProducerConfig: ...
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    @property
+    def host(self) -> Host: ...
+
+    @property
+    def cluster(self) -> Cluster: ...
+
+    @property
+    def accumulator(self) -> Accumulator: ...
+
+    def fail(self, error: KafkaError) -> None:
+        """The producer cannot go on."""
+        ...
+
+    def drained(self) -> None:
+        """Batches were taken, which may have used up the producer's identity."""
+        ...
+
+
+class NodeSender:
+    """Sends to one broker what is due there."""
+
+    def __init__(self, node_id: NodeId, context: Context) -> None:
+        config = context.config
+        self.node_id = node_id
+        self.signal = Signal()
+        self._context = context
+        self._turn = anyio.Lock()
+        self._tasks = 0
+        self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._failures = 0
+        self._request_timeout_s = config.request_timeout_ms / 1_000
+
+    def start(self) -> None:
+        """Start the first task; each starts the next one when it is busy."""
+        self._tasks += 1
+        self._context.host.spawn(self._run, name=f"send to {self.node_id} #{self._tasks}")
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._turn.acquire()
+                attempt = _Attempt(self, self._context)
+                try:
+                    await self._wait_due()
+                    await self._compress_due()
+                    await self._exchange(attempt)
+                finally:
+                    attempt.leave_turn()
+        except ClientClosed:
+            return
+
+    def pass_turn(self) -> None:
+        """Let the next task wait for what is due; start one if all others are busy."""
+        self._turn.release()
+        limit = self._context.config.max_in_flight_requests_per_connection
+        alone = not self._turn.statistics().tasks_waiting
+        if alone and self._tasks < limit and self._context.host.running:
+            self.start()
+
+    async def _wait_due(self) -> None:
+        clock = self._context.runtime.clock
+        while True:
+            due_at = self._context.accumulator.sendable_at(self.node_id)
+            if due_at <= clock.now():
+                return
+            await self.signal.wait(due_at)
+
+    async def _compress_due(self) -> None:
+        """Do the heavy part of large batches elsewhere, before they are taken."""
+        context = self._context
+        if context.accumulator.settings.compression is Compression.NONE:
+            return
+        if context.config.batch_size_bytes < OFFLOAD_BYTES:
+            return
+        for batch in context.accumulator.close_due(self.node_id, context.runtime.clock.now()):
+            records = batch.records
+            if records is not None and records.size_bytes >= OFFLOAD_BYTES:
+                await context.runtime.offload(records.compress)
+
+    # --- one request --------------------------------------------------------------------------
+
+    async def _exchange(self, attempt: _Attempt) -> None:
+        context = self._context
+        try:
+            client = context.cluster.broker(self.node_id)
+            response = await client.request(
+                ByVersion(ApiKey.PRODUCE, attempt.take),
+                deadline=context.runtime.clock.now() + self._request_timeout_s,
+                lane=Lane.PRODUCE,
+                max_version=self._max_version(),
+                expect_response=context.config.required_acks != 0,
+            )
+        except NothingDue:
+            return
+        except ClientClosed:
+            raise
+        except KafkaError as error:
+            if attempt.built is None:
+                await self._unreachable(error)
+            else:
+                answer = from_failure(error)
+                for batch in attempt.built.sent:
+                    self.answered(batch, answer)
+            return
+        self._failures = 0
+        assert attempt.built is not None
+        if response is None:
+            for batch in attempt.built.sent:
+                self.answered(batch, Answer(Verdict.APPENDED))
+            return
+        reading = read(response, attempt.built.sent, attempt.built.request, client.name)
+        for hint in reading.hints:
+            context.cluster.leader_hint(*hint)
+        for batch, answer in reading.answers:
+            self.answered(batch, answer)
+
+    def _max_version(self) -> int | None:
+        topics = self._context.accumulator.due_topics(self.node_id)
+        return MAX_WITHOUT_TOPIC_IDS if any(t.topic_id == NO_ID for t in topics) else None
+
+    async def _unreachable(self, error: KafkaError) -> None:
+        """There is no connection; nothing was taken. Wait before the next attempt."""
+        context = self._context
+        if not error.retriable:
+            context.accumulator.abort_node(self.node_id, error)
+            return
+        self._failures += 1
+        context.cluster.request_update()
+        wait_s = self._backoff.delay(self._failures, context.runtime.rng)
+        await context.runtime.clock.sleep_until(context.runtime.clock.now() + wait_s)
+
+    def answered(self, batch: Batch, answer: Answer) -> None:
+        """An attempt to send a batch ended."""
+        context = self._context
+        if answer.stale_metadata:
+            context.cluster.request_update()
+        now = context.runtime.clock.now()
+        wait_s = 0.0
+        if answer.verdict is not Verdict.SPLIT:
+            wait_s = self._backoff.delay(batch.attempts, context.runtime.rng)
+        context.accumulator.answered(batch, answer, now, now + wait_s)
+        if answer.verdict is Verdict.FATAL:
+            assert isinstance(answer.error, KafkaError)
+            context.fail(answer.error)
+
+
+class NothingDue(Exception):
+    """While the connection was opened, what was due has moved away or has ended."""
+
+
+class _Attempt:
+    """One request, which takes its batches when the connection is there."""
+
+    def __init__(self, sender: NodeSender, context: Context) -> None:
+        self.built: BuiltRequest | None = None
+        self._sender = sender
+        self._context = context
+        self._has_turn = True
+
+    def take(self, version: int) -> ProduceRequest:
+        """Take what is due, and pass the turn."""
+        context = self._context
+        accumulator, config = context.accumulator, context.config
+        batches = accumulator.drain(
+            self._sender.node_id, context.runtime.clock.now(), config.max_request_size_bytes
+        )
+        context.drained()
+        built = build(
+            batches,
+            version,
+            acks=config.required_acks,
+            timeout_ms=config.request_timeout_ms,
+            topic_ids={
+                batch.receipt.topic: accumulator.topics[batch.receipt.topic].topic_id
+                for batch in batches
+            },
+        )
+        for batch, error in built.refused:
+            self._sender.answered(batch, Answer(Verdict.FAIL, error))
+        if not built.sent:
+            raise NothingDue
+        self.built = built
+        self.leave_turn()
+        return built.request
+
+    def leave_turn(self) -> None:
+        """Pass the turn, if that was not done yet."""
+        if self._has_turn:
+            self._has_turn = False
+            self._sender.pass_turn()

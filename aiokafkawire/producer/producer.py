@@ -1,0 +1,326 @@
+"""The producer that applications use."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Unpack
+
+from aiokafkawire.cluster import Cluster
+from aiokafkawire.config import ProducerConfig, ProducerOptions, make
+from aiokafkawire.errors import (
+    BufferFull,
+    ClientClosed,
+    DeliveriesFailed,
+    KafkaError,
+    UnknownTopic,
+)
+from aiokafkawire.producer.delivery import Delivery
+from aiokafkawire.producer.intake import Intake, checked
+from aiokafkawire.producer.sender import Sender
+from aiokafkawire.records.kernel import Buffer, Header
+from aiokafkawire.runtime import (
+    NEVER,
+    Host,
+    Lifecycle,
+    RealRuntime,
+    Runtime,
+    TaskHandle,
+    checkpoint,
+)
+from aiokafkawire.types import RecordMetadata
+
+__all__ = ("Producer",)
+
+logger = logging.getLogger("aiokafkawire.producer")
+
+
+class _Session:
+    """What a producer has between entering and leaving."""
+
+    def __init__(self, config: ProducerConfig, runtime: Runtime, host: Host) -> None:
+        self.runtime = runtime
+        self.cluster = Cluster(config, runtime, host)
+        self.sender = Sender(config, runtime, host, self.cluster)
+        self.intake = Intake(config, runtime, self.sender)
+
+
+class Producer:
+    """Sends records to Kafka; one for the life of an application, shared by all its tasks.
+
+        async with Producer(bootstrap_servers="localhost:9092") as producer:
+            receipt = await producer.send_and_wait("orders", value=b"...", key=b"customer 7")
+
+    Options are those of `ProducerConfig`, and the defaults the Java producer's: acks from all
+    replicas in sync, idempotence (within one partition records are written once and in the order
+    in which they were sent, through retries and moves of the leader), at most 5 requests in flight.
+    acks 0 or 1 switch the defaulted idempotence off; then a retry may write a record twice.
+
+    Records collect in a buffer of `buffer_memory_bytes` and go out in batches. What becomes of each
+    is told by its `Delivery`. Records whose failure nobody heard of make `flush` and leaving the
+    producer raise `DeliveriesFailed`; if the body of `async with` raised, its own exception comes
+    through with that as a note. Leaving sends what is in the buffer for up to `close_timeout_ms`;
+    what is left then fails with `ClientClosed`, or `DeliveryUnknown` if a broker may have it.
+
+    Must be used in the event loop in which it was entered. Any call may be cancelled: a record is
+    then in the buffer or not, and if it is, it is sent.
+    """
+
+    def __init__(
+        self, *, _runtime: Runtime | None = None, **options: Unpack[ProducerOptions]
+    ) -> None:
+        """Check the options (`InvalidOption`). Nothing is connected before `async with`."""
+        self.config = make(ProducerConfig, options)
+        self._given_runtime = _runtime
+        self._life: Lifecycle | None = None
+        self._session: _Session | None = None
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Producer:
+        """Find the cluster. Raises `NoBrokerAvailable` after `default_api_timeout_ms`."""
+        if self._life is not None:
+            raise ClientClosed("the producer was entered before; make a new one to enter again")
+        self._life = Lifecycle(Host("producer", self._crashed))
+        await self._life.enter(self._start)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close; see `aclose`."""
+        failure = await self._close()
+        if failure is None:
+            return
+        if error is None:
+            raise failure
+        error.add_note(str(failure))
+
+    async def aclose(self) -> None:
+        """Send what is in the buffer, for at most `close_timeout_ms`, and close.
+
+        Raises `DeliveriesFailed` if records failed and nobody awaited them. Calling it again does
+        nothing.
+        """
+        failure = await self._close()
+        if failure is not None:
+            raise failure
+
+    async def _start(self) -> None:
+        assert self._life is not None
+        runtime = self._given_runtime or RealRuntime()
+        session = _Session(self.config, runtime, self._life.host)
+        timeout_s = self.config.default_api_timeout_ms / 1_000
+        await session.cluster.start(runtime.clock.now() + timeout_s)
+        session.sender.start()
+        self._session = session
+
+    async def _close(self) -> DeliveriesFailed | None:
+        if self._life is None:
+            return None
+        session, self._session = self._session, None
+        if session is None:
+            await self._life.leave(checkpoint, NEVER)
+            return None
+        sender = session.sender
+        closed = ClientClosed("the producer was closed before the record was sent")
+        sender.room.close(closed)
+
+        async def goodbye() -> None:
+            await sender.settled(NEVER)
+            sender.accumulator.abort(closed)
+            await session.cluster.aclose()
+
+        deadline = session.runtime.clock.now() + self.config.close_timeout_ms / 1_000
+        try:
+            await self._life.leave(goodbye, deadline)
+        finally:
+            sender.accumulator.abort(closed)
+        return sender.accumulator.tally.take()
+
+    def _crashed(self, task: TaskHandle, error: Exception) -> None:
+        """A task of this producer raised what it should have answered for: a defect."""
+        logger.error("producer: task %s failed", task.name, exc_info=error)
+        if self._session is not None:
+            failure = KafkaError(f"the producer is broken: its task {task.name!r} failed: {error}")
+            failure.__cause__ = error
+            self._session.sender.fail(failure)
+
+    def _running(self) -> _Session:
+        session = self._session
+        if session is None:
+            if self._life is None:
+                raise ClientClosed("the producer is not entered yet; use it inside 'async with'")
+            self._life.check_running()
+            raise ClientClosed("the producer is closing; use it inside 'async with'")
+        return session
+
+    # --- sending ------------------------------------------------------------------------------
+
+    async def send(  # noqa: PLR0917 - a record's parts in their usual order
+        self,
+        topic: str,
+        value: Buffer | None = None,
+        key: Buffer | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[tuple[str, Buffer | None]] = (),
+    ) -> Delivery:
+        """Put a record into the buffer, and return its `Delivery` without waiting for the broker.
+
+        Waits only for room in the buffer and for a topic seen for the first time, at most
+        `max_block_ms`: then `BufferFull`, or `UnknownTopic` (`RequestTimedOut` if no broker could
+        tell). `key`, `value` and header values are bytes-like or None; `timestamp_ms` counts from
+        1970 and is by default the time of the call. Without `partition` the key decides (murmur2,
+        as in Java), without both the records go to one partition until a batch is full.
+
+        Raises `TypeError` or `ValueError` for a wrong argument and `RecordTooLarge` for a record
+        over `max_request_size_bytes`, before anything is sent. A cancelled call has not put the
+        record into the buffer.
+        """
+        intake = self._running().intake
+        record = checked(
+            topic, value, key, partition, timestamp_ms, headers, max_bytes=intake.max_bytes
+        )
+        pacer = intake.pacer
+        if pacer.calls_left > 0:
+            pacer.calls_left -= 1
+        else:
+            await pacer.checkpoint()
+        delivery = intake.put(record)
+        if delivery is None:
+            delivery = await intake.put_when_possible(record)
+        return delivery
+
+    def send_nowait(  # noqa: PLR0917 - a record's parts in their usual order
+        self,
+        topic: str,
+        value: Buffer | None = None,
+        key: Buffer | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[tuple[str, Buffer | None]] = (),
+    ) -> Delivery:
+        """As `send`, without waiting: raises `BufferFull` if there is no room.
+
+        The topic must be known already, from `partitions_for` or an earlier `send`: otherwise, and
+        for a partition that it lacks, raises `UnknownTopic`. The caller must await something now
+        and then, since nothing is sent while it keeps the event loop.
+        """
+        session = self._running()
+        intake = session.intake
+        delivery = intake.put(
+            checked(topic, value, key, partition, timestamp_ms, headers, max_bytes=intake.max_bytes)
+        )
+        if delivery is not None:
+            return delivery
+        known = session.sender.accumulator.topics.get(topic)
+        if known is None:
+            raise UnknownTopic(
+                "the topic's partitions are not known yet: await partitions_for first", topic=topic
+            )
+        if partition is not None and partition not in known.by_partition:
+            raise UnknownTopic(
+                f"the topic has {len(known.queues)} partitions", topic=topic, partition=partition
+            )
+        raise BufferFull("no room in the buffer: await something, or use send", topic=topic)
+
+    async def send_and_wait(  # noqa: PLR0917 - a record's parts in their usual order
+        self,
+        topic: str,
+        value: Buffer | None = None,
+        key: Buffer | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[tuple[str, Buffer | None]] = (),
+    ) -> RecordMetadata:
+        """Send a record and wait until it is acknowledged.
+
+        Arguments and errors are those of `send` and `Delivery`. A call that is cancelled while it
+        waits for the broker leaves the record on its way; if that fails, it counts among those that
+        nobody heard of.
+        """
+        return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
+
+    async def send_many(  # noqa: PLR0917 - a record's parts in their usual order
+        self,
+        topic: str,
+        values: Sequence[Buffer | None],
+        keys: Sequence[Buffer | None] | None = None,
+        partition: int | None = None,
+        timestamps_ms: Sequence[int | None] | None = None,
+        headers: Sequence[Iterable[Header]] | None = None,
+    ) -> list[Delivery]:
+        """Send records given as columns of equal length; one `Delivery` for each, in their order.
+
+        Waits as `send` does, for each record anew. All arguments are checked before the first
+        record is put into the buffer. If a later one finds no room in time, the error has a note
+        that says how many records went before; these are sent.
+        """
+        intake = self._running().intake
+        count = len(values)
+        for name, column in (
+            ("keys", keys),
+            ("timestamps_ms", timestamps_ms),
+            ("headers", headers),
+        ):
+            if column is not None and len(column) != count:
+                raise ValueError(f"{name} has {len(column)} entries, but there are {count} values")
+        records = [
+            checked(
+                topic,
+                value,
+                None if keys is None else keys[index],
+                partition,
+                None if timestamps_ms is None else timestamps_ms[index],
+                () if headers is None else headers[index],
+                max_bytes=intake.max_bytes,
+            )
+            for index, value in enumerate(values)
+        ]
+        deliveries: list[Delivery] = []
+        pacer = intake.pacer
+        put = intake.put
+        try:
+            for record in records:
+                if pacer.calls_left > 0:
+                    pacer.calls_left -= 1
+                else:
+                    await pacer.checkpoint()
+                deliveries.append(put(record) or await intake.put_when_possible(record))
+        except BaseException as error:
+            error.add_note(f"send_many: {len(deliveries)} of {count} records are in the buffer")
+            raise
+        return deliveries
+
+    # --- the rest -----------------------------------------------------------------------------
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Send at once, and wait until all records sent so far have their outcome.
+
+        That is at most `delivery_timeout_ms` away; after `timeout_s` seconds raises
+        `RequestTimedOut`, and the records stay on their way. Raises `DeliveriesFailed` if records
+        failed since the last time and nobody awaited them.
+        """
+        session = self._running()
+        deadline = NEVER if timeout_s is None else session.runtime.clock.now() + timeout_s
+        await session.intake.pacer.checkpoint()
+        await session.sender.settled(deadline)
+        failure = session.sender.accumulator.tally.take()
+        if failure is not None:
+            raise failure
+
+    async def partitions_for(self, topic: str) -> tuple[int, ...]:
+        """The partitions of a topic, ascending; makes the topic known to `send_nowait`.
+
+        Raises `UnknownTopic` if there is none after `max_block_ms`, or soon with
+        `allow_auto_create_topics` off.
+        """
+        session = self._running()
+        deadline = session.runtime.clock.now() + self.config.max_block_ms / 1_000
+        queues = await session.intake.learn(topic, deadline)
+        return tuple(queue.topic_partition.partition for queue in queues.queues)

@@ -1,0 +1,56 @@
+"""Callers that wait for room in the buffer, in the order in which they came."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Callable
+
+from aiokafkawire.errors import BufferFull, KafkaError
+from aiokafkawire.runtime import Signal
+
+__all__ = ("Room",)
+
+
+class Room:
+    """A queue of callers; as many as there are tasks that send."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Signal] = deque()
+        self._closed: KafkaError | None = None
+
+    @property
+    def crowded(self) -> bool:
+        """Whether somebody waits already, whose turn is first."""
+        return bool(self._waiting)
+
+    def freed(self) -> None:
+        """Room came back: the first in the queue looks whether it is enough."""
+        if self._waiting:
+            self._waiting[0].set()
+
+    def close(self, error: KafkaError) -> None:
+        """Nobody gets room any more; all who wait raise `error`."""
+        self._closed = error
+        for signal in self._waiting:
+            signal.set()
+
+    async def wait(self, enough: Callable[[], bool], deadline: float) -> None:
+        """Wait until all who came before have gone and there is `enough` room.
+
+        The caller must take the room before it suspends. Raises `BufferFull` at the deadline.
+        """
+        signal = Signal()
+        self._waiting.append(signal)
+        try:
+            while self._waiting[0] is not signal or not enough():
+                if self._closed is not None:
+                    raise copy.copy(self._closed)
+                if not await signal.wait(deadline):
+                    raise BufferFull(
+                        "no room in the buffer before max_block_ms was over: records come faster"
+                        " than brokers take them, or no broker takes any"
+                    )
+        finally:
+            self._waiting.remove(signal)
+            self.freed()

@@ -1,0 +1,215 @@
+"""Everything of the producer that runs beside its callers: brokers' tasks, identity, time."""
+
+from __future__ import annotations
+
+import logging
+
+from aiokafkawire.cluster import AnyNode, Cluster, Update
+from aiokafkawire.config import ProducerConfig
+from aiokafkawire.connection import Backoff
+from aiokafkawire.errors import KafkaError, RequestTimedOut, UnsupportedVersion
+from aiokafkawire.producer.accumulator import Accumulator, Settings
+from aiokafkawire.producer.delivery import Receipt, Split
+from aiokafkawire.producer.node_sender import NodeSender
+from aiokafkawire.producer.partition_queue import Policy
+from aiokafkawire.producer.room import Room
+from aiokafkawire.producer.sequences import Identities
+from aiokafkawire.records import Compression
+from aiokafkawire.runtime import Host, Runtime, Signal
+from aiokafkawire.types import NodeId, TopicPartition
+from aiokafkawire.wire import NO_ID, ErrorCode, error_for
+from aiokafkawire.wire.messages.init_producer_id import InitProducerIdRequest
+
+__all__ = ("LEADER_CHECK_S", "Sender")
+
+logger = logging.getLogger("aiokafkawire.producer")
+
+LEADER_CHECK_S = 1.0
+"""While a leader is missing, metadata is asked for again this often."""
+
+NO_TIMEOUT_MS = 2**31 - 1  # what a producer without transactions says of their timeout
+
+
+def settings_of(config: ProducerConfig) -> Settings:
+    """The options that the accumulator goes by."""
+    policy = Policy(
+        batch_size_bytes=config.batch_size_bytes,
+        linger_s=config.linger_ms / 1_000,
+        delivery_timeout_s=config.delivery_timeout_ms / 1_000,
+        max_in_flight=config.max_in_flight_requests_per_connection,
+        retries=config.retries,
+    )
+    return Settings(
+        policy,
+        config.buffer_memory_bytes,
+        Compression[config.compression_type.upper()],
+        config.compression_level,
+    )
+
+
+class Sender:
+    """Moves batches from the accumulator to the brokers."""
+
+    def __init__(
+        self, config: ProducerConfig, runtime: Runtime, host: Host, cluster: Cluster
+    ) -> None:
+        self.config = config
+        self.runtime = runtime
+        self.host = host
+        self.cluster = cluster
+        self.identities = Identities() if config.idempotent else None
+        self.room = Room()
+        self.accumulator = Accumulator(
+            settings_of(config), self.identities, wake=self._wake, freed=self.room.freed
+        )
+        self.failure: KafkaError | None = None
+        self._nodes: dict[NodeId, NodeSender] = {}
+        self._to_time = Signal()
+        self._to_identify = Signal()
+        self._unknown_topics: set[str] = set()
+
+    def start(self) -> None:
+        """Start the tasks; the cluster must have been started."""
+        self.cluster.on_change(self._metadata_changed)
+        self.host.spawn(self._keep_time, name="delivery timeouts")
+        if self.identities is not None:
+            self.host.spawn(self._keep_identity, self.identities, name="producer id")
+
+    def fail(self, error: KafkaError) -> None:
+        """The producer cannot go on: everything ends with `error`, and so does every later call."""
+        if self.failure is None:
+            self.failure = error
+            logger.error("the producer cannot go on: %s", error)
+        self.accumulator.abort(error)
+        self.room.close(error)
+
+    def drained(self) -> None:
+        """Ask for a producer id, if taking batches has used up the last one."""
+        if self.identities is not None and self.identities.wanted:
+            self._to_identify.set()
+
+    async def settled(self, deadline: float) -> None:
+        """Wait until every record that is in the buffer now has its outcome."""
+        accumulator = self.accumulator
+        left = list(accumulator.incomplete)
+        accumulator.press(1)
+        try:
+            for number, receipt in enumerate(left):
+                try:
+                    await _settled(receipt, deadline)
+                except TimeoutError:
+                    count = len(left) - number
+                    raise RequestTimedOut(
+                        f"{count} batches were still on their way when the time for flush was over"
+                    ) from None
+        finally:
+            accumulator.press(-1)
+
+    def learn(self, name: str) -> bool:
+        """Take over what metadata says of a topic; False if it says nothing."""
+        metadata = self.cluster.metadata
+        known = metadata.topics.get(name)
+        if known is None or not known.partitions:
+            return False
+        if name not in self.accumulator.topics:
+            self.cluster.add_topics((name,))
+        self.accumulator.set_topic(name, known.partitions, known.topic_id)
+        self.accumulator.set_leaders(self._leader_of)
+        return True
+
+    # --- metadata -----------------------------------------------------------------------------
+
+    def _leader_of(self, topic_partition: TopicPartition) -> NodeId | None:
+        leader = self.cluster.metadata.leader(topic_partition)
+        return leader[0] if leader is not None else None
+
+    def _metadata_changed(self, update: Update) -> None:
+        snapshot, accumulator = update.snapshot, self.accumulator
+        for name in accumulator.topics:
+            known = snapshot.topics.get(name)
+            if known is not None:
+                accumulator.set_topic(name, known.partitions, known.topic_id)
+                if known.topic_id == NO_ID and name in self._unknown_topics:
+                    # Without ids, a topic that was gone in between counts as another one.
+                    accumulator.renew(name)
+                self._unknown_topics.discard(name)
+            elif snapshot.errors.get(name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._unknown_topics.add(name)
+        accumulator.set_leaders(self._leader_of)
+
+    def _wake(self, node_id: NodeId | None) -> None:
+        if node_id is None:
+            self._to_time.set()
+            return
+        sender = self._nodes.get(node_id)
+        if sender is None:
+            sender = self._nodes[node_id] = NodeSender(node_id, self)
+            sender.start()
+        sender.signal.set()
+
+    # --- tasks --------------------------------------------------------------------------------
+
+    async def _keep_time(self) -> None:
+        """Settle what is past its delivery timeout, and ask for leaders that are missing."""
+        clock = self.runtime.clock
+        while True:
+            now = clock.now()
+            # A record that comes in while this task sleeps cannot expire before that.
+            next_at = now + self.accumulator.settings.policy.delivery_timeout_s
+            next_at = min(next_at, self.accumulator.expire(now))
+            if self.accumulator.leader_missing:
+                self.cluster.request_update()
+                next_at = min(next_at, now + LEADER_CHECK_S)
+                await clock.sleep_until(next_at)
+            else:
+                await self._to_time.wait(next_at)
+
+    async def _keep_identity(self, identities: Identities) -> None:
+        """Get a producer id at the start, and whenever the epochs of one are used up."""
+        clock = self.runtime.clock
+        backoff = Backoff.from_ms(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+        failures = 0
+        while True:
+            if not identities.wanted:
+                await self._to_identify.wait()
+                continue
+            try:
+                await self._identify(identities)
+                failures = 0
+            except UnsupportedVersion as error:
+                self._without_identity(error)
+                return
+            except KafkaError as error:
+                if not error.retriable:
+                    self.fail(error)
+                    return
+                logger.warning("no producer id yet: %s", error)
+                failures += 1
+                await clock.sleep_until(clock.now() + backoff.delay(failures, self.runtime.rng))
+
+    async def _identify(self, identities: Identities) -> None:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=NO_TIMEOUT_MS)
+        deadline = self.runtime.clock.now() + self.config.request_timeout_ms / 1_000
+        response = await self.cluster.request(request, to=AnyNode(), deadline=deadline)
+        if response.error_code != ErrorCode.NONE:
+            raise error_for(response.error_code, api="InitProducerId")
+        identities.granted(response.producer_id, response.producer_epoch)
+        self.accumulator.wake_all()
+
+    def _without_identity(self, error: UnsupportedVersion) -> None:
+        if self.config.enable_idempotence:
+            self.fail(error)
+            return
+        logger.warning(
+            "the broker is older than Kafka 0.11 and has no producer ids (%s): going on without"
+            " idempotence, so that a retry may write a record twice",
+            error,
+        )
+        self.accumulator.without_identity()
+
+
+async def _settled(receipt: Receipt, deadline: float) -> None:
+    outcome = await receipt.promise.wait(deadline)
+    if isinstance(outcome, Split):
+        for part in outcome.parts:
+            await _settled(part, deadline)
