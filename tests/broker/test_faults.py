@@ -1,0 +1,187 @@
+"""Fault control: what a broker can be told to do wrong, and what it saw."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+
+from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop, SeenRequest, faults
+from aiokafkawire.broker.faults import Outcome, RequestLog
+from aiokafkawire.runtime import RealRuntime
+from aiokafkawire.wire import ApiKey, ErrorCode
+from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+from .raw_client import RawClient, batch, connected, metadata_request, only, produce_request
+
+VERSIONS = ApiVersionsRequest()
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    async with Broker(nodes=2) as broker:
+        await broker.create_topic("t")
+        broker.move_leader("t", 0, 1)
+        yield broker
+
+
+@pytest.fixture
+async def client(broker: Broker) -> AsyncIterator[RawClient]:
+    async with connected(broker, 1) as client:
+        yield client
+
+
+async def produced(client: RawClient) -> ErrorCode:
+    answer = only(await client.call(produce_request("t", 0, batch(b"v")), 9))
+    return ErrorCode(answer.error_code)
+
+
+async def test_an_answer_is_given_so_many_times(broker: Broker, client: RawClient) -> None:
+    fault = broker.on(ApiKey.PRODUCE, Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER), times=2)
+    got = [await produced(client) for _ in range(3)]
+    assert got == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2 + [ErrorCode.NONE]
+    assert fault.hits == 2
+    assert broker.end_offset("t", 0) == 1
+
+
+async def test_a_fault_ends_when_it_is_removed(broker: Broker, client: RawClient) -> None:
+    fault = broker.on(ApiKey.PRODUCE, Answer(ErrorCode.KAFKA_STORAGE_ERROR))
+    assert await produced(client) is ErrorCode.KAFKA_STORAGE_ERROR
+    fault.remove()
+    fault.remove()
+    assert await produced(client) is ErrorCode.NONE
+    broker.on(None, Answer(ErrorCode.KAFKA_STORAGE_ERROR))
+    assert await produced(client) is ErrorCode.KAFKA_STORAGE_ERROR
+    broker.clear_faults()
+    assert await produced(client) is ErrorCode.NONE
+
+
+async def test_a_fault_is_of_one_api_and_one_node(broker: Broker, client: RawClient) -> None:
+    broker.on(ApiKey.API_VERSIONS, Answer(ErrorCode.UNKNOWN_SERVER_ERROR), node=2)
+    assert await produced(client) is ErrorCode.NONE
+    assert (await client.call(VERSIONS, 0)).error_code == ErrorCode.NONE
+    async with connected(broker, 2) as other:
+        assert (await other.call(VERSIONS, 0)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_close(broker: Broker, client: RawClient, carried_out: bool) -> None:
+    broker.on(ApiKey.PRODUCE, Close(carried_out), times=1)
+    await client.send(produce_request("t", 0, batch(b"v")), 9)
+    assert await client.closed()
+    assert broker.end_offset("t", 0) == int(carried_out)
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_drop_silences_the_connection(
+    broker: Broker, client: RawClient, carried_out: bool
+) -> None:
+    broker.on(ApiKey.PRODUCE, Drop(carried_out), times=1)
+    await client.send(produce_request("t", 0, batch(b"v")), 9)
+    await client.send(VERSIONS, 0)
+    await broker.wait_for_request(ApiKey.API_VERSIONS)
+    with anyio.move_on_after(0.05) as scope:
+        await client.frame()
+    assert scope.cancelled_caught
+    assert broker.end_offset("t", 0) == int(carried_out)
+    async with connected(broker, 1) as other:
+        await other.call(VERSIONS, 0)
+
+
+async def test_delay_holds_back_what_is_behind_it(broker: Broker, client: RawClient) -> None:
+    clock = RealRuntime().clock
+    fault = broker.on(ApiKey.PRODUCE, Delay(0.05), times=1)
+    began = clock.now()
+    first = await client.send(produce_request("t", 0, batch(b"v")), 9)
+    second = await client.send(VERSIONS, 0)
+    assert (await client.receive(ApiKey.PRODUCE, 9))[0] == first
+    assert clock.now() - began >= 0.05
+    assert (await client.receive(ApiKey.API_VERSIONS, 0))[0] == second
+    assert fault.hits == 1
+
+
+async def test_a_delay_goes_on_to_the_next_rule(broker: Broker, client: RawClient) -> None:
+    broker.on(ApiKey.PRODUCE, Delay(0))
+    broker.on(ApiKey.PRODUCE, Answer(ErrorCode.NOT_ENOUGH_REPLICAS))
+    assert await produced(client) is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+async def test_a_function_decides(broker: Broker, client: RawClient) -> None:
+    def every_second(seen: SeenRequest) -> Outcome:
+        own = broker.requests.of(ApiKey.PRODUCE)
+        return None if len(own) % 2 else Answer(ErrorCode.REQUEST_TIMED_OUT)
+
+    fault = broker.on(ApiKey.PRODUCE, every_second)
+    got = [await produced(client) for _ in range(4)]
+    assert got == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT] * 2
+    assert fault.hits == 2
+
+
+async def test_a_function_may_give_a_response_or_wait(broker: Broker, client: RawClient) -> None:
+    async def answer(seen: SeenRequest) -> Outcome:
+        await anyio.lowlevel.checkpoint()
+        return ApiVersionsResponse(error_code=77, api_keys=[])
+
+    broker.on(ApiKey.API_VERSIONS, answer, times=1)
+    assert (await client.call(VERSIONS, 0)).error_code == 77
+    assert (await client.call(VERSIONS, 0)).error_code == ErrorCode.NONE
+
+
+async def test_a_function_that_kills_the_node(broker: Broker, client: RawClient) -> None:
+    async def kill(seen: SeenRequest) -> Outcome:
+        await broker.kill(seen.node_id)
+        return None
+
+    broker.on(ApiKey.PRODUCE, kill, times=1)
+    await client.send(produce_request("t", 0, batch(b"v")), 9)
+    assert await client.closed()
+    assert broker.live_nodes == (2,)
+    assert broker.leader("t", 0) == 2
+    await broker.restart(1)
+    assert broker.live_nodes == (1, 2)
+    async with connected(broker, 1) as again:
+        await again.call(VERSIONS, 0)
+
+
+async def test_a_function_that_raises_costs_its_connection_alone(
+    broker: Broker, client: RawClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(seen: SeenRequest) -> Outcome:
+        raise RuntimeError("a defect in the test's function")
+
+    broker.on(ApiKey.PRODUCE, fail)
+    await client.send(produce_request("t", 0, batch(b"v")), 9)
+    assert await client.closed()
+    assert "a defect in the test's function" in caplog.text
+    async with connected(broker, 1) as other:
+        await other.call(VERSIONS, 0)
+
+
+async def test_the_log_keeps_what_was_asked(broker: Broker, client: RawClient) -> None:
+    await client.call(metadata_request("t"), 12)
+    async with connected(broker, 2) as other:
+        await other.call(VERSIONS, 0)
+    first, second = broker.requests
+    assert (first.api_key, first.version, first.node_id) == (ApiKey.METADATA, 12, 1)
+    assert first.message == metadata_request("t")
+    assert broker.requests[-1] is second
+    assert broker.requests.of(ApiKey.API_VERSIONS) == [second]
+    assert broker.requests.of(ApiKey.API_VERSIONS, node=1) == []
+    broker.requests.clear()
+    assert len(broker.requests) == 0
+
+
+def seen(size_bytes: int) -> SeenRequest:
+    return SeenRequest(ApiKey.HEARTBEAT, 0, 1, "c", 1, 1, size_bytes, VERSIONS)
+
+
+def test_the_log_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "MAX_LOGGED_REQUESTS", 3)
+    monkeypatch.setattr(faults, "MAX_LOGGED_BYTES", 100)
+    log = RequestLog()
+    for _ in range(5):
+        log.append(seen(1))
+    assert len(log) == 3
+    log.append(seen(1_000))
+    assert len(log) == 1
