@@ -1,11 +1,11 @@
-"""The first contact with a cluster, and how its metadata is asked for."""
+"""The first contact with a cluster: how to ask for its metadata, and what to say if it fails."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from aiokafkawire.connection import ByVersion
-from aiokafkawire.errors import KafkaError, NoBrokerAvailable
+from aiokafkawire.errors import KafkaError, NoBrokerAvailable, RequestTimedOut
 from aiokafkawire.wire import ApiKey
 from aiokafkawire.wire.messages.metadata import (
     MetadataRequest,
@@ -13,7 +13,7 @@ from aiokafkawire.wire.messages.metadata import (
     MetadataResponse,
 )
 
-__all__ = ("metadata_request", "no_broker")
+__all__ = ("metadata_request", "no_broker", "telling")
 
 FIRST_WITHOUT_CREATION = 4
 """Older versions make a topic that is asked for, where the broker makes topics on demand."""
@@ -48,3 +48,10 @@ def no_broker(failures: Sequence[KafkaError]) -> NoBrokerAvailable:
         f"no broker of bootstrap_servers could be used: {reasons}",
         retriable=any(error.retriable for error in failures),
     )
+
+
+def telling(failure: KafkaError, earlier: KafkaError | None) -> KafkaError:
+    """The last failure; if it is a deadline, with the reason why the time before it ran out."""
+    if isinstance(failure, RequestTimedOut) and not isinstance(earlier, RequestTimedOut | None):
+        failure.reason += f"; the attempt before: {earlier.reason}"
+    return failure

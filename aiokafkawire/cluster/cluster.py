@@ -7,6 +7,7 @@ from typing import Literal, TypeVar, overload
 
 import anyio
 
+from aiokafkawire.cluster.bootstrap import telling
 from aiokafkawire.cluster.brokers import Brokers
 from aiokafkawire.cluster.coordinators import CoordinatorCache, find_request, read_found
 from aiokafkawire.cluster.metadata import MetadataSnapshot, TopicMetadata, Update
@@ -222,11 +223,15 @@ class Cluster:
             return known
         request, min_version = find_request(route)
         attempt = 0
+        error: KafkaError | None = None
         while True:
             attempt += 1
-            response = await self.request(
-                request, to=AnyNode(), deadline=deadline, min_version=min_version
-            )
+            try:
+                response = await self.request(
+                    request, to=AnyNode(), deadline=deadline, min_version=min_version
+                )
+            except KafkaError as failure:
+                raise telling(failure, error) from None
             found = read_found(response, key)
             code, reason = found.error_code, found.error_message
             if code == ErrorCode.NONE:
@@ -297,10 +302,10 @@ class Cluster:
         given back. Raises as `BrokerClient.request` does.
         """
         attempt = 0
+        error: KafkaError | None = None
         while True:
             attempt += 1
             until = deadline if not retry else self._attempt_until(deadline)
-            error: KafkaError
             try:
                 client = await self._locate(to, deadline)
                 response = await client.request(
@@ -316,7 +321,7 @@ class Cluster:
                 failure.attempt = failure.attempt or attempt
                 if not retry or not failure.retriable:
                     raise
-                error = failure
+                error = telling(failure, error)
             else:
                 code = misrouted(response, to) if response is not None else None
                 if code is None:

@@ -250,16 +250,21 @@ class _Reading:
                 self._note(f"ignored a repeated or impossible partition {index} of {name!r}")
                 continue
             known = before.partitions.get(index) if before is not None else None
-            partitions[index] = self._partition(name, entry, known)
+            partitions[index] = self._partition(told, entry, known)
         return TopicMetadata(name, told.topic_id, MappingProxyType(partitions), told.is_internal)
 
     def _partition(
-        self, name: str, told: MetadataResponsePartition, known: PartitionMetadata | None
+        self,
+        topic: MetadataResponseTopic,
+        told: MetadataResponsePartition,
+        known: PartitionMetadata | None,
     ) -> PartitionMetadata:
-        if known is not None and 0 <= told.leader_epoch < known.leader_epoch:
+        # Whoever tells ids tells epochs; older brokers may leave them open.
+        comparable = told.leader_epoch >= 0 or topic.topic_id != NO_ID
+        if known is not None and comparable and told.leader_epoch < known.leader_epoch:
             # A broker that lags behind; what it says of the leader is out of date.
             self._note(
-                f"kept the leader of {name}-{told.partition_index}: its epoch is"
+                f"kept the leader of {topic.name}-{told.partition_index}: its epoch is"
                 f" {known.leader_epoch}, and a broker told of {told.leader_epoch}"
             )
             return known

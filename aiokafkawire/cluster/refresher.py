@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from aiokafkawire.cluster.bootstrap import metadata_request, no_broker
+from aiokafkawire.cluster.bootstrap import metadata_request, no_broker, telling
 from aiokafkawire.cluster.brokers import Brokers
 from aiokafkawire.cluster.metadata import EMPTY, MetadataSnapshot, Update
 from aiokafkawire.cluster.routing import least_loaded
 from aiokafkawire.cluster.schedule import RefreshSchedule, TopicInterest
 from aiokafkawire.config import ClientConfig
-from aiokafkawire.connection import Backoff
+from aiokafkawire.connection import Backoff, BrokerClient
 from aiokafkawire.errors import (
     AuthenticationFailed,
     ClientClosed,
@@ -54,6 +54,7 @@ class Refresher:
         self._changed: Promise[None] = Promise()
         self._listeners: list[Callable[[Update], None]] = []
         self._avoid: NodeId | None = None
+        self._noted: tuple[str, ...] = ()
 
     # --- for the rest of the room ---
 
@@ -63,10 +64,11 @@ class Refresher:
         Raises `NoBrokerAvailable` at the deadline, or at once if no address can ever do.
         """
         attempt = 0
+        failures: dict[Address, KafkaError] = {}
         while True:
             try:
                 self._schedule.begin()
-                await self._from_bootstrap(deadline)
+                await self._from_bootstrap(deadline, failures)
                 break
             except NoBrokerAvailable as error:
                 attempt += 1
@@ -102,7 +104,10 @@ class Refresher:
     def apply(self, update: Update) -> None:
         """Take over a snapshot, if it is a new one."""
         for note in update.notes:
-            logger.warning("metadata: %s", note)
+            # Once, while it is told again and again.
+            if note not in self._noted:
+                logger.warning("metadata: %s", note)
+        self._noted = update.notes
         if not update.changed:
             return
         self.metadata = update.snapshot
@@ -136,7 +141,7 @@ class Refresher:
         deadline = now() + self._config.request_timeout_ms / 1_000
         try:
             if not self.metadata.nodes or self._schedule.rebootstrap_due(now()):
-                await self._from_bootstrap(deadline)
+                await self._from_bootstrap(deadline, {})
             else:
                 await self._from_nodes(deadline)
         except KafkaError as error:
@@ -168,15 +173,16 @@ class Refresher:
         response = await client.request(request, deadline=deadline, min_version=min_version)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             logger.info("broker %s asks for a new bootstrap", client.name)
-            await self._from_bootstrap(deadline)
+            await self._from_bootstrap(deadline, {})
         else:
-            self._take(response, wanted)
+            self._take(response, wanted, client)
         self._avoid = None
 
-    async def _from_bootstrap(self, deadline: float) -> None:
-        failures: list[KafkaError] = []
+    async def _from_bootstrap(self, deadline: float, failures: dict[Address, KafkaError]) -> None:
+        """Ask each bootstrap address in turn. `failures` has those of earlier rounds."""
         for server in self._config.bootstrap_addresses:
-            client = self._brokers.of_address(Address(*server))
+            address = Address(*server)
+            client = self._brokers.of_address(address)
             wanted = self.interest.wanted()
             request, min_version = metadata_request(wanted, allow_creation=self._may_create)
             attempt_until = self._runtime.clock.now() + self._config.request_timeout_ms / 1_000
@@ -184,23 +190,27 @@ class Refresher:
                 response = await client.request(
                     request, deadline=min(deadline, attempt_until), min_version=min_version
                 )
-                self._take(response, wanted)
+                self._take(response, wanted, client)
             except (AuthenticationFailed, ClientClosed):
                 raise
             except KafkaError as error:
-                failures.append(error)
+                failures[address] = telling(error, failures.get(address))
             else:
                 self._brokers.leave_bootstrap()
                 return
-        raise no_broker(failures)
+        raise no_broker(list(failures.values()))
 
-    def _take(self, response: MetadataResponse, wanted: Sequence[str] | None) -> None:
+    def _take(
+        self, response: MetadataResponse, wanted: Sequence[str] | None, client: BrokerClient
+    ) -> None:
         if response.error_code != ErrorCode.NONE:
-            raise error_for(response.error_code, api="Metadata")
+            raise error_for(response.error_code, api="Metadata", broker=client.name)
         update = self.metadata.updated(response, wanted)
         self.apply(update)
         if not update.usable:
-            raise NoBrokerAvailable("a broker answered with metadata that names no usable broker")
+            raise NoBrokerAvailable(
+                "the broker answers with metadata that names no usable broker", broker=client.name
+            )
 
     def _incomplete(self) -> bool:
         """Whether something that is used is still missing and may come soon."""

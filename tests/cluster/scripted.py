@@ -90,6 +90,11 @@ async def scripted_cluster(count: int = 3) -> AsyncIterator[ScriptedCluster]:
         yield cluster
 
 
+def client_of(scripted: ScriptedCluster) -> contextlib.AbstractAsyncContextManager[Cluster]:
+    """A client of the whole cluster, not started yet."""
+    return cluster_client(bootstrap_servers=scripted.bootstrap)
+
+
 @contextlib.asynccontextmanager
 async def cluster_client(**options: Any) -> AsyncIterator[Cluster]:
     """A cluster client that is not started yet."""

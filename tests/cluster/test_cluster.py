@@ -2,15 +2,88 @@
 
 from __future__ import annotations
 
+import contextlib
+import uuid
+from typing import Any
+
 import anyio
+import anyio.lowlevel
+import pytest
 
+from aiokafkawire.cluster import (
+    AnyNode,
+    Controller,
+    Coordinator,
+    CoordinatorType,
+    Node,
+)
+from aiokafkawire.cluster.cluster import UNKNOWN_ANSWERS
+from aiokafkawire.errors import (
+    BrokerError,
+    ClientClosed,
+    ConnectionFailed,
+    ConnectionLost,
+    KafkaError,
+    NoBrokerAvailable,
+    RequestTimedOut,
+    UnknownTopic,
+    UnsupportedVersion,
+)
+from aiokafkawire.runtime import Address, RealRuntime
 from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire import ApiKey, ErrorCode, Response
+from aiokafkawire.wire.messages.create_topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from aiokafkawire.wire.messages.find_coordinator import Coordinator as Told
+from aiokafkawire.wire.messages.find_coordinator import FindCoordinatorResponse
+from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from aiokafkawire.wire.messages.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from tests.connection.scripted import Hangup, ScriptedBroker, ServerConnection, serve, speaks
 
-from .scripted import cluster_client, scripted_cluster, topic_of
+from .scripted import ScriptedCluster, client_of, cluster_client, scripted_cluster, topic_of
+
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+CREATE = CreateTopicsRequest(topics=[])
+LIST = ListGroupsRequest()
+LONG = {"retry_backoff_ms": 60_000, "retry_backoff_max_ms": 60_000}
 
 
 def soon(seconds: float = 5) -> float:
     return anyio.current_time() + seconds
+
+
+async def closed_port() -> Address:
+    listener = await RealRuntime().listen(Address("127.0.0.1", 0))
+    await listener.aclose()
+    return listener.address
+
+
+def coordinated_by(scripted: ScriptedCluster, *nodes: int) -> list[str]:
+    """Let FindCoordinator name these nodes in turn, the last one from then on; logs the keys."""
+    asked: list[str] = []
+
+    async def find(_: Any, request: Any) -> Response | None:
+        (key,) = request.coordinator_keys
+        node = nodes[min(len(asked), len(nodes) - 1)]
+        asked.append(key)
+        address = scripted.servers[node].address if node else Address("", -1)
+        code = 0 if node else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        told = Told(key=key, node_id=node, host=address.host, port=address.port, error_code=code)
+        return FindCoordinatorResponse(coordinators=[told])
+
+    for node in scripted.nodes.values():
+        node.answers[ApiKey.FIND_COORDINATOR] = find
+    return asked
+
+
+# --- bootstrap ------------------------------------------------------------------------------
 
 
 async def test_bootstrap_finds_the_nodes_and_a_topic():
@@ -19,6 +92,444 @@ async def test_bootstrap_finds_the_nodes_and_a_topic():
         async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
             await cluster.start(soon())
             assert sorted(cluster.metadata.nodes) == [1, 2, 3]
+            assert cluster.metadata.cluster_id == "scripted"
+            assert cluster.metadata.topics == {}
             topic = await cluster.topic("t", soon())
             assert tuple(topic.partitions) == (0, 1, 2)
             assert cluster.metadata.leader(TopicPartition("t", 1)) == (2, 0)
+
+
+async def test_bootstrap_goes_on_to_the_next_address():
+    dead = await closed_port()
+    async with scripted_cluster(1) as scripted:
+        servers = f"{dead},{scripted.bootstrap}"
+        async with cluster_client(bootstrap_servers=servers) as cluster:
+            await cluster.start(soon())
+            assert list(cluster.metadata.nodes) == [1]
+
+
+async def test_no_broker_at_the_deadline_tells_of_each_address():
+    first, second = await closed_port(), await closed_port()
+    async with cluster_client(bootstrap_servers=f"{first},{second}") as cluster:
+        with pytest.raises(NoBrokerAvailable, match="refused") as caught:
+            await cluster.start(soon(0.05))
+        assert str(first) in str(caught.value)
+        assert str(second) in str(caught.value)
+
+
+async def test_a_port_that_is_not_kafkas_fails_at_once():
+    async def http(connection: ServerConnection) -> None:
+        await connection.receive()
+        await connection.transport.send([b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+
+    async with (
+        serve(http) as server,
+        cluster_client(bootstrap_servers=str(server.address), **LONG) as cluster,
+    ):
+        with pytest.raises(NoBrokerAvailable, match="speaks HTTP"):
+            await cluster.start(soon(60))
+
+
+async def test_a_broker_that_comes_up_late_is_found():
+    address = await closed_port()
+    async with (
+        cluster_client(bootstrap_servers=str(address)) as cluster,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(cluster.start, soon())
+        await anyio.wait_all_tasks_blocked()
+        scripted = ScriptedCluster(1)
+        async with serve(scripted.nodes[1], address) as server:
+            scripted.servers[1] = server
+            with anyio.fail_after(5):
+                assert await cluster.wait_update(0, soon())
+
+
+async def test_metadata_without_usable_brokers_is_refused():
+    async with scripted_cluster(1) as scripted:
+        good = scripted.servers[1].address
+        scripted.servers[1].address = Address("127.0.0.1", 70_000)
+        async with cluster_client(bootstrap_servers=str(good)) as cluster:
+            with pytest.raises(NoBrokerAvailable, match="names no usable broker"):
+                await cluster.start(soon(0.05))
+
+
+# --- topics ---------------------------------------------------------------------------------
+
+
+async def test_a_topic_that_appears_is_waited_for():
+    async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        async with anyio.create_task_group() as group:
+
+            async def wait() -> None:
+                assert (await cluster.topic("late", soon())).name == "late"
+
+            group.start_soon(wait)
+            with anyio.fail_after(5):
+                while scripted.asked.count(["late"]) < 3:
+                    await anyio.lowlevel.checkpoint()
+            scripted.topics["late"] = topic_of("late", 1)
+
+
+async def test_an_unknown_topic_is_told_at_the_deadline():
+    async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        with pytest.raises(UnknownTopic, match="'nope' does not exist") as caught:
+            await cluster.topic("nope", soon(0.1))
+        assert caught.value.topic == "nope"
+        # The wait is over, and with it the interest.
+        cluster.request_update()
+        while scripted.asked[-1] != []:
+            assert await cluster.wait_update(cluster.metadata.version, soon())
+
+
+async def test_with_creation_off_an_unknown_topic_is_told_soon():
+    async with (
+        scripted_cluster(1) as scripted,
+        cluster_client(
+            bootstrap_servers=scripted.bootstrap, allow_auto_create_topics=False
+        ) as cluster,
+    ):
+        await cluster.start(soon())
+        with pytest.raises(UnknownTopic, match="allow_auto_create_topics is off"):
+            await cluster.topic("nope", soon(60))
+        assert scripted.asked.count(["nope"]) >= UNKNOWN_ANSWERS
+
+
+async def test_with_creation_off_a_broker_that_always_creates_is_not_asked():
+    async def old(_: Any, __: Any) -> Response | None:
+        return speaks({ApiKey.METADATA: (0, 3), ApiKey.API_VERSIONS: (0, 3)})
+
+    async with scripted_cluster(1) as scripted:
+        scripted.nodes[1].answers[ApiKey.API_VERSIONS] = old
+        async with cluster_client(
+            bootstrap_servers=scripted.bootstrap, allow_auto_create_topics=False
+        ) as cluster:
+            await cluster.start(soon())
+            with pytest.raises(RequestTimedOut, match="this needs 4 to"):
+                await cluster.topic("t", soon(0.1))
+            assert ["t"] not in scripted.asked
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION]
+)
+async def test_a_topic_that_waiting_does_not_mend_fails_at_once(code: ErrorCode):
+    async with scripted_cluster(1) as scripted:
+        scripted.topics["t"] = topic_of("t", error_code=code)
+        async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
+            await cluster.start(soon())
+            with pytest.raises(BrokerError, match=code.name) as caught:
+                await cluster.topic("t", soon(60))
+            assert caught.value.topic == "t"
+
+
+async def test_without_an_answer_the_deadline_says_why():
+    async def hang_up(_: Any, __: Any) -> Response | None:
+        raise Hangup
+
+    async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        scripted.nodes[1].answers[ApiKey.METADATA] = hang_up
+        with pytest.raises(RequestTimedOut, match=r"nothing was learnt of topic 't'.*closed"):
+            await cluster.topic("t", soon(0.1))
+
+
+async def test_topics_stay_fresh_while_they_are_used_and_changes_are_told():
+    updates = []
+    async with scripted_cluster(1) as scripted:
+        scripted.topics["t"] = topic_of("t", 1)
+        async with cluster_client(
+            bootstrap_servers=scripted.bootstrap, metadata_max_age_ms=1
+        ) as cluster:
+            await cluster.start(soon())
+            stop = cluster.on_change(updates.append)
+            cluster.add_topics(["t"])
+            with anyio.fail_after(5):
+                while len(updates) < 3:
+                    await anyio.lowlevel.checkpoint()
+            assert "t" in updates[-1].snapshot.topics
+            stop()
+            seen = len(updates)
+            cluster.remove_topics(["t"])
+            while scripted.asked[-1] != []:
+                assert await cluster.wait_update(cluster.metadata.version, soon())
+            assert len(updates) == seen
+
+
+async def test_patterns_ask_for_all_topics():
+    async with scripted_cluster(1) as scripted:
+        scripted.topics = {name: topic_of(name, 1) for name in ("a", "b")}
+        async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
+            await cluster.start(soon())
+            version = cluster.metadata.version
+            cluster.all_topics = True
+            assert await cluster.wait_update(version, soon())
+            assert sorted(cluster.metadata.topics) == ["a", "b"]
+            assert cluster.all_topics
+
+
+async def test_a_deleted_topic_is_told_as_renewed():
+    renewed: list[str] = []
+    async with scripted_cluster(1) as scripted:
+        scripted.topics["t"] = topic_of("t", 1, topic_id=uuid.UUID(int=1))
+        async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
+            await cluster.start(soon())
+            cluster.add_topics(["t"])
+            await cluster.topic("t", soon())
+            cluster.on_change(lambda update: renewed.extend(update.renewed))
+            scripted.topics["t"] = topic_of("t", 1, topic_id=uuid.UUID(int=2))
+            cluster.request_update()
+            assert await cluster.wait_update(cluster.metadata.version, soon())
+            assert renewed == ["t"]
+
+
+async def test_leader_hints_are_used_when_newer():
+    async with scripted_cluster(2) as scripted:
+        scripted.topics["t"] = topic_of("t", 1)
+        async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
+            await cluster.start(soon())
+            tp = TopicPartition("t", 0)
+            await cluster.topic("t", soon())
+            assert not cluster.leader_hint(tp, 2, 0)
+            assert cluster.leader_hint(tp, 7, 5, ("127.0.0.1", 9))
+            assert cluster.metadata.leader(tp) == (7, 5)
+            assert cluster.broker(7).address == Address("127.0.0.1", 9)
+
+
+async def test_the_end_of_the_client_ends_waits_for_metadata():
+    async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+
+        async def wait() -> None:
+            with pytest.raises(ClientClosed):
+                await cluster.wait_update(10**9, soon(60))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            await cluster._host.stop()
+
+
+# --- routing and retry ----------------------------------------------------------------------
+
+
+async def heartbeat(_: Any, __: Any) -> Response | None:
+    return HeartbeatResponse(error_code=0)
+
+
+async def test_a_request_goes_to_the_node_that_is_named():
+    async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        scripted.nodes[2].answers[ApiKey.HEARTBEAT] = heartbeat
+        assert (await cluster.request(HEARTBEAT, to=Node(2), deadline=soon())).error_code == 0
+        assert cluster.versions(2) is not None
+        assert cluster.versions(99) is None
+        assert cluster.broker(2) is cluster.broker(2)
+
+
+async def test_a_node_that_is_not_listed_fails_with_its_number():
+    async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        with pytest.raises(ConnectionFailed, match="no broker 9"):
+            await cluster.request(HEARTBEAT, to=Node(9), deadline=soon(), retry=False)
+
+
+async def test_failures_of_the_connection_are_tried_again_until_the_deadline():
+    calls = []
+
+    async def fails_twice(_: Any, __: Any) -> Response | None:
+        calls.append(1)
+        if len(calls) < 3:
+            raise Hangup
+        return HeartbeatResponse(error_code=0)
+
+    async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        scripted.nodes[1].answers[ApiKey.HEARTBEAT] = fails_twice
+        with pytest.raises(ConnectionLost) as caught:
+            await cluster.request(HEARTBEAT, to=AnyNode(), deadline=soon(), retry=False)
+        assert caught.value.attempt == 1
+        assert (await cluster.request(HEARTBEAT, to=AnyNode(), deadline=soon())).error_code == 0
+        assert len(calls) == 3
+        scripted.nodes[1].answers.pop(ApiKey.HEARTBEAT)
+        # Whichever comes last, the end of a connection or the deadline: it says why.
+        with pytest.raises((ConnectionLost, RequestTimedOut), match="closed") as caught:
+            await cluster.request(HEARTBEAT, to=AnyNode(), deadline=soon(0.1))
+        assert (caught.value.attempt or 0) > 1
+
+
+async def test_what_a_retry_cannot_mend_is_raised_at_once():
+    async def old(_: Any, __: Any) -> Response | None:
+        return speaks({ApiKey.METADATA: (0, 13)})
+
+    async with scripted_cluster(1) as scripted:
+        scripted.nodes[1].answers[ApiKey.API_VERSIONS] = old
+        async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
+            await cluster.start(soon())
+            with pytest.raises(UnsupportedVersion, match="has no Heartbeat"):
+                await cluster.request(HEARTBEAT, to=AnyNode(), deadline=soon(60))
+
+
+async def test_the_controller_is_followed_when_it_moves():
+    async def create(_: Any, __: Any) -> Response | None:
+        return CreateTopicsResponse(topics=[])
+
+    async def refuse(_: Any, __: Any) -> Response | None:
+        scripted.controller_id = 2
+        code = ErrorCode.NOT_CONTROLLER
+        return CreateTopicsResponse(topics=[CreatableTopicResult(name="t", error_code=code)])
+
+    async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        scripted.nodes[1].answers[ApiKey.CREATE_TOPICS] = refuse
+        scripted.nodes[2].answers[ApiKey.CREATE_TOPICS] = create
+        first = await cluster.request(CREATE, to=Controller(), deadline=soon(), retry=False)
+        assert first.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+        scripted.controller_id = 1
+        assert (await cluster.request(CREATE, to=Controller(), deadline=soon())).topics == []
+
+
+async def test_without_a_controller_the_deadline_says_so():
+    async with scripted_cluster(1) as scripted:
+        scripted.controller_id = -1
+        async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
+            await cluster.start(soon())
+            with pytest.raises(RequestTimedOut, match="no controller"):
+                await cluster.request(CREATE, to=Controller(), deadline=soon(0.1))
+
+
+async def test_a_coordinator_is_found_remembered_and_found_again_when_it_moves():
+    async def moved(_: Any, __: Any) -> Response | None:
+        return HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
+
+    async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        asked = coordinated_by(scripted, 1, 2)
+        scripted.nodes[1].answers[ApiKey.HEARTBEAT] = heartbeat
+        scripted.nodes[2].answers[ApiKey.HEARTBEAT] = heartbeat
+        for _ in range(3):
+            await cluster.request(HEARTBEAT, to=Coordinator("g"), deadline=soon())
+        assert asked == ["g"]
+        assert await cluster.coordinator("g", deadline=soon()) == 1
+        scripted.nodes[1].answers[ApiKey.HEARTBEAT] = moved
+        response = await cluster.request(HEARTBEAT, to=Coordinator("g"), deadline=soon())
+        assert response.error_code == 0
+        assert asked == ["g", "g"]
+        cluster.coordinator_failed("g")
+        assert await cluster.coordinator("g", deadline=soon()) == 2
+        assert asked == ["g", "g", "g"]
+
+
+async def test_a_coordinator_that_is_not_there_yet_is_waited_for():
+    async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        asked = coordinated_by(scripted, 0, 0, 2)
+        assert await cluster.coordinator("g", deadline=soon()) == 2
+        assert len(asked) == 3
+        coordinated_by(scripted, 0)
+        with pytest.raises(KafkaError, match="COORDINATOR_NOT_AVAILABLE"):
+            await cluster.coordinator("h", CoordinatorType.TRANSACTION, deadline=soon(0.05))
+
+
+@pytest.mark.parametrize("address", [Address("", 9092), Address("h", 0), Address("h", 70_000)])
+async def test_a_coordinator_without_an_address_is_not_connected_to(address: Address):
+    async def find(_: Any, request: Any) -> Response | None:
+        told = Told(key="g", node_id=8, host=address.host, port=address.port, error_code=0)
+        return FindCoordinatorResponse(coordinators=[told])
+
+    async with scripted_cluster(1) as scripted:
+        scripted.nodes[1].answers[ApiKey.FIND_COORDINATOR] = find
+        async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
+            await cluster.start(soon())
+            with pytest.raises(KafkaError, match="said to be 8"):
+                await cluster.coordinator("g", deadline=soon(0.05))
+            assert 8 not in cluster.metadata.nodes
+
+
+async def test_a_group_that_is_not_authorised_fails_at_once():
+    async def find(_: Any, request: Any) -> Response | None:
+        told = Told(key="g", node_id=-1, host="", port=-1, error_code=30, error_message="no")
+        return FindCoordinatorResponse(coordinators=[told])
+
+    async with scripted_cluster(1) as scripted:
+        scripted.nodes[1].answers[ApiKey.FIND_COORDINATOR] = find
+        async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
+            await cluster.start(soon())
+            with pytest.raises(BrokerError, match=r"GROUP_AUTHORIZATION_FAILED.*\(no\)"):
+                await cluster.request(HEARTBEAT, to=Coordinator("g"), deadline=soon(60))
+
+
+async def test_all_nodes_are_asked_and_failures_stand_beside_the_answers():
+    async def listed(_: Any, __: Any) -> Response | None:
+        group = ListedGroup(group_id="g", protocol_type="consumer")
+        return ListGroupsResponse(error_code=0, groups=[group])
+
+    async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        for number in (1, 3):
+            scripted.nodes[number].answers[ApiKey.LIST_GROUPS] = listed
+        answers = await cluster.to_all(LIST, deadline=soon(0.3))
+        assert list(answers) == [1, 2, 3]
+        assert isinstance(answers[2], KafkaError)
+        assert "closed the connection" in answers[2].reason
+        for number in (1, 3):
+            answer = answers[number]
+            assert isinstance(answer, ListGroupsResponse)
+            assert answer.groups[0].group_id == "g"
+
+
+async def test_each_attempt_has_the_request_timeout():
+    async def silent(_: Any, __: Any) -> Response | None:
+        if len(seen) < 1:
+            seen.append(1)
+            await anyio.sleep_forever()
+        return HeartbeatResponse(error_code=0)
+
+    seen: list[int] = []
+    async with scripted_cluster(1) as scripted:
+        scripted.nodes[1].answers[ApiKey.HEARTBEAT] = silent
+        async with cluster_client(
+            bootstrap_servers=scripted.bootstrap, request_timeout_ms=100
+        ) as cluster:
+            await cluster.start(soon())
+            response = await cluster.request(HEARTBEAT, to=AnyNode(), deadline=soon())
+            assert response.error_code == 0
+
+
+# --- nodes that come and go -----------------------------------------------------------------
+
+
+async def test_a_node_that_moves_is_followed():
+    async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        before = cluster.broker(1)
+        moved = ScriptedBroker({ApiKey.HEARTBEAT: heartbeat})
+        async with serve(moved) as server:
+            scripted.servers[1] = server
+            cluster.request_update()
+            assert await cluster.wait_update(cluster.metadata.version, soon())
+            assert cluster.broker(1) is not before
+            await cluster.request(HEARTBEAT, to=Node(1), deadline=soon())
+
+
+async def test_after_all_nodes_are_lost_the_bootstrap_addresses_are_asked_again():
+    async with contextlib.AsyncExitStack() as stack:
+        front = ScriptedCluster(1)
+        front_server = await stack.enter_async_context(serve(front.nodes[1]))
+        # The bootstrap address stays; the node behind it is lost and comes back elsewhere.
+        async with serve(ScriptedBroker()) as gone:
+            front.servers[1] = gone
+            cluster = await stack.enter_async_context(
+                cluster_client(
+                    bootstrap_servers=str(front_server.address),
+                    metadata_recovery_rebootstrap_trigger_ms=20,
+                )
+            )
+            await cluster.start(soon())
+        back = await stack.enter_async_context(serve(ScriptedBroker({ApiKey.HEARTBEAT: heartbeat})))
+        front.servers[1] = back
+        response = await cluster.request(HEARTBEAT, to=Node(1), deadline=soon())
+        assert response.error_code == 0
+        assert cluster.metadata.nodes[1].address == back.address

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from aiokafkawire.cluster.bootstrap import metadata_request, no_broker, telling
+from aiokafkawire.errors import ConnectionFailed, RequestTimedOut
+from aiokafkawire.wire import decode, encode
+from aiokafkawire.wire.messages.metadata import MetadataRequest
+
+
+def sent(wanted: list[str] | None, version: int, allow_creation: bool = True) -> MetadataRequest:
+    request, min_version = metadata_request(wanted, allow_creation=allow_creation)
+    assert version >= min_version
+    return decode(MetadataRequest, version, encode(request.build(version), version))
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_all_topics_and_none_in_every_version(version: int):
+    everything, nothing = sent(None, version).topics, sent([], version).topics
+    # Version 0 has no way to ask for none.
+    assert everything == ([] if version == 0 else None)
+    assert nothing == []
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_topics_are_asked_for_by_name(version: int):
+    topics = sent(["a", "b"], version).topics
+    assert topics is not None
+    assert [topic.name for topic in topics] == ["a", "b"]
+
+
+def test_a_topic_that_must_not_be_made_needs_a_version_that_can_say_so():
+    _, min_version = metadata_request(["a"], allow_creation=False)
+    assert min_version == 4
+    assert not sent(["a"], 4, allow_creation=False).allow_auto_topic_creation
+    assert sent(["a"], 4).allow_auto_topic_creation
+    for harmless in (None, []):
+        assert metadata_request(harmless, allow_creation=False)[1] == 0
+
+
+def test_all_failures_are_told_at_once():
+    error = no_broker(
+        [
+            ConnectionFailed("refused", broker="a:1", retriable=False),
+            RequestTimedOut("silent", broker="b:2"),
+        ]
+    )
+    assert "a:1: refused; b:2: silent" in str(error)
+    assert error.retriable
+
+
+def test_failures_that_are_all_final_are_final_together():
+    assert not no_broker([ConnectionFailed("HTTP", broker="a:1", retriable=False)]).retriable
+
+
+def test_a_deadline_does_not_hide_the_failure_before_it():
+    refused = ConnectionFailed("refused")
+    late = telling(RequestTimedOut("too late", sent=False), refused)
+    assert isinstance(late, RequestTimedOut)
+    assert not late.sent
+    assert str(late) == "too late; the attempt before: refused"
+    assert telling(refused, late) is refused
+
+
+def test_reasons_do_not_pile_up():
+    first = RequestTimedOut("too late")
+    for _ in range(3):
+        first = telling(RequestTimedOut("again"), first)
+    assert str(first) == "again"
+    assert str(telling(first, None)) == "again"

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from aiokafkawire.cluster.routing import (
+    AnyNode,
+    Controller,
+    Coordinator,
+    Load,
+    Node,
+    Route,
+    error_codes,
+    least_loaded,
+    misrouted,
+)
+from aiokafkawire.wire import ErrorCode, Response
+from aiokafkawire.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from aiokafkawire.wire.messages.heartbeat import HeartbeatResponse
+from aiokafkawire.wire.messages.metadata import MetadataResponse
+from aiokafkawire.wire.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from aiokafkawire.wire.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
+
+NOW = 100.0
+RNG = random.Random(3)
+
+
+@pytest.mark.parametrize(
+    ("loads", "chosen"),
+    [
+        ([], None),
+        ([Load(1, True, 5, 0.0), Load(2, True, 4, 0.0)], 2),
+        ([Load(1, True, 90, 0.0), Load(2, False, 0, 0.0)], 1),
+        ([Load(1, False, 0, 200.0), Load(2, False, 0, 0.0)], 2),
+        ([Load(1, False, 0, 200.0), Load(2, False, 0, 150.0)], 2),
+        ([Load(1, True, 3, 200.0), Load(2, False, 0, 50.0)], 1),
+    ],
+)
+def test_the_least_loaded_node(loads: list[Load], chosen: int | None):
+    assert least_loaded(loads, NOW, RNG) == chosen
+
+
+def test_equals_are_drawn_by_lot():
+    loads = [Load(number, False, 0, 0.0) for number in range(4)]
+    assert {least_loaded(loads, NOW, RNG) for _ in range(100)} == {0, 1, 2, 3}
+
+
+def commit_response(code: int) -> OffsetCommitResponse:
+    partition = OffsetCommitResponsePartition(partition_index=0, error_code=code)
+    topic = OffsetCommitResponseTopic(name="t", partitions=[partition])
+    return OffsetCommitResponse(topics=[topic])
+
+
+def test_codes_are_found_at_every_depth():
+    assert list(error_codes(commit_response(16))) == [16]
+    assert list(error_codes(HeartbeatResponse(error_code=0))) == []
+    group = OffsetFetchResponseGroup(group_id="g", topics=[], error_code=14)
+    assert list(error_codes(OffsetFetchResponse(groups=[group]))) == [14]
+    assert list(error_codes(MetadataResponse(brokers=[], topics=[], error_code=129))) == [129]
+
+
+CREATED = CreateTopicsResponse(
+    topics=[CreatableTopicResult(name="t", error_code=ErrorCode.NOT_CONTROLLER)]
+)
+
+
+@pytest.mark.parametrize(
+    ("response", "route", "code"),
+    [
+        (CREATED, Controller(), ErrorCode.NOT_CONTROLLER),
+        (CREATED, Coordinator("g"), None),
+        (CREATED, Node(1), None),
+        (commit_response(16), Coordinator("g"), ErrorCode.NOT_COORDINATOR),
+        (commit_response(15), Coordinator("g"), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (commit_response(14), Coordinator("g"), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (commit_response(25), Coordinator("g"), None),
+        (commit_response(16), AnyNode(), None),
+        (commit_response(16), Controller(), None),
+    ],
+)
+def test_answers_that_say_the_request_went_wrong(
+    response: Response, route: Route, code: int | None
+):
+    assert misrouted(response, route) == code

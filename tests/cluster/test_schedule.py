@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from aiokafkawire.cluster.schedule import UNREACHABLE_LOG_S, RefreshSchedule, TopicInterest
+from aiokafkawire.connection import Backoff
+
+
+class Middle(random.Random):
+    def uniform(self, a: float, b: float) -> float:
+        return (a + b) / 2
+
+
+RNG = Middle()
+
+
+def schedule() -> RefreshSchedule:
+    made = RefreshSchedule(backoff=Backoff(0.1, 1.0), max_age_s=300.0, rebootstrap_s=300.0)
+    made.begin()
+    made.succeeded(100.0, RNG)
+    return made
+
+
+def test_it_is_due_at_its_age():
+    assert schedule().next_at() == 400.0
+
+
+def test_asked_for_after_a_while_it_is_due_at_once():
+    made = schedule()
+    made.ask()
+    assert made.next_at() == pytest.approx(100.1)
+    made.begin()
+    assert not made.asked
+
+
+def test_in_a_row_refreshes_keep_growing_distances():
+    made, now, gaps = schedule(), 100.0, []
+    for _ in range(6):
+        made.ask()
+        gaps.append(made.next_at() - now)
+        now = made.next_at()
+        made.begin()
+        made.succeeded(now, RNG)
+    assert gaps == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
+
+
+def test_after_quiet_the_distances_begin_anew():
+    made = schedule()
+    for now in (100.1, 100.3, 100.7):
+        made.begin()
+        made.succeeded(now, RNG)
+    made.begin()
+    made.succeeded(110.0, RNG)
+    made.ask()
+    assert made.next_at() == pytest.approx(110.1)
+
+
+def test_what_was_never_asked_before_does_not_wait():
+    made = schedule()
+    made.ask(urgent=True)
+    assert made.next_at() < 100.0
+    made.begin()
+    made.ask()
+    assert made.next_at() == pytest.approx(100.1)
+
+
+def test_a_failure_is_repeated_with_backoff():
+    made = schedule()
+    made.begin()
+    made.failed(500.0, RNG)
+    assert made.next_at() == pytest.approx(500.1)
+
+
+def test_what_is_asked_during_a_refresh_needs_another_one():
+    made = schedule()
+    made.begin()
+    made.ask()
+    made.succeeded(500.0, RNG)
+    assert made.next_at() == pytest.approx(500.1)
+
+
+def test_the_known_brokers_are_given_up_after_a_while():
+    made = schedule()
+    made.failed(500.0, RNG)
+    made.failed(700.0, RNG)
+    assert not made.rebootstrap_due(799.0)
+    assert made.rebootstrap_due(800.0)
+    made.succeeded(800.0, RNG)
+    assert not made.rebootstrap_due(5_000.0)
+
+
+def test_the_log_is_told_once_in_each_outage():
+    made = schedule()
+    for start in (500.0, 5_000.0):
+        made.failed(start, RNG)
+        assert not made.should_log(start + UNREACHABLE_LOG_S - 1)
+        assert made.should_log(start + UNREACHABLE_LOG_S)
+        assert not made.should_log(start + UNREACHABLE_LOG_S + 1)
+        made.succeeded(start + 100, RNG)
+
+
+def test_topics_are_wanted_while_somebody_uses_them():
+    interest = TopicInterest()
+    assert interest.wanted() == ()
+    assert interest.add(["b", "a"])
+    assert not interest.add(["a"])
+    assert interest.wanted() == ("b", "a")
+    interest.remove(["a", "b"])
+    assert interest.wanted() == ("a",)
+    interest.remove(["a"])
+    interest.remove(["a"])
+    assert interest.wanted() == ()
+
+
+def test_everything_may_be_wanted():
+    interest = TopicInterest()
+    assert interest.set_everything(True)
+    assert not interest.set_everything(True)
+    assert interest.wanted() is None
+    assert not interest.add(["a"])
+    assert not interest.set_everything(False)
+    assert interest.wanted() == ("a",)
+    assert list(interest.users()) == ["a"]
