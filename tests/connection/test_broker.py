@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -20,7 +18,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
-from aiokafkawire.runtime import Address, Host, RealRuntime
+from aiokafkawire.runtime import Address, RealRuntime
 from aiokafkawire.wire import ApiKey, Response
 from aiokafkawire.wire.messages.fetch import FetchRequest, FetchResponse
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -288,55 +286,6 @@ async def test_the_callers_deadline_does_not_end_the_attempt_of_others():
         answer.set()
         assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
         assert server.accepted == 1
-
-
-# --- names and addresses --------------------------------------------------------------------
-
-
-class Names(RealRuntime):
-    """A runtime whose name service says what a test says."""
-
-    def __init__(self, answer: list[Address] | OSError) -> None:
-        super().__init__()
-        self.answer = answer
-
-    async def resolve(self, host: str, port: int) -> list[Address]:
-        await anyio.lowlevel.checkpoint()
-        if isinstance(self.answer, OSError):
-            raise self.answer
-        return self.answer
-
-
-@contextlib.asynccontextmanager
-async def named(answer: list[Address] | OSError) -> AsyncIterator[BrokerClient]:
-    host = Host("test")
-    await host.start()
-    try:
-        yield BrokerClient(Address("broker.test", 9092), make_config(**QUICK), Names(answer), host)
-    finally:
-        await host.stop()
-
-
-async def test_an_unknown_name_says_where_names_come_from():
-    async with named(OSError("no such name")) as client:
-        with pytest.raises(
-            ConnectionFailed, match=r"'broker\.test'.*no such name.*advertised\.listeners"
-        ):
-            await client.request(HEARTBEAT, deadline=soon())
-
-
-async def test_every_address_of_a_name_is_tried():
-    async with serve(kafka()) as server, named([await closed_port(), server.address]) as client:
-        assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
-
-
-async def test_the_failure_of_each_address_is_told():
-    first, second = await closed_port(), await closed_port()
-    async with named([first, second]) as client:
-        with pytest.raises(ConnectionFailed) as caught:
-            await client.request(HEARTBEAT, deadline=soon())
-        assert str(first) in caught.value.reason
-        assert str(second) in caught.value.reason
 
 
 # --- versions -------------------------------------------------------------------------------

@@ -1,0 +1,169 @@
+"""The task that keeps the metadata fresh, when nodes misbehave."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from typing import Any
+
+import anyio
+import pytest
+
+from aiokafkawire.cluster import refresher
+from aiokafkawire.cluster.metadata import Update
+from aiokafkawire.errors import AuthenticationFailed
+from aiokafkawire.runtime import Address, Transport
+from aiokafkawire.wire import ApiKey, ErrorCode, Response
+from aiokafkawire.wire.messages.metadata import MetadataResponse
+from tests.connection.scripted import Hangup, hosted, make_config
+
+from .scripted import Cluster, brokers_at, client_of, scripted_cluster, topic_of
+
+
+def soon(seconds: float = 5) -> float:
+    return anyio.current_time() + seconds
+
+
+async def refreshed(cluster: Cluster) -> None:
+    cluster.request_update()
+    assert await cluster.wait_update(cluster.metadata.version, soon())
+
+
+async def test_a_node_that_fails_is_not_asked_twice_in_a_row():
+    asked: list[str] = []
+
+    async def hang_up(_: Any, __: Any) -> Response | None:
+        asked.append("fails")
+        raise Hangup
+
+    async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+
+        async def answer(header: Any, request: Any) -> Response | None:
+            asked.append("answers")
+            return await scripted.metadata(header, request)
+
+        scripted.nodes[1].answers[ApiKey.METADATA] = hang_up
+        scripted.nodes[2].answers[ApiKey.METADATA] = answer
+        for _ in range(8):
+            await refreshed(cluster)
+    assert asked.count("answers") >= 8
+    assert ("fails", "fails") not in itertools.pairwise(asked)
+
+
+async def test_a_silent_node_does_not_hold_the_refresh(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(refresher, "NEXT_NODE_AFTER_S", 0.05)
+
+    async def silent(_: Any, __: Any) -> Response | None:
+        await anyio.sleep_forever()
+        return None
+
+    async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        scripted.nodes[1].answers[ApiKey.METADATA] = silent
+        for _ in range(4):
+            await refreshed(cluster)
+
+
+async def test_a_broker_may_ask_for_a_new_bootstrap():
+    asked: list[int] = []
+    async with scripted_cluster(1) as scripted:
+        tell = scripted.metadata
+
+        async def metadata(header: Any, request: Any) -> Response | None:
+            asked.append(1)
+            response = await tell(header, request)
+            assert isinstance(response, MetadataResponse)
+            if len(asked) == 2:
+                response.error_code = ErrorCode.REBOOTSTRAP_REQUIRED
+            return response
+
+        scripted.nodes[1].answers[ApiKey.METADATA] = metadata
+        async with client_of(scripted) as cluster:
+            await cluster.start(soon())
+            await refreshed(cluster)
+            assert len(asked) == 3
+
+
+async def test_a_partition_without_a_leader_is_asked_for_again():
+    async with scripted_cluster(1) as scripted:
+        scripted.topics["t"] = topic_of("t", -1)
+        async with client_of(scripted) as cluster:
+            await cluster.start(soon())
+            cluster.add_topics(["t"])
+            with anyio.fail_after(5):
+                while scripted.asked.count(["t"]) < 3:
+                    assert await cluster.wait_update(cluster.metadata.version, soon())
+            scripted.topics["t"] = topic_of("t", 1)
+            with anyio.fail_after(5):
+                while cluster.metadata.topics["t"].partitions[0].leader_id != 1:
+                    assert await cluster.wait_update(cluster.metadata.version, soon())
+
+
+async def test_what_is_told_again_and_again_is_logged_once(caplog: pytest.LogCaptureFixture):
+    async with scripted_cluster(1) as scripted:
+        tell = scripted.metadata
+
+        async def with_a_bad_node(header: Any, request: Any) -> Response | None:
+            response = await tell(header, request)
+            assert isinstance(response, MetadataResponse)
+            response.brokers += brokers_at(*[Address("h", 0)] * 7)[6:]
+            return response
+
+        scripted.nodes[1].answers[ApiKey.METADATA] = with_a_bad_node
+        with caplog.at_level(logging.WARNING):
+            async with client_of(scripted) as cluster:
+                await cluster.start(soon())
+                for _ in range(3):
+                    await refreshed(cluster)
+                assert list(cluster.metadata.nodes) == [1]
+    assert sum("ignored broker 7" in record.message for record in caplog.records) == 1
+
+
+async def test_a_listener_hears_of_hints_too():
+    updates: list[Update] = []
+    async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        cluster.on_change(updates.append)
+        cluster._refresher.apply(cluster.metadata.with_node(5, "five", 9092))
+        assert [sorted(update.snapshot.nodes) for update in updates] == [[1, 5]]
+        # A hint that is no news is not told.
+        cluster._refresher.apply(cluster.metadata.with_node(5, "five", 9092))
+        assert len(updates) == 1
+
+
+async def test_refused_credentials_end_the_start_at_once():
+    class Refused:
+        async def wrap(self, transport: Transport, _: Address) -> Transport:
+            return transport
+
+        async def authenticate(self, _: Any) -> None:
+            raise AuthenticationFailed("wrong password")
+
+    async with scripted_cluster(1) as scripted, hosted() as (runtime, host):
+        config = make_config(bootstrap_servers=scripted.bootstrap)
+        cluster = Cluster(config, runtime, host, handshake=Refused())
+        with pytest.raises(AuthenticationFailed, match="wrong password"):
+            await cluster.start(soon(60))
+        await cluster.aclose()
+
+
+async def test_an_outage_is_logged_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("aiokafkawire.cluster.schedule.UNREACHABLE_LOG_S", 0.0)
+    failed: list[int] = []
+
+    async def hang_up(_: Any, __: Any) -> Response | None:
+        failed.append(1)
+        raise Hangup
+
+    async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        scripted.nodes[1].answers[ApiKey.METADATA] = hang_up
+        cluster.request_update()
+        with anyio.fail_after(5):
+            while len(failed) < 4:
+                assert not await cluster.wait_update(cluster.metadata.version, soon(0.01))
+    told = [record for record in caplog.records if "no broker could be reached" in record.message]
+    assert len(told) == 1

@@ -1,0 +1,135 @@
+"""From a name to a ready connection: addresses, time, and versions known before."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from aiokafkawire.connection import BrokerClient, Versions
+from aiokafkawire.connection.connector import Connector
+from aiokafkawire.errors import ConnectionFailed
+from aiokafkawire.runtime import Address, Host, RealRuntime, Transport
+from aiokafkawire.wire import ApiKey
+
+from .scripted import ScriptedBroker, ServerConnection, hosted, make_config, serve
+from .test_broker import HEARTBEAT, QUICK, closed_port, kafka, soon
+
+
+class Names(RealRuntime):
+    """A runtime whose name service says what a test says."""
+
+    def __init__(self, answer: list[Address] | OSError) -> None:
+        super().__init__()
+        self.answer = answer
+
+    async def resolve(self, host: str, port: int) -> list[Address]:
+        await anyio.lowlevel.checkpoint()
+        if isinstance(self.answer, OSError):
+            raise self.answer
+        return self.answer
+
+
+@contextlib.asynccontextmanager
+async def named(answer: list[Address] | OSError) -> AsyncIterator[BrokerClient]:
+    host = Host("test")
+    await host.start()
+    try:
+        yield BrokerClient(Address("broker.test", 9092), make_config(**QUICK), Names(answer), host)
+    finally:
+        await host.stop()
+
+
+async def test_an_unknown_name_says_where_names_come_from():
+    async with named(OSError("no such name")) as client:
+        with pytest.raises(
+            ConnectionFailed, match=r"'broker\.test'.*no such name.*advertised\.listeners"
+        ):
+            await client.request(HEARTBEAT, deadline=soon())
+
+
+async def test_every_address_of_a_name_is_tried():
+    async with serve(kafka()) as server, named([await closed_port(), server.address]) as client:
+        assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
+
+
+async def test_the_failure_of_each_address_is_told():
+    first, second = await closed_port(), await closed_port()
+    async with named([first, second]) as client:
+        with pytest.raises(ConnectionFailed) as caught:
+            await client.request(HEARTBEAT, deadline=soon())
+        assert str(first) in caught.value.reason
+        assert str(second) in caught.value.reason
+
+
+class BlackHole(Names):
+    """A runtime whose connections to one address never come about."""
+
+    def __init__(self, hole: Address, good: Address) -> None:
+        super().__init__([hole, good])
+        self.hole = hole
+
+    async def connect(self, address: Address) -> Transport:
+        if address == self.hole:
+            await anyio.sleep_forever()
+        return await super().connect(address)
+
+
+def connector(runtime: RealRuntime, host: Host, address: Address) -> Connector:
+    return Connector(address, "1 at test", make_config(**QUICK), runtime=runtime, host=host)
+
+
+async def test_an_address_that_does_not_answer_leaves_time_for_the_others():
+    async with serve(kafka()) as server, hosted() as (_, host):
+        runtime = BlackHole(Address("192.0.2.1", 9092), server.address)
+        channel = await connector(runtime, host, Address("name", 1)).establish(None, 0.2, 1)
+        assert channel.versions.supports(ApiKey.HEARTBEAT)
+
+
+async def test_nothing_ready_within_the_setup_timeout_says_so():
+    hole = Address("192.0.2.1", 9092)
+    async with hosted() as (_, host):
+        with pytest.raises(
+            ConnectionFailed, match=r"192\.0\.2\.1:9092: no answer|within 0\.05 s"
+        ) as caught:
+            await connector(BlackHole(hole, hole), host, hole).establish(None, 0.05, 3)
+        assert caught.value.broker == "1 at test"
+        assert caught.value.attempt == 3
+
+
+async def test_versions_that_are_known_are_not_sought_again():
+    broker = ScriptedBroker()
+    async with serve(broker) as server, hosted() as (runtime, host):
+        known = Versions.of_release("0.9")
+        channel = await connector(runtime, host, server.address).establish(known, 1, 1)
+        assert channel.versions is known
+    assert broker.seen == []
+
+
+async def test_connections_made_for_probing_are_closed():
+    async def hangs_up(connection: ServerConnection) -> None:
+        await connection.receive()
+
+    async with serve(hangs_up) as server, hosted() as (runtime, host):
+        with pytest.raises(ConnectionFailed):
+            await connector(runtime, host, server.address).establish(None, 1, 1)
+        with anyio.fail_after(5):
+            while server.open:
+                await anyio.lowlevel.checkpoint()
+
+
+async def test_cancelled_while_it_negotiates_it_leaves_no_connection():
+    async def silent(connection: ServerConnection) -> None:
+        while await connection.receive() is not None:
+            pass
+
+    async with serve(silent) as server, hosted() as (runtime, host):
+        with anyio.move_on_after(0.02):
+            await connector(runtime, host, server.address).establish(None, 60, 1)
+        with anyio.fail_after(5):
+            while server.open:
+                await anyio.lowlevel.checkpoint()
+        assert server.accepted == 1
