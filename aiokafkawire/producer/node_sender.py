@@ -129,6 +129,9 @@ class NodeSender:
         context = self._context
         try:
             client = context.cluster.broker(self.node_id)
+            if client.last_failure is not None:
+                # With acks=0 a lost connection is all that a broker says of an error.
+                context.cluster.request_update()
             response = await client.request(
                 ByVersion(ApiKey.PRODUCE, attempt.take),
                 deadline=context.runtime.clock.now() + self._request_timeout_s,
