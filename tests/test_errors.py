@@ -28,6 +28,7 @@ def test_retriable_can_be_told_for_one_error():
 EXAMPLES = [
     errors.KafkaError("x", topic="t"),
     errors.ConnectionLost("x", sent=False, broker="b"),
+    errors.RequestTimedOut("x", sent=False, api="Fetch"),
     errors.MalformedMessage("x", message="M", version=1, field="a.b", position=7),
     errors.BrokerError(code=3, name="UNKNOWN_TOPIC_OR_PARTITION", retriable=True, api="Fetch"),
     errors.RecordTooLarge("x", size_bytes=7),

@@ -31,6 +31,7 @@ from aiokafkawire.connection import (
     Handshake,
     Lane,
     Versions,
+    parse_pin,
 )
 from aiokafkawire.errors import (
     ConnectionFailed,
@@ -67,6 +68,8 @@ class Cluster:
         *,
         handshake: Handshake = PLAINTEXT,
     ) -> None:
+        # Refused here, not in a task that connects later.
+        parse_pin(config.api_version)
         self.config = config
         self._runtime = runtime
         self._host = host

@@ -5,7 +5,13 @@ from aiokafkawire.connection.broker import BrokerClient
 from aiokafkawire.connection.channel import Channel, Limits
 from aiokafkawire.connection.handshake import PLAINTEXT, Handshake, Plaintext
 from aiokafkawire.connection.lanes import Lane, lane_of
-from aiokafkawire.connection.versions import ApiRange, ByVersion, Versions, choose_version
+from aiokafkawire.connection.versions import (
+    ApiRange,
+    ByVersion,
+    Versions,
+    choose_version,
+    parse_pin,
+)
 
 __all__ = (
     "PLAINTEXT",
@@ -21,4 +27,5 @@ __all__ = (
     "Versions",
     "choose_version",
     "lane_of",
+    "parse_pin",
 )

@@ -175,7 +175,9 @@ class BrokerClient:
     def retire(self) -> None:
         """The node has another address or is gone: finish what is under way, accept no more."""
         if self._ended is None:
-            self._ended = ConnectionLost("the cluster does not list this address any more")
+            self._ended = ConnectionLost(
+                "the cluster does not list this address any more", sent=False
+            )
             for channel in self._channels():
                 channel.close_when_idle()
 
@@ -257,7 +259,9 @@ class BrokerClient:
 
     def _opened(self, lane: Lane, promise: Promise[Channel], channel: Channel) -> None:
         if self._ended is not None or not channel.usable:
-            lost = self._ended or ConnectionLost("the broker closed the new connection at once")
+            lost = self._ended or ConnectionLost(
+                "the broker closed the new connection at once", sent=False
+            )
             channel.close(lost)
             self._forget(lane, promise)
             promise.fail(lost)

@@ -12,6 +12,7 @@ import pytest
 
 from aiokafkawire.cluster import (
     AnyNode,
+    Cluster,
     Controller,
     Coordinator,
     CoordinatorType,
@@ -23,6 +24,7 @@ from aiokafkawire.errors import (
     ClientClosed,
     ConnectionFailed,
     ConnectionLost,
+    InvalidOption,
     KafkaError,
     NoBrokerAvailable,
     RequestTimedOut,
@@ -45,7 +47,14 @@ from aiokafkawire.wire.messages.list_groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from tests.connection.scripted import Hangup, ScriptedBroker, ServerConnection, serve, speaks
+from tests.connection.scripted import (
+    Hangup,
+    ScriptedBroker,
+    ServerConnection,
+    make_config,
+    serve,
+    speaks,
+)
 
 from .scripted import ScriptedCluster, client_of, cluster_client, scripted_cluster, topic_of
 
@@ -81,6 +90,11 @@ def coordinated_by(scripted: ScriptedCluster, *nodes: int) -> list[str]:
     for node in scripted.nodes.values():
         node.answers[ApiKey.FIND_COORDINATOR] = find
     return asked
+
+
+def test_an_unknown_api_version_is_refused_when_the_client_is_made():
+    with pytest.raises(InvalidOption, match="api_version"):
+        Cluster(make_config(api_version="0.8"), None, None)  # type: ignore[arg-type]
 
 
 # --- bootstrap ------------------------------------------------------------------------------

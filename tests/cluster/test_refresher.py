@@ -61,8 +61,10 @@ async def test_a_silent_node_does_not_hold_the_refresh(monkeypatch: pytest.Monke
     async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         scripted.nodes[1].answers[ApiKey.METADATA] = silent
+        version = cluster.metadata.version
         for _ in range(4):
             await refreshed(cluster)
+        assert cluster.metadata.version >= version + 4
 
 
 async def test_a_broker_may_ask_for_a_new_bootstrap():

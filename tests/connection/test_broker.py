@@ -444,6 +444,31 @@ async def test_a_retired_client_finishes_and_takes_no_more():
         assert not caught.value.sent
 
 
+async def test_retired_while_connecting_nothing_was_sent():
+    asked, answer = anyio.Event(), anyio.Event()
+
+    async def slow_versions(_: Any, __: Any) -> Response | None:
+        asked.set()
+        await answer.wait()
+        return speaks()
+
+    broker = kafka()
+    broker.answers[ApiKey.API_VERSIONS] = slow_versions
+    async with serve(broker) as server, client_of(server.address) as client:
+        outcomes: list[Any] = []
+
+        async def ask() -> None:
+            outcomes.append(await outcome_of(client.request(HEARTBEAT, deadline=soon())))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            await asked.wait()
+            client.retire()
+            answer.set()
+        assert isinstance(outcomes[0], ConnectionLost)
+        assert not outcomes[0].sent
+
+
 async def test_the_end_of_the_host_ends_everything():
     async with serve(kafka()) as server, hosted() as (runtime, host):
         client = BrokerClient(server.address, make_config(), runtime, host)
