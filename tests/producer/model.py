@@ -209,6 +209,35 @@ class Cluster:
         self.leaders[TopicPartition("t", partition)] = node
         self.accumulator.set_leaders(self.leaders.get)
 
+    def send_all(self, node: int = 1) -> list[Request]:
+        """Send every batch that may go now."""
+        requests = []
+        while (request := self.drain(node)) is not None:
+            requests.append(request)
+        return requests
+
+    def reply(self, request: Request, code: int = ErrorCode.NONE) -> None:
+        """Answer one request out of turn: carried out (NONE), or refused with a code."""
+        self.connections[request.node].remove(request)
+        if code == ErrorCode.NONE:
+            self.process(request)
+        else:
+            request.answers = [self.answer(sent, code) for sent in request.sent]
+        self._answered(request, request.answers)
+
+    def lose(self, request: Request, *, sent: bool = True) -> None:
+        """The connection of one request breaks; what it did to the log is never told."""
+        self.connections[request.node].remove(request)
+        self.stale.append(deque([request]))
+        lost = from_failure(ConnectionLost("broken", sent=sent))
+        self._answered(request, [lost] * len(request.sent))
+
+    def warm_up(self) -> None:
+        """One acknowledged batch in partition 0, so that several may be in flight."""
+        self.identities.granted(7, 0)
+        self.append(0, b"00000000")
+        self.settle_all()
+
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
         self.accumulator.expire(self.now)

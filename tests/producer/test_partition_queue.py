@@ -1,0 +1,445 @@
+"""What an answer to one batch does to it and to those around it."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafkawire.errors import (
+    BrokerError,
+    ClientClosed,
+    DeliveryTimedOut,
+    DeliveryUnknown,
+    RecordTooLarge,
+)
+from aiokafkawire.producer.outcomes import verdict_of
+from aiokafkawire.runtime import NEVER
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire.error_codes import ErrorCode
+from tests.producer.model import Cluster
+
+PARTITION = TopicPartition("t", 0)
+FIRST = b"00000000"
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """One partition, one node, one record already in the log; each record is a batch."""
+    cluster = Cluster(partitions=1, nodes=1, batch_size_bytes=1)
+    cluster.warm_up()
+    return cluster
+
+
+@pytest.fixture
+def three(cluster: Cluster):
+    """Three batches in flight: their deliveries and requests."""
+    deliveries = [cluster.append(0, b"%08d" % number) for number in (1, 2, 3)]
+    return deliveries, cluster.send_all()
+
+
+def log(cluster: Cluster) -> list[int]:
+    return [int(value) for value in cluster.logs[PARTITION].values]
+
+
+def epoch(cluster: Cluster) -> int:
+    assert cluster.identities.current is not None
+    return cluster.identities.current.epoch
+
+
+def test_batches_go_out_in_order_without_waiting_for_answers(cluster, three):
+    deliveries, requests = three
+    assert len(requests) == 3
+    assert [r.sent[0].stamp.base_sequence for r in requests] == [1, 2, 3]
+    for request in requests:
+        cluster.reply(request)
+    assert [d.result().offset for d in deliveries] == [1, 2, 3]
+
+
+def test_the_first_batch_under_a_producer_id_goes_alone():
+    cluster = Cluster(partitions=1, nodes=1, batch_size_bytes=1)
+    cluster.identities.granted(7, 0)
+    for number in range(3):
+        cluster.append(0, b"%d" % number)
+    [request] = cluster.send_all()
+    cluster.reply(request)
+    assert len(cluster.send_all()) == 2
+
+
+def test_nothing_goes_out_before_there_is_a_producer_id():
+    cluster = Cluster(partitions=1, nodes=1, batch_size_bytes=1)
+    cluster.append(0, b"1")
+    assert cluster.send_all() == []
+    assert cluster.accumulator.sendable_at(1) == NEVER
+    cluster.identities.granted(7, 0)
+    assert len(cluster.send_all()) == 1
+
+
+def test_no_more_than_five_batches_of_a_partition_are_in_flight(cluster):
+    for number in range(1, 9):
+        cluster.append(0, b"%08d" % number)
+    cluster.connections[1].clear()
+    assert len(cluster.send_all()) == 5
+
+
+def test_a_refused_batch_waits_for_earlier_ones_and_for_its_backoff(cluster, three):
+    _, (first, second, third) = three
+    cluster.reply(second, ErrorCode.CORRUPT_MESSAGE)
+    cluster.now += 1
+    assert cluster.send_all() == []
+    cluster.reply(first)
+    [again] = cluster.send_all()
+    assert again.sent[0].values == second.sent[0].values
+    cluster.reply(again)
+    cluster.reply(third)
+    assert log(cluster) == [0, 1, 2, 3]
+
+
+def test_a_gap_behind_a_refused_batch_keeps_the_numbers(cluster, three):
+    _, requests = three
+    cluster.reply(requests[0], ErrorCode.CORRUPT_MESSAGE)
+    cluster.reply(requests[1])
+    cluster.reply(requests[2])
+    cluster.settle_all()
+    assert log(cluster) == [0, 1, 2, 3]
+    assert epoch(cluster) == 0
+
+
+def test_retried_batches_go_one_at_a_time(cluster, three):
+    _, requests = three
+    for request in requests:
+        cluster.lose(request)
+    cluster.now += 1
+    assert len(cluster.send_all()) == 1
+
+
+@pytest.mark.parametrize("processed", [0, 1, 2, 3])
+def test_a_lost_connection_makes_no_duplicate(cluster, three, processed):
+    deliveries, requests = three
+    for request in requests:
+        cluster.lose(request)
+    for number in range(processed):
+        cluster.process_stale(number)
+    cluster.settle_all()
+    assert log(cluster) == [0, 1, 2, 3]
+    assert [d.result().offset for d in deliveries] == [1, 2, 3]
+    assert epoch(cluster) == 0
+
+
+def test_a_failure_in_the_middle_moves_the_others_to_a_new_epoch(cluster, three):
+    deliveries, requests = three
+    cluster.reply(requests[0], ErrorCode.INVALID_RECORD)
+    cluster.reply(requests[1])
+    cluster.reply(requests[2])
+    assert log(cluster) == [0]
+    cluster.settle_all()
+    with pytest.raises(BrokerError, match="INVALID_RECORD"):
+        deliveries[0].result()
+    assert log(cluster) == [0, 2, 3]
+    assert epoch(cluster) == 1
+
+
+def test_a_failure_at_the_end_gives_its_numbers_to_the_next(cluster, three):
+    _, requests = three
+    cluster.reply(requests[0])
+    cluster.reply(requests[1])
+    cluster.reply(requests[2], ErrorCode.INVALID_RECORD)
+    cluster.append(0, b"00000004")
+    [request] = cluster.send_all()
+    assert request.sent[0].stamp.base_sequence == 3
+    cluster.reply(request)
+    assert log(cluster) == [0, 1, 2, 4]
+    assert epoch(cluster) == 0
+
+
+def test_expiry_in_flight_is_unknown_and_bumps_the_epoch(cluster):
+    unknown = cluster.append(0, b"00000001")
+    [request] = cluster.send_all()
+    cluster.pass_time(11)
+    with pytest.raises(DeliveryUnknown, match="delivery_timeout_ms"):
+        unknown.result()
+    cluster.append(0, b"00000002")
+    [following] = cluster.send_all()
+    stamp = following.sent[0].stamp
+    assert (stamp.identity.producer_id, stamp.identity.epoch, stamp.base_sequence) == (7, 1, 0)
+    cluster.reply(following)
+    # What was on its way is refused for its old epoch, and changes nothing.
+    cluster.reply(request)
+    assert log(cluster) == [0, 2]
+
+
+def test_expiry_before_sending_has_timed_out(cluster):
+    cluster.accumulator.set_leaders(lambda _: None)
+    delivery = cluster.append(0, b"00000001")
+    cluster.pass_time(11)
+    with pytest.raises(DeliveryTimedOut, match="no broker has the record"):
+        delivery.result()
+    assert epoch(cluster) == 0
+
+
+def test_expiry_after_refusals_has_timed_out_with_the_last_error(cluster):
+    delivery = cluster.append(0, b"00000001")
+    [request] = cluster.send_all()
+    cluster.reply(request, ErrorCode.NOT_ENOUGH_REPLICAS)
+    cluster.pass_time(11)
+    with pytest.raises(DeliveryTimedOut) as caught:
+        delivery.result()
+    assert isinstance(caught.value.__cause__, BrokerError)
+
+
+def test_expiry_after_a_lost_connection_is_unknown(cluster):
+    delivery = cluster.append(0, b"00000001")
+    [request] = cluster.send_all()
+    cluster.lose(request)
+    cluster.pass_time(11)
+    with pytest.raises(DeliveryUnknown):
+        delivery.result()
+
+
+def test_a_request_that_was_never_written_is_certain(cluster):
+    delivery = cluster.append(0, b"00000001")
+    [request] = cluster.send_all()
+    cluster.lose(request, sent=False)
+    cluster.pass_time(11)
+    with pytest.raises(DeliveryTimedOut):
+        delivery.result()
+
+
+def test_behind_an_unknown_batch_a_refused_number_leaves_an_uncertain_one_unknown(cluster):
+    cluster.append(0, b"00000001")
+    [first] = cluster.send_all()
+    cluster.now = 5.0
+    later = cluster.append(0, b"00000002")
+    [second] = cluster.send_all()
+    cluster.lose(first)
+    cluster.lose(second)
+    cluster.pass_time(6)  # only the first one expires
+    [again] = cluster.send_all()
+    cluster.reply(again)  # refused for its number: the first is not in the log yet
+    # Both were held up on the way, and are written after all.
+    cluster.process_stale(0)
+    cluster.process_stale(1)
+    with pytest.raises(DeliveryUnknown):
+        later.result()
+    cluster.append(0, b"00000003")
+    cluster.settle_all()
+    assert log(cluster) == [0, 1, 2, 3]
+
+
+def test_while_draining_numbered_batches_go_before_renumbered_ones(cluster):
+    cluster.append(0, b"00000001")
+    [_] = cluster.send_all()
+    cluster.now = 5.0
+    middle, last = cluster.append(0, b"00000002"), cluster.append(0, b"00000003")
+    second, third = cluster.send_all()
+    cluster.pass_time(6)
+    cluster.reply(second, ErrorCode.CORRUPT_MESSAGE)
+    cluster.lose(third)
+    cluster.now += 1
+    [request] = cluster.send_all()
+    assert request.sent[0].values == [b"00000003"]
+    cluster.reply(request)
+    cluster.settle_all()
+    # The third was refused for its number, and may yet have been on its way.
+    assert middle.result().offset == 2
+    with pytest.raises(DeliveryUnknown):
+        last.result()
+    assert log(cluster) == [0, 1, 2]
+
+
+def test_a_broker_that_lost_its_state_gets_a_new_epoch(cluster, three):
+    deliveries, requests = three
+    cluster.reply(requests[0], ErrorCode.UNKNOWN_PRODUCER_ID)
+    cluster.reply(requests[1], ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    cluster.reply(requests[2], ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    cluster.settle_all()
+    assert log(cluster) == [0, 1, 2, 3]
+    assert epoch(cluster) == 1
+    assert [d.result().offset for d in deliveries] == [1, 2, 3]
+
+
+def test_a_topic_made_anew_gets_new_numbers(cluster, three):
+    _, requests = three
+    for request in requests:
+        cluster.reply(request, ErrorCode.UNKNOWN_TOPIC_ID)
+    cluster.accumulator.renew("t")
+    cluster.logs[PARTITION].values.clear()
+    cluster.logs[PARTITION].producers.clear()
+    cluster.settle_all()
+    assert log(cluster) == [1, 2, 3]
+
+
+def test_a_duplicate_is_a_success_without_an_offset(cluster):
+    delivery = cluster.append(0, b"00000001")
+    [request] = cluster.send_all()
+    cluster.reply(request, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+    assert delivery.result().offset == -1
+
+
+def test_other_partitions_keep_their_epoch_until_they_are_drained():
+    cluster = Cluster(partitions=2, nodes=1, batch_size_bytes=1)
+    cluster.warm_up()
+    cluster.append(1, b"a")
+    cluster.settle_all()
+    unknown = cluster.append(0, b"b")
+    cluster.send_all()
+    cluster.now = 9.0
+    cluster.append(1, b"c")
+    [other] = cluster.send_all()
+    cluster.pass_time(2)
+    with pytest.raises(DeliveryUnknown):
+        unknown.result()
+    cluster.append(0, b"d")
+    cluster.append(1, b"e")
+    [mine] = cluster.send_all()
+    assert mine.sent[0].topic_partition == PARTITION
+    assert mine.sent[0].stamp.identity.epoch == 1
+    cluster.reply(other)
+    [following] = cluster.send_all()
+    assert following.sent[0].stamp.identity.epoch == 1
+    assert following.sent[0].stamp.base_sequence == 0
+
+
+# --- splitting -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def large() -> Cluster:
+    cluster = Cluster(partitions=1, nodes=1, batch_size_bytes=4096)
+    cluster.warm_up()
+    return cluster
+
+
+def test_a_batch_that_is_too_large_is_split_until_it_fits(large):
+    large.logs[PARTITION].max_batch_records = 3
+    deliveries = [large.append(0, b"%08d" % number) for number in range(1, 21)]
+    large.settle_all()
+    assert log(large) == list(range(21))
+    assert [d.result().offset for d in deliveries] == list(range(1, 21))
+    assert epoch(large) == 0
+    assert large.accumulator.used_bytes == 0
+
+
+def test_a_batch_behind_a_split_one_waits_for_all_its_parts(large):
+    large.logs[PARTITION].max_batch_records = 5
+    for number in range(1, 11):
+        large.append(0, b"%08d" % number)
+    large.pass_time(0.01)
+    large.send_all()
+    large.append(0, b"00000011")
+    large.pass_time(0.01)
+    large.send_all()
+    large.settle_all()
+    assert log(large) == list(range(12))
+    assert epoch(large) == 0
+
+
+def test_a_record_that_is_too_large_alone_fails(cluster):
+    cluster.logs[PARTITION].max_batch_records = 0
+    delivery = cluster.append(0, b"00000001")
+    [request] = cluster.send_all()
+    cluster.reply(request)
+    with pytest.raises(RecordTooLarge):
+        delivery.result()
+
+
+def test_a_batch_that_may_be_in_the_log_is_not_split(large):
+    deliveries = [large.append(0, b"%08d" % number) for number in (1, 2)]
+    large.pass_time(0.01)
+    [request] = large.send_all()
+    large.lose(request)
+    large.pass_time(1)
+    [again] = large.send_all()
+    large.reply(again, ErrorCode.MESSAGE_TOO_LARGE)
+    for delivery in deliveries:
+        with pytest.raises(DeliveryUnknown):
+            delivery.result()
+
+
+# --- every code, every state ---------------------------------------------------------------------
+
+CODES = [*ErrorCode, 9999]
+
+
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize("lost_before", [True, False])
+def test_after_any_error_code_the_partition_goes_on(code, idempotent, lost_before):
+    cluster = Cluster(partitions=1, nodes=1, batch_size_bytes=1)
+    if idempotent:
+        cluster.warm_up()
+    else:
+        cluster.accumulator.without_identity()
+    first, second = cluster.append(0, b"1"), cluster.append(0, b"2")
+    requests = cluster.send_all()
+    if lost_before:
+        for request in requests:
+            cluster.lose(request)
+        cluster.now += 1
+        requests = cluster.send_all()
+    cluster.reply(requests[0], code)
+    cluster.settle_all()
+    third = cluster.append(0, b"3")
+    cluster.settle_all()
+    assert third.result().offset == len(cluster.logs[PARTITION].values) - 1
+    assert first.done
+    assert second.done
+    assert cluster.accumulator.used_bytes == 0
+    outcome = _outcome(first)
+    assert outcome in _expected(code, idempotent, lost_before)
+
+
+def _outcome(delivery) -> str:
+    try:
+        delivery.result()
+    except DeliveryUnknown:
+        return "unknown"
+    except (BrokerError, RecordTooLarge):
+        return "failed"
+    except Exception as error:
+        return type(error).__name__
+    return "delivered"
+
+
+def _expected(code: int, idempotent: bool, uncertain: bool) -> set[str]:
+    verdict = verdict_of(code).name
+    if verdict in {"APPENDED", "RETRY", "RETRY_UNCERTAIN"}:
+        return {"delivered"}
+    if verdict == "GAP" and idempotent:
+        return {"delivered"}
+    if verdict == "UNKNOWN" or uncertain:
+        return {"unknown"}
+    return {"ProducerFenced"} if code == ErrorCode.PRODUCER_FENCED else {"failed"}
+
+
+def test_too_many_retries_fail_with_the_last_error():
+    cluster = Cluster(partitions=1, nodes=1, batch_size_bytes=1, retries=1)
+    cluster.warm_up()
+    delivery = cluster.append(0, b"1")
+    for _ in range(2):
+        [request] = cluster.send_all()
+        cluster.reply(request, ErrorCode.NOT_ENOUGH_REPLICAS)
+        cluster.now += 1
+    with pytest.raises(BrokerError, match="NOT_ENOUGH_REPLICAS"):
+        delivery.result()
+
+
+def test_abort_tells_what_was_sent_from_what_was_not(cluster):
+    sent = cluster.append(0, b"00000001")
+    cluster.send_all()
+    kept = cluster.append(0, b"00000002")
+    cluster.accumulator.abort(ClientClosed("closed"))
+    with pytest.raises(DeliveryUnknown, match="closed"):
+        sent.result()
+    with pytest.raises(ClientClosed):
+        kept.result()
+    assert cluster.accumulator.used_bytes == 0
+
+
+def test_one_request_in_flight_keeps_the_order_without_idempotence():
+    cluster = Cluster(partitions=1, nodes=1, batch_size_bytes=1, max_in_flight=1)
+    cluster.accumulator.without_identity()
+    for number in range(3):
+        cluster.append(0, b"%d" % number)
+    [request] = cluster.send_all()
+    cluster.reply(request, ErrorCode.NOT_ENOUGH_REPLICAS)
+    cluster.settle_all()
+    assert log(cluster) == [0, 1, 2]
