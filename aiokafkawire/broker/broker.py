@@ -70,11 +70,16 @@ class Broker:
         self._faults = Faults()
         self._nodes: dict[int, Node] = {}
         self._state: State | None = None
+        self._store: Store | None = None
 
     # --- life --------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        await self._lifecycle.enter(self._start)
+        try:
+            await self._lifecycle.enter(self._start)
+        except BaseException:
+            self._close_store()
+            raise
         return self
 
     async def __aexit__(
@@ -89,10 +94,17 @@ class Broker:
         """Close every node. May be called again, and before the end of `async with`."""
         deadline = 0.0 if self._runtime is None else self._runtime.clock.now() + CLOSE_TIMEOUT_S
         await self._lifecycle.leave(self._stop, deadline)
+        self._close_store()
+
+    def _close_store(self) -> None:
+        if self._store is not None:
+            self._store.close()
 
     async def _start(self) -> None:
         runtime = self._runtime = self._runtime or RealRuntime()
-        store: Store = MemoryStore() if self._data_dir is None else DirectoryStore(self._data_dir)
+        directory = self._data_dir
+        self._store = store = MemoryStore() if directory is None else DirectoryStore(directory)
+        store.open()
         node_ids = range(1, len(self._bind) + 1)
         cluster = Cluster(node_ids, store, self.options, runtime.rng)
         offsets = OffsetStore(store)

@@ -12,9 +12,10 @@ import json
 import logging
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from aiokafkawire.errors import KafkaError
 
@@ -47,6 +48,10 @@ class SegmentData(Protocol):
 class Store(Protocol):
     """What outlives a broker, as far as its kind goes."""
 
+    def open(self) -> None:
+        """Keep other brokers out. Raises `KafkaError` if one is there."""
+        ...
+
     def load_cluster(self) -> dict[str, Any] | None: ...
 
     def save_cluster(self, state: Mapping[str, Any]) -> None: ...
@@ -66,6 +71,10 @@ class Store(Protocol):
     def new_segment(self, partition: str, base_offset: int) -> SegmentData: ...
 
     def delete_partition(self, partition: str) -> None: ...
+
+    def close(self) -> None:
+        """Let another broker have it."""
+        ...
 
 
 class MemorySegment:
@@ -101,6 +110,9 @@ class MemorySegment:
 class MemoryStore:
     """Keeps segments alone; the rest lives and ends with the broker."""
 
+    def open(self) -> None:
+        return
+
     def load_cluster(self) -> dict[str, Any] | None:
         return None
 
@@ -127,6 +139,9 @@ class MemoryStore:
 
     def delete_partition(self, partition: str) -> None:
         del partition
+
+    def close(self) -> None:
+        return
 
 
 class FileSegment:
@@ -160,10 +175,19 @@ class DirectoryStore:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        directory.mkdir(parents=True, exist_ok=True)
+        self._lock: IO[str] | None = None
         self._cluster = directory / "cluster.json"
         self._offsets = directory / "offsets.jsonl"
         self._offset_lines = 0
+
+    def open(self) -> None:
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._lock = (self._directory / ".lock").open("a")
+            _lock(self._lock)
+        except OSError as error:
+            self.close()
+            raise KafkaError(f"{self._directory} cannot be used by a broker: {error}") from error
 
     def load_cluster(self) -> dict[str, Any] | None:
         if not self._cluster.exists():
@@ -182,6 +206,7 @@ class DirectoryStore:
     def load_offsets(self) -> Iterator[dict[str, Any]]:
         if not self._offsets.exists():
             return
+        line = "\n"
         with self._offsets.open(encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, 1):
                 self._offset_lines = number
@@ -192,6 +217,10 @@ class DirectoryStore:
                     logger.warning("%s: line %d is not JSON, left out", self._offsets, number)
                     continue
                 yield entry
+        if not line.endswith("\n"):
+            # What is appended next must not continue the torn line.
+            with self._offsets.open("a", encoding="utf-8") as file:
+                file.write("\n")
 
     def append_offsets(self, lines: list[dict[str, Any]], live: int) -> bool:
         with self._offsets.open("a", encoding="utf-8") as file:
@@ -217,6 +246,23 @@ class DirectoryStore:
     def delete_partition(self, partition: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self._directory / partition)
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+def _lock(file: IO[str]) -> None:
+    """Keep other brokers out until the file is closed, where the system has such locks."""
+    if sys.platform == "win32":
+        return
+    import fcntl  # noqa: PLC0415
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OSError("another broker uses it") from None
 
 
 def _replace(path: Path, text: str) -> None:
