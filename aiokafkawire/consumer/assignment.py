@@ -1,0 +1,199 @@
+"""The partitions that a consumer owns, and what is given of them to whom."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterable, Mapping
+
+from aiokafkawire.errors import CorruptRecords, KafkaError
+from aiokafkawire.records import Record, Records
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+
+from .buffer import FetchBuffer, Lease
+from .partition import Broken, Damaged, Partition, Positioned
+
+__all__ = ("CURSOR_RECORDS", "Assignment", "Cursor", "again")
+
+CURSOR_RECORDS = 256
+"""Records that are given one by one before the consumer looks up again."""
+
+
+class Cursor:
+    """Gives the records of one partition, one by one, to one caller.
+
+    `owner` is the iterator that goes on with it.
+    """
+
+    __slots__ = ("_buffer", "_lease", "_left", "_partition", "owner")
+
+    def __init__(self, partition: Partition, buffer: FetchBuffer, lease: Lease) -> None:
+        self._partition = partition
+        self._buffer = buffer
+        self._lease = lease
+        self._left = CURSOR_RECORDS
+        self.owner: object = None
+
+    def next(self) -> Record | None:
+        """The next record; None when it is time to look up."""
+        if not self._left:
+            return None
+        self._left -= 1
+        record = self._buffer.next(self._lease)
+        if record is not None:
+            self._partition.gave(record.offset, self._buffer.position)
+        return record
+
+
+class Assignment:
+    """Owned partitions by name, in an order that gives each its turn."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[TopicPartition, Partition] = {}
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __contains__(self, tp: object) -> bool:
+        return tp in self._partitions
+
+    def get(self, tp: TopicPartition) -> Partition | None:
+        return self._partitions.get(tp)
+
+    @property
+    def names(self) -> tuple[TopicPartition, ...]:
+        return tuple(sorted(self._partitions))
+
+    def values(self) -> list[Partition]:
+        """The partitions, the one whose turn is next first."""
+        return list(self._partitions.values())
+
+    def add(self, partition: Partition) -> None:
+        self._partitions[partition.tp] = partition
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> list[Partition]:
+        """Take partitions out; those that were in."""
+        removed = (self._partitions.pop(tp, None) for tp in partitions)
+        return [partition for partition in removed if partition is not None]
+
+    # --- giving ---
+
+    def came_back(self, caller: object) -> None:
+        """A caller calls again: what it was given is processed."""
+        for partition in self._partitions.values():
+            if partition.buffer is not None:
+                partition.buffer.came_back(caller)
+
+    def open(self, caller: object) -> Cursor | None:
+        """A cursor over the next records there are; raises what a partition is broken by."""
+        for partition in self._turns(None):
+            buffer = partition.readable
+            assert buffer is not None
+            try:
+                lease = buffer.open(caller)
+            except CorruptRecords as error:
+                raise self._damaged(partition, error) from None
+            if lease is not None:
+                self._had_turn(partition)
+                return Cursor(partition, buffer, lease)
+        return None
+
+    def take(
+        self,
+        caller: object,
+        max_records: int,
+        only: Collection[TopicPartition] | None = None,
+        *,
+        one: bool = False,
+    ) -> dict[TopicPartition, Records]:
+        """Up to `max_records` records of the partitions whose turn it is, or of `one` of them.
+
+        Raises what a partition is broken by, unless there are records of others to give first.
+        """
+        given: dict[TopicPartition, list[Records]] = {}
+        left = max_records
+        for partition in self._turns(only):
+            buffer = partition.readable
+            assert buffer is not None
+            try:
+                while left and (records := buffer.take(left, caller)) is not None:
+                    given.setdefault(partition.tp, []).append(records)
+                    left -= len(records)
+                    first = records.first_offset
+                    assert first is not None
+                    partition.gave(first, records.next_offset)
+            except CorruptRecords as error:
+                self._damaged(partition, error)
+                if not given:
+                    raise
+            if partition.tp in given:
+                self._had_turn(partition)
+            if not left or (one and given):
+                break
+        return {tp: _joined(parts) for tp, parts in given.items()}
+
+    def raise_broken(self) -> None:
+        """Raise what a partition is broken by, if one is that the application may hear of."""
+        for partition in self._partitions.values():
+            state = partition.state
+            if isinstance(state, Broken) and not partition.paused and not partition.revoked:
+                raise again(state.error)
+
+    def _turns(self, only: Collection[TopicPartition] | None) -> list[Partition]:
+        return [
+            partition
+            for partition in self._partitions.values()
+            if partition.readable is not None and (only is None or partition.tp in only)
+        ]
+
+    def _had_turn(self, partition: Partition) -> None:
+        del self._partitions[partition.tp]
+        self._partitions[partition.tp] = partition
+
+    def _damaged(self, partition: Partition, error: CorruptRecords) -> CorruptRecords:
+        assert isinstance(partition.state, Positioned)
+        partition.handle(Damaged(partition.state, error))
+        return error
+
+    # --- committing ---
+
+    def to_commit(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What is processed and not known to be committed."""
+        chosen = self._partitions if partitions is None else partitions
+        found = {
+            tp: partition.to_commit()
+            for tp in chosen
+            if (partition := self._partitions.get(tp)) is not None
+        }
+        return {tp: offset for tp, offset in found.items() if offset is not None}
+
+    def read_up_to(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """All that was given, processed or not, and not known to be committed."""
+        found = {
+            tp: partition.read_up_to()
+            for tp, partition in self._partitions.items()
+            if partition.position != partition.acknowledged
+        }
+        return {tp: offset for tp, offset in found.items() if offset is not None}
+
+    def acknowledged(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """The coordinator keeps these offsets."""
+        for tp, offset in offsets.items():
+            partition = self._partitions.get(tp)
+            if partition is not None:
+                partition.acknowledged = offset.offset
+
+
+def again(error: KafkaError) -> KafkaError:
+    """A copy to raise: a traceback grows with every raise of one object."""
+    fresh = copy.copy(error)
+    fresh.__cause__ = error.__cause__
+    return fresh
+
+
+def _joined(parts: list[Records]) -> Records:
+    if len(parts) == 1:
+        return parts[0]
+    segments = [segment for records in parts for segment in records.segments]
+    return Records(*parts[0].topic_partition, segments, parts[-1].next_offset)

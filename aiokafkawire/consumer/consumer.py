@@ -1,0 +1,506 @@
+"""`Consumer`: the public interface."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Self, Unpack, overload
+
+from aiokafkawire.cluster.routing import AnyNode
+from aiokafkawire.config import ConsumerConfig, ConsumerOptions, make
+from aiokafkawire.connection import ByVersion
+from aiokafkawire.errors import CommitFailed, InvalidOption, KafkaError, RequestTimedOut
+from aiokafkawire.group.assignors import assignors_of
+from aiokafkawire.records import Record, Records
+from aiokafkawire.runtime import (
+    NEVER,
+    Host,
+    Lifecycle,
+    RealRuntime,
+    Runtime,
+    TaskHandle,
+    checkpoint,
+    current_task,
+)
+from aiokafkawire.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from aiokafkawire.wire import ApiKey
+from aiokafkawire.wire.messages.metadata import MetadataRequest, MetadataResponse
+
+from .core import Core
+from .partition import LogPoint, Partition, ResetTo, SoughtTo, ToCommitted
+from .subscription import Manual, Nothing, Pattern, RebalanceListener, Subscription, topics_of
+
+__all__ = ("BatchIterator", "Consumer", "RecordIterator")
+
+CommitArgument = Mapping[TopicPartition, int | OffsetAndMetadata] | Records | None
+
+
+class Consumer:
+    """Reads topics, alone or as a member of a group.
+
+    ::
+
+        async with Consumer("orders", bootstrap_servers="localhost:9092", group_id="billing") as c:
+            async for record in c:
+                await bill(record)
+
+    Options are those of `ConsumerConfig`. With a `group_id` the partitions of the topics are
+    divided among the members of the group, and offsets are committed; without one all partitions
+    are read. Nothing is read before `async with` is entered.
+
+    What the application was given counts as processed when the same task calls again (or leaves
+    `async with` without an exception); only that is committed automatically, and only then may
+    partitions be given back in a rebalance. An application that does not call for
+    `max_poll_interval_ms` loses its partitions. Calls that wait for records have no deadline unless
+    they are given one; they raise at once what waiting does not mend (`GroupFailed`,
+    `MemberFenced`, `NoOffset`, `CorruptRecords`, …), and `UnknownTopic` for a topic that does not
+    exist for `default_api_timeout_ms`.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        _runtime: Runtime | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        self.config = make(ConsumerConfig, options)
+        self._assignors = assignors_of(self.config.partition_assignment_strategy)
+        self._runtime = _runtime
+        self._lifecycle = Lifecycle(Host(self.config.client_id, self._crashed))
+        self._wanted: Subscription = topics_of(topics) if topics else Nothing()
+        self._listener: RebalanceListener | None = None
+        self._core: Core | None = None
+
+    # --- life ---
+
+    async def __aenter__(self) -> Self:
+        """Connect. Raises `NoBrokerAvailable`, `AuthenticationFailed`."""
+        await self._lifecycle.enter(self._start)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._close(processed=exc_type is None)
+
+    async def aclose(self) -> None:
+        """Commit what is processed (with auto-commit), leave the group, close. Never raises.
+
+        Takes at most `close_timeout_ms`, and the time of the rebalance callback beside it. May be
+        called again, and from any task. What this task was given counts as processed.
+        """
+        await self._close(processed=True)
+
+    async def _start(self) -> None:
+        runtime = self._runtime = self._runtime or RealRuntime()
+        core = self._core = Core(self.config, runtime, self._lifecycle.host, self._assignors)
+        await core.start()
+        core.subscribe(self._wanted, self._listener)
+
+    async def _close(self, *, processed: bool) -> None:
+        core, runtime = self._core, self._runtime
+        if core is None or runtime is None:
+            await self._lifecycle.leave(_nothing, 0.0)
+            return
+        if processed:
+            core.assignment.came_back(current_task())
+        deadline = runtime.clock.now() + self.config.close_timeout_ms / 1000
+
+        async def goodbye() -> None:
+            core.changed()
+            await core.close(deadline)
+
+        await self._lifecycle.leave(goodbye, core.close_limit(deadline))
+
+    def _crashed(self, task: TaskHandle, error: Exception) -> None:
+        if self._core is not None:
+            self._core.crashed(task, error)
+
+    @property
+    def _running(self) -> Core:
+        self._lifecycle.check_running()
+        assert self._core is not None
+        return self._core
+
+    def _deadline(self, core: Core, timeout_ms: float | None = None) -> float:
+        limit = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        return core.runtime.clock.now() + limit / 1000
+
+    # --- what to read ---
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read these topics, or all whose whole name matches `pattern`; replaces what was before.
+
+        May be called before `async with`. `listener` hears of partitions that come and go.
+        """
+        names = topics_of(topics)
+        if bool(names.topics) == (pattern is not None):
+            raise InvalidOption("subscribe takes topics or a pattern, one of both")
+        wanted: Subscription = names if pattern is None else Pattern(re.compile(pattern))
+        if isinstance(self._wanted, Manual):
+            raise InvalidOption("partitions are assigned by hand: call unsubscribe() first")
+        self._want(wanted, listener)
+
+    def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Read exactly these partitions, whatever a group does; replaces what was before.
+
+        With a `group_id` offsets are committed, outside of the group's membership.
+        """
+        chosen = tuple(dict.fromkeys(TopicPartition(*tp) for tp in partitions))
+        if not isinstance(self._wanted, Manual | Nothing):
+            raise InvalidOption("topics are subscribed to: call unsubscribe() first")
+        self._want(Manual(chosen), None)
+
+    def unsubscribe(self) -> None:
+        """Read nothing: partitions are given back, and the group is left."""
+        self._want(Nothing(), self._listener)
+
+    def _want(self, wanted: Subscription, listener: RebalanceListener | None) -> None:
+        self._wanted, self._listener = wanted, listener
+        if self._core is not None:
+            self._running.subscribe(wanted, listener)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that this consumer owns at present."""
+        return frozenset(self._running.assignment.names)
+
+    # --- records ---
+
+    def __aiter__(self) -> RecordIterator:
+        self._lifecycle.check_running()
+        return RecordIterator(self)
+
+    def batches(self) -> BatchIterator:
+        """Iterate over `Records` of one partition at a time, up to `max_poll_records` each.
+
+        A batch may be given to `commit`.
+        """
+        self._lifecycle.check_running()
+        return BatchIterator(self)
+
+    @overload
+    async def getone(self) -> Record: ...
+
+    @overload
+    async def getone(self, *, timeout_ms: float) -> Record | None: ...
+
+    async def getone(self, *, timeout_ms: float | None = None) -> Record | None:
+        """The next record; None if none came within `timeout_ms`.
+
+        May be cancelled: a record that was not returned is given by the next call. Prefer
+        `timeout_ms` to `asyncio.wait_for`, which before Python 3.12 calls from another task each
+        time, so that nothing counts as processed.
+        """
+        core = self._running
+        deadline = NEVER if timeout_ms is None else self._deadline(core, timeout_ms)
+        return await self._next(core, None, deadline)
+
+    async def getmany(
+        self,
+        *partitions: TopicPartition,
+        timeout_ms: float = 0,
+        max_records: int | None = None,
+    ) -> dict[TopicPartition, Records]:
+        """Records that are there, by partition; waits up to `timeout_ms` for the first.
+
+        `partitions` restricts them; `max_records` is `max_poll_records` unless given. Empty if none
+        came. May be cancelled: what was not returned is given by the next call.
+        """
+        core = self._running
+        limit = self.config.max_poll_records if max_records is None else max_records
+        if limit < 1:
+            raise InvalidOption(f"max_records must be at least 1, not {limit}")
+        only = [TopicPartition(*tp) for tp in partitions] or None
+        return await self._many(core, only, limit, self._deadline(core, timeout_ms))
+
+    async def _next(self, core: Core, owner: object, deadline: float) -> Record | None:
+        caller = current_task()
+        core.enter(caller)
+        try:
+            await checkpoint()
+            while True:
+                self._lifecycle.check_running()
+                core.check()
+                record = core.next_record(owner, caller)
+                if record is not None or not await core.wait(deadline):
+                    return record
+        finally:
+            core.leave()
+
+    async def _many(
+        self,
+        core: Core,
+        only: list[TopicPartition] | None,
+        max_records: int,
+        deadline: float,
+        *,
+        one: bool = False,
+    ) -> dict[TopicPartition, Records]:
+        caller = current_task()
+        core.enter(caller)
+        try:
+            await checkpoint()
+            while True:
+                self._lifecycle.check_running()
+                core.check()
+                records = core.take(caller, max_records, only, one=one)
+                if records or not await core.wait(deadline):
+                    return records
+        finally:
+            core.leave()
+
+    # --- offsets ---
+
+    async def commit(self, offsets: CommitArgument = None) -> None:
+        """Commit, and wait until the coordinator has acknowledged it.
+
+        None commits all that was given so far, a batch of `batches` or `getmany` up to its end,
+        a mapping what it says (offsets are those of the next record to read). Raises `CommitFailed`
+        if the partition is not owned any more: another member reads it from its last commit.
+        """
+        core = self._running
+        group = core.need_group()
+        group.member.touched()
+        if isinstance(offsets, Records):
+            await core.commit(_offsets_of_batch(core, offsets))
+        elif offsets is not None:
+            await core.commit(
+                {
+                    TopicPartition(*tp): OffsetAndMetadata(offset)
+                    if isinstance(offset, int)
+                    else offset
+                    for tp, offset in offsets.items()
+                }
+            )
+        else:
+            core.raise_lost()
+            await core.commit(core.assignment.read_up_to())
+            # All that was given counts as processed: a rebalance that waited may go on.
+            core.enter(current_task())
+            core.leave()
+
+    async def committed(
+        self, *partitions: TopicPartition
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed; None for nothing. All of the assignment unless given."""
+        core = self._running
+        group = core.need_group()
+        wanted = [TopicPartition(*tp) for tp in partitions] or list(core.assignment.names)
+        if not wanted:
+            return {}
+        return dict(await group.offsets.fetch(wanted, self._deadline(core)))
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record to be given; waits until it is known.
+
+        Raises `NoOffset`, or `RequestTimedOut` after `default_api_timeout_ms`.
+        """
+        core = self._running
+        deadline = self._deadline(core)
+        await checkpoint()
+        while (position := self._owned(core, partition).position) is None:
+            core.assignment.raise_broken()
+            if not await core.wait(deadline):
+                topic, number = partition
+                raise RequestTimedOut(
+                    "the position was not found in time", topic=topic, partition=number
+                )
+            self._lifecycle.check_running()
+        return position
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Go on reading at this offset; what was fetched before is dropped."""
+        core = self._running
+        if isinstance(offset, OffsetAndMetadata):
+            event = SoughtTo(offset.offset, offset.leader_epoch)
+        else:
+            event = SoughtTo(offset)
+        if isinstance(event.offset, bool) or not isinstance(event.offset, int):
+            raise TypeError(f"an offset is a whole number, not {offset!r}")
+        if event.offset < 0:
+            raise InvalidOption(f"an offset is not negative; {offset} is")
+        self._owned(core, partition).handle(event)
+        core.moved()
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go to the first offset of these partitions, or of all assigned ones."""
+        await self._reset(partitions, ResetTo(LogPoint.EARLIEST))
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go to the end of these partitions, or of all assigned ones."""
+        await self._reset(partitions, ResetTo(LogPoint.LATEST))
+
+    async def seek_to_committed(self, *partitions: TopicPartition) -> None:
+        """Go back to what the group has committed; where nothing is, auto_offset_reset rules."""
+        self._running.need_group()
+        await self._reset(partitions, ToCommitted())
+
+    async def _reset(
+        self, partitions: tuple[TopicPartition, ...], event: ResetTo | ToCommitted
+    ) -> None:
+        core = self._running
+        chosen = partitions or core.assignment.names
+        for tp in chosen:
+            self._owned(core, tp).handle(event)
+        core.moved()
+        for tp in chosen:
+            await self.position(tp)
+
+    def _owned(self, core: Core, tp: TopicPartition) -> Partition:
+        partition = core.assignment.get(TopicPartition(*tp))
+        if partition is None:
+            raise KafkaError(
+                "the partition is not assigned to this consumer", topic=tp[0], partition=tp[1]
+            )
+        return partition
+
+    # --- pausing ---
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Give nothing of these partitions until `resume`; what was fetched is kept."""
+        self._set_paused(partitions, True)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on giving records of these partitions."""
+        self._set_paused(partitions, False)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return frozenset(p.tp for p in self._running.assignment.values() if p.paused)
+
+    def _set_paused(self, partitions: tuple[TopicPartition, ...], paused: bool) -> None:
+        core = self._running
+        for tp in partitions:
+            self._owned(core, tp).paused = paused
+        core.moved()
+
+    # --- what the cluster has ---
+
+    async def beginning_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
+        """The first offset that each partition still has."""
+        return await self._ends(partitions, LogPoint.EARLIEST)
+
+    async def end_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
+        """The offset after the last record of each partition that this consumer may see."""
+        return await self._ends(partitions, LogPoint.LATEST)
+
+    async def _ends(
+        self, partitions: tuple[TopicPartition, ...], point: LogPoint
+    ) -> dict[TopicPartition, int]:
+        core = self._running
+        wanted = [TopicPartition(*tp) for tp in partitions] or core.assignment.names
+        found = await core.lister.all(dict.fromkeys(wanted, int(point)), self._deadline(core))
+        return {tp: 0 if offset is None else offset.offset for tp, offset in found.items()}
+
+    async def offsets_for_times(
+        self, timestamps_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after a time (milliseconds since 1970); None if there is none.
+
+        Raises `UnsupportedVersion` on brokers before 0.10.1.
+        """
+        core = self._running
+        for timestamp in timestamps_ms.values():
+            if timestamp < 0:
+                raise InvalidOption(f"a timestamp is not negative; {timestamp} is")
+        wanted = {TopicPartition(*tp): time for tp, time in timestamps_ms.items()}
+        return await core.lister.all(wanted, self._deadline(core))
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets the position is behind the end, as of the last fetch.
+
+        None before the first fetch. With read_committed the end is the last stable offset.
+        """
+        owned = self._owned(self._running, partition)
+        if owned.position is None or owned.high_watermark is None:
+            return None
+        return max(owned.high_watermark - owned.position, 0)
+
+    async def partitions_for(self, topic: str) -> tuple[int, ...]:
+        """The partitions of a topic. Raises `UnknownTopic`."""
+        core = self._running
+        return tuple((await core.cluster.topic(topic, self._deadline(core))).partitions)
+
+    async def topics(self) -> tuple[str, ...]:
+        """The names of all topics that this client may see, in order."""
+        core = self._running
+
+        def build(version: int) -> MetadataRequest:
+            return MetadataRequest(topics=None if version else [])
+
+        request: ByVersion[MetadataResponse] = ByVersion(ApiKey.METADATA, build)
+        response = await core.cluster.request(request, to=AnyNode(), deadline=self._deadline(core))
+        return tuple(sorted(topic.name for topic in response.topics if topic.name))
+
+
+class RecordIterator:
+    """`async for record in consumer`. To be used by one task."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._core = consumer._running
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Record:
+        """The next record. Lets other tasks run at least every 256 records."""
+        core = self._core
+        cursor = core.cursor
+        if cursor is not None and cursor.owner is self:
+            record = cursor.next()
+            if record is not None:
+                core.touched()
+                return record
+        found = await self._consumer._next(self._consumer._running, self, NEVER)
+        assert found is not None
+        return found
+
+
+class BatchIterator:
+    """`async for batch in consumer.batches()`."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Records:
+        """The next records of one partition."""
+        consumer = self._consumer
+        found = await consumer._many(
+            consumer._running, None, consumer.config.max_poll_records, NEVER, one=True
+        )
+        return next(iter(found.values()))
+
+
+async def _nothing() -> None:
+    return None
+
+
+def _offsets_of_batch(core: Core, batch: Records) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Where reading goes on after a batch, if it was given since its partition is owned."""
+    tp = batch.topic_partition
+    partition = core.assignment.get(tp)
+    first = batch.first_offset
+    if partition is not None and first is not None:
+        given = partition.given
+        if given is None or first < given[0] or batch.next_offset > given[1]:
+            raise CommitFailed(
+                "the partition was lost and came back since the batch was given",
+                topic=tp.topic,
+                partition=tp.partition,
+                offset=first,
+            )
+    return {tp: OffsetAndMetadata(batch.next_offset, leader_epoch=batch.leader_epoch)}

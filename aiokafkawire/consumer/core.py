@@ -1,0 +1,408 @@
+"""The parts of a running consumer, put together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+
+import anyio
+
+from aiokafkawire.cluster.cluster import Cluster
+from aiokafkawire.cluster.metadata import Update
+from aiokafkawire.config import ConsumerConfig
+from aiokafkawire.errors import CommitFailed, InvalidOption, KafkaError
+from aiokafkawire.group.assignors import Assignor
+from aiokafkawire.group.coordinator import GroupMember
+from aiokafkawire.group.offsets import Credentials, GroupOffsets
+from aiokafkawire.records import Record, Records
+from aiokafkawire.runtime import Host, Runtime, TaskHandle, checkpoint, wait_until
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+
+from .assignment import Assignment, Cursor, again
+from .fetcher import Fetcher, isolation_of
+from .list_offsets import OffsetLister
+from .partition import (
+    AwaitingCommitted,
+    CommittedKnown,
+    LogPoint,
+    Partition,
+    Renewed,
+    Resetting,
+    ResetTo,
+)
+from .positioner import Positioner
+from .rebalance import Hooks, Rebalance
+from .subscription import Manual, Nothing, Pattern, RebalanceListener, Subscription, Topics
+from .watch import Outage, TopicWatch
+
+__all__ = ("Core",)
+
+logger = logging.getLogger("aiokafkawire.consumer")
+
+
+class News:
+    """Wakes all that wait at the time."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def tell(self) -> None:
+        self._event.set()
+        self._event = anyio.Event()
+
+    async def wait(self, deadline: float) -> bool:
+        return await wait_until(self._event, deadline)
+
+
+class Membership:
+    """What a consumer with a group has more than one without."""
+
+    def __init__(
+        self,
+        core: Core,
+        host: Host,
+        assignors: Sequence[Assignor],
+        hooks: Hooks,
+    ) -> None:
+        config, runtime = core.config, core.runtime
+        assert config.group_id is not None
+        self.offsets = GroupOffsets(
+            core.cluster,
+            runtime,
+            config.group_id,
+            credentials=self.credentials,
+            on_doubt=self._doubt,
+            on_committed=core.assignment.acknowledged,
+            require_stable=config.isolation_level == "read_committed",
+        )
+        self.rebalance = Rebalance(
+            runtime, host, config, assignment=core.assignment, offsets=self.offsets, hooks=hooks
+        )
+        self.member = GroupMember(
+            core.cluster, runtime, host, config, assignors=assignors, owner=self.rebalance
+        )
+        self.manual = False
+
+    def credentials(self) -> Credentials | None:
+        return Credentials() if self.manual else self.member.credentials()
+
+    def _doubt(self) -> None:
+        if not self.manual:
+            self.member.doubt()
+
+
+class Core:
+    """Made when the consumer is entered; its tasks run in `host`."""
+
+    def __init__(
+        self, config: ConsumerConfig, runtime: Runtime, host: Host, assignors: Sequence[Assignor]
+    ) -> None:
+        self.config = config
+        self.runtime = runtime
+        self.cluster = Cluster(config, runtime, host)
+        self.assignment = Assignment()
+        self.lister = OffsetLister(self.cluster, runtime, isolation_of(config))
+        self.subscription: Subscription = Nothing()
+        self.cursor: Cursor | None = None
+        self._host = host
+        self._news = News()
+        self._raised: list[Exception] = []
+        self._outage = Outage()
+        self._topics = TopicWatch(config.default_api_timeout_ms / 1000)
+        hooks = Hooks(self._stop_giving, self.changed, self.raise_once, self._heard)
+        self.group = None if config.group_id is None else Membership(self, host, assignors, hooks)
+        self.fetcher = Fetcher(
+            self.cluster,
+            runtime,
+            host,
+            config,
+            assignment=self.assignment,
+            on_data=self._news.tell,
+            heard=self._heard,
+            raise_once=self.raise_once,
+        )
+        self.positioner = Positioner(
+            self.cluster,
+            runtime,
+            host,
+            assignment=self.assignment,
+            committed=None if self.group is None else self.group.offsets,
+            lister=self.lister,
+            on_change=self.changed,
+            heard=self._heard,
+        )
+
+    # --- life ---
+
+    async def start(self) -> None:
+        """Find the cluster and start all tasks."""
+        now = self.runtime.clock.now()
+        await self.cluster.start(now + self.config.default_api_timeout_ms / 1000)
+        self.cluster.on_change(self._metadata_changed)
+        self._host.spawn(self.fetcher.run, name="fetcher")
+        self._host.spawn(self.positioner.run, name="positioner")
+        if self.group is not None:
+            self._host.spawn(self.group.member.run, name="membership")
+            self._host.spawn(self.group.offsets.run, name="commits")
+            if self.config.enable_auto_commit:
+                self._host.spawn(self._auto_commit, self.group, name="auto-commit")
+
+    async def close(self, deadline: float) -> None:
+        """Commit what is processed, leave the group, close the connections."""
+        self._stop_giving()
+        if self.group is not None:
+            self.group.rebalance.close_deadline = deadline
+            if self.group.manual:
+                if self.config.enable_auto_commit:
+                    await self.group.rebalance.commit_processed(self.assignment.names)
+            else:
+                await self.group.member.close(self.close_limit(deadline))
+        await self.cluster.aclose()
+
+    def close_limit(self, deadline: float) -> float:
+        """The close's deadline, and the time that a callback may take beside it."""
+        if self.group is None or self.group.rebalance.listener is None:
+            return deadline
+        return deadline + self.config.rebalance_callback_timeout_ms / 1000
+
+    def crashed(self, task: TaskHandle, error: Exception) -> None:
+        """A task failed in a way that it must not."""
+        logger.error("consumer task %s failed", task.name, exc_info=error)
+        failure = KafkaError(f"the consumer's task {task.name} failed: {error!r}")
+        failure.__cause__ = error
+        self.raise_once(failure)
+
+    # --- what to read ---
+
+    def subscribe(self, subscription: Subscription, listener: RebalanceListener | None) -> None:
+        """Read this from now on, and nothing else."""
+        before, self.subscription = self.subscription, subscription
+        if isinstance(before, Topics):
+            self.cluster.remove_topics(before.topics)
+        elif isinstance(before, Manual):
+            self._drop(self.assignment.names)
+        if self.group is not None:
+            self.group.manual = isinstance(subscription, Manual)
+            self.group.rebalance.listener = listener
+        if isinstance(subscription, Topics):
+            self.cluster.add_topics(subscription.topics)
+        self.cluster.all_topics = isinstance(subscription, Pattern)
+        if isinstance(subscription, Manual):
+            self.cluster.add_topics(dict.fromkeys(tp.topic for tp in subscription.partitions))
+            for tp in subscription.partitions:
+                self._own(tp)
+        self._stop_giving()
+        self._follow()
+        self.changed()
+
+    def _own(self, tp: TopicPartition) -> None:
+        asked = AwaitingCommitted()
+        partition = Partition(tp, self.config.auto_offset_reset, asked)
+        if self.group is None:
+            # Nothing can be committed: the policy says where to begin.
+            partition.handle(CommittedKnown(asked, None))
+        self.assignment.add(partition)
+
+    def _drop(self, partitions: Collection[TopicPartition]) -> None:
+        """End the ownership of partitions that no group gave."""
+        self.cluster.remove_topics(dict.fromkeys(tp.topic for tp in partitions))
+        group = self.group
+        if group is not None and self.config.enable_auto_commit:
+            offsets = self.assignment.to_commit(partitions)
+            if offsets:
+                self._host.spawn(self._commit_quietly, group, offsets, name="commit")
+        self.assignment.remove(partitions)
+
+    def _follow(self) -> None:
+        """Bring the group, or without one the partitions, in line with topics and metadata."""
+        subscription, metadata = self.subscription, self.cluster.metadata
+        if isinstance(subscription, Manual):
+            return
+        topics: tuple[str, ...] = ()
+        if isinstance(subscription, Topics):
+            topics = subscription.topics
+        elif isinstance(subscription, Pattern):
+            topics = subscription.matches(metadata)
+        if self.group is not None:
+            member = self.group.member
+            if tuple(sorted(topics)) != member.topics:
+                member.subscribe(topics)
+            return
+        present = {TopicPartition(t, n): None for t in topics for n in metadata.partitions(t)}
+        known = {tp.topic for tp in self.assignment.names}
+        self.assignment.remove([tp for tp in self.assignment.names if tp.topic not in topics])
+        for tp in present:
+            if tp not in self.assignment:
+                self._own(tp)
+                added = self.assignment.get(tp)
+                if tp.topic in known and added is not None and isinstance(added.state, Resetting):
+                    # The topic grew: its new partition is read from its beginning.
+                    added.handle(ResetTo(LogPoint.EARLIEST))
+
+    def _metadata_changed(self, update: Update) -> None:
+        for topic in update.renewed:
+            for partition in self.assignment.values():
+                if partition.tp.topic == topic:
+                    partition.handle(Renewed())
+        self._follow()
+        if self.group is not None and not self.group.manual:
+            self.group.member.metadata_changed()
+        self.changed()
+
+    # --- giving ---
+
+    def enter(self, caller: object) -> None:
+        """The application calls for records."""
+        self._stop_giving()
+        self.assignment.came_back(caller)
+        if self.group is not None:
+            self.group.member.entered()
+
+    def leave(self) -> None:
+        """The call returns."""
+        if self.group is not None:
+            self.group.member.left()
+
+    def touched(self) -> None:
+        """The application calls, and is answered from the cursor."""
+        if self.group is not None:
+            self.group.member.touched()
+
+    def next_record(self, owner: object, caller: object) -> Record | None:
+        """A record, and a cursor for more of them."""
+        if not self._may_give():
+            return None
+        while (cursor := self.assignment.open(caller)) is not None:
+            self.fetcher.wake()
+            record = cursor.next()
+            if record is not None:
+                cursor.owner = owner
+                self.cursor = cursor
+                return record
+        return None
+
+    def take(
+        self,
+        caller: object,
+        max_records: int,
+        only: Collection[TopicPartition] | None,
+        *,
+        one: bool,
+    ) -> dict[TopicPartition, Records]:
+        """Records that are there, of one partition if `one`."""
+        if not self._may_give():
+            return {}
+        self.fetcher.wake()
+        return self.assignment.take(caller, max_records, only, one=one)
+
+    def _may_give(self) -> bool:
+        return self.group is None or not self.group.rebalance.in_callback
+
+    async def wait(self, deadline: float) -> bool:
+        """Wait for news; False if the deadline came first."""
+        return await self._news.wait(deadline)
+
+    def check(self) -> None:
+        """Raise what the application has to hear of."""
+        if self._raised:
+            raise self._raised.pop(0)
+        if self.group is not None and (error := self.group.member.error) is not None:
+            raise again(error)
+        self.assignment.raise_broken()
+        subscription = self.subscription
+        if isinstance(subscription, Topics | Manual):
+            names = (
+                subscription.topics
+                if isinstance(subscription, Topics)
+                else dict.fromkeys(tp.topic for tp in subscription.partitions)
+            )
+            missing = self._topics.check(self.cluster.metadata, names, self.runtime.clock.now())
+            if missing is not None:
+                raise missing
+
+    def moved(self) -> None:
+        """The application sought, paused or resumed."""
+        self._stop_giving()
+        self.changed()
+
+    # --- signals ---
+
+    def changed(self) -> None:
+        """Partitions, positions or leaders are others now."""
+        self._news.tell()
+        self.fetcher.wake()
+        self.positioner.wake()
+
+    def raise_once(self, error: Exception) -> None:
+        """Let the application's next call raise this; what comes on top is only logged."""
+        if self._raised:
+            logger.warning("an error before was not raised yet, so this is only logged: %r", error)
+        else:
+            self._raised.append(error)
+        self._news.tell()
+
+    def _stop_giving(self) -> None:
+        self.cursor = None
+
+    def _heard(self, failure: KafkaError | None) -> None:
+        text = self._outage.heard(failure, self.runtime.clock.now())
+        if text is not None:
+            logger.warning("%s: %s", self._host.name, text)
+
+    # --- committing ---
+
+    async def _auto_commit(self, group: Membership) -> None:
+        interval_s = self.config.auto_commit_interval_ms / 1000
+        clock = self.runtime.clock
+        due = clock.now()
+        while True:
+            due = max(due + interval_s, clock.now())
+            await clock.sleep_until(due)
+            live = [p.tp for p in self.assignment.values() if not p.revoked]
+            offsets = self.assignment.to_commit(live)
+            if offsets:
+                await self._commit_quietly(group, offsets)
+
+    async def _commit_quietly(
+        self, group: Membership, offsets: dict[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        deadline = self.runtime.clock.now() + self.config.default_api_timeout_ms / 1000
+        try:
+            await group.offsets.commit(offsets, deadline)
+        except KafkaError as error:
+            logger.warning("group %s: auto-commit failed: %s", self.config.group_id, error)
+
+    async def commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit what is owned. Raises `CommitFailed` for what is not."""
+        group = self.need_group()
+        if not group.manual:
+            for tp in offsets:
+                if tp not in self.assignment:
+                    reason = group.rebalance.lost.pop(tp, None)
+                    raise CommitFailed(
+                        "this consumer does not own the partition any more"
+                        + (f": {reason}" if reason else ""),
+                        topic=tp.topic,
+                        partition=tp.partition,
+                    )
+        await checkpoint()
+        deadline = self.runtime.clock.now() + self.config.default_api_timeout_ms / 1000
+        await group.offsets.commit(offsets, deadline)
+
+    def need_group(self) -> Membership:
+        """The group; `InvalidOption` without one."""
+        if self.group is None:
+            raise InvalidOption("committed offsets need a group_id")
+        return self.group
+
+    def raise_lost(self) -> None:
+        """Raise `CommitFailed` if something was lost before it was committed; once."""
+        group = self.need_group()
+        if group.rebalance.lost:
+            names = ", ".join(map(str, sorted(group.rebalance.lost)))
+            reason = next(iter(group.rebalance.lost.values()))
+            group.rebalance.lost.clear()
+            raise CommitFailed(
+                f"these partitions were lost before their records were committed: {names}"
+                f" ({reason})"
+            )

@@ -1,0 +1,191 @@
+"""Offsets by time and at the ends of a log, asked of the leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from aiokafkawire.cluster.cluster import Cluster
+from aiokafkawire.cluster.routing import Node
+from aiokafkawire.connection import Backoff, ByVersion
+from aiokafkawire.errors import KafkaError, ProtocolError, RequestTimedOut
+from aiokafkawire.runtime import Runtime
+from aiokafkawire.types import NodeId, OffsetAndTimestamp, TopicPartition
+from aiokafkawire.wire import ApiKey
+from aiokafkawire.wire.error_codes import ErrorCode, error_for
+from aiokafkawire.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+__all__ = ("ListedOffsets", "OffsetLister")
+
+CONSUMER_REPLICA_ID = -1
+FIRST_WITH_ISOLATION = 2
+FIRST_WITH_TIMESTAMPS = 1
+"""Version 0 knows the starts of segments only, by the time of their files."""
+
+
+@dataclass(slots=True)
+class ListedOffsets:
+    """What one node said: an offset (None: no record is that young) or an error for each."""
+
+    found: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
+    failed: dict[TopicPartition, KafkaError] = field(default_factory=dict)
+
+
+class OffsetLister:
+    """Asks leaders for offsets; `isolation` is the level of the protocol."""
+
+    def __init__(self, cluster: Cluster, runtime: Runtime, isolation: int) -> None:
+        config = cluster.config
+        self._cluster = cluster
+        self._runtime = runtime
+        self._isolation = isolation
+        self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
+
+    async def at_node(
+        self, node: NodeId, timestamps: Mapping[TopicPartition, int], deadline: float
+    ) -> ListedOffsets:
+        """Ask one node, once. Does not raise for what it answers."""
+        listed = ListedOffsets()
+        try:
+            response = await self._cluster.request(
+                self._request(timestamps),
+                to=Node(node),
+                deadline=deadline,
+                retry=False,
+                min_version=FIRST_WITH_TIMESTAMPS if max(timestamps.values()) >= 0 else 0,
+            )
+        except KafkaError as error:
+            self._cluster.request_update()
+            listed.failed = dict.fromkeys(timestamps, error)
+            return listed
+        self._read(node, response, timestamps, listed)
+        return listed
+
+    async def all(
+        self, timestamps: Mapping[TopicPartition, int], deadline: float
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Ask all leaders until each partition is answered.
+
+        Raises `UnknownTopic`, `BrokerError`, `RequestTimedOut` at the deadline.
+        """
+        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        left = dict(timestamps)
+        attempt = 0
+        while left:
+            attempt += 1
+            failed: dict[TopicPartition, KafkaError] = {}
+            for topic in dict.fromkeys(tp.topic for tp in left):
+                await self._cluster.topic(topic, deadline)
+            for node, tps in self.by_leader(left).items():
+                listed = await self.at_node(node, {tp: left[tp] for tp in tps}, deadline)
+                found |= listed.found
+                failed |= listed.failed
+            left = {tp: timestamp for tp, timestamp in left.items() if tp not in found}
+            for error in failed.values():
+                if not error.retriable:
+                    raise error
+            if left:
+                await self._pause(attempt, next(iter(left)), failed, deadline)
+        return {tp: found[tp] for tp in timestamps}
+
+    def by_leader(self, tps: Iterable[TopicPartition]) -> dict[NodeId, list[TopicPartition]]:
+        """Partitions by the node that leads them; those without a leader are left out."""
+        grouped: dict[NodeId, list[TopicPartition]] = {}
+        for tp in tps:
+            leader = self._cluster.metadata.leader(tp)
+            if leader is not None:
+                grouped.setdefault(leader[0], []).append(tp)
+        return grouped
+
+    async def _pause(
+        self,
+        attempt: int,
+        tp: TopicPartition,
+        failed: Mapping[TopicPartition, KafkaError],
+        deadline: float,
+    ) -> None:
+        self._cluster.request_update()
+        again_at = self._runtime.clock.now() + self._backoff.delay(attempt, self._runtime.rng)
+        if again_at < deadline:
+            await self._runtime.clock.sleep_until(again_at)
+            return
+        raise RequestTimedOut(
+            "no leader told the offset before the deadline",
+            api="ListOffsets",
+            topic=tp.topic,
+            partition=tp.partition,
+            attempt=attempt,
+        ) from failed.get(tp)
+
+    def _request(self, timestamps: Mapping[TopicPartition, int]) -> ByVersion[ListOffsetsResponse]:
+        def build(version: int) -> ListOffsetsRequest:
+            topics: dict[str, ListOffsetsTopic] = {}
+            for tp, timestamp in timestamps.items():
+                leader = self._cluster.metadata.leader(tp)
+                topics.setdefault(
+                    tp.topic, ListOffsetsTopic(name=tp.topic, partitions=[])
+                ).partitions.append(
+                    ListOffsetsPartition(
+                        partition_index=tp.partition,
+                        current_leader_epoch=-1 if leader is None else leader[1],
+                        timestamp=timestamp,
+                    )
+                )
+            return ListOffsetsRequest(
+                replica_id=CONSUMER_REPLICA_ID,
+                isolation_level=self._isolation if version >= FIRST_WITH_ISOLATION else 0,
+                topics=list(topics.values()),
+                timeout_ms=self._cluster.config.request_timeout_ms,
+            )
+
+        return ByVersion(ApiKey.LIST_OFFSETS, build)
+
+    def _read(
+        self,
+        node: NodeId,
+        response: ListOffsetsResponse,
+        timestamps: Mapping[TopicPartition, int],
+        listed: ListedOffsets,
+    ) -> None:
+        stale = False
+        for topic in response.topics:
+            for entry in topic.partitions:
+                tp = TopicPartition(topic.name, entry.partition_index)
+                if tp not in timestamps:
+                    continue
+                if entry.error_code == ErrorCode.NONE:
+                    listed.found[tp] = _offset(entry)
+                    continue
+                listed.failed[tp] = error_for(
+                    entry.error_code,
+                    api="ListOffsets",
+                    broker=str(node),
+                    topic=tp.topic,
+                    partition=tp.partition,
+                )
+                stale = True
+        for tp in timestamps:
+            if tp not in listed.found and tp not in listed.failed:
+                listed.failed[tp] = ProtocolError(
+                    "the answer leaves a partition out",
+                    api="ListOffsets",
+                    broker=str(node),
+                    topic=tp.topic,
+                    partition=tp.partition,
+                )
+        if stale:
+            self._cluster.request_update()
+
+
+def _offset(entry: ListOffsetsPartitionResponse) -> OffsetAndTimestamp | None:
+    old: Sequence[int] = entry.old_style_offsets
+    offset = old[0] if old else entry.offset
+    if offset < 0:
+        return None
+    return OffsetAndTimestamp(offset, entry.timestamp, entry.leader_epoch)

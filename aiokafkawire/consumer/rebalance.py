@@ -1,0 +1,184 @@
+"""What a rebalance does to a consumer: callbacks, the last commit, partitions that come and go."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from aiokafkawire.config import ConsumerConfig
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.group.offsets import GroupOffsets
+from aiokafkawire.group.states import Generation
+from aiokafkawire.runtime import NEVER, Host, Runtime
+from aiokafkawire.types import TopicPartition
+
+from .assignment import Assignment
+from .partition import AwaitingCommitted, Partition
+from .subscription import RebalanceListener
+
+__all__ = ("Hooks", "Rebalance")
+
+logger = logging.getLogger("aiokafkawire.consumer")
+
+REVOKED = "the partition was given back in a rebalance"
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What of the consumer a rebalance reaches.
+
+    `stop_giving`: the application's next call must look anew. `changed`: calls that wait look
+    again, and fetching and positions too. `raise_once`: the next call raises this.
+    """
+
+    stop_giving: Callable[[], None]
+    changed: Callable[[], None]
+    raise_once: Callable[[Exception], None]
+    heard: Callable[[KafkaError | None], None]
+
+
+class Rebalance:
+    """The owner of a group member's partitions (`group.coordinator.PartitionOwner`)."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        host: Host,
+        config: ConsumerConfig,
+        *,
+        assignment: Assignment,
+        offsets: GroupOffsets,
+        hooks: Hooks,
+    ) -> None:
+        self._clock = runtime.clock
+        self._host = host
+        self._config = config
+        self._assignment = assignment
+        self._offsets = offsets
+        self._hooks = hooks
+        self._callbacks = anyio.Lock()
+        self._running_callbacks = 0
+        self.listener: RebalanceListener | None = None
+        self.close_deadline = NEVER
+        self.lost: dict[TopicPartition, str] = {}
+
+    @property
+    def in_callback(self) -> bool:
+        """Whether the application is being told, so that nothing may be given."""
+        return self._running_callbacks > 0
+
+    # --- PartitionOwner ---
+
+    def assign(self, partitions: Collection[TopicPartition], generation: Generation) -> None:
+        """Own these partitions from now on; reading begins once the listener was told."""
+        self._offsets.rejoined(generation.number, partitions)
+        for tp in partitions:
+            self._assignment.add(Partition(tp, self._config.auto_offset_reset, AwaitingCommitted()))
+        self._hooks.changed()
+        if self.listener is not None:
+            self._tell_later(self.listener.on_partitions_assigned, partitions)
+
+    def withdraw(self, partitions: Collection[TopicPartition]) -> None:
+        """Give nothing of these any more; they can be committed until they are revoked."""
+        for tp in partitions:
+            partition = self._assignment.get(tp)
+            if partition is not None:
+                partition.revoked = True
+        self._hooks.stop_giving()
+
+    async def revoke(self, partitions: Collection[TopicPartition]) -> None:
+        """Call back, commit what is processed, and let go."""
+        if self.listener is not None:
+            self._running_callbacks += 1
+            await self._tell(self.listener.on_partitions_revoked, partitions)
+        if self._config.enable_auto_commit:
+            await self.commit_processed(partitions)
+        for partition in self._assignment.remove(partitions):
+            if not self._config.enable_auto_commit and partition.uncommitted:
+                logger.info(
+                    "group %s: %s goes with records that were given and not committed",
+                    self._config.group_id,
+                    partition.tp,
+                )
+        self._offsets.ended(partitions, REVOKED, lost=False)
+        self._hooks.changed()
+
+    def lose(self, partitions: Collection[TopicPartition], reason: str) -> None:
+        """These are gone: nothing is committed, and a later commit of them fails."""
+        self._hooks.stop_giving()
+        for partition in self._assignment.remove(partitions):
+            if partition.uncommitted:
+                self.lost[partition.tp] = reason
+        self._offsets.ended(partitions, f"the partition was lost: {reason}", lost=True)
+        logger.warning(
+            "group %s: lost %d partitions: %s", self._config.group_id, len(partitions), reason
+        )
+        if self.listener is not None:
+            self._tell_later(self.listener.on_partitions_lost, partitions)
+        self._hooks.changed()
+
+    def interrupt(self) -> None:
+        self._hooks.stop_giving()
+
+    def heard(self, failure: KafkaError | None) -> None:
+        self._hooks.heard(failure)
+
+    def changed(self) -> None:
+        self._hooks.changed()
+
+    # --- committing ---
+
+    async def commit_processed(self, partitions: Collection[TopicPartition]) -> None:
+        """The last commit of partitions that go; a failure is logged, and they go all the same."""
+        offsets = self._assignment.to_commit(partitions)
+        if not offsets:
+            return
+        timeout_s = self._config.request_timeout_ms / 1000
+        deadline = min(self._clock.now() + timeout_s, self.close_deadline)
+        try:
+            await self._offsets.commit(offsets, deadline, last=True)
+        except KafkaError as error:
+            logger.warning(
+                "group %s: the commit before giving partitions back failed, their records since"
+                " the last one are delivered again: %s",
+                self._config.group_id,
+                error,
+            )
+
+    # --- callbacks ---
+
+    def _tell_later(
+        self, callback: Callable[..., Any], partitions: Collection[TopicPartition]
+    ) -> None:
+        self._running_callbacks += 1
+
+        async def run() -> None:
+            await self._tell(callback, partitions)
+
+        self._host.spawn(run, name="rebalance-callback")
+
+    async def _tell(
+        self, callback: Callable[..., Any], partitions: Collection[TopicPartition]
+    ) -> None:
+        """One callback at a time, in their order. What it raises, the application's call raises."""
+        name = getattr(callback, "__name__", "the rebalance callback")
+        try:
+            async with self._callbacks:
+                timeout_s = self._config.rebalance_callback_timeout_ms / 1000
+                with anyio.CancelScope(deadline=self._clock.now() + timeout_s) as scope:
+                    result = callback(list(partitions))
+                    if inspect.isawaitable(result):
+                        await result
+                if scope.cancelled_caught:
+                    logger.warning("%s took over %g s and was cancelled", name, timeout_s)
+        except Exception as error:
+            logger.info("%s raised %r", name, error)
+            self._hooks.raise_once(error)
+        finally:
+            self._running_callbacks -= 1
+            self._hooks.changed()

@@ -1,0 +1,83 @@
+"""What a consumer reads: topics by name, topics by pattern, or partitions of its own choice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafkawire.cluster.metadata import MetadataSnapshot
+from aiokafkawire.types import TopicPartition
+
+__all__ = (
+    "Manual",
+    "Nothing",
+    "Pattern",
+    "RebalanceListener",
+    "Subscription",
+    "Topics",
+    "topics_of",
+)
+
+
+class RebalanceListener:
+    """Hears of partitions that come and go; override what is of interest.
+
+    Each call may be async or not, and has `rebalance_callback_timeout_ms`. While it runs the
+    consumer gives no records; `seek`, `position` and `commit` may be called. What it raises comes
+    out of the application's next call, unchanged.
+    """
+
+    def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> Any:
+        """Partitions came, before any of their records is given: the place to seek."""
+
+    def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> Any:
+        """Partitions are about to go: they are still owned, and may be committed."""
+
+    def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> Any:
+        """Partitions are gone already: a commit of them fails. As `on_partitions_revoked`."""
+        return self.on_partitions_revoked(partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """All topics whose whole name matches, those included that come to be later."""
+
+    pattern: re.Pattern[str]
+
+    def matches(self, metadata: MetadataSnapshot) -> tuple[str, ...]:
+        return tuple(
+            sorted(
+                name
+                for name, topic in metadata.topics.items()
+                if not topic.is_internal and self.pattern.fullmatch(name)
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Manual:
+    partitions: tuple[TopicPartition, ...]
+
+
+Subscription = Nothing | Topics | Pattern | Manual
+
+
+def topics_of(topics: Iterable[str]) -> Topics:
+    """Check and order the names of topics; a single string is taken for one name."""
+    names = [topics] if isinstance(topics, str) else list(topics)
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"a topic is named by a string that is not empty, not {name!r}")
+    return Topics(tuple(dict.fromkeys(names)))

@@ -1,0 +1,71 @@
+"""Looks out for what keeps a consumer waiting: no broker, or a topic that does not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aiokafkawire.cluster.metadata import MetadataSnapshot
+from aiokafkawire.errors import BrokerError, KafkaError, UnknownTopic
+from aiokafkawire.wire.error_codes import ErrorCode, error_for
+
+__all__ = ("OUTAGE_S", "Outage", "TopicWatch")
+
+OUTAGE_S = 60.0
+"""So long may no broker be reachable before it is logged."""
+
+
+class Outage:
+    """Tells once of each time that no broker answers for `OUTAGE_S`."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._told = False
+
+    def heard(self, failure: KafkaError | None, now: float) -> str | None:
+        """A broker answered (None, or an error of its own), or none could be reached."""
+        if failure is None or isinstance(failure, BrokerError):
+            self._since = None
+            self._told = False
+            return None
+        if self._since is None:
+            self._since = now
+        if self._told or now - self._since < OUTAGE_S:
+            return None
+        self._told = True
+        return f"no broker was reachable for {OUTAGE_S:.0f} s: {failure}"
+
+
+class TopicWatch:
+    """Says which topic is in the way. An unknown one has `patience_s` to come to be."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self._unknown_since: dict[str, float] = {}
+
+    def check(
+        self, metadata: MetadataSnapshot, topics: Iterable[str], now: float
+    ) -> KafkaError | None:
+        """The error for the first topic that cannot be read, if there is one."""
+        wanted = list(topics)
+        unknown = {
+            topic: self._unknown_since.get(topic, now)
+            for topic in wanted
+            if metadata.errors.get(topic) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        }
+        self._unknown_since = unknown
+        for topic in wanted:
+            code = metadata.errors.get(topic, ErrorCode.NONE)
+            if code == ErrorCode.NONE:
+                continue
+            if topic in unknown:
+                if now - unknown[topic] >= self._patience_s:
+                    return UnknownTopic(
+                        f"topic {topic!r} does not exist, and did not come to be for"
+                        f" {self._patience_s:g} s (default_api_timeout_ms)",
+                        topic=topic,
+                    )
+                continue
+            error = error_for(code, topic=topic, api="Metadata")
+            if not error.retriable:
+                return error
+        return None

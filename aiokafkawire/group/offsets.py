@@ -1,0 +1,362 @@
+"""Offsets of a group, committed to and fetched from its coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from aiokafkawire.cluster.cluster import Cluster
+from aiokafkawire.cluster.routing import Coordinator
+from aiokafkawire.connection import Backoff, ByVersion
+from aiokafkawire.errors import CommitFailed, KafkaError, ProtocolError, RequestTimedOut
+from aiokafkawire.runtime import Promise, Runtime, Signal
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from aiokafkawire.wire import NO_ID, ApiKey
+from aiokafkawire.wire.error_codes import ErrorCode, error_for
+from aiokafkawire.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from aiokafkawire.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+
+from .answers import group_error
+from .commits import (
+    Answered,
+    CommitDue,
+    CommitEffect,
+    Commits,
+    Doubt,
+    Ended,
+    ForgetCoordinator,
+    Rejoined,
+    SendCommit,
+    Settle,
+    Unanswered,
+)
+from .states import NO_GENERATION
+
+__all__ = ("Credentials", "GroupOffsets", "commit_request", "fetch_request")
+
+FIRST_AT_COORDINATOR = 1
+"""Version 0 of both APIs means ZooKeeper."""
+
+LAST_WITH_TOPIC_NAMES = 9
+FIRST_WITH_GROUPS = 8
+FIRST_WITH_REQUIRE_STABLE = 7
+
+
+class Credentials(NamedTuple):
+    """As whom to commit. The defaults are those of a consumer that assigns its own partitions."""
+
+    generation: int = NO_GENERATION
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+Committed = Mapping[TopicPartition, OffsetAndMetadata | None]
+
+
+class GroupOffsets:
+    """Commits one at a time and fetches what was committed.
+
+    `credentials` gives the present membership, None while there is none. `on_doubt` is called when
+    the coordinator refuses it, `on_committed` with the offsets of each acknowledged commit.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        runtime: Runtime,
+        group_id: str,
+        *,
+        credentials: Callable[[], Credentials | None],
+        on_doubt: Callable[[], None],
+        on_committed: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None],
+        require_stable: bool = False,
+    ) -> None:
+        config = cluster.config
+        self._cluster = cluster
+        self._runtime = runtime
+        self._route = Coordinator(group_id)
+        self._credentials = credentials
+        self._on_doubt = on_doubt
+        self._on_committed = on_committed
+        self._require_stable = require_stable
+        self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._machine = Commits(self._backoff, runtime.rng)
+        self._waiting: dict[int, Promise[None]] = {}
+        self._changed = Signal()
+
+    async def run(self) -> None:
+        """Send commits as they become due, for ever."""
+        while True:
+            now = self._runtime.clock.now()
+            if not self._machine.due(now):
+                await self._changed.wait(self._machine.next_deadline())
+                continue
+            credentials = self._credentials()
+            generation = NO_GENERATION if credentials is None else credentials.generation
+            for effect in self._machine.handle(CommitDue(generation), now):
+                if isinstance(effect, SendCommit):
+                    event = await self._send(effect, credentials)
+                    self._perform(self._machine.handle(event, self._runtime.clock.now()))
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        deadline: float,
+        *,
+        last: bool = False,
+    ) -> None:
+        """Commit, and wait until these or newer offsets are acknowledged.
+
+        Cancelling the wait does not take the commit back. Raises `CommitFailed`, `BrokerError`,
+        `RequestTimedOut` at the deadline.
+        """
+        promise: Promise[None] = Promise()
+        ticket, effects = self._machine.submit(offsets, self._runtime.clock.now(), last=last)
+        self._waiting[ticket] = promise
+        self._perform(effects)
+        self._changed.set()
+        try:
+            await promise.wait(deadline)
+        except TimeoutError as error:
+            if isinstance(error, KafkaError):
+                raise
+            raise RequestTimedOut(
+                "the commit was not acknowledged before the deadline", api="OffsetCommit"
+            ) from None
+        finally:
+            self._waiting.pop(ticket, None)
+            self._machine.abandon(ticket)
+
+    def ended(self, partitions: Collection[TopicPartition], reason: str, *, lost: bool) -> None:
+        """These partitions are not owned any more: their commits fail."""
+        self._perform(
+            self._machine.handle(Ended(partitions, lost, reason), self._runtime.clock.now())
+        )
+
+    def rejoined(self, generation: int, owned: Collection[TopicPartition]) -> None:
+        """A rebalance is over."""
+        self._perform(self._machine.handle(Rejoined(generation, owned), self._runtime.clock.now()))
+        self._changed.set()
+
+    async def fetch(self, partitions: Sequence[TopicPartition], deadline: float) -> Committed:
+        """What is committed for each partition; None for nothing.
+
+        Raises `BrokerError`, `RequestTimedOut` at the deadline.
+        """
+        attempt = 0
+        while True:
+            attempt += 1
+            ids = {tp.topic: self._cluster.metadata.topic_id(tp.topic) for tp in partitions}
+            request, max_version = fetch_request(
+                self._route.key, partitions, ids, require_stable=self._require_stable
+            )
+            response = await self._cluster.request(
+                request,
+                to=self._route,
+                deadline=deadline,
+                min_version=FIRST_AT_COORDINATOR,
+                max_version=max_version,
+            )
+            try:
+                return read_fetched(response, self._route.key, partitions, ids)
+            except KafkaError as error:
+                again_at = self._runtime.clock.now() + self._backoff.delay(
+                    attempt, self._runtime.rng
+                )
+                if not error.retriable or again_at >= deadline:
+                    raise
+                await self._runtime.clock.sleep_until(again_at)
+
+    async def _send(
+        self, effect: SendCommit, credentials: Credentials | None
+    ) -> Answered | Unanswered:
+        if credentials is None:
+            error = CommitFailed("this consumer is not a member of its group at present")
+            return Unanswered(effect.request, error)
+        ids = {tp.topic: self._cluster.metadata.topic_id(tp.topic) for tp in effect.offsets}
+        message = commit_request(self._route.key, credentials, effect.offsets, ids)
+        timeout_s = self._cluster.config.request_timeout_ms / 1000
+        try:
+            response = await self._cluster.request(
+                message,
+                to=self._route,
+                deadline=self._runtime.clock.now() + timeout_s,
+                retry=False,
+                min_version=FIRST_AT_COORDINATOR,
+            )
+        except KafkaError as error:
+            return Unanswered(effect.request, error)
+        return Answered(effect.request, read_committed(response, ids))
+
+    def _perform(self, effects: Iterable[CommitEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case Settle(ticket, error, offsets):
+                    if error is None:
+                        self._on_committed(offsets)
+                    promise = self._waiting.get(ticket)
+                    if promise is None:
+                        continue
+                    if error is None:
+                        promise.resolve(None)
+                    else:
+                        promise.fail(error)
+                case Doubt():
+                    self._on_doubt()
+                case ForgetCoordinator():
+                    self._cluster.coordinator_failed(self._route.key, self._route.type)
+
+
+# --- messages ---------------------------------------------------------------------------------
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    """Partitions grouped by topic, in the order in which they come."""
+    grouped: dict[str, list[TopicPartition]] = {}
+    for tp in partitions:
+        grouped.setdefault(tp.topic, []).append(tp)
+    return grouped
+
+
+def commit_request(
+    group_id: str,
+    credentials: Credentials,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ids: Mapping[str, UUID],
+) -> OffsetCommitRequest:
+    """One OffsetCommit; topics bear their names and, where known, their ids."""
+
+    def partition(tp: TopicPartition) -> OffsetCommitRequestPartition:
+        offset = offsets[tp]
+        return OffsetCommitRequestPartition(
+            partition_index=tp.partition,
+            committed_offset=offset.offset,
+            committed_leader_epoch=offset.leader_epoch,
+            committed_metadata=offset.metadata,
+        )
+
+    return OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=credentials.generation,
+        member_id=credentials.member_id,
+        group_instance_id=credentials.group_instance_id,
+        topics=[
+            OffsetCommitRequestTopic(
+                name=topic, topic_id=ids.get(topic, NO_ID), partitions=[*map(partition, tps)]
+            )
+            for topic, tps in by_topic(offsets).items()
+        ],
+    )
+
+
+def read_committed(
+    response: OffsetCommitResponse, ids: Mapping[str, UUID]
+) -> dict[TopicPartition, int]:
+    """The error code of each partition."""
+    return {
+        TopicPartition(name, partition.partition_index): partition.error_code
+        for name, partitions in _named(response.topics, ids)
+        for partition in partitions
+    }
+
+
+def fetch_request(
+    group_id: str,
+    partitions: Sequence[TopicPartition],
+    ids: Mapping[str, UUID],
+    *,
+    require_stable: bool,
+) -> tuple[ByVersion[OffsetFetchResponse], int | None]:
+    """One OffsetFetch, and the highest version that it may go out in."""
+    grouped = by_topic(partitions)
+
+    def build(version: int) -> OffsetFetchRequest:
+        stable = require_stable and version >= FIRST_WITH_REQUIRE_STABLE
+        if version < FIRST_WITH_GROUPS:
+            topics = [
+                OffsetFetchRequestTopic(name=topic, partition_indexes=[tp.partition for tp in tps])
+                for topic, tps in grouped.items()
+            ]
+            return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=stable)
+        group = OffsetFetchRequestGroup(
+            group_id=group_id,
+            topics=[
+                OffsetFetchRequestTopics(
+                    name=topic,
+                    topic_id=ids.get(topic, NO_ID),
+                    partition_indexes=[tp.partition for tp in tps],
+                )
+                for topic, tps in grouped.items()
+            ],
+        )
+        return OffsetFetchRequest(groups=[group], require_stable=stable)
+
+    all_known = all(ids.get(topic, NO_ID) != NO_ID for topic in grouped)
+    max_version = None if all_known else LAST_WITH_TOPIC_NAMES
+    return ByVersion(ApiKey.OFFSET_FETCH, build), max_version
+
+
+def read_fetched(
+    response: OffsetFetchResponse,
+    group_id: str,
+    partitions: Sequence[TopicPartition],
+    ids: Mapping[str, UUID],
+) -> Committed:
+    """The committed offsets. A partition that the answer leaves out is a `ProtocolError`."""
+    topics: Sequence[Any] = response.topics
+    error_code = response.error_code
+    if response.groups:
+        group = next((group for group in response.groups if group.group_id == group_id), None)
+        if group is None:
+            raise ProtocolError(f"the answer is not about the group {group_id!r}")
+        topics, error_code = group.topics, group.error_code
+    if error_code != ErrorCode.NONE:
+        raise group_error(error_code, "OffsetFetch")
+    told: dict[TopicPartition, Any] = {
+        TopicPartition(name, partition.partition_index): partition
+        for name, entries in _named(topics, ids)
+        for partition in entries
+    }
+    committed: dict[TopicPartition, OffsetAndMetadata | None] = {}
+    for tp in partitions:
+        entry = told.get(tp)
+        if entry is None:
+            raise ProtocolError(
+                "the answer leaves a partition out",
+                api="OffsetFetch",
+                topic=tp.topic,
+                partition=tp.partition,
+            )
+        unknown = entry.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if entry.error_code != ErrorCode.NONE and not unknown:
+            raise error_for(
+                entry.error_code, api="OffsetFetch", topic=tp.topic, partition=tp.partition
+            )
+        # Nothing committed: error 0 and -1, or error 3 where ZooKeeper has no node for it.
+        committed[tp] = (
+            None
+            if unknown or entry.committed_offset < 0
+            else OffsetAndMetadata(
+                entry.committed_offset, entry.metadata or "", entry.committed_leader_epoch
+            )
+        )
+    return committed
+
+
+def _named(topics: Iterable[Any], ids: Mapping[str, UUID]) -> Iterator[tuple[str, Sequence[Any]]]:
+    names = {topic_id: name for name, topic_id in ids.items() if topic_id != NO_ID}
+    for topic in topics:
+        name = topic.name or names.get(getattr(topic, "topic_id", NO_ID), "")
+        yield name, topic.partitions

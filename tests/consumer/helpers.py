@@ -1,0 +1,73 @@
+"""What tests of the consumer share: records in the embedded broker, and quick options."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+
+from aiokafkawire.broker import Broker
+from aiokafkawire.consumer import Consumer
+from aiokafkawire.records import Record
+from aiokafkawire.types import TopicPartition
+from tests.broker.raw_client import batch, connected, only, produce_request
+
+TIMEOUT_S = 20
+PRODUCE_VERSION = 9
+
+QUICK: dict[str, Any] = {
+    "auto_offset_reset": "earliest",
+    "fetch_max_wait_ms": 50,
+    "retry_backoff_ms": 10,
+    "retry_backoff_max_ms": 50,
+    "reconnect_backoff_ms": 10,
+    "reconnect_backoff_max_ms": 50,
+    "heartbeat_interval_ms": 50,
+}
+
+
+def consumer(broker: Broker, *topics: str, **options: Any) -> Consumer:
+    return Consumer(*topics, bootstrap_servers=broker.bootstrap_servers, **QUICK | options)
+
+
+def numbers(start: int, stop: int) -> list[bytes]:
+    return [b"%d" % number for number in range(start, stop)]
+
+
+async def produce(
+    broker: Broker, topic: str, partition: int, values: list[bytes], *, each: int = 100
+) -> None:
+    """Append the values in batches of `each` records."""
+    async with connected(broker, broker.leader(topic, partition)) as client:
+        for start in range(0, len(values), each):
+            records = batch(*values[start : start + each])
+            request = produce_request(topic, partition, records)
+            response = await client.call(request, PRODUCE_VERSION)
+            assert only(response).error_code == 0
+
+
+async def read(reader: Consumer, count: int) -> list[Record]:
+    """So many records, one by one."""
+    records: list[Record] = []
+    with anyio.fail_after(TIMEOUT_S):
+        while len(records) < count:
+            records.append(await reader.getone())
+    return records
+
+
+async def until(condition: Callable[[], bool], reader: Consumer) -> None:
+    """Call for records, which must not come, until something is so."""
+    with anyio.fail_after(TIMEOUT_S):
+        while not condition():
+            assert await reader.getmany(timeout_ms=5) == {}
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
+    with anyio.fail_after(TIMEOUT_S):
+        while not await condition():
+            await anyio.lowlevel.checkpoint()
+
+
+def parts(topic: str, count: int) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for number in range(count)]
