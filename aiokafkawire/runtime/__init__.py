@@ -13,7 +13,7 @@ from aiokafkawire.runtime.base import (
     Runtime,
     Transport,
 )
-from aiokafkawire.runtime.host import Host, TaskHandle
+from aiokafkawire.runtime.host import Host, TaskHandle, current_task
 from aiokafkawire.runtime.lifecycle import Lifecycle
 from aiokafkawire.runtime.real import RealRuntime
 from aiokafkawire.runtime.waiting import Promise, Signal, checkpoint, wait_until
@@ -33,5 +33,6 @@ __all__ = (
     "TaskHandle",
     "Transport",
     "checkpoint",
+    "current_task",
     "wait_until",
 )

@@ -17,7 +17,7 @@ from typing import Any, TypeVarTuple
 import anyio
 import anyio.abc
 
-__all__ = ("CANCEL_GRACE_S", "Host", "TaskHandle", "loop_clock", "thread_notifier")
+__all__ = ("CANCEL_GRACE_S", "Host", "TaskHandle", "current_task", "loop_clock", "thread_notifier")
 
 logger = logging.getLogger("aiokafkawire.runtime")
 
@@ -43,6 +43,15 @@ def loop_clock() -> Callable[[], float]:
 
         return trio.current_time
     return asyncio.get_running_loop().time
+
+
+def current_task() -> object:
+    """The running task: the backend's own object, which differs from that of any other task."""
+    if _on_trio():
+        import trio  # noqa: PLC0415
+
+        return trio.lowlevel.current_task()
+    return asyncio.current_task()
 
 
 def thread_notifier() -> Callable[[Callable[[], None]], None]:

@@ -5,7 +5,7 @@ import logging
 import anyio
 import pytest
 
-from aiokafkawire.runtime import Host, TaskHandle
+from aiokafkawire.runtime import Host, TaskHandle, current_task
 
 
 async def wait_forever() -> None:
@@ -168,3 +168,17 @@ async def test_the_callers_cancellation_does_not_reach_the_tasks():
     assert not handle.done
     await host.stop()
     assert handle.done
+
+
+async def test_tasks_are_told_apart() -> None:
+    tasks = []
+
+    async def note() -> None:
+        tasks.append(current_task())
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(note)
+        group.start_soon(note)
+    await note()
+    assert tasks[2] is current_task()
+    assert len({id(task) for task in tasks}) == 3
