@@ -96,7 +96,8 @@ async def test_delay_holds_back_what_is_behind_it(broker: Broker, client: RawCli
     first = await client.send(produce_request("t", 0, batch(b"v")), 9)
     second = await client.send(VERSIONS, 0)
     assert (await client.receive(ApiKey.PRODUCE, 9))[0] == first
-    assert clock.now() - began >= 0.05
+    # An event loop's clock may be coarse, but not that much.
+    assert clock.now() - began >= 0.04
     assert (await client.receive(ApiKey.API_VERSIONS, 0))[0] == second
     assert fault.hits == 1
 

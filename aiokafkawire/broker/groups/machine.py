@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -29,7 +29,13 @@ from aiokafkawire.broker.groups.events import (
     SyncResult,
     Tick,
 )
-from aiokafkawire.broker.groups.members import Member, common_protocols, elect_protocol
+from aiokafkawire.broker.groups.members import (
+    Kept,
+    Member,
+    Rebalance,
+    common_protocols,
+    elect_protocol,
+)
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.wire import ErrorCode
 
@@ -45,28 +51,6 @@ PREPARING = GroupState.PREPARING_REBALANCE
 COMPLETING = GroupState.COMPLETING_REBALANCE
 STABLE = GroupState.STABLE
 DEAD = GroupState.DEAD
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """What the coordinator keeps in the log, and so what the next one knows."""
-
-    state: GroupState
-    generation: int
-    protocol_type: str | None
-    protocol: str | None
-    leader: str
-    members: tuple[Member, ...]
-
-
-@dataclass(slots=True)
-class _Rebalance:
-    """The wait for members to join. The first one of an empty group waits for its own time."""
-
-    deadline: float
-    initial: bool = False
-    remaining_s: float = 0.0
-    newcomer: bool = False
 
 
 class ClassicGroup:
@@ -85,7 +69,7 @@ class ClassicGroup:
         self.pending: dict[str, float] = {}
         self._unsynced: dict[str, None] = {}
         self._sync_deadline = NO_DEADLINE
-        self._rebalance = _Rebalance(NO_DEADLINE)
+        self._rebalance = Rebalance(NO_DEADLINE)
         self._initial_delay_s = initial_rebalance_delay_s
         self._max_size = max_size
         self._replies: list[Reply] = []
@@ -244,14 +228,14 @@ class ClassicGroup:
             self.state = PREPARING
         self._complete_if_due(now)
 
-    def _wait(self, now: float) -> _Rebalance:
+    def _wait(self, now: float) -> Rebalance:
         longest = max((m.rebalance_timeout_s for m in self.members.values()), default=0.0)
-        return _Rebalance(now + longest)
+        return Rebalance(now + longest)
 
-    def _initial_wait(self, now: float) -> _Rebalance:
+    def _initial_wait(self, now: float) -> Rebalance:
         longest = max((m.rebalance_timeout_s for m in self.members.values()), default=0.0)
         delay = min(self._initial_delay_s, longest)
-        return _Rebalance(now + delay, initial=True, remaining_s=longest - delay)
+        return Rebalance(now + delay, initial=True, remaining_s=longest - delay)
 
     def _complete_if_due(self, now: float) -> None:
         """Go on when all have joined, or when those who have not had their time."""
@@ -272,7 +256,7 @@ class ClassicGroup:
             # Others are still coming: give them time as well, up to the rebalance timeout.
             delay = min(self._initial_delay_s, waited.remaining_s)
             rest = waited.remaining_s - delay
-            self._rebalance = _Rebalance(now + delay, initial=True, remaining_s=rest)
+            self._rebalance = Rebalance(now + delay, initial=True, remaining_s=rest)
         else:
             self._complete(now)
 
@@ -536,11 +520,11 @@ class ClassicGroup:
             reply, member.join_reply = member.join_reply, None
             self._reply(reply, JoinResult(code=code, member_id=member.member_id))
 
-    def _snapshot(self) -> _Kept:
+    def _snapshot(self) -> Kept:
         members = tuple(
             replace(member, join_reply=None, sync_reply=None) for member in self.members.values()
         )
-        return _Kept(
+        return Kept(
             self.state, self.generation, self.protocol_type, self.protocol, self.leader, members
         )
 

@@ -1,13 +1,13 @@
-"""The members of a group, and how they vote."""
+"""What a group remembers: its members, how they vote, what is kept and what is waited for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from aiokafkawire.broker.groups.events import Join, JoinedMember
+from aiokafkawire.broker.groups.events import GroupState, Join, JoinedMember
 
-__all__ = ("Member", "common_protocols", "elect_protocol")
+__all__ = ("Kept", "Member", "Rebalance", "common_protocols", "elect_protocol")
 
 
 @dataclass(slots=True)
@@ -54,6 +54,28 @@ class Member:
 
     def listed(self, protocol: str | None) -> JoinedMember:
         return JoinedMember(self.member_id, self.instance_id, self.metadata(protocol))
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the coordinator keeps in the log, and so what the next one knows."""
+
+    state: GroupState
+    generation: int
+    protocol_type: str | None
+    protocol: str | None
+    leader: str
+    members: tuple[Member, ...]
+
+
+@dataclass(slots=True)
+class Rebalance:
+    """The wait for members to join. The first one of an empty group waits for its own time."""
+
+    deadline: float
+    initial: bool = False
+    remaining_s: float = 0.0
+    newcomer: bool = False
 
 
 def common_protocols(members: Iterable[Member]) -> list[str]:
