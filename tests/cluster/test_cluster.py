@@ -165,7 +165,7 @@ async def test_metadata_without_usable_brokers_is_refused():
         scripted.servers[1].address = Address("127.0.0.1", 70_000)
         async with cluster_client(bootstrap_servers=str(good)) as cluster:
             with pytest.raises(NoBrokerAvailable, match="names no usable broker"):
-                await cluster.start(soon(0.05))
+                await cluster.start(soon(0.4))
 
 
 # --- topics ---------------------------------------------------------------------------------
@@ -370,7 +370,7 @@ async def test_failures_of_the_connection_are_tried_again_until_the_deadline():
         scripted.nodes[1].answers.pop(ApiKey.HEARTBEAT)
         # Whichever comes last, the end of a connection or the deadline: it says why.
         with pytest.raises((ConnectionLost, RequestTimedOut), match="closed") as caught:
-            await cluster.request(HEARTBEAT, to=AnyNode(), deadline=soon(0.1))
+            await cluster.request(HEARTBEAT, to=AnyNode(), deadline=soon(0.3))
         assert (caught.value.attempt or 0) > 1
 
 
@@ -444,7 +444,7 @@ async def test_a_coordinator_that_is_not_there_yet_is_waited_for():
         assert len(asked) == 3
         coordinated_by(scripted, 0)
         with pytest.raises(KafkaError, match="COORDINATOR_NOT_AVAILABLE"):
-            await cluster.coordinator("h", CoordinatorType.TRANSACTION, deadline=soon(0.05))
+            await cluster.coordinator("h", CoordinatorType.TRANSACTION, deadline=soon(0.3))
 
 
 @pytest.mark.parametrize("address", [Address("", 9092), Address("h", 0), Address("h", 70_000)])
@@ -458,7 +458,7 @@ async def test_a_coordinator_without_an_address_is_not_connected_to(address: Add
         async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
             await cluster.start(soon())
             with pytest.raises(KafkaError, match="said to be 8"):
-                await cluster.coordinator("g", deadline=soon(0.05))
+                await cluster.coordinator("g", deadline=soon(0.3))
             assert 8 not in cluster.metadata.nodes
 
 

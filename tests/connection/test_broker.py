@@ -51,8 +51,8 @@ JOINED = JoinGroupResponse(
 QUICK = {
     "reconnect_backoff_ms": 1,
     "reconnect_backoff_max_ms": 5,
-    "socket_connection_setup_timeout_ms": 200,
-    "socket_connection_setup_timeout_max_ms": 400,
+    "socket_connection_setup_timeout_ms": 800,
+    "socket_connection_setup_timeout_max_ms": 1_600,
 }
 
 

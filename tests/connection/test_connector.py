@@ -85,7 +85,7 @@ def connector(runtime: RealRuntime, host: Host, address: Address) -> Connector:
 async def test_an_address_that_does_not_answer_leaves_time_for_the_others():
     async with serve(kafka()) as server, hosted() as (_, host):
         runtime = BlackHole(Address("192.0.2.1", 9092), server.address)
-        channel = await connector(runtime, host, Address("name", 1)).establish(None, 0.2, 1)
+        channel = await connector(runtime, host, Address("name", 1)).establish(None, 0.8, 1)
         assert channel.versions.supports(ApiKey.HEARTBEAT)
 
 
