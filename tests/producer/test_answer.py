@@ -1,0 +1,99 @@
+"""Answers from responses and from connections that failed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokafkawire.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    ConnectionFailed,
+    ConnectionLost,
+    KafkaError,
+    MalformedFrame,
+    ProducerFenced,
+    RecordTooLarge,
+    RequestTimedOut,
+    UnsupportedVersion,
+)
+from aiokafkawire.producer.answer import Answer, from_code, from_failure
+from aiokafkawire.producer.outcomes import Verdict
+from aiokafkawire.wire.error_codes import ErrorCode
+from aiokafkawire.wire.messages.produce import BatchIndexAndErrorMessage
+
+
+def answer(code: int, **more: Any) -> Answer:
+    return from_code(code, topic="t", partition=3, broker="1 at b:9092", attempt=2, **more)
+
+
+def test_success_has_the_offset_and_the_brokers_time():
+    got = answer(0, base_offset=42, log_append_time_ms=7)
+    assert got == Answer(Verdict.APPENDED, None, 42, 7)
+
+
+def test_a_duplicate_has_no_offset():
+    assert answer(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, base_offset=42).base_offset == -1
+
+
+def test_an_error_has_its_context():
+    got = answer(ErrorCode.NOT_ENOUGH_REPLICAS)
+    error = got.error
+    assert isinstance(error, BrokerError)
+    assert (error.topic, error.partition, error.broker) == ("t", 3, "1 at b:9092")
+    assert (error.api, error.attempt) == ("Produce", 2)
+
+
+def test_the_brokers_own_words_are_kept():
+    got = answer(ErrorCode.POLICY_VIOLATION, message="no such luck")
+    assert "no such luck" in str(got.error)
+    assert "no such luck" in str(got.error.args[0])
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (ErrorCode.MESSAGE_TOO_LARGE, RecordTooLarge),
+        (ErrorCode.PRODUCER_FENCED, ProducerFenced),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, BrokerError),
+    ],
+)
+def test_kinds_of_errors(code: int, kind: type[KafkaError]):
+    assert type(answer(code).error) is kind
+
+
+def test_only_leaders_that_moved_make_the_metadata_stale():
+    assert answer(ErrorCode.NOT_LEADER_OR_FOLLOWER).stale_metadata
+    assert not answer(ErrorCode.NOT_ENOUGH_REPLICAS).stale_metadata
+    assert not answer(9999).stale_metadata
+
+
+def test_records_with_errors_of_their_own():
+    bad = BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="no key")
+    got = answer(ErrorCode.INVALID_RECORD, record_errors=[bad])
+    assert list(got.record_errors) == [1]
+    assert "no key" in str(got.record_errors[1])
+    assert "no key" not in str(got.error)
+    assert "another record" in str(got.error)
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (ConnectionFailed("x"), Verdict.RETRY),
+        (ConnectionLost("x", sent=False), Verdict.RETRY),
+        (ConnectionLost("x", sent=True), Verdict.RETRY_UNCERTAIN),
+        (RequestTimedOut("x", sent=False), Verdict.RETRY),
+        (RequestTimedOut("x", sent=True), Verdict.RETRY_UNCERTAIN),
+        (MalformedFrame("x"), Verdict.RETRY_UNCERTAIN),
+        (KafkaError("x", retriable=True), Verdict.RETRY),
+        (UnsupportedVersion("x"), Verdict.FAIL),
+        (AuthenticationFailed("x"), Verdict.FAIL),
+    ],
+)
+def test_failures_tell_whether_bytes_may_have_arrived(error: KafkaError, verdict: Verdict):
+    got = from_failure(error)
+    assert got.verdict is verdict
+    assert got.error is error
+    assert got.stale_metadata is (verdict is not Verdict.FAIL)

@@ -1,0 +1,56 @@
+"""The states of a batch."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafkawire.producer.batch import TRANSITIONS, Batch, BatchEvent, BatchState
+from aiokafkawire.producer.delivery import Appended, FailureTally, Pacer, Receipt
+from aiokafkawire.records import BatchBuilder
+
+PATHS = {
+    BatchState.OPEN: [],
+    BatchState.WAITING: [BatchEvent.CLOSED],
+    BatchState.IN_FLIGHT: [BatchEvent.CLOSED, BatchEvent.SENT],
+    BatchState.DONE: [BatchEvent.SETTLED],
+}
+
+
+def new_batch() -> Batch:
+    receipt = Receipt("t", 0, FailureTally(), Pacer())
+    batch = Batch(receipt, BatchBuilder(), (1,), 1.0, 2.0)
+    assert batch.builder is not None
+    batch.builder.append(1, None, b"value")
+    return batch
+
+
+@pytest.mark.parametrize("event", BatchEvent)
+@pytest.mark.parametrize("state", BatchState)
+def test_every_state_with_every_event(state: BatchState, event: BatchEvent):
+    batch = new_batch()
+    for step in PATHS[state]:
+        batch.handle(step)
+    assert batch.state is state
+    if (state, event) in TRANSITIONS:
+        batch.handle(event)
+        assert batch.state is TRANSITIONS[state, event]
+    else:
+        with pytest.raises(ValueError, match="cannot happen"):
+            batch.handle(event)
+        assert batch.state is state
+
+
+def test_closing_settles_the_count():
+    batch = new_batch()
+    batch.close()
+    assert batch.count == 1
+    assert batch.records is not None
+    assert batch.state is BatchState.WAITING
+
+
+def test_settling_lets_the_records_go():
+    batch = new_batch()
+    batch.settle(Appended(5))
+    assert batch.done
+    assert (batch.count, batch.builder, batch.records) == (1, None, None)
+    assert batch.receipt.done

@@ -1,0 +1,94 @@
+"""Which partition a record goes to."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from aiokafkawire.producer.partitioner import StickyChoice, partition_for_key
+
+VECTORS = Path(__file__).parent.parent / "vectors" / "hashes.jsonl.gz"
+
+
+def murmur_vectors() -> list[dict]:
+    with gzip.open(VECTORS, "rt") as lines:
+        found = [json.loads(line) for line in lines]
+    return [vector for vector in found if vector["kind"] == "murmur2"]
+
+
+def test_keys_go_where_java_puts_them():
+    vectors = murmur_vectors()
+    assert vectors
+    for vector in vectors:
+        key = base64.b64decode(vector["key"])
+        for count, partition in vector["partition"].items():
+            assert partition_for_key(key, int(count)) == partition, vector["id"]
+
+
+def test_a_choice_holds_until_the_batch_that_fills_it_ends():
+    sticky = StickyChoice(100)
+    sticky.choose([0, 0], random.Random(1))
+    chosen = sticky.partition
+    for _ in range(9):
+        sticky.filled(10, batch_ended=False)
+    sticky.filled(9, batch_ended=True)
+    assert sticky.partition == chosen
+    sticky.filled(1, batch_ended=False)
+    assert sticky.partition == chosen
+    sticky.filled(1, batch_ended=True)
+    assert sticky.partition is None
+
+
+def test_a_choice_does_not_hold_beyond_twice_its_size():
+    sticky = StickyChoice(100)
+    sticky.choose([0, 0], random.Random(1))
+    sticky.filled(199, batch_ended=False)
+    assert sticky.partition is not None
+    sticky.filled(1, batch_ended=False)
+    assert sticky.partition is None
+
+
+def draws(queued: list[int | None], times: int = 6_000) -> Counter[int]:
+    rng = random.Random(7)
+    return Counter(StickyChoice(1).choose(queued, rng) for _ in range(times))
+
+
+def test_equal_queues_are_drawn_alike():
+    counts = draws([2, 2, 2])
+    assert all(1_800 < counts[partition] < 2_200 for partition in range(3))
+
+
+def test_longer_queues_are_drawn_less_often():
+    # Weights: 3 - 0, 3 - 1, 3 - 2.
+    counts = draws([0, 1, 2])
+    assert 2_800 < counts[0] < 3_200
+    assert 1_800 < counts[1] < 2_200
+    assert 850 < counts[2] < 1_150
+
+
+def test_partitions_without_a_leader_are_left_out():
+    assert set(draws([None, 5, None, 0], 500)) == {1, 3}
+
+
+def test_without_any_leader_all_are_drawn():
+    assert set(draws([None, None], 100)) == {0, 1}
+
+
+def test_a_choice_begins_with_nothing_filled():
+    sticky = StickyChoice(10)
+    sticky.choose([0], random.Random(1))
+    sticky.filled(50, batch_ended=True)
+    sticky.choose([0], random.Random(1))
+    assert sticky.filled_bytes == 0
+    assert sticky.partition == 0
+
+
+@pytest.mark.parametrize("count", [1, 2, 12, 1000])
+def test_every_partition_is_in_range(count: int):
+    assert {partition_for_key(b"%d" % n, count) < count for n in range(200)} == {True}
