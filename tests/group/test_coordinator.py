@@ -1,0 +1,480 @@
+"""Groups over the embedded broker: members that come, go, die, commit and resume."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import AsyncExitStack
+from typing import Any
+
+import anyio
+import pytest
+
+from aiokafkawire.broker import Answer, Broker, Close, Delay
+from aiokafkawire.consumer import Consumer, RebalanceListener
+from aiokafkawire.errors import BrokerError, CommitFailed, GroupFailed, MemberFenced
+from aiokafkawire.group import states as s
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from aiokafkawire.wire import ApiKey, ErrorCode
+from tests.consumer.helpers import TIMEOUT_S, consumer, numbers, produce, read
+
+P0 = TopicPartition("orders", 0)
+QUICK_SESSIONS: dict[str, Any] = {"group_min_session_timeout_ms": 100}
+
+
+class Reader:
+    """A group worker: reads for ever and notes what it got."""
+
+    def __init__(self, reader: Consumer) -> None:
+        self.consumer = reader
+        self.seen: list[tuple[int, int]] = []
+        self._scope = anyio.CancelScope()
+        self._ended = anyio.Event()
+
+    async def run(self) -> None:
+        with self._scope:
+            async for record in self.consumer:
+                self.seen.append((record.partition, record.offset))
+        self._ended.set()
+
+    async def stop(self) -> None:
+        self._scope.cancel()
+        await self._ended.wait()
+
+    @property
+    def owned(self) -> int:
+        return len(self.consumer.assignment())
+
+
+async def until(condition: Any) -> None:
+    with anyio.fail_after(TIMEOUT_S):
+        while not condition():
+            await anyio.lowlevel.checkpoint()
+
+
+def state_of(reader: Consumer) -> s.State:
+    return reader._running.need_group().member.state
+
+
+async def test_partitions_are_divided_and_divided_anew_when_members_come_and_go() -> None:
+    async with Broker() as broker, anyio.create_task_group() as tasks:
+        await broker.create_topic("orders", 6)
+        async with consumer(broker, "orders", group_id="g") as one:
+            first = Reader(one)
+            tasks.start_soon(first.run)
+            await until(lambda: first.owned == 6)
+            async with consumer(broker, "orders", group_id="g") as two:
+                second = Reader(two)
+                tasks.start_soon(second.run)
+                await until(lambda: first.owned == second.owned == 3)
+                async with consumer(broker, "orders", group_id="g") as three:
+                    third = Reader(three)
+                    tasks.start_soon(third.run)
+                    await until(lambda: first.owned == second.owned == third.owned == 2)
+                    owned = [tp for r in (first, second, third) for tp in r.consumer.assignment()]
+                    assert len(set(owned)) == 6
+                    await third.stop()
+                await until(lambda: first.owned == second.owned == 3)
+                await second.stop()
+            await until(lambda: first.owned == 6)
+            await first.stop()
+        assert len(broker.requests.of(ApiKey.LEAVE_GROUP)) == 3
+
+
+async def test_a_member_killed_without_goodbye_is_replaced_and_nothing_is_skipped() -> None:
+    async with Broker(**QUICK_SESSIONS) as broker, anyio.create_task_group() as tasks:
+        await broker.create_topic("orders", 4)
+        async with AsyncExitStack() as stack:
+            options = {"group_id": "g", "session_timeout_ms": 500}
+            readers = []
+            for _ in range(3):
+                one = await stack.enter_async_context(consumer(broker, "orders", **options))
+                readers.append(Reader(one))
+                tasks.start_soon(readers[-1].run)
+            await until(lambda: sorted(r.owned for r in readers) == [1, 1, 2])
+            for partition in range(4):
+                await produce(broker, "orders", partition, numbers(0, 100))
+            await until(lambda: sum(len(r.seen) for r in readers) == 400)
+            victim = next(r for r in readers if r.owned == 2)
+            await victim.stop()
+            victim.consumer._lifecycle.abort()
+            left = [r for r in readers if r is not victim]
+            await until(lambda: [r.owned for r in left] == [2, 2])
+            for partition in range(4):
+                await produce(broker, "orders", partition, numbers(100, 150))
+            everything = {(p, o) for p in range(4) for o in range(150)}
+            await until(lambda: {seen for r in readers for seen in r.seen} == everything)
+            for r in left:
+                await r.stop()
+
+
+async def test_committed_offsets_are_resumed_from() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 30))
+        async with consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader:
+            await read(reader, 10)
+            await reader.commit()
+            assert await reader.committed(P0) == {P0: OffsetAndMetadata(10, leader_epoch=0)}
+            await read(reader, 5)
+        async with consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader:
+            assert (await reader.getone()).offset == 10
+
+
+async def test_a_rebalance_commits_what_is_processed_and_no_more() -> None:
+    async with Broker() as broker, anyio.create_task_group() as tasks:
+        await broker.create_topic("orders", 2)
+        await produce(broker, "orders", 0, numbers(0, 20))
+        await produce(broker, "orders", 1, numbers(0, 20))
+        options = {"group_id": "g", "auto_commit_interval_ms": 1_000_000}
+        async with consumer(broker, "orders", **options) as one:
+            records = await read(one, 7)
+            async with consumer(broker, "orders", **options) as two:
+                second = Reader(two)
+                tasks.start_soon(second.run)
+                await until(lambda: isinstance(state_of(one), s.RevocationDue))
+                assert one.assignment() == {P0, TopicPartition("orders", 1)}
+                assert second.owned == 0
+                records += [await one.getone()]  # only now does it give its partitions back
+                await until(lambda: second.owned == 1)
+                kept = await one.committed(P0, TopicPartition("orders", 1))
+                before = records[:-1]
+                for tp, offset in kept.items():
+                    given = sum(r.partition == tp.partition for r in before)
+                    assert (offset.offset if offset else 0) == given
+                other = next(iter(two.assignment())).partition
+                start = sum(r.partition == other for r in before)
+                await until(lambda: len(second.seen) == 20 - start)
+                assert second.seen[0] == (other, start)
+                await second.stop()
+
+
+class Notes(RebalanceListener):
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, list[TopicPartition]]] = []
+
+    async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.calls.append(("assigned", sorted(partitions)))
+
+    async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.calls.append(("revoked", sorted(partitions)))
+
+    def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
+        self.calls.append(("lost", sorted(partitions)))
+
+
+async def test_a_listener_hears_of_what_comes_and_goes_in_order() -> None:
+    async with Broker() as broker, anyio.create_task_group() as tasks:
+        await broker.create_topic("orders", 2)
+        notes = Notes()
+        both = [P0, TopicPartition("orders", 1)]
+        async with consumer(broker, group_id="g") as one:
+            one.subscribe(["orders"], listener=notes)
+            first = Reader(one)
+            tasks.start_soon(first.run)
+            await until(lambda: notes.calls == [("assigned", both)])
+            async with consumer(broker, "orders", group_id="g") as two:
+                second = Reader(two)
+                tasks.start_soon(second.run)
+                await until(lambda: len(notes.calls) == 3)
+                assert notes.calls[1] == ("revoked", both)
+                assert notes.calls[2] == ("assigned", sorted(one.assignment()))
+                await second.stop()
+            await first.stop()
+        assert notes.calls[-1][0] == "revoked"
+
+
+async def test_what_a_callback_raises_comes_out_of_the_next_call_unchanged() -> None:
+    class Angry(RebalanceListener):
+        def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+            raise LookupError("no cellar for these")
+
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 3))
+        async with consumer(broker, group_id="g") as reader:
+            reader.subscribe(["orders"], listener=Angry())
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(LookupError, match="cellar"):
+                await reader.getone()
+            assert [r.offset for r in await read(reader, 3)] == [0, 1, 2]
+
+
+async def test_a_callback_that_hangs_is_cancelled_and_the_group_goes_on() -> None:
+    class Hanging(RebalanceListener):
+        async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+            await anyio.sleep_forever()
+
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 3))
+        options = {"group_id": "g", "rebalance_callback_timeout_ms": 50}
+        async with consumer(broker, **options) as reader:
+            reader.subscribe(["orders"], listener=Hanging())
+            assert len(await read(reader, 3)) == 3
+
+
+async def test_a_callback_may_seek() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 9))
+        async with consumer(broker, group_id="g") as reader:
+
+            class ToFive(RebalanceListener):
+                async def on_partitions_assigned(self, partitions: Any) -> None:
+                    assert await reader.position(P0) == 0
+                    reader.seek(P0, 5)
+
+            reader.subscribe(["orders"], listener=ToFive())
+            assert [r.offset for r in await read(reader, 4)] == [5, 6, 7, 8]
+
+
+async def test_an_application_that_stays_away_loses_its_partitions_and_cannot_commit() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 20))
+        notes = Notes()
+        options = {"group_id": "g", "max_poll_interval_ms": 200, "auto_commit_interval_ms": 10}
+        async with consumer(broker, **options) as reader:
+            reader.subscribe(["orders"], listener=notes)
+            batch = (await read_batch(reader))[:4]
+            await until(lambda: ("lost", [P0]) in notes.calls)
+            assert reader.assignment() == frozenset()
+            with pytest.raises(CommitFailed, match="max_poll_interval_ms"):
+                await reader.commit(batch)
+            again = await read_batch(reader)
+            assert again.first_offset == 0
+            with pytest.raises(CommitFailed):
+                await reader.commit({TopicPartition("other", 0): 3})
+            await reader.commit(again)
+            assert (await reader.committed(P0))[P0] is not None
+
+
+async def read_batch(reader: Consumer) -> Any:
+    with anyio.fail_after(TIMEOUT_S):
+        return await anext(reader.batches())
+
+
+async def test_commit_without_arguments_tells_of_what_was_lost() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 20))
+        options = {"group_id": "g", "max_poll_interval_ms": 200, "enable_auto_commit": False}
+        async with consumer(broker, "orders", **options) as reader:
+            await read(reader, 5)
+            await until(lambda: not reader.assignment())
+            with pytest.raises(CommitFailed, match="orders-0"):
+                await reader.commit()
+            await reader.commit()  # told once; nothing is owned now
+
+
+async def test_heartbeats_go_on_while_the_application_works() -> None:
+    async with Broker(**QUICK_SESSIONS) as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 2))
+        async with consumer(broker, "orders", group_id="g", session_timeout_ms=300) as reader:
+            await read(reader, 1)
+            broker.requests.clear()
+            await broker.wait_for_request(ApiKey.HEARTBEAT, count=8)
+            assert reader.assignment() == {P0}
+            assert isinstance(state_of(reader), s.Stable)
+
+
+async def test_commits_and_heartbeats_pass_a_parked_join() -> None:
+    async with Broker() as broker, anyio.create_task_group() as tasks:
+        await broker.create_topic("orders", 2)
+        await produce(broker, "orders", 0, numbers(0, 20))
+        async with consumer(broker, "orders", group_id="g", enable_auto_commit=False) as one:
+            await read(one, 5)
+            async with consumer(broker, "orders", group_id="g") as two:
+                second = Reader(two)
+                tasks.start_soon(second.run)
+                await until(lambda: isinstance(state_of(one), s.RevocationDue))
+                with anyio.fail_after(2):
+                    await one.commit({P0: 3})
+                assert (await one.committed(P0))[P0] == OffsetAndMetadata(3)
+                await second.stop()
+
+
+@pytest.mark.parametrize(
+    ("api", "code"),
+    [
+        (ApiKey.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ApiKey.JOIN_GROUP, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ApiKey.JOIN_GROUP, ErrorCode.NOT_COORDINATOR),
+        (ApiKey.SYNC_GROUP, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ApiKey.HEARTBEAT, ErrorCode.NOT_COORDINATOR),
+        (ApiKey.HEARTBEAT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ApiKey.OFFSET_FETCH, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ApiKey.OFFSET_COMMIT, ErrorCode.NOT_COORDINATOR),
+    ],
+)
+async def test_a_coordinator_that_is_not_ready_is_waited_for(api: ApiKey, code: int) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 5))
+        fault = broker.on(api, Answer(code), times=2)
+        async with consumer(broker, "orders", group_id="g") as reader:
+            await read(reader, 5)
+            await reader.commit()
+            if api == ApiKey.HEARTBEAT:
+                await broker.wait_for_request(ApiKey.HEARTBEAT, count=3)
+            assert fault.hits == 2
+            assert reader.assignment() == {P0}
+            assert (await reader.committed(P0))[P0].offset == 5  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "api", [ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.OFFSET_COMMIT]
+)
+async def test_a_lost_connection_is_made_up_for(api: ApiKey) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 5))
+        broker.on(api, Close(carried_out=True), times=1)
+        async with consumer(broker, "orders", group_id="g") as reader:
+            await read(reader, 5)
+            await reader.commit()
+            assert (await reader.committed(P0))[P0].offset == 5  # type: ignore[union-attr]
+
+
+async def test_a_killed_coordinator_does_not_stop_the_group() -> None:
+    async with Broker(nodes=3) as broker, anyio.create_task_group() as tasks:
+        await broker.create_topic("orders", 3, 3)
+        async with consumer(broker, "orders", group_id="g") as one:
+            first = Reader(one)
+            tasks.start_soon(first.run)
+            await until(lambda: first.owned == 3)
+            await broker.kill(broker.coordinator("g"))
+            for partition in range(3):
+                await produce(broker, "orders", partition, numbers(0, 10))
+            await until(lambda: len(set(first.seen)) == 30)
+            await first.stop()
+            await one.commit()
+            kept = await one.committed()
+            assert {tp.partition: o.offset for tp, o in kept.items() if o} == {0: 10, 1: 10, 2: 10}
+        assert len(first.seen) == 30
+
+
+@pytest.mark.parametrize(
+    ("api", "code"),
+    [
+        (ApiKey.JOIN_GROUP, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        (ApiKey.JOIN_GROUP, ErrorCode.GROUP_MAX_SIZE_REACHED),
+        (ApiKey.FIND_COORDINATOR, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+        (ApiKey.SYNC_GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+    ],
+)
+async def test_what_no_waiting_mends_is_raised_at_once_each_time(api: ApiKey, code: int) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        broker.on(api, Answer(code))
+        async with consumer(broker, "orders", group_id="g") as reader:
+            for _ in range(2):
+                with anyio.fail_after(TIMEOUT_S), pytest.raises((GroupFailed, BrokerError)) as told:
+                    await reader.getone()
+                assert ErrorCode(code).name in str(told.value)
+
+
+async def test_the_default_session_timeout_falls_back_where_45_s_are_too_many() -> None:
+    async with Broker(group_max_session_timeout_ms=30_000) as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 1))
+        async with consumer(broker, "orders", group_id="g") as reader:
+            await read(reader, 1)
+        async with consumer(broker, "orders", group_id="h", session_timeout_ms=45_000) as reader:
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(GroupFailed, match="session"):
+                await reader.getone()
+
+
+async def test_a_second_holder_of_an_instance_id_fences_the_first() -> None:
+    async with Broker() as broker, anyio.create_task_group() as tasks:
+        await broker.create_topic("orders", 1)
+        options = {"group_id": "g", "group_instance_id": "i"}
+        async with consumer(broker, "orders", **options) as one:
+            with anyio.fail_after(TIMEOUT_S):
+                while not one.assignment():
+                    await one.getmany(timeout_ms=5)
+            async with consumer(broker, "orders", **options) as two:
+                second = Reader(two)
+                tasks.start_soon(second.run)
+                with anyio.fail_after(TIMEOUT_S), pytest.raises(MemberFenced, match="'i'"):
+                    await one.getone()
+                await second.stop()
+
+
+async def test_a_topic_that_grows_is_assigned_anew() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        options = {"group_id": "g", "metadata_max_age_ms": 50}
+        async with consumer(broker, "orders", **options) as reader:
+            with anyio.fail_after(TIMEOUT_S):
+                while reader.assignment() != {P0}:
+                    await reader.getmany(timeout_ms=5)
+            await broker.delete_topic("orders")
+            await broker.create_topic("orders", 3)
+            with anyio.fail_after(TIMEOUT_S):
+                while len(reader.assignment()) != 3:
+                    await reader.getmany(timeout_ms=5)
+
+
+async def test_topics_by_pattern_come_and_are_read() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders-eu", 1)
+        await broker.create_topic("payments", 1)
+        await produce(broker, "orders-eu", 0, numbers(0, 1))
+        async with consumer(broker, group_id="g", metadata_max_age_ms=50) as reader:
+            reader.subscribe(pattern="orders-.*")
+            assert (await read(reader, 1))[0].topic == "orders-eu"
+            await broker.create_topic("orders-us", 1)
+            await produce(broker, "orders-us", 0, numbers(0, 1))
+            assert (await read(reader, 1))[0].topic == "orders-us"
+            assert {tp.topic for tp in reader.assignment()} == {"orders-eu", "orders-us"}
+
+
+async def test_unsubscribing_leaves_and_subscribing_again_joins() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await broker.create_topic("payments", 1)
+        await produce(broker, "orders", 0, numbers(0, 4))
+        await produce(broker, "payments", 0, numbers(0, 4))
+        async with consumer(broker, "orders", group_id="g") as reader:
+            await read(reader, 4)
+            reader.unsubscribe()
+            await until(lambda: not reader.assignment())
+            await broker.wait_for_request(ApiKey.LEAVE_GROUP)
+            reader.subscribe(["payments"])
+            assert {r.topic for r in await read(reader, 4)} == {"payments"}
+
+
+async def test_other_topics_replace_the_old_ones() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await broker.create_topic("payments", 1)
+        await produce(broker, "orders", 0, numbers(0, 4))
+        await produce(broker, "payments", 0, numbers(0, 4))
+        async with consumer(broker, "orders", group_id="g") as reader:
+            await read(reader, 4)
+            reader.subscribe(["payments"])
+            assert {r.topic for r in await read(reader, 4)} == {"payments"}
+            assert (await reader.committed(P0))[P0].offset == 4  # type: ignore[union-attr]
+
+
+async def test_leaving_before_the_join_was_answered_leaves_no_ghost() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        broker.on(ApiKey.JOIN_GROUP, Delay(0.05))
+        async with consumer(broker, "orders", group_id="g"):
+            await broker.wait_for_request(ApiKey.JOIN_GROUP)
+        assert len(broker.requests.of(ApiKey.LEAVE_GROUP)) == 1
+
+
+async def test_leaving_with_the_broker_gone_ends_by_its_deadline() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 4))
+        with anyio.fail_after(5):
+            async with consumer(broker, "orders", group_id="g", close_timeout_ms=200) as reader:
+                await read(reader, 2)
+                broker.pause(1)
+        broker.resume(1)
