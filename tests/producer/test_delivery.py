@@ -1,0 +1,263 @@
+"""What a caller holds, and who hears of a failure."""
+
+from __future__ import annotations
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from aiokafkawire.errors import DeliveryUnknown, KafkaError
+from aiokafkawire.producer.delivery import (
+    CALLS_PER_CHECKPOINT,
+    MAX_TALLIED_RECEIPTS,
+    Appended,
+    Delivery,
+    Failed,
+    FailureTally,
+    Pacer,
+    Receipt,
+    Split,
+)
+from aiokafkawire.types import RecordMetadata
+
+ERROR = KafkaError("no luck")
+
+
+def receipt(count: int = 3, tally: FailureTally | None = None) -> Receipt:
+    made = Receipt("t", 1, tally or FailureTally(), Pacer())
+    made.count = count
+    return made
+
+
+def failed(error: Exception = ERROR, **single: Exception) -> Failed:
+    return Failed(error, {int(index[1:]): own for index, own in single.items()})
+
+
+async def waiters(of: Receipt, count: int) -> None:
+    while len(of.waiting) < count:
+        await anyio.lowlevel.checkpoint()
+
+
+async def test_each_record_has_its_own_offset_and_time():
+    batch = receipt()
+    deliveries = [Delivery(batch, index, 100 + index) for index in range(3)]
+    assert not deliveries[0].done
+    batch.settle(Appended(40))
+    assert [await delivery for delivery in deliveries] == [
+        RecordMetadata("t", 1, 40, 100),
+        RecordMetadata("t", 1, 41, 101),
+        RecordMetadata("t", 1, 42, 102),
+    ]
+
+
+async def test_log_append_time_takes_the_place_of_the_records_own():
+    batch = receipt()
+    batch.settle(Appended(-1, 999))
+    assert await Delivery(batch, 2, 5) == RecordMetadata("t", 1, -1, 999)
+
+
+async def test_a_waiter_is_woken():
+    batch = receipt()
+    got: list[RecordMetadata] = []
+
+    async def wait() -> None:
+        got.append(await Delivery(batch, 1, 0))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        group.start_soon(wait)
+        await waiters(batch, 1)
+        batch.settle(Appended(10))
+    assert [metadata.offset for metadata in got] == [11, 11]
+
+
+def test_the_result_must_be_there():
+    with pytest.raises(RuntimeError, match="on its way"):
+        Delivery(receipt(), 0, 0).result()
+
+
+async def test_each_waiter_raises_its_own_error_with_the_cause():
+    batch = receipt()
+    error = DeliveryUnknown("who knows", topic="t")
+    error.__cause__ = cause = KafkaError("because")
+    batch.settle(failed(error))
+    raised = []
+    for index in (0, 0, 1):
+        with pytest.raises(DeliveryUnknown) as caught:
+            await Delivery(batch, index, 0)
+        raised.append(caught.value)
+    assert len({id(one) for one in raised}) == 3
+    assert {one.topic for one in raised} == {"t"}
+    assert {one.__cause__ for one in raised} == {cause}
+
+
+def test_single_records_may_have_errors_of_their_own():
+    batch = receipt()
+    batch.settle(failed(i1=KafkaError("its own")))
+    with pytest.raises(KafkaError, match="no luck"):
+        Delivery(batch, 0, 0).result()
+    with pytest.raises(KafkaError, match="its own"):
+        Delivery(batch, 1, 0).result()
+
+
+def test_only_the_first_outcome_counts():
+    batch = receipt()
+    batch.settle(Appended(1))
+    batch.settle(failed())
+    assert Delivery(batch, 0, 0).result().offset == 1
+    assert batch.tally.count == 0
+
+
+# --- splits ------------------------------------------------------------------------------------
+
+
+async def test_waiters_follow_the_parts_of_a_split_batch():
+    batch, parts = receipt(5), (receipt(2), receipt(3))
+    got: dict[int, int] = {}
+
+    async def wait(index: int) -> None:
+        got[index] = (await Delivery(batch, index, 0)).offset
+
+    async with anyio.create_task_group() as group:
+        for index in range(5):
+            group.start_soon(wait, index)
+        await waiters(batch, 5)
+        batch.settle(Split((0, 2), parts))
+        late = Delivery(batch, 4, 0)
+        assert not late.done
+        parts[1].settle(Appended(90))
+        parts[0].settle(Appended(50))
+    assert got == {0: 50, 1: 51, 2: 90, 3: 91, 4: 92}
+    assert late.done
+
+
+async def test_a_part_that_fails_at_once_is_heard_by_those_who_waited_before_the_split():
+    tally = FailureTally()
+    batch, part = receipt(3, tally), receipt(3, tally)
+
+    async def wait() -> None:
+        with pytest.raises(KafkaError):
+            await Delivery(batch, 1, 0)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        await waiters(batch, 1)
+        batch.settle(Split((0,), (part,)))
+        part.settle(failed())
+    assert tally.count == 2
+
+
+# --- who heard ---------------------------------------------------------------------------------
+
+
+def test_failures_that_nobody_heard_of_are_counted_once():
+    tally = FailureTally()
+    receipt(3, tally).settle(failed(KafkaError("first")))
+    receipt(2, tally).settle(failed(KafkaError("second")))
+    failure = tally.take()
+    assert failure is not None
+    assert failure.count == 5
+    assert str(failure.first) == "first"
+    assert failure.__cause__ is failure.first
+    assert "5 records were not delivered" in str(failure)
+    assert tally.take() is None
+
+
+async def test_awaiting_afterwards_takes_a_failure_off_the_count():
+    tally = FailureTally()
+    batch = receipt(2, tally)
+    batch.settle(failed())
+    delivery = Delivery(batch, 0, 0)
+    for _ in range(2):
+        with pytest.raises(KafkaError):
+            await delivery
+    assert tally.count == 1
+    with pytest.raises(KafkaError):
+        Delivery(batch, 1, 0).result()
+    assert tally.take() is None
+
+
+async def test_a_waiter_that_was_cancelled_has_not_heard():
+    tally = FailureTally()
+    batch = receipt(1, tally)
+    async with anyio.create_task_group() as group:
+        with anyio.CancelScope() as scope:
+            group.start_soon(waiters, batch, 1)
+
+            async def cancel() -> None:
+                await waiters(batch, 1)
+                scope.cancel()
+
+            group.start_soon(cancel)
+            await Delivery(batch, 0, 0)
+    assert scope.cancelled_caught
+    batch.settle(failed())
+    assert tally.count == 1
+
+
+async def test_a_waiter_cancelled_while_the_failure_comes_has_not_heard():
+    tally = FailureTally()
+    batch = receipt(1, tally)
+    heard = False
+    async with anyio.create_task_group() as group:
+        with anyio.CancelScope() as scope:
+
+            async def fail_and_cancel() -> None:
+                await waiters(batch, 1)
+                batch.settle(failed())
+                scope.cancel()
+
+            group.start_soon(fail_and_cancel)
+            with pytest.raises(KafkaError):
+                await Delivery(batch, 0, 0)
+            heard = True
+    assert tally.count == (0 if heard else 1)
+
+
+def test_failed_batches_are_remembered_up_to_a_bound():
+    tally = FailureTally()
+    for _ in range(MAX_TALLIED_RECEIPTS + 10):
+        receipt(2, tally).settle(failed())
+    assert tally.count == 2 * (MAX_TALLIED_RECEIPTS + 10)
+    assert len(tally._receipts) == MAX_TALLIED_RECEIPTS
+
+
+# --- letting others run ------------------------------------------------------------------------
+
+
+async def test_awaiting_finished_deliveries_lets_others_run_now_and_then():
+    batch = receipt(10_000)
+    batch.settle(Appended(0))
+    turns = 0
+    done = False
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while not done:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(count_turns)
+        calls = 4 * CALLS_PER_CHECKPOINT
+        for index in range(calls):
+            await Delivery(batch, index, 0)
+        others_ran = turns
+        done = True
+    assert 3 <= others_ran <= 20
+
+
+async def test_a_batch_boundary_lets_others_run():
+    pacer = Pacer()
+    pacer.batch_ended()
+    assert pacer.calls_left == 0
+    await pacer.checkpoint()
+    assert pacer.calls_left == CALLS_PER_CHECKPOINT
+
+
+def test_a_delivery_says_where_it_stands():
+    batch = receipt()
+    delivery = Delivery(batch, 0, 0)
+    assert repr(delivery) == "<Delivery to t-1: on its way>"
+    batch.settle(failed())
+    assert repr(delivery) == "<Delivery to t-1: failed>"

@@ -1,0 +1,147 @@
+"""Requests from batches, answers from responses; what a broker may say is not trusted."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from aiokafkawire import records, wire
+from aiokafkawire.errors import UnsupportedVersion
+from aiokafkawire.producer.batch import Batch
+from aiokafkawire.producer.delivery import FailureTally, Pacer, Receipt
+from aiokafkawire.producer.exchange import build, read
+from aiokafkawire.producer.outcomes import Verdict
+from aiokafkawire.producer.sequences import Identity, Stamp
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire.error_codes import ErrorCode
+from aiokafkawire.wire.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+IDS = {"a": uuid.UUID(int=1), "b": uuid.UUID(int=2)}
+
+
+def batch(topic: str = "a", partition: int = 0, *, headers=(), stamp=None, compression=0) -> Batch:
+    builder = records.BatchBuilder(compression)
+    builder.append(5, b"key", b"value", headers)
+    receipt = Receipt(topic, partition, FailureTally(), Pacer())
+    made = Batch(receipt, builder, (1,), 0.0, 0.0)
+    made.close()
+    made.stamp = stamp
+    return made
+
+
+def built(batches, version=9, acks=-1):
+    return build(batches, version, acks=acks, timeout_ms=1000, topic_ids=IDS)
+
+
+def test_batches_are_grouped_by_topic():
+    result = built([batch("a", 0), batch("b", 0), batch("a", 1)])
+    assert [
+        (topic.name, topic.topic_id, [partition.index for partition in topic.partition_data])
+        for topic in result.request.topic_data
+    ] == [("a", IDS["a"], [0, 1]), ("b", IDS["b"], [0])]
+    assert (result.request.acks, result.request.timeout_ms) == (-1, 1000)
+
+
+@pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 1), (3, 2), (13, 2)])
+def test_the_format_of_records_follows_the_version(version: int, magic: int):
+    result = built([batch()], version)
+    data = wire.encode(result.request, version)
+    request = wire.decode(ProduceRequest, version, data)
+    [view] = list(records.iter_batches(memoryview(request.topic_data[0].partition_data[0].records)))
+    assert view.magic == magic
+
+
+def test_the_stamp_stands_in_the_batch():
+    result = built([batch(stamp=Stamp(Identity(7, 3), 99))])
+    data = result.request.topic_data[0].partition_data[0].records
+    [view] = list(records.iter_batches(memoryview(data)))
+    assert (view.producer_id, view.producer_epoch, view.base_sequence) == (7, 3, 99)
+
+
+@pytest.mark.parametrize(
+    ("bad", "version", "acks"),
+    [
+        (batch(headers=[("h", b"v")]), 2, -1),
+        (batch(stamp=Stamp(Identity(7, 0), 0)), 2, -1),
+        (batch(compression=records.Compression.ZSTD), 6, -1),
+        (batch(), 3, 2),
+    ],
+    ids=["headers", "producer id", "zstd", "acks=2"],
+)
+def test_what_a_version_cannot_carry_is_refused_alone(bad: Batch, version: int, acks: int):
+    others = [] if acks == 2 else [batch("b")]
+    result = built([bad, *others], version, acks)
+    [(refused, error)] = result.refused
+    assert refused is bad
+    assert isinstance(error, UnsupportedVersion)
+    assert (error.topic, error.partition) == ("a", 0)
+    assert result.sent == others
+
+
+def respond(*partitions: PartitionProduceResponse, name="a", topic_id=wire.NO_ID, nodes=()):
+    topic = TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=list(partitions))
+    return ProduceResponse(responses=[topic], node_endpoints=list(nodes))
+
+
+def partition(index: int, code: int = 0, offset: int = 0, **more) -> PartitionProduceResponse:
+    return PartitionProduceResponse(index=index, error_code=code, base_offset=offset, **more)
+
+
+def test_every_batch_gets_its_answer():
+    batches = [batch("a", 0), batch("a", 1)]
+    response = respond(partition(1, offset=8), partition(0, ErrorCode.NOT_ENOUGH_REPLICAS))
+    answers = read(response, batches, built(batches).request, "1").answers
+    assert [one for one, _ in answers] == batches
+    assert [answer.verdict for _, answer in answers] == [Verdict.RETRY, Verdict.APPENDED]
+    assert answers[1][1].base_offset == 8
+
+
+def test_topics_are_found_by_their_ids():
+    batches = [batch("b")]
+    response = respond(partition(0, offset=3), name="", topic_id=IDS["b"])
+    [(_, answer)] = read(response, batches, built(batches).request, "1").answers
+    assert answer.base_offset == 3
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        ProduceResponse(responses=[]),
+        respond(partition(1)),
+        respond(partition(0), name="other"),
+        respond(partition(0), name="", topic_id=uuid.UUID(int=77)),
+    ],
+)
+def test_a_batch_that_is_left_out_may_be_in_the_log(response: ProduceResponse):
+    batches = [batch()]
+    reading = read(response, batches, built(batches).request, "1")
+    [(_, answer)] = reading.answers
+    assert answer.verdict is Verdict.RETRY_UNCERTAIN
+    assert "says nothing" in str(answer.error)
+
+
+def test_of_repeated_answers_the_first_counts():
+    batches = [batch()]
+    response = respond(partition(0, offset=3), partition(0, offset=4))
+    [(_, answer)] = read(response, batches, built(batches).request, "1").answers
+    assert answer.base_offset == 3
+
+
+def test_newer_leaders_are_told():
+    batches = [batch()]
+    moved = partition(
+        0,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        current_leader=LeaderIdAndEpoch(leader_id=2, leader_epoch=5),
+    )
+    node = NodeEndpoint(node_id=2, host="b2", port=9092)
+    [hint] = read(respond(moved, nodes=[node]), batches, built(batches).request, "1").hints
+    assert hint == (TopicPartition("a", 0), 2, 5, ("b2", 9092))
