@@ -20,7 +20,15 @@ from aiokafkawire.errors import KafkaError
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.primitives import uuid_from_text, uuid_to_text
 
-__all__ = ("COORDINATOR_SLOTS", "MAX_PARTITIONS", "NO_LEADER", "Cluster", "Partition", "Topic")
+__all__ = (
+    "COORDINATOR_SLOTS",
+    "MAX_PARTITIONS",
+    "NO_LEADER",
+    "Cluster",
+    "Partition",
+    "Topic",
+    "check_topic_name",
+)
 
 NO_LEADER = -1
 
@@ -269,11 +277,7 @@ class Cluster:
         self.save()
 
     def _check_name(self, name: str) -> None:
-        if not TOPIC_NAME.fullmatch(name) or name in {".", ".."}:
-            raise Refusal(
-                ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"a topic cannot be named {name!r}: 1 to 249 of a-z, A-Z, 0-9, '.', '_', '-'",
-            )
+        check_topic_name(name)
         if name in self.topics:
             raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
         flat = name.replace(".", "_")
@@ -285,9 +289,11 @@ class Cluster:
 
     def _placed(self, name: str, partitions: int, replication_factor: int) -> list[list[int]]:
         count = self.options.default_partitions if partitions == -1 else partitions
-        if not 1 <= count <= MAX_PARTITIONS:
+        if count < 1:
+            raise Refusal(ErrorCode.INVALID_PARTITIONS, "a topic has at least one partition")
+        if count > MAX_PARTITIONS:
             raise Refusal(
-                ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {MAX_PARTITIONS} partitions"
+                ErrorCode.POLICY_VIOLATION, f"a topic cannot have over {MAX_PARTITIONS} partitions"
             )
         factor = replication_factor
         if factor == -1:
@@ -405,6 +411,15 @@ class Cluster:
             partition.leader_epoch = int(entry["leader_epoch"]) + 1
             partition.isr = list(partition.replicas)
         self._add(topic)
+
+
+def check_topic_name(name: str) -> None:
+    """Raise `Refusal` for what cannot be the name of a topic."""
+    if not TOPIC_NAME.fullmatch(name) or name in {".", ".."}:
+        raise Refusal(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"a topic cannot be named {name!r}: 1 to 249 of a-z, A-Z, 0-9, '.', '_', '-'",
+        )
 
 
 def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:

@@ -61,7 +61,7 @@ GOOD = batch(b"a", b"b")
     ("records", "code"),
     [
         (changed(GOOD, -1 % len(GOOD)), E.CORRUPT_MESSAGE),
-        (GOOD[:-1], E.CORRUPT_MESSAGE),
+        (GOOD[:-1], E.INVALID_RECORD),
         (b"\x00" * 100, E.CORRUPT_MESSAGE),
         (GOOD + GOOD, E.INVALID_RECORD),
         (b"", E.INVALID_RECORD),
@@ -75,7 +75,7 @@ GOOD = batch(b"a", b"b")
         (batch(b"v", timestamp_ms=2**50), E.INVALID_TIMESTAMP),
         (
             batch(b"v", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0),
-            E.INVALID_TXN_STATE,
+            E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ),
         (batch(b"v", producer_id=1), E.INVALID_RECORD),
     ],
@@ -153,13 +153,31 @@ async def test_acks_0_has_no_answer_and_an_error_closes(broker: Broker, client: 
     assert broker.end_offset("t", 0) == 4
 
 
+async def test_a_transaction_that_was_not_begun(client: RawClient) -> None:
+    fields = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
+    request = produce_request("t", 0, batch(b"v", transactional=True, **fields))
+    request.transactional_id = "tx"
+    assert only(await client.call(request, 9)).error_code == E.INVALID_TXN_STATE
+
+
+async def test_a_late_timestamp_is_pointed_out(client: RawClient) -> None:
+    answer = await produced(client, batch(b"v", timestamp_ms=2**50))
+    assert [error.batch_index for error in answer.record_errors] == [0]
+
+
 async def test_too_few_replicas_in_sync(broker: Broker) -> None:
     await broker.create_topic("two", configs={"min.insync.replicas": "2"})
-    await broker.kill(3 - broker.leader("two", 0))
+    await broker.create_topic("one", replication_factor=1, configs={"min.insync.replicas": "2"})
+    dead = 3 - broker.leader("one", 0)
+    broker.move_leader("two", 0, 3 - dead)
+    await broker.kill(dead)
     async with connected(broker) as client:
         answer = only(await client.call(produce_request("two", 0, GOOD), 9))
         assert answer.error_code == E.NOT_ENOUGH_REPLICAS
         answer = only(await client.call(produce_request("two", 0, GOOD, acks=1), 9))
+        assert answer.error_code == E.NONE
+        # More replicas than it has cannot be asked of a topic.
+        answer = only(await client.call(produce_request("one", 0, GOOD), 9))
         assert answer.error_code == E.NONE
 
 

@@ -97,7 +97,7 @@ async def test_validate_only_makes_nothing() -> None:
         (topic("a.b"), E.TOPIC_ALREADY_EXISTS),
         (topic(partitions=0), E.INVALID_PARTITIONS),
         (topic(partitions=-2), E.INVALID_PARTITIONS),
-        (topic(partitions=2**31 - 1), E.INVALID_PARTITIONS),
+        (topic(partitions=2**31 - 1), E.POLICY_VIOLATION),
         (topic(replicas=4), E.INVALID_REPLICATION_FACTOR),
         (topic(replicas=0), E.INVALID_REPLICATION_FACTOR),
         (topic(assignments={0: [9]}), E.INVALID_REPLICA_ASSIGNMENT),
@@ -147,6 +147,9 @@ async def test_topics_are_deleted_by_name_or_id() -> None:
             E.INVALID_REQUEST,
         ]
         assert broker.topics == {}
+        twice = DeleteTopicsRequest(topics=[states[2]] * 2, timeout_ms=1)
+        (answer,) = (await client.call(twice, 6)).responses
+        assert (answer.name, answer.error_code) == ("c", E.INVALID_REQUEST)
         again = await client.call(CreateTopicsRequest(topics=[topic("b")]), 7)
         assert again.topics[0].topic_id != b
 

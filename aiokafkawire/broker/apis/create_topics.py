@@ -7,7 +7,7 @@ from collections import Counter
 from aiokafkawire.broker.call import Call
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.topics import MAX_PARTITIONS, Topic
-from aiokafkawire.wire import NO_ID, ErrorCode
+from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -57,7 +57,7 @@ def _created(call: Call, asked: CreatableTopic, *, validate_only: bool) -> Creat
         )
     return CreatableTopicResult(
         name=topic.name,
-        topic_id=NO_ID if validate_only else topic.topic_id,
+        topic_id=topic.topic_id,
         error_code=ErrorCode.NONE,
         error_message=None,
         num_partitions=len(topic.partitions),
@@ -81,7 +81,7 @@ def _create(call: Call, asked: CreatableTopic, *, validate_only: bool) -> Topic:
             ErrorCode.INVALID_REQUEST, "with assignments both counts must be -1, as they follow"
         )
     if len(asked.assignments) > MAX_PARTITIONS:
-        raise Refusal(ErrorCode.INVALID_PARTITIONS)
+        raise Refusal(ErrorCode.POLICY_VIOLATION)
     indexes = [each.partition_index for each in asked.assignments]
     if len(indexes) != len(dict.fromkeys(indexes)):
         raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")

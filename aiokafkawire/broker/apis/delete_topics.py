@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from aiokafkawire.broker.call import Call
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.wire import NO_ID, ErrorCode
@@ -18,9 +20,21 @@ FIRST_ID_VERSION = 6
 
 
 async def handle(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(
-        responses=[_deleted(call, asked) for asked in _asked(request, call.version)]
-    )
+    asked = _asked(request, call.version)
+    times = Counter((each.name, each.topic_id) for each in asked)
+    responses = []
+    for (name, topic_id), count in times.items():
+        if count > 1:
+            responses.append(
+                DeletableTopicResult(
+                    name=name,
+                    topic_id=topic_id,
+                    error_code=ErrorCode.INVALID_REQUEST,
+                    error_message="the topic is in the request more than once",
+                )
+            )
+    responses += [_deleted(call, each) for each in asked if times[each.name, each.topic_id] == 1]
+    return DeleteTopicsResponse(responses=responses)
 
 
 def failed(request: DeleteTopicsRequest, version: int, code: int) -> DeleteTopicsResponse:

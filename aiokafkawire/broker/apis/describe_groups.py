@@ -18,7 +18,7 @@ from aiokafkawire.wire.messages.metadata import OPERATIONS_NOT_ASKED
 
 __all__ = ("failed", "handle")
 
-ALL_GROUP_OPERATIONS = 0b101001000
+ALL_GROUP_OPERATIONS = 0b110101001000
 FIRST_NOT_FOUND_VERSION = 6
 
 

@@ -215,11 +215,12 @@ def _partition(
 
 
 def _refused(index: int, code: int) -> PartitionData:
+    unknown = code in {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
     return PartitionData(
         partition_index=index,
         error_code=code,
         high_watermark=-1,
-        aborted_transactions=None,
+        aborted_transactions=[] if unknown else None,
         records=b"",
     )
 

@@ -54,7 +54,7 @@ def _find(call: Call, key: str, key_type: int) -> Coordinator:
         host=address.host,
         port=address.port,
         error_code=ErrorCode.NONE,
-        error_message=None,
+        error_message="",
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from aiokafkawire.broker.call import Call
 from aiokafkawire.broker.refusal import Refusal
-from aiokafkawire.broker.topics import NO_LEADER, Partition, Topic
+from aiokafkawire.broker.topics import NO_LEADER, Partition, Topic, check_topic_name
 from aiokafkawire.wire import NO_ID, ErrorCode
 from aiokafkawire.wire.messages.metadata import (
     OPERATIONS_NOT_ASKED,
@@ -20,6 +20,9 @@ from aiokafkawire.wire.messages.metadata import (
 
 __all__ = ("failed", "handle")
 
+FIRST_ID_FIELD_VERSION = 10
+FIRST_ID_VERSION = 12
+
 ALL_TOPIC_OPERATIONS = 0b110111111000
 ALL_CLUSTER_OPERATIONS = 0b1111110100000
 """Without an authorizer everything is allowed: a bit for each operation of Kafka's AclOperation."""
@@ -28,10 +31,16 @@ ALL_CLUSTER_OPERATIONS = 0b1111110100000
 async def handle(call: Call, request: MetadataRequest) -> MetadataResponse:
     cluster = call.cluster
     asked = request.topics
+    if FIRST_ID_FIELD_VERSION <= call.version < FIRST_ID_VERSION and any(
+        each.name is None or each.topic_id != NO_ID for each in asked or []
+    ):
+        # These two versions have the field, but no broker ever looked a topic up by it.
+        return failed(request, call.version, ErrorCode.INVALID_REQUEST)
     if asked is None or (call.version == 0 and not asked):
         topics = [_described(call, topic, request) for topic in cluster.topics.values()]
     else:
-        topics = [_asked(call, each, request) for each in asked]
+        distinct = {(each.name, each.topic_id): each for each in asked}
+        topics = [_asked(call, each, request) for each in distinct.values()]
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node, host=address.host, port=address.port)
@@ -67,6 +76,7 @@ def _asked(
         create = call.state.options.auto_create_topics and request.allow_auto_topic_creation
         if create and asked.name not in cluster.topics:
             cluster.create_topic(asked.name)
+        check_topic_name(asked.name)
         return _described(call, cluster.topic(asked.name), request)
     except Refusal as refusal:
         return _unknown(asked, call.version, refusal.code)
@@ -74,7 +84,7 @@ def _asked(
 
 def _unknown(asked: MetadataRequestTopic, version: int, code: int) -> MetadataResponseTopic:
     # Before version 12 a name cannot be null, not even for a topic asked by its id.
-    name = asked.name if asked.name is not None or version >= 12 else ""
+    name = asked.name if asked.name is not None or version >= FIRST_ID_VERSION else ""
     topic_id = asked.topic_id if asked.name is None else NO_ID
     return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, partitions=[])
 

@@ -131,8 +131,8 @@ def _produced(
 class _RecordRefusal(Refusal):
     """One record of a batch is the reason."""
 
-    def __init__(self, index: int, message: str) -> None:
-        super().__init__(ErrorCode.INVALID_RECORD, message)
+    def __init__(self, code: ErrorCode, index: int, message: str) -> None:
+        super().__init__(code, message)
         self.index = index
 
 
@@ -140,17 +140,25 @@ def _append(
     call: Call, request: ProduceRequest, topic: Topic, partition: Partition, records: Buffer | None
 ) -> PartitionProduceResponse:
     options = call.state.options
-    needed = topic.number("min.insync.replicas", options.min_insync_replicas)
+    wanted = topic.number("min.insync.replicas", options.min_insync_replicas)
+    # A topic with fewer replicas than that could never be written to.
+    needed = min(wanted, len(partition.replicas))
     if request.acks == ALL_IN_SYNC and len(partition.isr) < needed:
         raise Refusal(ErrorCode.NOT_ENOUGH_REPLICAS)
     now_ms = call.state.clock.wall_ms()
     batches = _validated(call, topic, records, now_ms)
+    if any(batch.is_transactional for batch in batches):
+        raise Refusal(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            if request.transactional_id is None
+            else ErrorCode.INVALID_TXN_STATE
+        )
     append_time = now_ms if topic.log_append_time else None
     duplicate = _check_sequences(partition.log, batches)
     log = partition.log
     if duplicate is not None:
         base_offset = duplicate.first_offset
-        append_time = None if append_time is None else duplicate.timestamp_ms
+        append_time = duplicate.timestamp_ms
     else:
         base_offset = log.end_offset
         for batch in batches:
@@ -174,7 +182,7 @@ def _validated(call: Call, topic: Topic, records: Buffer | None, now_ms: int) ->
     if records is None and call.version >= FIRST_BATCH_VERSION:
         raise Refusal(ErrorCode.INVALID_RECORD, "no record batch in the request")
     try:
-        heads = list(iter_batches(records or b"", partial_ok=False))
+        heads = list(iter_batches(records or b""))
         _check_format(call.version, heads)
         limit = topic.number("max.message.bytes", options.max_message_bytes)
         for head in heads:
@@ -211,8 +219,6 @@ def _check_format(version: int, batches: list[BatchView]) -> None:
     (batch,) = batches
     if version < FIRST_ZSTD_VERSION and batch.compression is Compression.ZSTD:
         raise Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    if batch.is_transactional:
-        raise Refusal(ErrorCode.INVALID_TXN_STATE, "the partition is not part of a transaction")
     if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
         raise Refusal(
             ErrorCode.INVALID_RECORD, "a batch with a producer id needs an epoch and a sequence"
@@ -221,14 +227,20 @@ def _check_format(version: int, batches: list[BatchView]) -> None:
 
 def _check_records(topic: Topic, batch: BatchView, latest_ms: int) -> None:
     if not topic.log_append_time and batch.max_timestamp > latest_ms:
-        raise Refusal(
+        late = [i for i, time in enumerate(batch.columns().timestamps) if time > latest_ms]
+        raise _RecordRefusal(
             ErrorCode.INVALID_TIMESTAMP,
+            late[0] if late else 0,
             f"timestamp {batch.max_timestamp} is after {latest_ms}, the latest that is allowed",
         )
     if topic.compacted:
         for index, length in enumerate(batch.columns().key_length):
             if length < 0:
-                raise _RecordRefusal(index, "a compacted topic takes no record without a key")
+                raise _RecordRefusal(
+                    ErrorCode.INVALID_RECORD,
+                    index,
+                    "a compacted topic takes no record without a key",
+                )
 
 
 def _check_sequences(log: PartitionLog, batches: list[BatchView]) -> SequencedBatch | None:
