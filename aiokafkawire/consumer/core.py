@@ -118,6 +118,7 @@ class Core:
             config,
             assignment=self.assignment,
             on_data=self._news.tell,
+            on_change=self.changed,
             heard=self._heard,
             raise_once=self.raise_once,
         )

@@ -49,8 +49,9 @@ class Answered(NamedTuple):
 class Fetcher:
     """Keeps the buffers of an assignment filled.
 
-    `on_data` is called when there is something to give, `heard` after each answer (None) or
-    failure of a node, `raise_once` with an error that time alone does not mend.
+    `on_data` is called when there is something to give or to raise, `on_change` when a position is
+    lost, `heard` after each answer (None) or failure of a node, `raise_once` with an error that
+    time alone does not mend.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Fetcher:
         *,
         assignment: Assignment,
         on_data: Callable[[], None],
+        on_change: Callable[[], None],
         heard: Callable[[KafkaError | None], None],
         raise_once: Callable[[Exception], None],
     ) -> None:
@@ -71,6 +73,7 @@ class Fetcher:
         self._config = config
         self._assignment = assignment
         self._on_data = on_data
+        self._on_change = on_change
         self._heard = heard
         self._raise_once = raise_once
         self._planner = FetchPlanner(
@@ -85,8 +88,8 @@ class Fetcher:
         self._wake.set()
 
     async def run(self) -> None:
-        """Plan and begin fetches, for ever."""
-        while True:
+        """Plan and begin fetches, until the host stops."""
+        while self._host.running:
             now = self._runtime.clock.now()
             owned = self._assignment.values()
             for plan in self._planner.plan(owned, self._cluster.metadata.leader, now):
@@ -214,7 +217,7 @@ class Fetcher:
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             partition.handle(OutOfRange(part.state, error))
             self._rest(partition.tp)
-            self._on_data()
+            self._on_change()
             return
         if data.error_code == ErrorCode.CORRUPT_MESSAGE or not error.retriable:
             partition.handle(Damaged(part.state, error))

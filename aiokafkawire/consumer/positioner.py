@@ -73,8 +73,8 @@ class Positioner:
         self._wake.set()
 
     async def run(self) -> None:
-        """Begin look-ups as they become due, for ever."""
-        while True:
+        """Begin look-ups as they become due, until the host stops."""
+        while self._host.running:
             owned = [p for p in self._assignment.values() if not p.revoked]
             now = self._clock.now()
             self._ask_committed([p for p in owned if self._due(p, AwaitingCommitted, now)])

@@ -155,6 +155,8 @@ class Rebalance:
     def _tell_later(
         self, callback: Callable[..., Any], partitions: Collection[TopicPartition]
     ) -> None:
+        if not self._host.running:
+            return
         self._running_callbacks += 1
 
         async def run() -> None:

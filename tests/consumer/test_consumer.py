@@ -1,13 +1,34 @@
+"""The public interface over the embedded broker, on all backends."""
+
 from __future__ import annotations
 
+import logging
+from typing import Any
+
 import anyio
+import pytest
 
-from aiokafkawire.broker import Broker
-from aiokafkawire.types import TopicPartition
+from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop
+from aiokafkawire.consumer import Consumer
+from aiokafkawire.errors import (
+    BrokerError,
+    ClientClosed,
+    CommitFailed,
+    CorruptRecords,
+    InvalidOption,
+    KafkaError,
+    NoBrokerAvailable,
+    NoOffset,
+    UnknownTopic,
+)
+from aiokafkawire.records import Records
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from aiokafkawire.wire import ApiKey, ErrorCode
 
-from .helpers import TIMEOUT_S, consumer, numbers, produce, read
+from .helpers import TIMEOUT_S, consumer, numbers, parts, produce, read
 
 P0 = TopicPartition("orders", 0)
+P1 = TopicPartition("orders", 1)
 
 
 async def test_a_group_member_reads_everything() -> None:
@@ -17,7 +38,7 @@ async def test_a_group_member_reads_everything() -> None:
             await produce(broker, "orders", partition, numbers(0, 50))
         async with consumer(broker, "orders", group_id="g") as reader:
             records = await read(reader, 150)
-            assert reader.assignment() == {TopicPartition("orders", n) for n in range(3)}
+            assert reader.assignment() == set(parts("orders", 3))
     for partition in range(3):
         mine = [r for r in records if r.partition == partition]
         assert [r.value for r in mine] == numbers(0, 50)
@@ -30,6 +51,525 @@ async def test_without_a_group_all_partitions_are_read() -> None:
         await produce(broker, "orders", 0, numbers(0, 5))
         await produce(broker, "orders", 1, numbers(0, 5))
         async with consumer(broker, "orders") as reader:
+            assert len(await read(reader, 10)) == 10
+            with pytest.raises(InvalidOption, match="group_id"):
+                await reader.commit()
+
+
+async def test_iterating_gives_every_record_in_order_and_lets_others_run() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 2_000), each=500)
+        async with consumer(broker, group_id="g") as reader:
+            reader.assign([P0])
+            turns = 0
+
+            async def other() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await anyio.lowlevel.checkpoint()
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(other)
+                got: list[bytes | None] = []
+                async for record in reader:
+                    if not got:
+                        turns = 0
+                    got.append(record.value)
+                    if len(got) == 2_000:
+                        break
+                    assert await reader.position(P0) == record.offset + 1 or len(got) % 97
+                tasks.cancel_scope.cancel()
+            assert got == numbers(0, 2_000)
+            assert turns >= 2_000 // 256
+
+
+async def test_breaking_off_an_iteration_loses_nothing() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 10))
+        async with consumer(broker) as reader:
+            reader.assign([P0])
             with anyio.fail_after(TIMEOUT_S):
-                records = [await anext(aiter(reader)) for _ in range(10)]
-    assert len(records) == 10
+                async for record in reader:
+                    if record.offset == 3:
+                        break
+            assert await reader.position(P0) == 4
+            assert (await reader.getone()).offset == 4
+            rest = await reader.getmany(timeout_ms=1_000)
+            assert rest[P0].first_offset == 5
+
+
+async def test_getmany_waits_bounds_and_restricts() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 2)
+        async with consumer(broker) as reader:
+            reader.assign([P0, P1])
+            assert await reader.getmany() == {}
+            assert await reader.getmany(timeout_ms=20) == {}
+            assert await reader.getone(timeout_ms=20) is None
+            await produce(broker, "orders", 0, numbers(0, 30))
+            await produce(broker, "orders", 1, numbers(0, 30))
+            with anyio.fail_after(TIMEOUT_S):
+                only = await reader.getmany(P1, timeout_ms=5_000)
+                assert list(only) == [P1]
+                few = await reader.getmany(timeout_ms=5_000, max_records=7)
+                assert sum(map(len, few.values())) == 7
+            with pytest.raises(InvalidOption, match="max_records"):
+                await reader.getmany(max_records=0)
+
+
+async def test_batches_are_of_one_partition_and_can_be_committed() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 2)
+        await produce(broker, "orders", 0, numbers(0, 30))
+        await produce(broker, "orders", 1, numbers(0, 30))
+        options: dict[str, Any] = {"group_id": "g", "enable_auto_commit": False}
+        async with consumer(broker, "orders", max_poll_records=20, **options) as reader:
+            seen = {P0: 0, P1: 0}
+            with anyio.fail_after(TIMEOUT_S):
+                async for batch in reader.batches():
+                    assert isinstance(batch, Records)
+                    assert 0 < len(batch) <= 20
+                    seen[batch.topic_partition] += len(batch)
+                    await reader.commit(batch)
+                    kept = await reader.committed(batch.topic_partition)
+                    assert kept[batch.topic_partition] == OffsetAndMetadata(
+                        batch.next_offset, leader_epoch=0
+                    )
+                    if sum(seen.values()) == 60:
+                        break
+            assert seen == {P0: 30, P1: 30}
+
+
+async def test_partitions_take_turns() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 3)
+        for partition in range(3):
+            await produce(broker, "orders", partition, numbers(0, 100))
+        async with consumer(broker, "orders", max_poll_records=10) as reader:
+            with anyio.fail_after(TIMEOUT_S):
+                while any(reader.lag(tp) is None for tp in reader.assignment()) or not (
+                    reader.assignment()
+                ):
+                    await reader.getone(timeout_ms=1)
+                firsts = [next(iter(await reader.getmany(timeout_ms=1_000))) for _ in range(6)]
+            assert set(firsts) == set(parts("orders", 3))
+
+
+# --- what counts as processed -----------------------------------------------------------------
+
+
+async def test_auto_commit_never_passes_what_the_application_is_at_work_on() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 20))
+        async with consumer(broker, "orders", group_id="g", auto_commit_interval_ms=5) as reader:
+            async for record in reader:
+                if record.offset == 9:
+                    break
+            await broker.wait_for_request(ApiKey.OFFSET_COMMIT)
+            while (kept := (await reader.committed(P0))[P0]) is None or kept.offset < 9:
+                await anyio.lowlevel.checkpoint()
+            broker.requests.clear()
+            await broker.wait_for_request(ApiKey.HEARTBEAT, count=2)
+            assert (await reader.committed(P0))[P0].offset == 9  # type: ignore[union-attr]
+
+
+async def test_leaving_commits_what_was_given_unless_by_an_exception() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 20))
+
+        async def fail() -> None:
+            async with consumer(broker, "orders", group_id="g") as reader:
+                await read(reader, 5)
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await fail()
+        async with consumer(broker, "orders", group_id="g") as reader:
+            assert (await reader.getone()).offset == 4  # given, and failed at
+        async with consumer(broker, "orders", group_id="g") as reader:
+            assert (await reader.getone()).offset == 5
+
+
+async def test_records_of_another_task_wait_until_that_task_calls_again() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 20))
+        async with consumer(broker, "orders", group_id="g") as reader:
+            took = anyio.Event()
+            go_on = anyio.Event()
+
+            async def worker() -> None:
+                await read(reader, 3)
+                took.set()
+                await go_on.wait()
+                await reader.getone(timeout_ms=0)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(worker)
+                await took.wait()
+                await read(reader, 5)
+                await reader.getone(timeout_ms=0)
+                assignment = reader._running.assignment
+                assert assignment.to_commit()[P0].offset == 2
+                go_on.set()
+            assert assignment.to_commit()[P0].offset == 8
+
+
+async def test_commit_by_hand_takes_offsets_and_refuses_what_is_not_owned() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 20))
+        async with consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader:
+            await read(reader, 5)
+            await reader.commit({P0: OffsetAndMetadata(3, "note")})
+            assert await reader.committed() == {P0: OffsetAndMetadata(3, "note")}
+            await reader.commit({P0: 2})
+            assert (await reader.committed(P0))[P0].offset == 2  # type: ignore[union-attr]
+            with pytest.raises(CommitFailed) as told:
+                await reader.commit({TopicPartition("orders", 7): 1})
+            assert (told.value.topic, told.value.partition) == ("orders", 7)
+            with pytest.raises(BrokerError, match="OFFSET_METADATA_TOO_LARGE"):
+                await reader.commit({P0: OffsetAndMetadata(3, "x" * 5_000)})
+
+
+async def test_partitions_assigned_by_hand_are_committed_outside_of_the_group() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 20))
+        for expected in (0, 4):
+            async with consumer(broker, group_id="g") as reader:
+                reader.assign([("orders", 0)])
+                assert (await read(reader, 4))[0].offset == expected
+        assert not broker.requests.of(ApiKey.JOIN_GROUP)
+
+
+# --- positions --------------------------------------------------------------------------------
+
+
+async def test_positions_follow_the_reset_policy() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 5))
+        async with consumer(broker, auto_offset_reset="earliest") as reader:
+            reader.assign([P0])
+            assert await reader.position(P0) == 0
+        async with consumer(broker, auto_offset_reset="latest") as reader:
+            reader.assign([P0])
+            assert await reader.position(P0) == 5
+        async with consumer(broker, auto_offset_reset="none", group_id="g") as reader:
+            reader.assign([P0])
+            for _ in range(2):
+                with anyio.fail_after(TIMEOUT_S), pytest.raises(NoOffset) as told:
+                    await reader.getone()
+            assert told.value.partitions == (P0,)
+            reader.seek(P0, 2)
+            assert (await reader.getone()).offset == 2
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("earliest", 10), ("latest", 20)])
+async def test_an_offset_that_is_gone_falls_to_the_policy(policy: str, expected: int) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 20), each=10)
+        broker.delete_records("orders", 0, 10)
+        async with consumer(broker, auto_offset_reset=policy) as reader:
+            reader.assign([P0])
+            reader.seek(P0, 3)
+            with anyio.fail_after(TIMEOUT_S):
+                while await reader.position(P0) == 3:
+                    await reader.getone(timeout_ms=1)
+                await produce(broker, "orders", 0, numbers(20, 21))
+                assert (await reader.getone()).offset in {expected, expected + 1}
+
+
+async def test_an_offset_that_is_gone_is_told_without_a_policy() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 20))
+        async with consumer(broker, auto_offset_reset="none") as reader:
+            reader.assign([P0])
+            reader.seek(P0, 100)
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(NoOffset, match="no offset 100"):
+                await reader.getone()
+
+
+async def test_seeking_during_a_fetch_discards_its_answer() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 20))
+        async with consumer(broker) as reader:
+            broker.on(ApiKey.FETCH, Delay(0.02), times=1)
+            reader.assign([P0])
+            await broker.wait_for_request(ApiKey.FETCH)
+            reader.seek(P0, 15)
+            assert [r.offset for r in await read(reader, 5)] == [15, 16, 17, 18, 19]
+            reader.seek(P0, 2)
+            assert (await reader.getone()).offset == 2
+            await reader.seek_to_beginning(P0)
+            assert await reader.position(P0) == 0
+            await reader.seek_to_end()
+            assert await reader.position(P0) == 20
+            assert await reader.getmany(timeout_ms=10) == {}
+
+
+async def test_seeking_to_what_is_committed() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 20))
+        async with consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader:
+            await read(reader, 5)
+            await reader.commit({P0: 3})
+            await reader.seek_to_committed()
+            assert (await reader.getone()).offset == 3
+
+
+async def test_pausing_keeps_what_was_fetched() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 2)
+        await produce(broker, "orders", 0, numbers(0, 20))
+        await produce(broker, "orders", 1, numbers(0, 20))
+        async with consumer(broker) as reader:
+            reader.assign([P0])
+            await read(reader, 5)
+            reader.pause(P0)
+            assert reader.paused() == {P0}
+            broker.requests.clear()
+            assert await reader.getmany(timeout_ms=20) == {}
+            broker.on(ApiKey.FETCH, Drop())  # nothing new can come
+            reader.resume(P0)
+            assert reader.paused() == frozenset()
+            assert [r.offset for r in await read(reader, 15)] == list(range(5, 20))
+
+
+async def test_wrong_use_is_told() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        async with consumer(broker) as reader:
+            with pytest.raises(KafkaError, match="not assigned"):
+                reader.seek(P0, 1)
+            reader.assign([P0])
+            with pytest.raises(InvalidOption):
+                reader.seek(P0, -1)
+            with pytest.raises(TypeError):
+                reader.seek(P0, "5")  # type: ignore[arg-type]
+            with pytest.raises(InvalidOption, match="unsubscribe"):
+                reader.subscribe(["orders"])
+            reader.unsubscribe()
+            with pytest.raises(InvalidOption, match="pattern"):
+                reader.subscribe()
+            reader.subscribe("orders")
+            with pytest.raises(InvalidOption, match="unsubscribe"):
+                reader.assign([P0])
+            with pytest.raises(TypeError):
+                reader.subscribe([3])  # type: ignore[list-item]
+        with pytest.raises(ClientClosed):
+            await reader.getone()
+    with pytest.raises(InvalidOption, match="auto_offset_reset"):
+        Consumer(bootstrap_servers="localhost", auto_offset_reset="earlier")
+    with pytest.raises(InvalidOption, match="group_id"):
+        Consumer(bootstrap_servers="localhost", gruop_id="g")  # type: ignore[call-arg]
+
+
+# --- what the cluster has ---------------------------------------------------------------------
+
+
+async def test_what_the_cluster_has() -> None:
+    async with Broker(nodes=2) as broker:
+        await broker.create_topic("orders", 2)
+        await broker.create_topic("payments", 1)
+        await produce(broker, "orders", 0, numbers(0, 10), each=5)
+        await produce(broker, "orders", 1, numbers(0, 4))
+        broker.delete_records("orders", 0, 5)
+        async with consumer(broker, "orders") as reader:
+            assert await reader.topics() == ("orders", "payments")
+            assert await reader.partitions_for("orders") == (0, 1)
+            assert await reader.beginning_offsets(P0, P1) == {P0: 5, P1: 0}
+            assert await reader.end_offsets(P0, P1) == {P0: 10, P1: 4}
+            times = await reader.offsets_for_times({P1: 1_002, P0: 999_999})
+            assert times[P0] is None
+            assert times[P1] is not None
+            assert (times[P1].offset, times[P1].timestamp_ms) == (2, 1_002)
+            await read(reader, 9)
+            assert (reader.lag(P0), reader.lag(P1)) == (0, 0)
+            with pytest.raises(InvalidOption):
+                await reader.offsets_for_times({P0: -1})
+
+
+# --- bad days ---------------------------------------------------------------------------------
+
+
+async def test_a_topic_that_does_not_exist_is_told_in_time() -> None:
+    async with Broker(auto_create_topics=False) as broker:
+        for group_id in (None, "g"):
+            options = {"group_id": group_id, "default_api_timeout_ms": 200}
+            async with consumer(broker, "nowhere", **options) as reader:
+                with anyio.fail_after(TIMEOUT_S), pytest.raises(UnknownTopic, match="nowhere"):
+                    await reader.getone()
+
+
+async def test_an_impossible_topic_is_told_at_once() -> None:
+    async with Broker() as broker, consumer(broker, "no such / name", group_id="g") as reader:
+        with anyio.fail_after(TIMEOUT_S), pytest.raises(BrokerError, match="INVALID_TOPIC"):
+            await reader.getone()
+
+
+async def test_no_broker_is_told_on_entering() -> None:
+    reader = Consumer(
+        "orders", bootstrap_servers="127.0.0.1:1", default_api_timeout_ms=200, client_id="c"
+    )
+    with pytest.raises(NoBrokerAvailable):
+        async with reader:
+            raise AssertionError("entered")
+
+
+async def test_a_leader_that_moves_is_followed() -> None:
+    async with Broker(nodes=3) as broker:
+        await broker.create_topic("orders", 1, 3)
+        await produce(broker, "orders", 0, numbers(0, 10))
+        async with consumer(broker, "orders") as reader:
+            await read(reader, 10)
+            leader = broker.leader("orders", 0)
+            broker.move_leader("orders", 0, leader % 3 + 1)
+            await produce(broker, "orders", 0, numbers(10, 20))
+            assert [r.offset for r in await read(reader, 10)] == list(range(10, 20))
+            await broker.kill(broker.leader("orders", 0))
+            await produce(broker, "orders", 0, numbers(20, 30))
+            assert [r.offset for r in await read(reader, 10)] == list(range(20, 30))
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        Close(),
+        Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        Answer(ErrorCode.KAFKA_STORAGE_ERROR),
+        Answer(ErrorCode.UNKNOWN_TOPIC_ID),
+        Answer(ErrorCode.FENCED_LEADER_EPOCH),
+    ],
+)
+async def test_a_fetch_that_fails_is_repeated(action: Any) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 10))
+        fault = broker.on(ApiKey.FETCH, action, times=2)
+        async with consumer(broker, "orders") as reader:
+            assert len(await read(reader, 10)) == 10
+        assert fault.hits == 2
+
+
+async def test_an_unauthorised_topic_is_told() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        broker.on(ApiKey.FETCH, Answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        async with consumer(broker, "orders") as reader:
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(BrokerError) as told:
+                await reader.getone()
+            assert told.value.code in {
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            }
+
+
+async def test_damaged_records_are_told_and_passed_by_a_seek_only() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 10), each=5)
+        damage(broker, offset=5)
+        async with consumer(broker, "orders") as reader:
+            assert [r.offset for r in await read(reader, 5)] == list(range(5))
+            for _ in range(2):
+                with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecords) as told:
+                    await reader.getone()
+                assert (told.value.topic, told.value.partition) == P0
+                assert told.value.offset == 5
+            await produce(broker, "orders", 0, numbers(10, 12))
+            reader.seek(P0, 10)
+            assert [r.offset for r in await read(reader, 2)] == [10, 11]
+
+
+def damage(broker: Broker, offset: int) -> None:
+    """Flip a bit in the stored batch that begins at an offset."""
+    log = broker._partition("orders", 0).log
+    read_before = log.read
+
+    def read(at: int, max_bytes: int) -> bytes:
+        data = bytearray(read_before(at, max_bytes))
+        position = 0
+        while position < len(data):
+            if int.from_bytes(data[position : position + 8]) == offset:
+                data[position + 70] ^= 1
+            position += 12 + int.from_bytes(data[position + 8 : position + 12])
+        return bytes(data)
+
+    log.read = read  # type: ignore[method-assign]
+
+
+async def test_cancelling_at_any_point_loses_nothing() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 2)
+        async with consumer(broker, "orders", group_id="g", max_poll_records=3) as reader:
+            got: list[tuple[int, int]] = []
+            sent = 0
+            with anyio.fail_after(TIMEOUT_S):
+                while len(got) < 120:
+                    if sent < 120:
+                        await produce(broker, "orders", sent // 4 % 2, numbers(0, 4))
+                        sent += 4
+                    for wait in range(4):
+                        with anyio.CancelScope() as scope, anyio.CancelScope(shield=wait == 3):
+                            async with anyio.create_task_group() as tasks:
+                                tasks.start_soon(cancel_after, scope, wait)
+                                if wait % 2:
+                                    found = await reader.getone(timeout_ms=10)
+                                    if found is not None:
+                                        got.append((found.partition, found.offset))
+                                else:
+                                    many = await reader.getmany(timeout_ms=10)
+                                    for records in many.values():
+                                        got += [(r.partition, r.offset) for r in records]
+                                tasks.cancel_scope.cancel()
+            assert sorted(got) == [(p, o) for p in range(2) for o in range(60)]
+
+
+async def cancel_after(scope: anyio.CancelScope, turns: int) -> None:
+    for _ in range(turns):
+        await anyio.lowlevel.checkpoint()
+    scope.cancel()
+
+
+async def test_closing_wakes_who_waits_and_can_be_repeated() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        async with consumer(broker, "orders", group_id="g") as reader:
+            waiting = anyio.Event()
+
+            async def wait() -> None:
+                waiting.set()
+                with pytest.raises(ClientClosed):
+                    await reader.getone()
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(wait)
+                await waiting.wait()
+                await anyio.lowlevel.checkpoint()
+                with anyio.fail_after(TIMEOUT_S):
+                    await reader.aclose()
+            await reader.aclose()
+
+
+async def test_a_task_that_fails_inside_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        async with consumer(broker, "orders") as reader:
+
+            async def fail() -> None:
+                raise LookupError("a defect")
+
+            with caplog.at_level(logging.CRITICAL, "aiokafkawire.consumer"):
+                reader._lifecycle.host.spawn(fail, name="defect")
+                with anyio.fail_after(TIMEOUT_S), pytest.raises(KafkaError, match="a defect"):
+                    await reader.getone()
