@@ -1,0 +1,441 @@
+"""The producer on an embedded broker, on good days and bad."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop
+from aiokafkawire.errors import (
+    BrokerError,
+    BufferFull,
+    ClientClosed,
+    DeliveriesFailed,
+    DeliveryTimedOut,
+    DeliveryUnknown,
+    InvalidOption,
+    NoBrokerAvailable,
+    RecordTooLarge,
+    RequestTimedOut,
+    UnknownTopic,
+)
+from aiokafkawire.producer import Producer
+from aiokafkawire.wire import ApiKey, ErrorCode
+from tests.producer.stored import stored
+
+New = Callable[..., Producer]
+
+LONG_MS = 14_000
+
+
+def numbers(count: int, start: int = 0) -> list[bytes]:
+    return [b"%06d" % number for number in range(start, start + count)]
+
+
+async def failing(producer: Producer, code: int, broker: Broker, count: int = 1) -> None:
+    """Send records that fail and that nobody awaits."""
+    fault = broker.on(ApiKey.PRODUCE, Answer(code))
+    for value in numbers(count):
+        await producer.send("t", value, partition=0)
+    with pytest.raises(DeliveriesFailed):
+        await producer.flush()
+    fault.remove()
+
+
+# --- life ----------------------------------------------------------------------------------------
+
+
+def test_options_are_checked_when_it_is_made():
+    with pytest.raises(InvalidOption, match="linger_ms"):
+        Producer(bootstrap_servers="b", linger=5)
+    with pytest.raises(InvalidOption, match="acks"):
+        Producer(bootstrap_servers="b", acks=1, enable_idempotence=True)
+
+
+async def test_it_must_be_entered(new_producer: New):
+    producer = new_producer()
+    with pytest.raises(ClientClosed, match="not entered"):
+        await producer.send("t", b"v")
+    await producer.aclose()
+
+
+async def test_it_cannot_be_used_or_entered_after_closing(new_producer: New):
+    async with new_producer() as producer:
+        await producer.send_and_wait("t", b"v")
+    for _ in range(2):
+        with pytest.raises(ClientClosed):
+            await producer.send("t", b"v")
+    with pytest.raises(ClientClosed):
+        producer.send_nowait("t", b"v")
+    with pytest.raises(ClientClosed):
+        await producer.flush()
+    with pytest.raises(ClientClosed, match="new one"):
+        await producer.__aenter__()
+    await producer.aclose()
+
+
+async def test_no_broker_fails_by_the_deadline():
+    producer = Producer(bootstrap_servers="127.0.0.1:1", default_api_timeout_ms=300)
+    with pytest.raises(NoBrokerAvailable):
+        await producer.__aenter__()
+
+
+async def test_leaving_sends_what_is_in_the_buffer(broker: Broker, new_producer: New):
+    async with new_producer(linger_ms=LONG_MS) as producer:
+        deliveries = [await producer.send("t", value, partition=0) for value in numbers(10)]
+        assert not deliveries[0].done
+    assert [delivery.result().offset for delivery in deliveries] == list(range(10))
+
+
+async def test_leaving_gives_up_after_the_close_timeout(broker: Broker, new_producer: New):
+    producer = new_producer(close_timeout_ms=200)
+    await producer.__aenter__()
+    await producer.partitions_for("t")
+    broker.on(ApiKey.PRODUCE, Drop())
+    sent = await producer.send("t", b"sent", partition=0)
+    await broker.wait_for_request(ApiKey.PRODUCE)
+    with pytest.raises(DeliveriesFailed) as caught:
+        await producer.aclose()
+    assert caught.value.count == 1
+    with pytest.raises(DeliveryUnknown):
+        await sent
+
+
+async def test_what_was_never_sent_says_so_when_closed(broker: Broker, new_producer: New):
+    producer = new_producer(close_timeout_ms=100)
+    await producer.__aenter__()
+    await producer.partitions_for("t")
+    for node in tuple(broker.nodes):
+        await broker.kill(node)
+    kept = await producer.send("t", b"kept", partition=0)
+    with pytest.raises(DeliveriesFailed):
+        await producer.aclose()
+    with pytest.raises(ClientClosed, match="before the record was sent"):
+        await kept
+
+
+async def test_a_caller_that_waits_for_room_hears_of_the_closing(broker: Broker, new_producer: New):
+    broker.on(ApiKey.PRODUCE, Drop())
+    producer = new_producer(buffer_memory_bytes=1000, close_timeout_ms=100)
+    await producer.__aenter__()
+    await producer.send("t", b"x" * 800)
+    async with anyio.create_task_group() as group:
+
+        async def send() -> None:
+            with pytest.raises(ClientClosed):
+                await producer.send("t", b"x" * 800)
+
+        group.start_soon(send)
+        await broker.wait_for_request(ApiKey.PRODUCE)
+        with pytest.raises(DeliveriesFailed):
+            await producer.aclose()
+
+
+# --- failures that nobody heard of ---------------------------------------------------------------
+
+
+async def test_flush_tells_of_failures_once(broker: Broker, new_producer: New):
+    async with new_producer() as producer:
+        await failing(producer, ErrorCode.INVALID_RECORD, broker, count=3)
+        await producer.flush()
+
+
+async def test_leaving_tells_of_failures(broker: Broker, new_producer: New):
+    broker.on(ApiKey.PRODUCE, Answer(ErrorCode.INVALID_RECORD))
+
+    async def send_and_leave() -> None:
+        async with new_producer() as producer:
+            for value in numbers(2):
+                await producer.send("t", value, partition=0)
+
+    with pytest.raises(DeliveriesFailed, match="2 records") as caught:
+        await send_and_leave()
+    assert isinstance(caught.value.first, BrokerError)
+    assert caught.value.first.code == ErrorCode.INVALID_RECORD
+
+
+async def test_the_bodys_own_exception_comes_through_with_a_note(broker: Broker, new_producer: New):
+    broker.on(ApiKey.PRODUCE, Answer(ErrorCode.INVALID_RECORD))
+
+    async def send_and_fail() -> None:
+        async with new_producer() as producer:
+            await producer.send("t", b"v")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        await send_and_fail()
+    [note] = caught.value.__notes__
+    assert "1 record was not delivered" in note
+
+
+async def test_a_failure_that_was_awaited_is_no_news(broker: Broker, new_producer: New):
+    broker.on(ApiKey.PRODUCE, Answer(ErrorCode.INVALID_RECORD))
+    async with new_producer() as producer:
+        with pytest.raises(BrokerError):
+            await producer.send_and_wait("t", b"v")
+        delivery = await producer.send("t", b"v")
+        with pytest.raises(BrokerError):
+            await delivery
+        await producer.flush()
+
+
+# --- sending -------------------------------------------------------------------------------------
+
+
+async def test_send_nowait_needs_a_topic_that_is_known(new_producer: New):
+    async with new_producer() as producer:
+        with pytest.raises(UnknownTopic, match="partitions_for"):
+            producer.send_nowait("t", b"v")
+        assert await producer.partitions_for("t") == (0, 1, 2)
+        assert (await producer.send_nowait("t", b"v", partition=2)).partition == 2
+        with pytest.raises(UnknownTopic, match="3 partitions"):
+            producer.send_nowait("t", b"v", partition=3)
+
+
+async def test_a_partition_that_a_topic_lacks_fails_by_max_block(new_producer: New):
+    async with new_producer(max_block_ms=100) as producer:
+        with pytest.raises(UnknownTopic, match="no partition 7"):
+            await producer.send("t", b"v", partition=7)
+
+
+async def test_an_unknown_topic_fails_by_max_block(new_producer: New):
+    async with new_producer(max_block_ms=200) as producer:
+        with pytest.raises(UnknownTopic, match="nowhere"):
+            await producer.send("nowhere", b"v")
+        with pytest.raises(UnknownTopic, match="nowhere"):
+            await producer.partitions_for("nowhere")
+
+
+async def test_a_partitioner_of_ones_own(broker: Broker, new_producer: New):
+    asked = []
+
+    def last(key, every, available):
+        asked.append((key, list(every), sorted(available)))
+        return every[-1]
+
+    async with new_producer(partitioner=last) as producer:
+        assert (await producer.send_and_wait("t", b"v", key=b"k")).partition == 2
+        assert (await producer.send_and_wait("t", b"v", partition=0)).partition == 0
+    assert asked == [(b"k", [0, 1, 2], [0, 1, 2])]
+
+
+async def test_a_partitioner_that_is_wrong_fails_the_call(new_producer: New):
+    async with new_producer(partitioner=lambda *_: 99) as producer:
+        with pytest.raises(ValueError, match="99"):
+            await producer.send("t", b"v")
+
+
+async def test_records_without_keys_fill_one_batch_after_the_other(
+    broker: Broker, new_producer: New
+):
+    async with new_producer(batch_size_bytes=500) as producer:
+        deliveries = [await producer.send("t", b"x" * 50) for _ in range(60)]
+        partitions = [(await delivery).partition for delivery in deliveries]
+    changes = sum(a != b for a, b in pairwise(partitions))
+    assert 1 <= changes <= 12
+
+
+async def test_send_many_checks_all_before_it_sends_any(broker: Broker, new_producer: New):
+    async with new_producer() as producer:
+        with pytest.raises(TypeError, match="value"):
+            await producer.send_many("t", [b"fine", "text"])
+        with pytest.raises(ValueError, match="keys has 1 entries"):
+            await producer.send_many("t", [b"a", b"b"], keys=[b"a"])
+        await producer.flush()
+    assert sum(broker.end_offset("t", partition) for partition in range(3)) == 0
+
+
+async def test_send_many_says_how_far_it_came(broker: Broker, new_producer: New):
+    fault = broker.on(ApiKey.PRODUCE, Drop())
+    async with new_producer(buffer_memory_bytes=1000, max_block_ms=50) as producer:
+        with pytest.raises(BufferFull) as caught:
+            await producer.send_many("t", [b"x" * 300] * 5, partition=0)
+        assert caught.value.__notes__ == ["send_many: 2 of 5 records are in the buffer"]
+        fault.remove()
+
+
+async def test_columns_of_send_many(broker: Broker, new_producer: New):
+    async with new_producer() as producer:
+        deliveries = await producer.send_many(
+            "t", [b"a", None], [b"k", b"k"], timestamps_ms=[5, 6], headers=[(), [("h", b"1")]]
+        )
+        got = [await delivery for delivery in deliveries]
+    assert [metadata.timestamp_ms for metadata in got] == [5, 6]
+    assert got[0].partition == got[1].partition
+
+
+# --- room ----------------------------------------------------------------------------------------
+
+
+async def test_a_full_buffer_holds_callers_back(broker: Broker, new_producer: New):
+    async with new_producer(buffer_memory_bytes=2_000, linger_ms=LONG_MS) as producer:
+        for value in numbers(300):
+            await producer.send("t", value, partition=0)
+        await producer.flush()
+    assert await stored(broker, "t") == numbers(300)
+
+
+async def test_many_callers_held_back_lose_nothing(broker: Broker, new_producer: New):
+    async with new_producer(buffer_memory_bytes=1_000) as producer:
+
+        async def send(caller: int) -> None:
+            for value in numbers(30, caller * 1_000):
+                await producer.send("t", value, partition=0)
+
+        async with anyio.create_task_group() as group:
+            for caller in range(6):
+                group.start_soon(send, caller)
+    values = await stored(broker, "t")
+    assert sorted(values) == sorted(n for caller in range(6) for n in numbers(30, caller * 1_000))
+
+
+async def test_no_room_fails_by_max_block(broker: Broker, new_producer: New):
+    fault = broker.on(ApiKey.PRODUCE, Drop())
+    async with new_producer(buffer_memory_bytes=1_000, max_block_ms=100) as producer:
+        await producer.send("t", b"x" * 800)
+        with pytest.raises(BufferFull, match="max_block_ms"):
+            await producer.send("t", b"x" * 800)
+        with pytest.raises(BufferFull):
+            producer.send_nowait("t", b"x" * 800)
+        with pytest.raises(RecordTooLarge):
+            await producer.send("t", b"x" * 1_200)
+        fault.remove()
+
+
+# --- bad days ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fault", [Drop(), Drop(carried_out=True), Close(), Close(carried_out=True)]
+)
+async def test_lost_requests_and_lost_answers(broker: Broker, new_producer: New, fault: object):
+    async with new_producer(linger_ms=0, batch_size_bytes=70) as producer:
+        await producer.send_and_wait("t", numbers(1)[0], partition=0)
+        rule = broker.on(ApiKey.PRODUCE, fault, times=2)
+        deliveries = [await producer.send("t", v, partition=0) for v in numbers(30, 1)]
+        assert [(await delivery).offset for delivery in deliveries] == list(range(1, 31))
+    assert rule.hits == 2
+    assert await stored(broker, "t") == numbers(31)
+
+
+async def test_five_requests_are_in_flight_and_no_more(broker: Broker, new_producer: New):
+    async with new_producer(linger_ms=0, batch_size_bytes=1) as producer:
+        await producer.send_and_wait("t", b"warm", partition=0)
+        gate = broker.on(ApiKey.PRODUCE, Delay(0.2), times=1)
+        broker.requests.clear()
+        deliveries = [await producer.send("t", value, partition=0) for value in numbers(10)]
+        intake = producer._session.sender.accumulator.topics["t"].by_partition[0]
+        await broker.wait_for_request(ApiKey.PRODUCE)
+        while len(intake.in_flight) < 5:
+            await anyio.lowlevel.checkpoint()
+        assert len(intake.in_flight) == 5
+        assert len(intake.waiting) == 5
+        gate.remove()
+        for delivery in deliveries:
+            await delivery
+    assert await stored(broker, "t") == [b"warm", *numbers(10)]
+
+
+async def test_a_node_that_dies_hands_its_batches_to_the_next_leader(
+    broker: Broker, new_producer: New
+):
+    async with new_producer(linger_ms=0, batch_size_bytes=100) as producer:
+        for number, value in enumerate(numbers(200)):
+            if number == 50:
+                await broker.kill(broker.leader("t", 0))
+            await producer.send("t", value, partition=0)
+        await producer.flush()
+    assert await stored(broker, "t") == numbers(200)
+
+
+async def test_leaders_that_move_all_the_time(broker: Broker, new_producer: New):
+    async with new_producer(linger_ms=0, batch_size_bytes=100) as producer:
+        for number, value in enumerate(numbers(300)):
+            if number % 25 == 0:
+                broker.move_leader("t", 0, number // 25 % 3 + 1)
+            await producer.send("t", value, partition=0)
+        await producer.flush()
+    assert await stored(broker, "t") == numbers(300)
+
+
+async def test_not_leader_is_repaired_with_fresh_metadata(broker: Broker, new_producer: New):
+    async with new_producer() as producer:
+        await producer.send_and_wait("t", b"1", partition=0)
+        old = broker.leader("t", 0)
+        broker.move_leader("t", 0, old % 3 + 1)
+        assert (await producer.send_and_wait("t", b"2", partition=0)).offset == 1
+
+
+async def test_after_an_unknown_outcome_the_epoch_rises(broker: Broker, new_producer: New):
+    async with new_producer(request_timeout_ms=100, delivery_timeout_ms=200) as producer:
+        await producer.send_and_wait("t", b"1", partition=0)
+        fault = broker.on(ApiKey.PRODUCE, Drop(carried_out=True))
+        with pytest.raises(DeliveryUnknown) as caught:
+            await producer.send_and_wait("t", b"2", partition=0)
+        assert (caught.value.topic, caught.value.partition) == ("t", 0)
+        fault.remove()
+        assert (await producer.send_and_wait("t", b"3", partition=0)).offset == 2
+    assert await stored(broker, "t") == [b"1", b"2", b"3"]
+
+
+async def test_what_no_broker_took_has_timed_out(broker: Broker, new_producer: New):
+    broker.on(ApiKey.PRODUCE, Answer(ErrorCode.NOT_ENOUGH_REPLICAS))
+    async with new_producer(request_timeout_ms=100, delivery_timeout_ms=200) as producer:
+        with pytest.raises(DeliveryTimedOut, match="no broker has the record"):
+            await producer.send_and_wait("t", b"v", partition=0)
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_cancelled_callers_break_nothing(broker: Broker, new_producer: New, idempotent: bool):
+    async with new_producer(linger_ms=0, enable_idempotence=idempotent) as producer:
+        await producer.send_and_wait("t", b"first", partition=0)
+        broker.on(ApiKey.PRODUCE, Delay(0.1), times=1)
+        async with anyio.create_task_group() as group:
+            for value in numbers(5):
+                group.start_soon(producer.send_and_wait, "t", value, None, 0)
+            await broker.wait_for_request(ApiKey.PRODUCE, count=2)
+            group.cancel_scope.cancel()
+        await producer.send_and_wait("t", b"last", partition=0)
+    values = await stored(broker, "t")
+    assert (values[0], values[-1]) == (b"first", b"last")
+    assert len(values) == len(set(values))
+
+
+async def test_a_call_cancelled_before_the_buffer_sends_nothing(broker: Broker, new_producer: New):
+    async with new_producer() as producer:
+        await producer.partitions_for("t")
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            for _ in range(10_000):
+                await producer.send("t", b"v", partition=0)
+        sent = producer._session.sender.accumulator.incomplete
+        count = sum(receipt.count for receipt in sent)
+        await producer.flush()
+    assert scope.cancelled_caught
+    assert broker.end_offset("t", 0) < 10_000
+    assert count <= broker.end_offset("t", 0)
+
+
+async def test_flush_gives_up_after_its_timeout(broker: Broker, new_producer: New):
+    fault = broker.on(ApiKey.PRODUCE, Drop())
+    async with new_producer() as producer:
+        delivery = await producer.send("t", b"v")
+        with pytest.raises(RequestTimedOut, match="1 batches"):
+            await producer.flush(0.05)
+        assert not delivery.done
+        fault.remove()
+        assert (await delivery).offset == 0
+
+
+async def test_a_fatal_answer_ends_the_producer(broker: Broker, new_producer: New):
+    async with new_producer() as producer:
+        rule = broker.on(ApiKey.PRODUCE, Answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), times=1)
+        with pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"):
+            await producer.send_and_wait("t", b"v")
+        with pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"):
+            await producer.send("t", b"v")
+        assert rule.hits == 1

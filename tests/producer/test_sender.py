@@ -1,0 +1,129 @@
+"""What runs beside the callers: the producer id, metadata, large batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from aiokafkawire.broker import Answer, Broker
+from aiokafkawire.errors import BrokerError, UnsupportedVersion
+from aiokafkawire.producer import Producer
+from aiokafkawire.wire import ApiKey, ErrorCode
+from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from tests.producer.conftest import produced
+from tests.producer.stored import stored
+
+New = Callable[..., Producer]
+
+
+def without_producer_ids(broker: Broker) -> None:
+    """Let the broker speak as Kafka 0.10.2 does."""
+    known = {ApiKey.PRODUCE: 2, ApiKey.METADATA: 2, ApiKey.API_VERSIONS: 0, ApiKey.FETCH: 3}
+    response = ApiVersionsResponse(
+        error_code=0,
+        api_keys=[
+            ApiVersion(api_key=key, min_version=0, max_version=v) for key, v in known.items()
+        ],
+    )
+    broker.on(ApiKey.API_VERSIONS, lambda _: response)
+
+
+async def test_records_are_numbered(broker: Broker, new_producer: New):
+    async with new_producer() as producer:
+        for _ in range(3):
+            await producer.send_and_wait("t", b"v", partition=0)
+    batches = [b for seen in broker.requests.of(ApiKey.PRODUCE) for b in produced(seen)]
+    assert [batch.base_sequence for batch in batches] == [0, 1, 2]
+    assert {batch.producer_epoch for batch in batches} == {0}
+    assert len({batch.producer_id for batch in batches}) == 1
+    assert batches[0].producer_id >= 0
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+async def test_fewer_acks_are_not_numbered(broker: Broker, new_producer: New, acks: int):
+    async with new_producer(acks=acks) as producer:
+        await producer.send_and_wait("t", b"v", partition=0)
+        seen = await broker.wait_for_request(ApiKey.PRODUCE)
+    assert seen.message.acks == acks
+    assert [batch.producer_id for batch in produced(seen)] == [-1]
+    assert broker.requests.of(ApiKey.INIT_PRODUCER_ID) == []
+
+
+async def test_a_broker_without_producer_ids_switches_the_default_off(
+    broker: Broker, new_producer: New, caplog: pytest.LogCaptureFixture
+):
+    without_producer_ids(broker)
+    with caplog.at_level(logging.WARNING, "aiokafkawire.producer"):
+        async with new_producer() as producer:
+            await producer.send_and_wait("t", b"v", partition=0)
+    assert len([r for r in caplog.records if "going on without" in r.message]) == 1
+    seen = await broker.wait_for_request(ApiKey.PRODUCE)
+    assert seen.version == 2
+    assert [batch.magic for batch in produced(seen)] == [1]
+
+
+async def test_a_broker_without_producer_ids_refuses_explicit_idempotence(
+    broker: Broker, new_producer: New
+):
+    without_producer_ids(broker)
+    async with new_producer(enable_idempotence=True) as producer:
+        with pytest.raises(UnsupportedVersion, match="InitProducerId"):
+            await producer.send_and_wait("t", b"v", partition=0)
+
+
+async def test_a_refused_producer_id_ends_the_producer(broker: Broker, new_producer: New):
+    broker.on(ApiKey.INIT_PRODUCER_ID, Answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    async with new_producer() as producer:
+        with pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"):
+            await producer.send_and_wait("t", b"v", partition=0)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd", "snappy"])
+async def test_large_batches_are_compressed_elsewhere(
+    broker: Broker, new_producer: New, codec: str
+):
+    values = [b"%06d" % number * 1_000 for number in range(40)]
+    async with new_producer(batch_size_bytes=200_000, compression_type=codec) as producer:
+        runtime = producer._session.runtime
+        offloaded = []
+        through = runtime.offload
+
+        async def offload(function):
+            offloaded.append(function)
+            return await through(function)
+
+        runtime.offload = offload
+        await producer.send_many("t", values, partition=0)
+        await producer.flush()
+    assert offloaded
+    assert await stored(broker, "t") == values
+
+
+async def test_a_topic_made_anew_is_written_from_the_beginning(broker: Broker, new_producer: New):
+    async with new_producer() as producer:
+        for value in (b"1", b"2"):
+            await producer.send_and_wait("t", value, partition=0)
+        await broker.delete_topic("t")
+        await broker.create_topic("t", partitions=1, replication_factor=3)
+        assert (await producer.send_and_wait("t", b"3", partition=0)).offset == 0
+        assert (await producer.send_and_wait("t", b"4", partition=0)).offset == 1
+    assert await stored(broker, "t") == [b"3", b"4"]
+
+
+async def test_a_defect_in_a_task_ends_the_producer_with_a_word(
+    broker: Broker, new_producer: New, caplog: pytest.LogCaptureFixture
+):
+    async with new_producer() as producer:
+        await producer.send_and_wait("t", b"v")
+        accumulator = producer._session.sender.accumulator
+
+        def broken(*_: object) -> None:
+            raise ArithmeticError("a defect")
+
+        accumulator.drain = broken
+        with pytest.raises(Exception, match="a defect"):
+            await producer.send_and_wait("t", b"v")
+        with pytest.raises(Exception, match="producer is broken"):
+            await producer.send("t", b"v")
