@@ -1,5 +1,80 @@
-"""A Kafka client native to asyncio and trio."""
+"""A Kafka client native to asyncio and trio.
+
+`Producer` and `Consumer` are what most programs need; `aiokafkawire.errors` holds every error, and
+`aiokafkawire.broker.Broker` is an embedded broker to test against.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from aiokafkawire._version import __version__
 
-__all__ = ("__version__",)
+if TYPE_CHECKING:
+    from aiokafkawire.broker import Broker
+    from aiokafkawire.consumer import Consumer, RebalanceListener
+    from aiokafkawire.errors import KafkaError
+    from aiokafkawire.group import Assignor, RangeAssignor
+    from aiokafkawire.producer import Delivery, Partitioner, Producer
+    from aiokafkawire.records import Record, Records
+    from aiokafkawire.types import (
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        RecordMetadata,
+        TimestampType,
+        TopicPartition,
+    )
+
+__all__ = (
+    "Assignor",
+    "Broker",
+    "Consumer",
+    "Delivery",
+    "KafkaError",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "Partitioner",
+    "Producer",
+    "RangeAssignor",
+    "RebalanceListener",
+    "Record",
+    "RecordMetadata",
+    "Records",
+    "TimestampType",
+    "TopicPartition",
+    "__version__",
+)
+
+_ROOMS = {
+    "Assignor": "group",
+    "Broker": "broker",
+    "Consumer": "consumer",
+    "Delivery": "producer",
+    "KafkaError": "errors",
+    "OffsetAndMetadata": "types",
+    "OffsetAndTimestamp": "types",
+    "Partitioner": "producer",
+    "Producer": "producer",
+    "RangeAssignor": "group",
+    "RebalanceListener": "consumer",
+    "Record": "records",
+    "RecordMetadata": "types",
+    "Records": "records",
+    "TimestampType": "types",
+    "TopicPartition": "types",
+}
+
+
+def __getattr__(name: str) -> object:
+    # Rooms are imported when first asked for: whoever produces only never loads the consumer.
+    room = _ROOMS.get(name)
+    if room is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{room}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
