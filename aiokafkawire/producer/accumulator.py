@@ -22,7 +22,7 @@ from aiokafkawire.wire import NO_ID
 
 __all__ = ("Accumulator", "Settings", "TopicQueues")
 
-MAX_REMEMBERED_KEYS = 4096
+MAX_REMEMBERED_KEYS = 16_384
 """Keys of a topic whose partition is remembered: looking it up is cheaper than hashing."""
 
 MAX_REMEMBERED_KEY_BYTES = 64
@@ -305,6 +305,13 @@ class Accumulator:
         queue = self._queue_of(batch)
         queue.answered(batch, answer, now, not_before)
         self._touch(queue)
+
+    def unreachable(self, node: NodeId, error: KafkaError) -> None:
+        """A broker could not be reached: should batches expire, that is the reason."""
+        for queue in self._active.get(node, ()):
+            head = queue.head()
+            if head is not None and not head.uncertain:
+                head.last_error = error
 
     # --- ends ---------------------------------------------------------------------------------
 

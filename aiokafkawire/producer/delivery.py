@@ -26,6 +26,7 @@ __all__ = (
     "Pacer",
     "Receipt",
     "Split",
+    "copy_of",
 )
 
 CALLS_PER_CHECKPOINT = 256
@@ -215,7 +216,7 @@ class Delivery:
             if index not in receipt.waiting:
                 receipt.waiting.add(index)
                 receipt.tally.heard(receipt)
-            raise _copy_of(outcome.error_of(index))
+            raise copy_of(outcome.error_of(index))
         assert isinstance(outcome, Appended)
         offset = outcome.base_offset
         appended_at = outcome.log_append_time_ms
@@ -275,8 +276,8 @@ class Delivery:
         return receipt, index
 
 
-def _copy_of(error: Exception) -> Exception:
-    # Each caller raises its own: a traceback grows with every raise of one object.
+def copy_of(error: Exception) -> Exception:
+    """The error for one more caller: a traceback grows with every raise of one object."""
     copied = copy.copy(error)
     copied.__cause__ = error.__cause__
     return copied

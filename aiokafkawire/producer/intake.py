@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 from typing import Any
 
 from aiokafkawire.config import ProducerConfig
 from aiokafkawire.errors import RecordTooLarge, UnknownTopic
 from aiokafkawire.producer.accumulator import TopicQueues
-from aiokafkawire.producer.delivery import Delivery
+from aiokafkawire.producer.delivery import Delivery, copy_of
 from aiokafkawire.producer.partition_queue import PartitionQueue
 from aiokafkawire.producer.sender import Sender
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
@@ -116,7 +115,7 @@ class Intake:
         """Put a record into the buffer; None if there is no room, or if its topic or partition is
         not known yet. Whoever `waited` does not stand behind others that wait."""
         if self._sender.failure is not None:
-            raise copy.copy(self._sender.failure)
+            raise copy_of(self._sender.failure)
         topic, value, key, partition, timestamp_ms, headers, size = record
         accumulator = self._accumulator
         queues = accumulator.topics.get(topic)

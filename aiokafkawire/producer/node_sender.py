@@ -57,8 +57,8 @@ class Context(Protocol):
         """The producer cannot go on."""
         ...
 
-    def drained(self) -> None:
-        """Batches were taken, which may have used up the producer's identity."""
+    def check_identity(self) -> None:
+        """Looking for batches may have used up the producer's identity."""
         ...
 
 
@@ -107,6 +107,7 @@ class NodeSender:
         clock = self._context.runtime.clock
         while True:
             due_at = self._context.accumulator.sendable_at(self.node_id)
+            self._context.check_identity()
             if due_at <= clock.now():
                 return
             await self.signal.wait(due_at)
@@ -158,10 +159,11 @@ class NodeSender:
                 self.answered(batch, Answer(Verdict.APPENDED))
             return
         reading = read(response, attempt.built.sent, attempt.built.request, client.name)
-        for hint in reading.hints:
-            context.cluster.leader_hint(*hint)
+        moved = [h.topic_partition for h in reading.hints if context.cluster.leader_hint(*h)]
         for batch, answer in reading.answers:
-            self.answered(batch, answer)
+            # Whose new leader is known need not wait.
+            at_once = (batch.receipt.topic, batch.receipt.partition) in moved
+            self.answered(batch, answer, at_once=at_once)
 
     def _max_version(self) -> int | None:
         topics = self._context.accumulator.due_topics(self.node_id)
@@ -174,18 +176,19 @@ class NodeSender:
             context.accumulator.abort_node(self.node_id, error)
             return
         self._failures += 1
+        context.accumulator.unreachable(self.node_id, error)
         context.cluster.request_update()
         wait_s = self._backoff.delay(self._failures, context.runtime.rng)
         await context.runtime.clock.sleep_until(context.runtime.clock.now() + wait_s)
 
-    def answered(self, batch: Batch, answer: Answer) -> None:
+    def answered(self, batch: Batch, answer: Answer, *, at_once: bool = False) -> None:
         """An attempt to send a batch ended."""
         context = self._context
         if answer.stale_metadata:
             context.cluster.request_update()
         now = context.runtime.clock.now()
         wait_s = 0.0
-        if answer.verdict is not Verdict.SPLIT:
+        if answer.verdict is not Verdict.SPLIT and not at_once:
             wait_s = self._backoff.delay(batch.attempts, context.runtime.rng)
         context.accumulator.answered(batch, answer, now, now + wait_s)
         if answer.verdict is Verdict.FATAL:
@@ -213,7 +216,6 @@ class _Attempt:
         batches = accumulator.drain(
             self._sender.node_id, context.runtime.clock.now(), config.max_request_size_bytes
         )
-        context.drained()
         built = build(
             batches,
             version,

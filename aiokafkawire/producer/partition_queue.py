@@ -223,6 +223,8 @@ class PartitionQueue:
 
     def _expired(self, batch: Batch, maybe_written: bool) -> None:
         limit = f"delivery_timeout_ms passed ({self.policy.delivery_timeout_s:g} s)"
+        if batch.last_error is not None:
+            limit += f", the last error: {batch.last_error}"
         if maybe_written:
             self._fail(batch, _unknown(batch, limit, batch.last_error))
             return

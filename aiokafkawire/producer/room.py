@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from collections.abc import Callable
 
 from aiokafkawire.errors import BufferFull, KafkaError
+from aiokafkawire.producer.delivery import copy_of
 from aiokafkawire.runtime import Signal
 
 __all__ = ("Room",)
@@ -45,7 +45,7 @@ class Room:
         try:
             while self._waiting[0] is not signal or not enough():
                 if self._closed is not None:
-                    raise copy.copy(self._closed)
+                    raise copy_of(self._closed)
                 if not await signal.wait(deadline):
                     raise BufferFull(
                         "no room in the buffer before max_block_ms was over: records come faster"

@@ -83,8 +83,8 @@ class Sender:
         self.accumulator.abort(error)
         self.room.close(error)
 
-    def drained(self) -> None:
-        """Ask for a producer id, if taking batches has used up the last one."""
+    def check_identity(self) -> None:
+        """Ask for a producer id, if the epochs of the last one are used up."""
         if self.identities is not None and self.identities.wanted:
             self._to_identify.set()
 
@@ -143,6 +143,8 @@ class Sender:
             return
         sender = self._nodes.get(node_id)
         if sender is None:
+            if not self.host.running:
+                return
             sender = self._nodes[node_id] = NodeSender(node_id, self)
             sender.start()
         sender.signal.set()

@@ -12,7 +12,7 @@ from aiokafkawire.producer import Producer
 from aiokafkawire.records import iter_batches
 
 HASTY: dict[str, Any] = {
-    "request_timeout_ms": 500,
+    "request_timeout_ms": 300,
     "delivery_timeout_ms": 15_000,
     "retry_backoff_ms": 10,
     "retry_backoff_max_ms": 50,

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from aiokafkawire.broker import Answer, Broker
-from aiokafkawire.errors import BrokerError, UnsupportedVersion
+from aiokafkawire.broker import Answer, Broker, Drop
+from aiokafkawire.errors import BrokerError, DeliveryTimedOut, DeliveryUnknown, UnsupportedVersion
 from aiokafkawire.producer import Producer
+from aiokafkawire.producer.sequences import MAX_EPOCH, Identity
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tests.producer.conftest import produced
@@ -127,3 +128,29 @@ async def test_a_defect_in_a_task_ends_the_producer_with_a_word(
             await producer.send_and_wait("t", b"v")
         with pytest.raises(Exception, match="producer is broken"):
             await producer.send("t", b"v")
+
+
+async def test_after_the_last_epoch_there_is_another_producer_id(broker: Broker, new_producer: New):
+    async with new_producer(request_timeout_ms=100, delivery_timeout_ms=200) as producer:
+        await producer.send_and_wait("t", b"1", partition=0)
+        identities = producer._session.sender.identities
+        first = identities.current.producer_id
+        identities.current = Identity(first, MAX_EPOCH)
+        await producer.send_and_wait("t", b"2", partition=0)
+        fault = broker.on(ApiKey.PRODUCE, Drop())
+        with pytest.raises(DeliveryUnknown):
+            await producer.send_and_wait("t", b"3", partition=0)
+        fault.remove()
+        await producer.send_and_wait("t", b"4", partition=0)
+        assert identities.current.producer_id != first
+    assert await stored(broker, "t") == [b"1", b"2", b"4"]
+
+
+async def test_a_record_that_expires_tells_why_no_broker_took_it(broker: Broker, new_producer: New):
+    async with new_producer(request_timeout_ms=100, delivery_timeout_ms=300) as producer:
+        await producer.partitions_for("t")
+        for node in (1, 2, 3):
+            await broker.kill(node)
+        with pytest.raises(DeliveryTimedOut, match=r"the last error: .*127\.0\.0\.1") as caught:
+            await producer.send_and_wait("t", b"v", partition=0)
+    assert caught.value.__cause__ is not None
