@@ -38,7 +38,7 @@ lint: $(READY) ## Style, types, import contracts
 	$(BIN)/lint-imports
 
 check: lint ## Lint, types and the fast tests
-	$(PYTEST) --ignore=tests/brokers -m "not slow" -q
+	$(PYTEST) --ignore=tests/brokers -m "not slow" -q -n 2 --dist loadfile
 
 format: $(READY) ## Format the code
 	$(BIN)/ruff check --fix --quiet .

@@ -102,7 +102,8 @@ async def test_the_clock_is_the_event_loops():
     clock = RealRuntime().clock
     before = clock.now()
     await clock.sleep_until(before + 0.02)
-    assert clock.now() >= before + 0.02
+    # uvloop counts whole milliseconds.
+    assert clock.now() - before > 0.018
     assert abs(clock.now() - anyio.current_time()) < 1
     assert clock.wall_ms() > 1_600_000_000_000
 
