@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 
@@ -42,6 +42,13 @@ class Hooks:
     heard: Callable[[KafkaError | None], None]
 
 
+class Turn(NamedTuple):
+    """A callback's place in the order: after the end of the one before."""
+
+    before: anyio.Event | None
+    over: anyio.Event
+
+
 class Rebalance:
     """The owner of a group member's partitions (`group.coordinator.PartitionOwner`)."""
 
@@ -61,7 +68,7 @@ class Rebalance:
         self._assignment = assignment
         self._offsets = offsets
         self._hooks = hooks
-        self._callbacks = anyio.Lock()
+        self._last_callback: anyio.Event | None = None
         self._running_callbacks = 0
         self.listener: RebalanceListener | None = None
         self.close_deadline = NEVER
@@ -94,8 +101,7 @@ class Rebalance:
     async def revoke(self, partitions: Collection[TopicPartition]) -> None:
         """Call back, commit what is processed, and let go."""
         if self.listener is not None:
-            self._running_callbacks += 1
-            await self._tell(self.listener.on_partitions_revoked, partitions)
+            await self._tell(self.listener.on_partitions_revoked, partitions, self._take_turn())
         if self._config.enable_auto_commit:
             await self.commit_processed(partitions)
         for partition in self._assignment.remove(partitions):
@@ -157,30 +163,36 @@ class Rebalance:
     ) -> None:
         if not self._host.running:
             return
+        # The turn is taken here: tasks need not start in the order in which they are spawned.
+        self._host.spawn(
+            self._tell, callback, partitions, self._take_turn(), name="rebalance-callback"
+        )
+
+    def _take_turn(self) -> Turn:
         self._running_callbacks += 1
-
-        async def run() -> None:
-            await self._tell(callback, partitions)
-
-        self._host.spawn(run, name="rebalance-callback")
+        turn = Turn(self._last_callback, anyio.Event())
+        self._last_callback = turn.over
+        return turn
 
     async def _tell(
-        self, callback: Callable[..., Any], partitions: Collection[TopicPartition]
+        self, callback: Callable[..., Any], partitions: Collection[TopicPartition], turn: Turn
     ) -> None:
         """One callback at a time, in their order. What it raises, the application's call raises."""
         name = getattr(callback, "__name__", "the rebalance callback")
         try:
-            async with self._callbacks:
-                timeout_s = self._config.rebalance_callback_timeout_ms / 1000
-                with anyio.CancelScope(deadline=self._clock.now() + timeout_s) as scope:
-                    result = callback(list(partitions))
-                    if inspect.isawaitable(result):
-                        await result
-                if scope.cancelled_caught:
-                    logger.warning("%s took over %g s and was cancelled", name, timeout_s)
+            if turn.before is not None:
+                await turn.before.wait()
+            timeout_s = self._config.rebalance_callback_timeout_ms / 1000
+            with anyio.CancelScope(deadline=self._clock.now() + timeout_s) as scope:
+                result = callback(list(partitions))
+                if inspect.isawaitable(result):
+                    await result
+            if scope.cancelled_caught:
+                logger.warning("%s took over %g s and was cancelled", name, timeout_s)
         except Exception as error:
             logger.info("%s raised %r", name, error)
             self._hooks.raise_once(error)
         finally:
+            turn.over.set()
             self._running_callbacks -= 1
             self._hooks.changed()

@@ -1,0 +1,25 @@
+"""Fetched bytes for tests without a network."""
+
+from __future__ import annotations
+
+from aiokafkawire.records import FetchedBatches, assign_offsets, decode_fetch, iter_batches
+from aiokafkawire.types import TopicPartition
+from tests.broker.raw_client import batch
+
+P0 = TopicPartition("orders", 0)
+P1 = TopicPartition("orders", 1)
+
+
+def log(*sizes: int, start: int = 0, leader_epoch: int = 0, magic: int = 2) -> bytes:
+    """Batches of so many records each, with consecutive offsets."""
+    parts = []
+    for size in sizes:
+        values = [b"%d" % (start + index) for index in range(size)]
+        for view in iter_batches(batch(*values, magic=magic)):
+            parts.append(bytes(assign_offsets(view, start, leader_epoch)))
+            start += view.count
+    return b"".join(parts)
+
+
+def fetched(data: bytes, offset: int = 0, tp: TopicPartition = P0) -> FetchedBatches:
+    return decode_fetch(*tp, data, offset)

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import pytest
+
+from aiokafkawire.consumer.assignment import CURSOR_RECORDS, Assignment, again
+from aiokafkawire.consumer.buffer import FetchBuffer, end_of_batches
+from aiokafkawire.consumer.partition import Broken, Partition, Positioned
+from aiokafkawire.errors import CorruptRecords, KafkaError
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+
+from .logs import P0, P1, fetched, log
+
+P2 = TopicPartition("orders", 2)
+
+
+def partition(tp: TopicPartition, data: bytes = b"") -> Partition:
+    buffer = FetchBuffer(0)
+    if data:
+        buffer.add(fetched(data, 0, tp), len(data), end_of_batches(data, 0))
+    return Partition(tp, "earliest", Positioned(buffer))
+
+
+def assignment(*partitions: Partition) -> Assignment:
+    owned = Assignment()
+    for one in partitions:
+        owned.add(one)
+    return owned
+
+
+def test_partitions_are_kept_by_name() -> None:
+    owned = assignment(partition(P1), partition(P0))
+    assert owned.names == (P0, P1)
+    assert P0 in owned
+    assert len(owned) == 2
+    assert [p.tp for p in owned.remove([P1, P2])] == [P1]
+    assert owned.get(P1) is None
+
+
+def test_records_are_taken_up_to_a_limit_in_turns() -> None:
+    owned = assignment(partition(P0, log(6, 6)), partition(P1, log(4)), partition(P2))
+    first = owned.take("a", 7)
+    assert {tp: records.offsets() for tp, records in first.items()} == {P0: [0, 1, 2, 3, 4, 5, 6]}
+    second = owned.take("a", 7)
+    assert list(second) == [P1, P0]
+    assert second[P0].offsets() == [7, 8, 9]
+    assert owned.take("a", 7)[P0].offsets() == [10, 11]
+    assert owned.take("a", 7) == {}
+
+
+def test_what_is_taken_can_be_restricted() -> None:
+    owned = assignment(partition(P0, log(3)), partition(P1, log(3)))
+    assert list(owned.take("a", 10, [P1])) == [P1]
+    owned = assignment(partition(P0, log(3)), partition(P1, log(3)))
+    assert list(owned.take("a", 10, one=True)) == [P0]
+
+
+def test_records_over_several_batches_and_chunks_come_as_one() -> None:
+    one = partition(P0, log(3, 3))
+    data = log(2, start=6)
+    assert one.buffer is not None
+    one.buffer.add(fetched(data, 6), len(data), 8)
+    taken = assignment(one).take("a", 100)[P0]
+    assert taken.offsets() == list(range(8))
+    assert taken.next_offset == 8
+    assert one.given == (0, 8)
+
+
+def test_damage_waits_until_others_records_are_given() -> None:
+    bad = bytearray(log(2))
+    bad[-1] ^= 1
+    owned = assignment(partition(P1, log(2)), partition(P0, bytes(bad)))
+    assert list(owned.take("a", 10)) == [P1]
+    with pytest.raises(CorruptRecords):
+        owned.raise_broken()
+    broken = owned.get(P0)
+    assert broken is not None
+    broken.paused = True
+    owned.raise_broken()
+
+
+def test_damage_comes_out_of_take_and_open() -> None:
+    bad = bytearray(log(2))
+    bad[-1] ^= 1
+    for give in (lambda o: o.take("a", 10), lambda o: o.open("a")):
+        owned = assignment(partition(P0, bytes(bad)))
+        with pytest.raises(CorruptRecords) as told:
+            give(owned)
+        assert (told.value.topic, told.value.partition, told.value.offset) == (*P0, 0)
+        assert isinstance(owned.get(P0).state, Broken)  # type: ignore[union-attr]
+
+
+def test_a_cursor_gives_so_many_and_then_stops() -> None:
+    owned = assignment(partition(P0, log(CURSOR_RECORDS + 50)))
+    cursor = owned.open("a")
+    assert cursor is not None
+    given = 0
+    while cursor.next() is not None:
+        given += 1
+    assert given == CURSOR_RECORDS
+    assert owned.get(P0).given == (0, CURSOR_RECORDS)  # type: ignore[union-attr]
+
+
+def test_a_paused_partition_opens_no_cursor() -> None:
+    owned = assignment(partition(P0, log(5)), partition(P1, log(5)))
+    owned.get(P0).paused = True  # type: ignore[union-attr]
+    cursor = owned.open("a")
+    assert cursor is not None
+    assert cursor.next().partition == 1  # type: ignore[union-attr]
+    owned.get(P1).revoked = True  # type: ignore[union-attr]
+    assert owned.open("a") is None
+
+
+def test_what_is_committed() -> None:
+    owned = assignment(partition(P0, log(5)), partition(P1, log(5)))
+    owned.take("a", 3)
+    assert owned.read_up_to()[P0].offset == 3
+    assert owned.to_commit([P0])[P0].offset == 0
+    owned.came_back("a")
+    assert owned.to_commit()[P0] == OffsetAndMetadata(3, leader_epoch=0)
+    assert owned.to_commit([P2]) == {}
+    owned.acknowledged({P0: OffsetAndMetadata(3), P2: OffsetAndMetadata(1)})
+    assert P0 not in owned.to_commit()
+    assert P0 not in owned.read_up_to()
+
+
+def test_an_error_is_raised_as_a_copy_with_its_cause() -> None:
+    error = KafkaError("reason", topic="t")
+    error.__cause__ = ValueError("why")
+    copy = again(error)
+    assert copy is not error
+    assert (copy.topic, copy.__cause__) == ("t", error.__cause__)

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafkawire.consumer import buffer as buffer_module
+from aiokafkawire.consumer.buffer import FetchBuffer, end_of_batches
+from aiokafkawire.errors import CorruptRecords
+
+from .logs import fetched, log
+
+
+def filled(*sizes: int, start: int = 0) -> FetchBuffer:
+    buffer = FetchBuffer(start)
+    add(buffer, log(*sizes, start=start))
+    return buffer
+
+
+def add(buffer: FetchBuffer, data: bytes) -> None:
+    offset = buffer.fetch_offset
+    buffer.add(fetched(data, offset), len(data), end_of_batches(data, offset))
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_the_end_is_found_without_decoding(magic: int) -> None:
+    data = log(3, 2, start=10, magic=magic)
+    assert end_of_batches(data, 10) == 15
+    assert end_of_batches(data[:-1], 10) < 15  # the last one is cut off
+    assert end_of_batches(data[:5], 10) == 10
+    assert end_of_batches(data, 40) == 40
+    assert end_of_batches(b"", 7) == 7
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_have_an_end(data: bytes) -> None:
+    assert end_of_batches(data, 5) >= 5
+
+
+def test_records_are_given_in_order_and_the_position_follows() -> None:
+    buffer = filled(3, 4)
+    assert (buffer.position, buffer.fetch_offset, buffer.empty) == (0, 7, False)
+    first = buffer.take(2, "a")
+    assert first is not None
+    assert first.offsets() == [0, 1]
+    assert buffer.position == 2
+    rest = buffer.take(100, "a")
+    assert rest is not None
+    assert rest.offsets() == [2, 3, 4, 5, 6]
+    assert (buffer.position, buffer.empty) == (7, True)
+    assert buffer.take(100, "a") is None
+
+
+def test_one_by_one_and_many_at_once_take_from_the_same() -> None:
+    buffer = filled(300)
+    lease = buffer.open("a")
+    assert lease is not None
+    assert [buffer.next(lease).offset for _ in range(3)] == [0, 1, 2]  # type: ignore[union-attr]
+    many = buffer.take(2, "a")
+    assert many is not None
+    assert many.offsets() == [3, 4]
+    assert buffer.next(lease) is None  # to be opened again
+    lease = buffer.open("a")
+    assert lease is not None
+    got = [buffer.next(lease).offset for _ in range(251)]  # type: ignore[union-attr]
+    assert got == list(range(5, 256))
+    assert buffer.next(lease) is None
+    assert buffer.position == 256
+
+
+def test_processed_is_what_callers_came_back_from() -> None:
+    buffer = filled(10)
+    assert buffer.processed == 0
+    buffer.take(4, "a")
+    buffer.take(3, "b")
+    assert (buffer.position, buffer.processed) == (7, 0)
+    buffer.came_back("a")
+    assert buffer.processed == 4
+    buffer.take(1, "a")
+    buffer.came_back("b")
+    assert buffer.processed == 7
+    buffer.came_back("a")
+    assert buffer.processed == 8
+
+
+def test_one_by_one_the_record_before_is_processed() -> None:
+    buffer = filled(10)
+    lease = buffer.open("a")
+    assert lease is not None
+    for offset in range(10):
+        buffer.next(lease)
+        assert buffer.processed == offset
+    buffer.came_back("a")
+    assert buffer.processed == 10
+
+
+def test_gaps_are_passed_over() -> None:
+    buffer = FetchBuffer(0)
+    data = log(2)
+    buffer.add(fetched(data), len(data), 9)  # compaction removed what was after them
+    buffer.take(5, "a")
+    assert buffer.position == 9
+    assert buffer.processed == 0
+    buffer.came_back("a")
+    assert buffer.processed == 9
+
+
+def test_chunks_without_records_move_the_position() -> None:
+    buffer = FetchBuffer(5)
+    data = log(3)  # all of it lies before the position
+    buffer.add(fetched(data, 5), len(data), 6)
+    assert buffer.take(10, "a") is None
+    assert (buffer.position, buffer.empty, buffer.size_bytes) == (6, True, 0)
+
+
+def test_damage_is_told_after_the_records_before_it() -> None:
+    data = bytearray(log(2, 2))
+    data[-1] ^= 1
+    buffer = FetchBuffer(0)
+    add(buffer, bytes(data))
+    first = buffer.take(10, "a")
+    assert first is not None
+    assert first.offsets() == [0, 1]
+    for _ in range(2):
+        with pytest.raises(CorruptRecords):
+            buffer.take(10, "a")
+    assert buffer.position == 2
+
+
+def test_the_leader_epoch_of_what_was_given_is_known() -> None:
+    buffer = FetchBuffer(0)
+    add(buffer, log(2, leader_epoch=7))
+    buffer.take(1, "a")
+    assert buffer.leader_epoch == 7
+
+
+def test_callers_that_never_come_back_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(buffer_module, "MAX_CALLERS", 3)
+    buffer = filled(10)
+    with caplog.at_level(logging.WARNING, "aiokafkawire.consumer"):
+        for number in range(9):
+            buffer.take(1, number)
+    assert len(caplog.records) == 1
+    for number in range(9):
+        buffer.came_back(number)
+    assert buffer.processed == 3  # what was given beyond the bound is never taken for processed
+    assert len(buffer._leases) == 1
+
+
+@given(st.data())
+def test_every_record_is_given_once_and_processed_never_passes_a_lease(data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=5))
+    buffer = FetchBuffer(0)
+    given: list[int] = []
+    held: dict[str, list[int]] = {}
+    pending = list(sizes)
+    start = 0
+    for _ in range(data.draw(st.integers(1, 30))):
+        caller = data.draw(st.sampled_from("abc"))
+        match data.draw(st.sampled_from(["fetch", "take", "next", "back"])):
+            case "fetch" if pending:
+                size = pending.pop(0)
+                add(buffer, log(size, start=start))
+                start += size
+            case "take":
+                records = buffer.take(data.draw(st.integers(1, 4)), caller)
+                offsets = [] if records is None else records.offsets()
+                given += offsets
+                held.setdefault(caller, []).extend(offsets)
+            case "next":
+                buffer.came_back(caller)
+                held[caller] = []
+                lease = buffer.open(caller)
+                record = None if lease is None else buffer.next(lease)
+                if record is not None:
+                    given.append(record.offset)
+                    held[caller] = [record.offset]
+            case "back":
+                buffer.came_back(caller)
+                held[caller] = []
+        unprocessed = [offset for offsets in held.values() for offset in offsets]
+        assert buffer.processed <= min(unprocessed, default=buffer.position)
+        assert given == list(range(len(given)))
+        assert buffer.position == len(given)

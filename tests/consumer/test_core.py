@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from aiokafkawire.broker import Broker
+from aiokafkawire.config import ConsumerConfig, make
+from aiokafkawire.consumer.core import Core, News
+from aiokafkawire.consumer.partition import LogPoint, Resetting
+from aiokafkawire.consumer.subscription import Manual, Nothing, Topics
+from aiokafkawire.errors import CommitFailed, ConnectionFailed, InvalidOption
+from aiokafkawire.group.assignors import RangeAssignor
+from aiokafkawire.runtime import Host, RealRuntime
+from aiokafkawire.types import OffsetAndMetadata
+
+from .helpers import QUICK, TIMEOUT_S, consumer, numbers, produce, read
+from .logs import P0, P1
+
+
+async def test_news_wake_all_that_wait() -> None:
+    news = News()
+    assert not await news.wait(0.0)
+    woken: list[bool] = []
+
+    async def wait() -> None:
+        woken.append(await news.wait(float("inf")))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        tasks.start_soon(wait)
+        await anyio.wait_all_tasks_blocked()
+        news.tell()
+    assert woken == [True, True]
+
+
+@asynccontextmanager
+async def core(broker: Broker, **options: Any) -> AsyncIterator[Core]:
+    host = Host("test")
+    await host.start()
+    config = make(ConsumerConfig, {"bootstrap_servers": broker.bootstrap_servers} | QUICK | options)
+    it = Core(config, RealRuntime(), host, [RangeAssignor()])
+    try:
+        await it.start()
+        yield it
+        await it.close(it.runtime.clock.now() + 5)
+    finally:
+        await host.stop()
+
+
+async def test_an_error_is_raised_once_and_what_comes_on_top_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Broker() as broker, core(broker) as it:
+        it.raise_once(LookupError("first"))
+        with caplog.at_level(logging.WARNING):
+            it.raise_once(LookupError("second"))
+        with pytest.raises(LookupError, match="first"):
+            it.check()
+        it.check()
+        assert "second" in caplog.text
+
+
+async def test_an_outage_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with Broker() as broker, core(broker) as it:
+        now = it.runtime.clock.now()
+        it._outage.heard(ConnectionFailed("gone"), now - 61)
+        with caplog.at_level(logging.WARNING):
+            it._heard(ConnectionFailed("gone"))
+        assert "no broker was reachable" in caplog.text
+
+
+async def test_a_topic_that_grows_is_read_from_its_beginning_without_a_group() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        async with core(broker, auto_offset_reset="latest") as it:
+            it.subscribe(Topics(("orders",)), None)
+            while P0 not in it.assignment:
+                await it.wait(it.runtime.clock.now() + TIMEOUT_S)
+            it._own(P1)
+            it.assignment.remove([P1])
+            metadata = it.cluster.metadata
+            topic = metadata.topics["orders"]
+            grown = type(topic)(
+                topic.name,
+                topic.topic_id,
+                {0: topic.partitions[0], 1: topic.partitions[0]},
+            )
+            snapshot = type(metadata)(
+                version=metadata.version + 1, nodes=metadata.nodes, topics={"orders": grown}
+            )
+            it.cluster._refresher.metadata = snapshot
+            it._follow()
+            state = it.assignment.get(P1).state  # type: ignore[union-attr]
+            assert isinstance(state, Resetting)
+            assert state.timestamp == LogPoint.EARLIEST
+
+
+async def test_a_topic_made_anew_starts_afresh() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 9))
+        async with consumer(broker, metadata_max_age_ms=50) as reader:
+            reader.assign([P0])
+            await read(reader, 9)
+            await broker.delete_topic("orders")
+            await broker.create_topic("orders", 1)
+            await produce(broker, "orders", 0, numbers(100, 103))
+            assert [r.value for r in await read(reader, 3)] == numbers(100, 103)
+
+
+async def test_partitions_by_hand_come_and_go() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 2)
+        async with core(broker, group_id="g") as it:
+            it.subscribe(Manual((P0, P1)), None)
+            assert it.assignment.names == (P0, P1)
+            await it.commit({P0: OffsetAndMetadata(5)})
+            it.subscribe(Manual((P1,)), None)
+            assert it.assignment.names == (P1,)
+            it.subscribe(Nothing(), None)
+            assert it.assignment.names == ()
+            with pytest.raises(CommitFailed, match="not own"):
+                await it.commit({P0: OffsetAndMetadata(5)})
+
+
+async def test_without_a_group_there_is_nothing_to_commit_to() -> None:
+    async with Broker() as broker, core(broker) as it:
+        with pytest.raises(InvalidOption, match="group_id"):
+            await it.commit({})
+
+
+async def test_what_was_lost_is_told_once() -> None:
+    async with Broker() as broker, core(broker, group_id="g") as it:
+        it.raise_lost()
+        it.need_group().rebalance.lost[P1] = "the session ended"
+        with pytest.raises(CommitFailed, match=r"orders-1 \(the session ended\)"):
+            it.raise_lost()
+        it.raise_lost()

@@ -1,0 +1,178 @@
+"""Fetches over the embedded broker: versions, limits, answers that make no sense."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import anyio
+import pytest
+
+from aiokafkawire.broker import Answer, Broker
+from aiokafkawire.broker.faults import SeenRequest
+from aiokafkawire.config import ConsumerConfig, make
+from aiokafkawire.consumer.buffer import FetchBuffer
+from aiokafkawire.consumer.fetcher import answered, fetch_request
+from aiokafkawire.consumer.partition import Partition, Positioned
+from aiokafkawire.consumer.planner import FetchLimits, FetchPlan, FetchPlanner
+from aiokafkawire.errors import BrokerError, CorruptRecords, RecordTooLarge
+from aiokafkawire.wire import ApiKey, ErrorCode
+from aiokafkawire.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+
+from .helpers import TIMEOUT_S, consumer, numbers, produce, read
+from .logs import P0, P1, log
+
+TOPIC_ID = UUID(int=5)
+
+
+def plan() -> FetchPlan:
+    owned = [Partition(tp, "earliest", Positioned(FetchBuffer(3))) for tp in (P0, P1)]
+    (found,) = FetchPlanner(FetchLimits(1_000, 500)).plan(owned, lambda tp: (1, 4), 0.0)
+    return found
+
+
+def test_a_request_names_topics_and_their_ids() -> None:
+    config = make(ConsumerConfig, {"bootstrap_servers": "b", "isolation_level": "read_committed"})
+    request = fetch_request(plan(), {"orders": TOPIC_ID}, config)
+    assert (request.max_wait_ms, request.min_bytes, request.isolation_level) == (500, 1, 1)
+    assert (request.session_id, request.session_epoch) == (0, -1)
+    (topic,) = request.topics
+    assert (topic.topic, topic.topic_id) == ("orders", TOPIC_ID)
+    assert [p.partition for p in topic.partitions] == [0, 1]
+    assert {p.current_leader_epoch for p in topic.partitions} == {4}
+    assert {p.fetch_offset for p in topic.partitions} == {3}
+    assert {p.partition_max_bytes for p in topic.partitions} == {500}
+
+
+def data(index: int, **fields: Any) -> PartitionData:
+    values = {"error_code": 0, "high_watermark": 9, "records": None}
+    return PartitionData(partition_index=index, **values | fields)
+
+
+def test_an_answer_is_read_by_name_or_id_and_each_partition_once() -> None:
+    asked = plan()
+    for naming in ({"topic": "orders"}, {"topic_id": TOPIC_ID}):
+        told = FetchableTopicResponse(partitions=[data(1), data(0), data(1), data(7)], **naming)
+        other = FetchableTopicResponse(topic="payments", partitions=[data(0)])
+        response = FetchResponse(responses=[other, told])
+        got = [
+            (entry.part.partition.tp, entry.data.partition_index)
+            for entry in answered(asked, response, {"orders": TOPIC_ID})
+        ]
+        assert got == [(P1, 1), (P0, 0)]
+
+
+@pytest.mark.parametrize("release", ["0.8.2", "0.9"])
+async def test_old_fetches_grow_for_a_message_that_does_not_fit(release: str) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 2)
+        await produce(broker, "orders", 0, [b"a" * 100, b"x" * 50_000, b"b"], each=1)
+        await produce(broker, "orders", 1, numbers(0, 3))
+        options = {"api_version": release, "max_partition_fetch_bytes": 1_000}
+        async with consumer(broker, **options) as reader:
+            reader.assign([P0, P1])
+            records = await read(reader, 6)
+            sizes = [len(r.value or b"") for r in records if r.partition == 0]
+            assert sizes == [100, 50_000, 1]
+            large = [
+                seen.message
+                for seen in broker.requests.of(ApiKey.FETCH)
+                if seen.message.topics[0].partitions[0].partition_max_bytes > 1_000
+            ]
+            assert large
+            assert all(len(message.topics[0].partitions) == 1 for message in large)
+
+
+async def test_a_message_beyond_every_limit_is_told() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, [b"x" * 500_000])
+        options = {
+            "api_version": "0.9",
+            "max_partition_fetch_bytes": 1_000,
+            "max_response_bytes": 200_000,
+        }
+        async with consumer(broker, **options) as reader:
+            reader.assign([P0])
+            for _ in range(2):
+                with anyio.fail_after(TIMEOUT_S), pytest.raises(RecordTooLarge) as told:
+                    await reader.getone()
+                assert (told.value.topic, told.value.partition, told.value.offset) == (*P0, 0)
+                assert (told.value.size_bytes or 0) > 500_000
+
+
+async def test_versions_with_ids_are_used_where_they_are_known() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 1))
+        async with consumer(broker, "orders") as reader:
+            await read(reader, 1)
+        assert max(seen.version for seen in broker.requests.of(ApiKey.FETCH)) >= 13
+
+
+def instead(**fields: Any) -> Any:
+    """Answer every Fetch with this for its first partition."""
+
+    def respond(seen: SeenRequest) -> FetchResponse:
+        topic = seen.message.topics[0]  # type: ignore[attr-defined]
+        part = data(topic.partitions[0].partition, **fields)
+        told = FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=[part])
+        return FetchResponse(responses=[told])
+
+    return respond
+
+
+async def test_an_answer_that_does_not_advance_is_told_not_repeated_for_ever() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 10))
+        broker.on(ApiKey.FETCH, instead(records=log(2)))
+        async with consumer(broker) as reader:
+            reader.assign([P0])
+            reader.seek(P0, 5)
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecords) as told:
+                await reader.getone()
+            assert told.value.offset == 5
+
+
+@pytest.mark.parametrize(
+    "records",
+    [b"\x00" * 40, b"\xff" * 100, log(2)[:-1] + b"\x7f", log(1)[:16] + b"\x09" * 60],
+    ids=["zeros", "ones", "bad checksum", "bad format"],
+)
+async def test_records_that_are_none_are_told(records: bytes) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        broker.on(ApiKey.FETCH, instead(records=records))
+        async with consumer(broker) as reader:
+            reader.assign([P0])
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecords) as told:
+                await reader.getone()
+            assert (told.value.topic, told.value.partition) == P0
+
+
+async def test_a_fetch_that_is_refused_as_a_whole_is_told_once_and_repeated() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 1))
+        broker.on(
+            ApiKey.FETCH,
+            lambda seen: FetchResponse(error_code=ErrorCode.INVALID_REQUEST, responses=[]),
+            times=1,
+        )
+        async with consumer(broker, "orders") as reader:
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(BrokerError, match="INVALID_REQUEST"):
+                await reader.getone()
+            assert len(await read(reader, 1)) == 1
+
+
+async def test_the_new_leader_that_an_error_names_is_used() -> None:
+    async with Broker(nodes=2) as broker:
+        await broker.create_topic("orders", 1, 2)
+        await produce(broker, "orders", 0, numbers(0, 1))
+        async with consumer(broker, "orders", metadata_max_age_ms=10_000_000) as reader:
+            await read(reader, 1)
+            broker.on(ApiKey.METADATA, Answer(ErrorCode.NONE))  # no news from there
+            broker.move_leader("orders", 0, 3 - broker.leader("orders", 0))
+            await produce(broker, "orders", 0, numbers(1, 2))
+            assert (await read(reader, 1))[0].offset == 1

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from aiokafkawire.broker import Answer, Broker, Close
+from aiokafkawire.consumer import Consumer
+from aiokafkawire.errors import BrokerError, RequestTimedOut, UnknownTopic, UnsupportedVersion
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire import ApiKey, ErrorCode
+from aiokafkawire.wire.messages.list_offsets import ListOffsetsResponse
+
+from .helpers import TIMEOUT_S, consumer, numbers, produce
+from .logs import P0, P1
+
+
+async def ends(reader: Consumer, *tps: TopicPartition) -> dict[TopicPartition, int]:
+    with anyio.fail_after(TIMEOUT_S):
+        return await reader.end_offsets(*tps)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        Close(),
+        Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        Answer(ErrorCode.OFFSET_NOT_AVAILABLE),
+        lambda seen: ListOffsetsResponse(topics=[]),
+    ],
+)
+async def test_what_passes_is_asked_again(action: Any) -> None:
+    async with Broker(nodes=2) as broker:
+        await broker.create_topic("orders", 2)
+        await produce(broker, "orders", 1, numbers(0, 3))
+        async with consumer(broker) as reader:
+            fault = broker.on(ApiKey.LIST_OFFSETS, action, times=2)
+            if callable(action):
+                with pytest.raises(Exception, match="leaves a partition out"):
+                    await ends(reader, P0, P1)
+                broker.clear_faults()
+            assert await ends(reader, P0, P1) == {P0: 0, P1: 3}
+            assert fault.hits == 2
+
+
+async def test_what_does_not_pass_is_told() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        async with consumer(broker, default_api_timeout_ms=100) as reader:
+            broker.on(ApiKey.LIST_OFFSETS, Answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED), times=1)
+            with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED") as refused:
+                await ends(reader, P0)
+            assert (refused.value.topic, refused.value.partition) == P0
+            broker.on(ApiKey.LIST_OFFSETS, Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            with pytest.raises(RequestTimedOut) as late:
+                await ends(reader, P0)
+            assert isinstance(late.value.__cause__, BrokerError)
+
+
+async def test_a_partition_that_does_not_exist_is_told_in_time() -> None:
+    async with Broker(auto_create_topics=False) as broker:
+        await broker.create_topic("orders", 1)
+        async with consumer(broker, default_api_timeout_ms=100) as reader:
+            with pytest.raises(RequestTimedOut):
+                await ends(reader, TopicPartition("orders", 7))
+            with pytest.raises(UnknownTopic):
+                await ends(reader, TopicPartition("nowhere", 0))
+
+
+async def test_version_0_knows_the_ends_but_no_times() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 3))
+        async with consumer(broker, api_version="0.9") as reader:
+            assert await ends(reader, P0) == {P0: 3}
+            assert await reader.beginning_offsets(P0) == {P0: 0}
+            with pytest.raises(UnsupportedVersion):
+                await reader.offsets_for_times({P0: 5})

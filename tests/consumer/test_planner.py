@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafkawire.consumer.buffer import FetchBuffer
+from aiokafkawire.consumer.partition import Partition, Positioned, Resetting, SoughtTo
+from aiokafkawire.consumer.planner import FetchLimits, FetchPlanner
+from aiokafkawire.types import TopicPartition
+
+from .logs import P0, P1, fetched, log
+
+LIMITS = FetchLimits(buffer_bytes=5_000, partition_bytes=1_000)
+
+
+def partition(tp: TopicPartition, offset: int = 0) -> Partition:
+    return Partition(tp, "earliest", Positioned(FetchBuffer(offset)))
+
+
+def fill(one: Partition, size_bytes: int) -> None:
+    buffer = one.buffer
+    assert buffer is not None
+    data = log(1, start=buffer.fetch_offset)
+    buffer.add(fetched(data, buffer.fetch_offset, one.tp), size_bytes, buffer.fetch_offset + 1)
+
+
+def leaders(**nodes: int | None) -> Any:
+    by_number = {int(name[1:]): node for name, node in nodes.items()}
+
+    def leader(tp: TopicPartition) -> tuple[int, int] | None:
+        node = by_number.get(tp.partition, 1)
+        return None if node is None else (node, 9)
+
+    return leader
+
+
+def test_partitions_are_fetched_from_their_leaders_one_request_a_node() -> None:
+    planner = FetchPlanner(LIMITS)
+    owned = [partition(P0, 5), partition(P1, 6), partition(TopicPartition("orders", 2))]
+    plans = planner.plan(owned, leaders(p0=1, p1=2, p2=1), 0.0)
+    assert [(plan.node, len(plan.parts)) for plan in plans] == [(1, 2), (2, 1)]
+    part = plans[1].parts[0]
+    assert (part.offset, part.leader_epoch, part.max_bytes) == (6, 9, 1_000)
+    assert planner.busy == (1, 2)
+    assert planner.plan(owned, leaders(p0=1, p1=2, p2=1), 0.0) == []
+    planner.finished(plans[1])
+    assert [plan.node for plan in planner.plan(owned, leaders(p0=1, p1=2), 0.0)] == [2]
+
+
+def test_a_partition_is_not_fetched_twice_at_once_when_its_leader_moves() -> None:
+    planner = FetchPlanner(LIMITS)
+    one = partition(P0)
+    planner.plan([one], leaders(p0=1), 0.0)
+    assert planner.plan([one], leaders(p0=2), 0.0) == []
+    one.handle(SoughtTo(50))
+    assert planner.plan([one], leaders(p0=2), 0.0)[0].parts[0].offset == 50
+
+
+def test_who_is_not_fetched() -> None:
+    planner = FetchPlanner(LIMITS)
+    paused, revoked, later, full = (partition(TopicPartition("orders", n)) for n in range(4))
+    paused.paused = True
+    revoked.revoked = True
+    later.not_before = 3.0
+    fill(full, 1_000)
+    resetting = Partition(TopicPartition("orders", 4), "earliest", Resetting(-1))
+    owned = [paused, revoked, later, full, resetting]
+    assert planner.plan(owned, leaders(), 0.0) == []
+    assert planner.next_deadline(owned, 0.0) == 3.0
+    assert not planner.leaderless
+    assert planner.plan(owned, leaders(), 3.0)[0].parts[0].partition is later
+
+
+def test_one_chunk_is_fetched_ahead() -> None:
+    planner = FetchPlanner(LIMITS)
+    one = partition(P0)
+    fill(one, 999)
+    assert planner.plan([one], leaders(), 0.0)[0].parts[0].offset == 1
+
+
+def test_all_buffers_together_are_bounded() -> None:
+    planner = FetchPlanner(FetchLimits(1_500, 1_000))
+    owned = [partition(P0), partition(P1), partition(TopicPartition("orders", 2))]
+    fill(owned[0], 800)
+    fill(owned[1], 700)
+    assert planner.plan(owned, leaders(), 0.0) == []
+
+
+def test_a_partition_without_a_leader_is_told() -> None:
+    planner = FetchPlanner(LIMITS)
+    assert planner.plan([partition(P0)], leaders(p0=None), 0.0) == []
+    assert planner.leaderless
+
+
+def test_a_node_that_failed_is_left_alone_for_a_while() -> None:
+    planner = FetchPlanner(LIMITS)
+    owned = [partition(P0)]
+    (plan,) = planner.plan(owned, leaders(), 0.0)
+    planner.finished(plan, rest_until=2.0)
+    assert planner.plan(owned, leaders(), 1.0) == []
+    assert planner.next_deadline(owned, 1.0) == 2.0
+    assert planner.plan(owned, leaders(), 2.0)
+
+
+def test_partitions_take_turns_at_the_front() -> None:
+    planner = FetchPlanner(LIMITS)
+    owned = [partition(P0), partition(P1)]
+    (plan,) = planner.plan(owned, leaders(), 0.0)
+    assert [part.partition.tp for part in plan.parts] == [P0, P1]
+    planner.got_data(P0)
+    planner.finished(plan)
+    (plan,) = planner.plan(owned, leaders(), 0.0)
+    assert [part.partition.tp for part in plan.parts] == [P1, P0]
+
+
+def test_a_partition_with_a_limit_of_its_own_is_fetched_alone() -> None:
+    planner = FetchPlanner(LIMITS)
+    owned = [partition(P0), partition(P1)]
+    owned[1].max_bytes = 70_000
+    (plan,) = planner.plan(owned, leaders(), 0.0)
+    assert [(part.partition.tp, part.max_bytes) for part in plan.parts] == [(P1, 70_000)]
+
+
+def test_an_answer_is_of_use_unless_something_happened_since() -> None:
+    planner = FetchPlanner(LIMITS)
+    one = partition(P0)
+    (plan,) = planner.plan([one], leaders(), 0.0)
+    (part,) = plan.parts
+    assert part.awaited
+    one.revoked = True
+    assert not part.awaited
+    one.revoked = False
+    fill(one, 10)
+    assert not part.awaited  # somebody else brought what it asked for
+    one.handle(SoughtTo(0))
+    assert not part.awaited
+
+
+@given(st.data())
+def test_whatever_happens_the_bounds_hold(data: st.DataObject) -> None:
+    planner = FetchPlanner(LIMITS)
+    owned = [partition(TopicPartition("orders", number)) for number in range(5)]
+    under_way: list[Any] = []
+    now = 0.0
+    for _ in range(data.draw(st.integers(1, 25))):
+        now += 1.0
+        one = data.draw(st.sampled_from(owned))
+        match data.draw(st.sampled_from(["plan", "answer", "seek", "pause", "take"])):
+            case "plan":
+                nodes = [data.draw(st.integers(1, 3)) for _ in owned]
+
+                def leader(tp: TopicPartition, nodes: list[int] = nodes) -> tuple[int, int]:
+                    return nodes[tp.partition], 1
+
+                for plan in planner.plan(owned, leader, now):
+                    assert plan.node not in [other.node for other in under_way]
+                    for part in plan.parts:
+                        assert not part.partition.paused
+                        assert part.buffer.size_bytes < LIMITS.partition_bytes
+                    under_way.append(plan)
+                buffers = [part.buffer for plan in under_way for part in plan.parts]
+                assert len({id(buffer) for buffer in buffers}) == len(buffers)
+            case "answer" if under_way:
+                plan = under_way.pop(data.draw(st.integers(0, len(under_way) - 1)))
+                for part in plan.parts:
+                    if part.awaited:
+                        assert part.offset == part.partition.buffer.fetch_offset
+                        fill(part.partition, data.draw(st.integers(1, 1_000)))
+                        planner.got_data(part.partition.tp)
+                rest = data.draw(st.one_of(st.none(), st.just(now + 2)))
+                planner.finished(plan, rest)
+            case "seek":
+                one.handle(SoughtTo(data.draw(st.integers(0, 50))))
+            case "pause":
+                one.paused = not one.paused
+            case "take":
+                assert one.buffer is not None
+                one.buffer.take(1, "a")

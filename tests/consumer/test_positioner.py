@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from aiokafkawire.broker import Answer, Broker, Close
+from aiokafkawire.errors import BrokerError
+from aiokafkawire.wire import ApiKey, ErrorCode
+
+from .helpers import TIMEOUT_S, consumer, numbers, produce, read
+from .logs import P0, P1
+
+
+@pytest.mark.parametrize(
+    ("api", "action"),
+    [
+        (ApiKey.OFFSET_FETCH, Close()),
+        (ApiKey.OFFSET_FETCH, Answer(ErrorCode.NOT_COORDINATOR)),
+        (ApiKey.OFFSET_FETCH, Answer(ErrorCode.UNSTABLE_OFFSET_COMMIT)),
+        (ApiKey.LIST_OFFSETS, Close()),
+        (ApiKey.LIST_OFFSETS, Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)),
+    ],
+)
+async def test_a_position_is_looked_for_until_it_is_found(api: ApiKey, action: Any) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 3))
+        fault = broker.on(api, action, times=2)
+        async with consumer(broker, "orders", group_id="g") as reader:
+            assert (await read(reader, 3))[0].offset == 0
+        assert fault.hits == 2
+
+
+async def test_what_no_repetition_mends_is_told_until_a_seek() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 3))
+        broker.on(ApiKey.OFFSET_FETCH, Answer(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        async with consumer(broker, group_id="g") as reader:
+            reader.assign([P0])
+            with anyio.fail_after(TIMEOUT_S):
+                with pytest.raises(BrokerError, match="GROUP_AUTHORIZATION_FAILED"):
+                    await reader.getone()
+                with pytest.raises(BrokerError, match="GROUP_AUTHORIZATION_FAILED"):
+                    await reader.getmany()
+                with pytest.raises(BrokerError, match="GROUP_AUTHORIZATION_FAILED"):
+                    await reader.position(P0)
+            reader.seek(P0, 1)
+            assert (await read(reader, 1))[0].offset == 1
+
+
+async def test_partitions_are_asked_for_together() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 5)
+        async with consumer(broker, "orders", group_id="g") as reader:
+            with anyio.fail_after(TIMEOUT_S):
+                while len(reader.assignment()) < 5:
+                    await reader.getmany(timeout_ms=5)
+                for tp in reader.assignment():
+                    assert await reader.position(tp) == 0
+        assert len(broker.requests.of(ApiKey.OFFSET_FETCH)) == 1
+        assert len(broker.requests.of(ApiKey.LIST_OFFSETS)) == 1
+
+
+async def test_a_seek_wins_over_an_answer_that_comes_later() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 2)
+        await produce(broker, "orders", 0, numbers(0, 9))
+        async with consumer(broker, group_id="g") as reader:
+            sought = anyio.Event()
+
+            async def hold(seen: Any) -> None:
+                await sought.wait()
+
+            broker.on(ApiKey.OFFSET_FETCH, hold, times=1)
+            reader.assign([P0, P1])
+            await broker.wait_for_request(ApiKey.OFFSET_FETCH)
+            reader.seek(P0, 5)
+            sought.set()
+            assert await reader.position(P1) == 0
+            assert await reader.position(P0) == 5
+            assert (await read(reader, 1))[0].offset == 5

@@ -1,0 +1,183 @@
+"""The owner of partitions with a group's offsets faked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from aiokafkawire.config import ConsumerConfig, make
+from aiokafkawire.consumer import RebalanceListener
+from aiokafkawire.consumer.assignment import Assignment
+from aiokafkawire.consumer.partition import AwaitingCommitted, SoughtTo
+from aiokafkawire.consumer.rebalance import Hooks, Rebalance
+from aiokafkawire.errors import CommitFailed
+from aiokafkawire.group.states import Generation
+from aiokafkawire.runtime import Host, RealRuntime
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+
+from .logs import P0, P1
+
+GENERATION = Generation("me", 3, "range", ("orders",), leads=False)
+
+
+class FakeOffsets:
+    """Notes what a group's offsets would be told."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+        self.fails = False
+
+    async def commit(self, offsets: Any, deadline: float, *, last: bool = False) -> None:
+        assert last
+        self.calls.append(("commit", {tp: offset.offset for tp, offset in offsets.items()}))
+        if self.fails:
+            raise CommitFailed("too late")
+
+    def ended(self, partitions: Any, reason: str, *, lost: bool) -> None:
+        self.calls.append(("lost" if lost else "ended", tuple(partitions)))
+
+    def rejoined(self, generation: int, owned: Any) -> None:
+        self.calls.append(("rejoined", generation, tuple(owned)))
+
+
+class Owner:
+    def __init__(self, host: Host, **options: Any) -> None:
+        config = make(ConsumerConfig, {"bootstrap_servers": "b", "group_id": "g"} | options)
+        self.raised: list[Exception] = []
+        self.stops = 0
+        self.offsets: Any = FakeOffsets()
+        self.assignment = Assignment()
+        hooks = Hooks(self.stop, lambda: None, self.raised.append, lambda failure: None)
+        self.rebalance = Rebalance(
+            RealRuntime(),
+            host,
+            config,
+            assignment=self.assignment,
+            offsets=self.offsets,
+            hooks=hooks,
+        )
+
+    def stop(self) -> None:
+        self.stops += 1
+
+    def own(self, tp: TopicPartition, read_up_to: int, given: bool = True) -> None:
+        partition = self.assignment.get(tp)
+        assert partition is not None
+        partition.handle(SoughtTo(read_up_to))
+        if given:
+            partition.gave(0, read_up_to)
+
+
+@asynccontextmanager
+async def owner(**options: Any) -> AsyncIterator[Owner]:
+    host = Host("test")
+    await host.start()
+    try:
+        yield Owner(host, **options)
+    finally:
+        await host.stop()
+
+
+class Notes(RebalanceListener):
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any]] = []
+        self.go_on = anyio.Event()
+
+    async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        self.calls.append(("assigning", partitions))
+        await self.go_on.wait()
+        self.calls.append(("assigned", partitions))
+
+    def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        self.calls.append(("revoked", partitions))
+
+
+async def test_what_comes_needs_a_position_and_the_listener_first() -> None:
+    async with owner() as it:
+        notes = it.rebalance.listener = Notes()
+        it.rebalance.assign((P0, P1), GENERATION)
+        assert it.offsets.calls == [("rejoined", 3, (P0, P1))]
+        assert [type(p.state) for p in it.assignment.values()] == [AwaitingCommitted] * 2
+        assert it.rebalance.in_callback
+        while not notes.calls:
+            await anyio.lowlevel.checkpoint()
+        notes.go_on.set()
+        while it.rebalance.in_callback:
+            await anyio.lowlevel.checkpoint()
+        assert notes.calls[-1] == ("assigned", [P0, P1])
+
+
+async def test_callbacks_come_one_after_the_other() -> None:
+    async with owner() as it:
+        notes = it.rebalance.listener = Notes()
+        it.rebalance.assign((P0,), GENERATION)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(it.rebalance.revoke, (P0,))
+            while not notes.calls:
+                await anyio.lowlevel.checkpoint()
+            notes.go_on.set()
+        assert [name for name, _ in notes.calls] == ["assigning", "assigned", "revoked"]
+        assert not it.rebalance.in_callback
+
+
+async def test_what_goes_is_withdrawn_committed_and_ended() -> None:
+    async with owner() as it:
+        it.rebalance.assign((P0, P1), GENERATION)
+        it.own(P0, 7)
+        it.rebalance.withdraw((P0,))
+        assert it.stops == 1
+        assert it.assignment.get(P0).revoked  # type: ignore[union-attr]
+        await it.rebalance.revoke((P0,))
+        assert it.offsets.calls[1:] == [("commit", {P0: 7}), ("ended", (P0,))]
+        assert it.assignment.names == (P1,)
+
+
+async def test_without_auto_commit_nothing_is_committed() -> None:
+    async with owner(enable_auto_commit=False) as it:
+        it.rebalance.assign((P0,), GENERATION)
+        it.own(P0, 7)
+        await it.rebalance.revoke((P0,))
+        assert it.offsets.calls[1:] == [("ended", (P0,))]
+
+
+async def test_a_commit_that_fails_does_not_hold_the_rebalance() -> None:
+    async with owner() as it:
+        it.offsets.fails = True
+        it.rebalance.assign((P0,), GENERATION)
+        it.own(P0, 7)
+        await it.rebalance.revoke((P0,))
+        assert it.offsets.calls[-1] == ("ended", (P0,))
+        assert it.raised == []
+
+
+async def test_what_is_lost_is_not_committed_and_remembered_if_it_was_given() -> None:
+    async with owner() as it:
+        notes = it.rebalance.listener = Notes()
+        notes.go_on.set()
+        it.rebalance.assign((P0, P1), GENERATION)
+        it.own(P0, 7)
+        it.own(P1, 7)
+        it.assignment.acknowledged({P1: OffsetAndMetadata(7)})
+        it.rebalance.lose((P0, P1), "the session ended")
+        assert it.offsets.calls[1:] == [("lost", (P0, P1))]
+        assert it.rebalance.lost == {P0: "the session ended"}
+        assert len(it.assignment) == 0
+        while it.rebalance.in_callback:
+            await anyio.lowlevel.checkpoint()
+        assert notes.calls[-1] == ("revoked", [P0, P1])
+
+
+async def test_what_a_callback_raises_is_kept_for_the_application() -> None:
+    class Angry(RebalanceListener):
+        def on_partitions_revoked(self, partitions: Any) -> None:
+            raise LookupError("no")
+
+    async with owner() as it:
+        it.rebalance.assign((P0,), GENERATION)
+        it.rebalance.listener = Angry()
+        await it.rebalance.revoke((P0,))
+        assert [type(error) for error in it.raised] == [LookupError]
+        assert len(it.assignment) == 0

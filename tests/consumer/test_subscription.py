@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from aiokafkawire.cluster.metadata import MetadataSnapshot, TopicMetadata
+from aiokafkawire.consumer.subscription import Pattern, RebalanceListener, Topics, topics_of
+from aiokafkawire.types import TopicPartition
+
+
+def test_topics_are_named_once_each() -> None:
+    assert topics_of(["b", "a", "b"]) == Topics(("b", "a"))
+    assert topics_of("orders") == Topics(("orders",))
+
+
+@pytest.mark.parametrize("names", [[""], [3], [b"orders"]])
+def test_a_topic_is_a_string(names: Any) -> None:
+    with pytest.raises(TypeError, match="topic"):
+        topics_of(names)
+
+
+def test_a_pattern_matches_whole_names_and_no_internal_topics() -> None:
+    def topic(name: str, internal: bool = False) -> TopicMetadata:
+        return TopicMetadata(name, UUID(int=1), MappingProxyType({}), internal)
+
+    topics = {
+        name: topic(name, name.startswith("_"))
+        for name in ("orders-us", "orders-eu", "old-orders-eu", "__orders-eu")
+    }
+    metadata = MetadataSnapshot(topics=MappingProxyType(topics))
+    pattern = Pattern(re.compile(r".{0,2}orders-\w+"))
+    assert pattern.matches(metadata) == ("orders-eu", "orders-us")
+
+
+def test_what_is_lost_is_told_as_revoked_unless_overridden() -> None:
+    class Listener(RebalanceListener):
+        def on_partitions_revoked(self, partitions: Any) -> str:
+            return f"revoked {partitions}"
+
+    tp = TopicPartition("orders", 0)
+    assert Listener().on_partitions_lost([tp]) == f"revoked {[tp]}"
+    assert RebalanceListener().on_partitions_assigned([tp]) is None

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any
+
+from aiokafkawire.cluster.metadata import MetadataSnapshot
+from aiokafkawire.consumer.watch import OUTAGE_S, Outage, TopicWatch
+from aiokafkawire.errors import BrokerError, ConnectionFailed, UnknownTopic
+from aiokafkawire.wire import ErrorCode, error_for
+
+GONE = ConnectionFailed("refused")
+
+
+def test_an_outage_is_told_once() -> None:
+    outage = Outage()
+    assert outage.heard(GONE, 10.0) is None
+    assert outage.heard(GONE, 10.0 + OUTAGE_S - 1) is None
+    assert "refused" in (outage.heard(GONE, 10.0 + OUTAGE_S) or "")
+    assert outage.heard(GONE, 20.0 + OUTAGE_S) is None
+
+
+def test_an_answer_ends_an_outage() -> None:
+    outage = Outage()
+    for answer in (None, error_for(ErrorCode.NOT_COORDINATOR)):
+        outage.heard(GONE, 0.0)
+        outage.heard(GONE, OUTAGE_S)
+        outage.heard(answer, OUTAGE_S + 1)
+        assert outage.heard(GONE, 2 * OUTAGE_S) is None
+        assert outage.heard(GONE, 3 * OUTAGE_S) is not None
+        outage.heard(None, 0.0)
+
+
+def metadata(**errors: int) -> Any:
+    return MetadataSnapshot(errors=MappingProxyType(errors))
+
+
+def test_an_unknown_topic_has_its_time() -> None:
+    watch = TopicWatch(60.0)
+    unknown = metadata(orders=int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    assert watch.check(unknown, ["orders"], 0.0) is None
+    assert watch.check(unknown, ["orders"], 59.0) is None
+    assert watch.check(metadata(), ["orders"], 59.5) is None  # it was there for a moment
+    assert watch.check(unknown, ["orders"], 60.0) is None
+    error = watch.check(unknown, ["orders"], 120.0)
+    assert isinstance(error, UnknownTopic)
+    assert error.topic == "orders"
+
+
+def test_what_time_does_not_mend_is_told_at_once() -> None:
+    watch = TopicWatch(60.0)
+    for code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION):
+        error = watch.check(metadata(orders=int(code)), ["payments", "orders"], 0.0)
+        assert isinstance(error, BrokerError)
+        assert error.topic == "orders"
+    passing = metadata(orders=int(ErrorCode.LEADER_NOT_AVAILABLE))
+    assert watch.check(passing, ["orders"], 1_000.0) is None
+    assert watch.check(metadata(other=29), ["orders"], 0.0) is None

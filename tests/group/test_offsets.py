@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import anyio
+import pytest
+
+from aiokafkawire.broker import Answer, Broker, Close, Drop
+from aiokafkawire.errors import BrokerError, CommitFailed, ProtocolError, RequestTimedOut
+from aiokafkawire.group.offsets import (
+    Credentials,
+    commit_request,
+    fetch_request,
+    read_committed,
+    read_fetched,
+)
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from aiokafkawire.wire import NO_ID, ApiKey, ErrorCode
+from aiokafkawire.wire.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from aiokafkawire.wire.messages.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from tests.consumer.helpers import TIMEOUT_S, consumer, numbers, produce, read
+
+P0 = TopicPartition("orders", 0)
+P1 = TopicPartition("orders", 1)
+ID = UUID(int=7)
+
+
+def test_a_commit_names_who_commits_and_what() -> None:
+    offsets = {P0: OffsetAndMetadata(5, "note", 3), TopicPartition("b", 2): OffsetAndMetadata(1)}
+    request = commit_request("g", Credentials(4, "me", "i"), offsets, {"orders": ID})
+    assert (request.group_id, request.generation_id_or_member_epoch) == ("g", 4)
+    assert (request.member_id, request.group_instance_id) == ("me", "i")
+    assert [(t.name, t.topic_id) for t in request.topics] == [("orders", ID), ("b", NO_ID)]
+    (entry,) = request.topics[0].partitions
+    assert (entry.partition_index, entry.committed_offset) == (0, 5)
+    assert (entry.committed_metadata, entry.committed_leader_epoch) == ("note", 3)
+    outside = commit_request("g", Credentials(), offsets, {})
+    assert (outside.generation_id_or_member_epoch, outside.member_id) == (-1, "")
+
+
+def test_answers_to_commits_are_read_by_name_or_id() -> None:
+    entry = OffsetCommitResponsePartition(partition_index=1, error_code=25)
+    for naming in ({"name": "orders"}, {"topic_id": ID}):
+        topic: Any = OffsetCommitResponseTopic(partitions=[entry], **naming)
+        response = OffsetCommitResponse(topics=[topic])
+        assert read_committed(response, {"orders": ID}) == {P1: 25}
+
+
+def test_the_shape_of_a_fetch_goes_by_version() -> None:
+    request, max_version = fetch_request("g", [P0, P1], {"orders": ID}, require_stable=True)
+    assert max_version is None
+    old = request.build(7)
+    assert (old.group_id, old.require_stable) == ("g", True)
+    assert old.topics[0].partition_indexes == [0, 1]
+    assert not request.build(6).require_stable
+    (group,) = request.build(8).groups
+    assert group.group_id == "g"
+    assert (group.topics[0].name, group.topics[0].topic_id) == ("orders", ID)
+    assert fetch_request("g", [P0], {"orders": NO_ID}, require_stable=False)[1] == 9
+
+
+def old_answer(*entries: tuple[int, int, int]) -> OffsetFetchResponse:
+    partitions = [
+        OffsetFetchResponsePartition(
+            partition_index=index, committed_offset=offset, metadata="m", error_code=code
+        )
+        for index, offset, code in entries
+    ]
+    return OffsetFetchResponse(
+        topics=[OffsetFetchResponseTopic(name="orders", partitions=partitions)]
+    )
+
+
+def test_nothing_committed_is_none() -> None:
+    response = old_answer((0, -1, 0), (1, -1, 3))
+    assert read_fetched(response, "g", [P0, P1], {}) == {P0: None, P1: None}
+
+
+def test_answers_to_fetches_are_read() -> None:
+    assert read_fetched(old_answer((0, 5, 0)), "g", [P0], {}) == {P0: OffsetAndMetadata(5, "m")}
+    entry = OffsetFetchResponsePartitions(
+        partition_index=0,
+        committed_offset=6,
+        committed_leader_epoch=2,
+        metadata=None,
+        error_code=0,
+    )
+    topic = OffsetFetchResponseTopics(topic_id=ID, partitions=[entry])
+    group = OffsetFetchResponseGroup(group_id="g", topics=[topic])
+    response = OffsetFetchResponse(groups=[group])
+    expected = {P0: OffsetAndMetadata(6, "", 2)}
+    assert read_fetched(response, "g", [P0], {"orders": ID}) == expected
+    with pytest.raises(ProtocolError, match="'h'"):
+        read_fetched(response, "h", [P0], {"orders": ID})
+
+
+def test_what_is_not_said_is_not_taken_for_nothing_committed() -> None:
+    with pytest.raises(ProtocolError, match="leaves a partition out") as left_out:
+        read_fetched(old_answer((0, 5, 0)), "g", [P0, P1], {})
+    assert (left_out.value.topic, left_out.value.partition) == P1
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED") as refused:
+        read_fetched(old_answer((0, -1, 29)), "g", [P0], {})
+    assert (refused.value.topic, refused.value.partition) == P0
+    with pytest.raises(BrokerError, match="GROUP_AUTHORIZATION_FAILED"):
+        read_fetched(OffsetFetchResponse(error_code=30), "g", [P0], {})
+
+
+async def test_one_commit_is_under_way_and_the_newest_wins() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 9))
+        async with consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader:
+            await read(reader, 9)
+            broker.on(ApiKey.OFFSET_COMMIT, Close(carried_out=True), times=2)
+            async with anyio.create_task_group() as tasks:
+                for offset in range(1, 10):
+                    tasks.start_soon(reader.commit, {P0: offset})
+                    await anyio.lowlevel.checkpoint()
+            assert (await reader.committed(P0))[P0] == OffsetAndMetadata(9)
+            assert len(broker.requests.of(ApiKey.OFFSET_COMMIT)) <= 4
+
+
+async def test_a_commit_without_an_answer_ends_at_its_deadline() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        options = {"group_id": "g", "default_api_timeout_ms": 200, "enable_auto_commit": False}
+        async with consumer(broker, **options) as reader:
+            reader.assign([P0])
+            fault = broker.on(ApiKey.OFFSET_COMMIT, Drop())
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(RequestTimedOut):
+                await reader.commit({P0: 4})
+            fault.remove()
+
+
+async def test_cancelling_the_wait_does_not_take_the_commit_back() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        async with consumer(broker, group_id="g", enable_auto_commit=False) as reader:
+            reader.assign([P0])
+            with anyio.CancelScope() as scope:
+                async with anyio.create_task_group() as tasks:
+
+                    async def cancel(seen: Any) -> None:
+                        scope.cancel()
+
+                    broker.on(ApiKey.OFFSET_COMMIT, cancel, times=1)
+                    tasks.start_soon(reader.commit, {P0: 4})
+            assert scope.cancelled_caught
+            with anyio.fail_after(TIMEOUT_S):
+                while (await reader.committed(P0))[P0] != OffsetAndMetadata(4):
+                    await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID],
+)
+async def test_a_fenced_commit_fails_and_a_heartbeat_asks_why(code: int) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 9))
+        options = {"group_id": "g", "enable_auto_commit": False, "heartbeat_interval_ms": 20_000}
+        async with consumer(broker, "orders", **options) as reader:
+            await read(reader, 3)
+            broker.on(ApiKey.OFFSET_COMMIT, Answer(code), times=1)
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(CommitFailed):
+                await reader.commit()
+            await broker.wait_for_request(ApiKey.HEARTBEAT, timeout_s=5)
+            await reader.commit()
+            assert (await reader.committed(P0))[P0].offset == 3  # type: ignore[union-attr]
