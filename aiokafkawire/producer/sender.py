@@ -100,7 +100,7 @@ class Sender:
                 except TimeoutError:
                     count = len(left) - number
                     raise RequestTimedOut(
-                        f"{count} batches were still on their way when the time for flush was over"
+                        f"the time for flush was over; batches still on their way: {count}"
                     ) from None
         finally:
             accumulator.press(-1)
