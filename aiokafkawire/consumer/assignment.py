@@ -9,7 +9,7 @@ from aiokafkawire.errors import CorruptRecords, KafkaError
 from aiokafkawire.records import Record, Records
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
-from .buffer import FetchBuffer, Lease
+from .buffer import MAX_CALLERS, FetchBuffer, Lease
 from .partition import Broken, Damaged, Partition, Positioned
 
 __all__ = ("CURSOR_RECORDS", "Assignment", "Cursor", "again")
@@ -49,6 +49,7 @@ class Assignment:
 
     def __init__(self) -> None:
         self._partitions: dict[TopicPartition, Partition] = {}
+        self._given: dict[object, dict[FetchBuffer, None]] = {}
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -79,9 +80,15 @@ class Assignment:
 
     def came_back(self, caller: object) -> None:
         """A caller calls again: what it was given is processed."""
-        for partition in self._partitions.values():
-            if partition.buffer is not None:
-                partition.buffer.came_back(caller)
+        for buffer in self._given.pop(caller, ()):
+            buffer.came_back(caller)
+
+    def _note(self, caller: object, buffer: FetchBuffer) -> None:
+        buffers = self._given.setdefault(caller, {})
+        buffers[buffer] = None
+        if len(self._given) > MAX_CALLERS:
+            # What the oldest was given is then never taken for processed.
+            del self._given[next(iter(self._given))]
 
     def open(self, caller: object) -> Cursor | None:
         """A cursor over the next records there are; raises what a partition is broken by."""
@@ -93,6 +100,7 @@ class Assignment:
             except CorruptRecords as error:
                 raise self._damaged(partition, error) from None
             if lease is not None:
+                self._note(caller, buffer)
                 self._had_turn(partition)
                 return Cursor(partition, buffer, lease)
         return None
@@ -126,6 +134,7 @@ class Assignment:
                 if not given:
                     raise
             if partition.tp in given:
+                self._note(caller, buffer)
                 self._had_turn(partition)
             if not left or (one and given):
                 break

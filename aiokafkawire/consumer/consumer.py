@@ -33,6 +33,9 @@ from .subscription import Manual, Nothing, Pattern, RebalanceListener, Subscript
 
 __all__ = ("BatchIterator", "Consumer", "RecordIterator")
 
+HURRIED_CLOSE_S = 1.0
+"""How long a consumer that is left by a cancellation (Ctrl-C) may take to commit and to leave."""
+
 CommitArgument = Mapping[TopicPartition, int | OffsetAndMetadata] | Records | None
 
 
@@ -85,13 +88,15 @@ class Consumer:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._close(processed=exc_type is None)
+        cancelled = exc is not None and not isinstance(exc, Exception)
+        await self._close(processed=exc_type is None, hurry=cancelled)
 
     async def aclose(self) -> None:
         """Commit what is processed (with auto-commit), leave the group, close. Never raises.
 
-        Takes at most `close_timeout_ms`, and the time of the rebalance callback beside it. May be
-        called again, and from any task. What this task was given counts as processed.
+        Takes at most `close_timeout_ms`, and the time of the rebalance callback beside it (when
+        `async with` is left by a cancellation: at most a second). May be called again, and from any
+        task. What this task was given counts as processed.
         """
         await self._close(processed=True)
 
@@ -101,20 +106,24 @@ class Consumer:
         await core.start()
         core.subscribe(self._wanted, self._listener)
 
-    async def _close(self, *, processed: bool) -> None:
+    async def _close(self, *, processed: bool, hurry: bool = False) -> None:
         core, runtime = self._core, self._runtime
         if core is None or runtime is None:
             await self._lifecycle.leave(_nothing, 0.0)
             return
         if processed:
             core.assignment.came_back(current_task())
-        deadline = runtime.clock.now() + self.config.close_timeout_ms / 1000
+        now = runtime.clock.now()
+        deadline = now + self.config.close_timeout_ms / 1000
+        limit = core.close_limit(deadline)
+        if hurry:
+            deadline = limit = min(deadline, now + HURRIED_CLOSE_S)
 
         async def goodbye() -> None:
             core.changed()
-            await core.close(deadline)
+            await core.close(deadline, limit)
 
-        await self._lifecycle.leave(goodbye, core.close_limit(deadline))
+        await self._lifecycle.leave(goodbye, limit)
 
     def _crashed(self, task: TaskHandle, error: Exception) -> None:
         if self._core is not None:
@@ -202,8 +211,12 @@ class Consumer:
         time, so that nothing counts as processed.
         """
         core = self._running
+        caller = current_task()
+        record = core.next_buffered(caller)
+        if record is not None:
+            return record
         deadline = NEVER if timeout_ms is None else self._deadline(core, timeout_ms)
-        return await self._next(core, None, deadline)
+        return await self._next(core, caller, deadline)
 
     async def getmany(
         self,
@@ -455,13 +468,9 @@ class RecordIterator:
 
     async def __anext__(self) -> Record:
         """The next record. Lets other tasks run at least every 256 records."""
-        core = self._core
-        cursor = core.cursor
-        if cursor is not None and cursor.owner is self:
-            record = cursor.next()
-            if record is not None:
-                core.touched()
-                return record
+        record = self._core.next_buffered(self)
+        if record is not None:
+            return record
         found = await self._consumer._next(self._consumer._running, self, NEVER)
         assert found is not None
         return found

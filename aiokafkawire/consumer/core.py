@@ -148,8 +148,8 @@ class Core:
             if self.config.enable_auto_commit:
                 self._host.spawn(self._auto_commit, self.group, name="auto-commit")
 
-    async def close(self, deadline: float) -> None:
-        """Commit what is processed, leave the group, close the connections."""
+    async def close(self, deadline: float, limit: float) -> None:
+        """Commit what is processed up to the deadline, leave the group, close the connections."""
         self._stop_giving()
         if self.group is not None:
             self.group.rebalance.close_deadline = deadline
@@ -157,7 +157,7 @@ class Core:
                 if self.config.enable_auto_commit:
                     await self.group.rebalance.commit_processed(self.assignment.names)
             else:
-                await self.group.member.close(self.close_limit(deadline))
+                await self.group.member.close(limit)
         await self.cluster.aclose()
 
     def close_limit(self, deadline: float) -> float:
@@ -264,10 +264,15 @@ class Core:
         if self.group is not None:
             self.group.member.left()
 
-    def touched(self) -> None:
-        """The application calls, and is answered from the cursor."""
-        if self.group is not None:
+    def next_buffered(self, owner: object) -> Record | None:
+        """A record from the cursor, if it is this owner's; the call counts as one all the same."""
+        cursor = self.cursor
+        if cursor is None or cursor.owner is not owner:
+            return None
+        record = cursor.next()
+        if record is not None and self.group is not None:
             self.group.member.touched()
+        return record
 
     def next_record(self, owner: object, caller: object) -> Record | None:
         """A record, and a cursor for more of them."""

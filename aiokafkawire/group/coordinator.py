@@ -170,8 +170,8 @@ class GroupMember:
 
     def left(self) -> None:
         """The application's call returns."""
+        # The next heartbeat looks at the deadline that this sets.
         self._machine.presence.leave(self._clock.now())
-        self._deadline_moved.set()
 
     def touched(self) -> None:
         """The application called, and was answered from what is there."""
@@ -215,6 +215,7 @@ class GroupMember:
         if self._handling:
             return
         self._handling = True
+        before = self._machine.state
         try:
             while self._events and not self._machine.done:
                 for effect in self._machine.handle(self._events.popleft(), self._clock.now()):
@@ -224,8 +225,9 @@ class GroupMember:
         if isinstance(self._machine.state, s.Closed):
             self._forget_counts()
             self._closed.set()
-        self._deadline_moved.set()
-        self._owner.changed()
+        if self._machine.state is not before:
+            self._deadline_moved.set()
+            self._owner.changed()
 
     def _perform(self, effect: do.Effect) -> None:
         match effect:
@@ -253,6 +255,7 @@ class GroupMember:
             case do.AssignPartitions(partitions, generation):
                 self._log(f"generation {generation.number}: {len(partitions)} partitions")
                 self._owner.assign(partitions, generation)
+                self.metadata_changed()
             case do.Interrupt():
                 self._owner.interrupt()
             case do.Note(text, warning):

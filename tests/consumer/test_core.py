@@ -47,7 +47,8 @@ async def core(broker: Broker, **options: Any) -> AsyncIterator[Core]:
     try:
         await it.start()
         yield it
-        await it.close(it.runtime.clock.now() + 5)
+        deadline = it.runtime.clock.now() + 5
+        await it.close(deadline, deadline)
     finally:
         await host.stop()
 
