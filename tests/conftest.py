@@ -17,6 +17,15 @@ BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--on",
+        choices=("embedded", "kafka"),
+        default="embedded",
+        help="what the tests of behaviour run on: the embedded broker or real Kafka",
+    )
+
+
 @pytest.fixture(params=BACKENDS, scope="module")
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
     return BACKENDS[request.param]
