@@ -1,0 +1,87 @@
+"""Membership machines in the states that tests begin with."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.group import effects as do
+from aiokafkawire.group import events as on
+from aiokafkawire.group import states as s
+from aiokafkawire.group.membership import GroupSettings, Membership
+from aiokafkawire.types import TopicPartition
+
+NODE = 7
+REQUEST = 100
+PULSE_REQUEST = 101
+TOPICS = ("orders",)
+P0 = TopicPartition("orders", 0)
+P1 = TopicPartition("orders", 1)
+GENERATION = s.Generation("me", 5, "range", TOPICS, leads=False)
+PULSE = s.Pulse(NODE, PULSE_REQUEST, next_at=3.0, session_ends=45.0)
+KNOWN = s.Identity("me", 5, 0)
+ERROR = KafkaError("refused")
+MEMBERS = (s.JoinedMember("me", None, b""), s.JoinedMember("other", None, b""))
+
+
+def settings(**changes: Any) -> GroupSettings:
+    values: dict[str, Any] = {
+        "group_instance_id": None,
+        "session_timeout_ms": 45_000,
+        "session_timeout_is_default": True,
+        "heartbeat_interval_ms": 3_000,
+        "max_poll_interval_ms": 300_000,
+        "retry_backoff_ms": 100,
+        "retry_backoff_max_ms": 1_000,
+        "request_timeout_ms": 30_000,
+    }
+    return GroupSettings(**values | changes)
+
+
+def machine(state: s.State | None = None, **changes: Any) -> Membership:
+    membership = Membership(settings(**changes), random.Random(1), now=0.0)
+    if state is not None:
+        membership.state = state
+        if not isinstance(state, s.Unjoined):
+            membership.topics = TOPICS
+    membership._last_request = 1_000
+    return membership
+
+
+def addressed(event: Any, state: s.State) -> Any:
+    """The event as the answer to a request that the state waits for."""
+    if not isinstance(event, on.Answer) or not state.awaited:
+        return event
+    awaited = state.awaited[0]
+    fields = {name: getattr(event, name) for name in type(event).__dataclass_fields__}  # type: ignore[attr-defined]
+    return type(event)(**fields | {"request": awaited})
+
+
+def only(effects: Any, cls: type) -> Any:
+    found = [effect for effect in effects if isinstance(effect, cls)]
+    assert len(found) == 1, effects
+    return found[0]
+
+
+def joining(**changes: Any) -> tuple[Membership, Any]:
+    membership = machine(**changes)
+    find = only(membership.handle(on.Subscribed(TOPICS), 0.0), do.FindCoordinator)
+    join = only(membership.handle(on.CoordinatorFound(find.request, NODE), 0.0), do.SendJoin)
+    return membership, join
+
+
+def stable(now: float = 0.0, **changes: Any) -> Membership:
+    membership, join = joining(**changes)
+    joined = on.JoinedAsFollower(join.request, "me", 1, "range")
+    sync = only(membership.handle(joined, now), do.SendSync)
+    assign = only(membership.handle(on.Synced(sync.request, (P1, P0)), now), do.AssignPartitions)
+    assert assign.partitions == (P0, P1)
+    return membership
+
+
+def beaten(membership: Membership, until: float) -> None:
+    """Answer heartbeats until then."""
+    while (now := membership.next_deadline()) < until:
+        beat = only(membership.handle(on.Tick(), now), do.SendHeartbeat)
+        membership.handle(on.HeartbeatAnswered(beat.request), now)

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokafkawire.errors import GroupFailed
+from aiokafkawire.group import effects as do
+from aiokafkawire.group import events as on
+from aiokafkawire.group import states as s
+from aiokafkawire.group.entering import MAX_CONTRADICTIONS
+from aiokafkawire.types import TopicPartition
+
+from .machines import (
+    ERROR,
+    GENERATION,
+    KNOWN,
+    MEMBERS,
+    NODE,
+    P0,
+    PULSE,
+    PULSE_REQUEST,
+    REQUEST,
+    TOPICS,
+    addressed,
+    joining,
+    machine,
+    only,
+)
+
+
+def test_a_leader_assigns_and_a_follower_syncs_with_nothing() -> None:
+    membership, join = joining()
+    assert join.member_id == ""
+    assert join.session_timeout_ms == 45_000
+    leader = on.JoinedAsLeader(join.request, "me", 1, "range", MEMBERS)
+    make = only(membership.handle(leader, 0.0), do.MakeAssignment)
+    assert make.members == MEMBERS
+    made = on.AssignmentMade(make.request, {"me": b"1", "other": b"2"})
+    sync = only(membership.handle(made, 0.0), do.SendSync)
+    assert sync.assignments == {"me": b"1", "other": b"2"}
+    membership.handle(on.Synced(sync.request, (P0,)), 0.0)
+    assert isinstance(membership.state, s.Stable)
+    assert membership.generation is not None
+    assert membership.generation.leads
+
+
+def test_a_leader_that_need_not_assign_syncs_at_once() -> None:
+    membership, join = joining(group_instance_id="static")
+    answer = on.JoinedAsLeader(join.request, "me", 1, "range", (), skip_assignment=True)
+    assert only(membership.handle(answer, 0.0), do.SendSync).assignments == {}
+
+
+def test_member_id_required_joins_again_at_once_under_the_id() -> None:
+    membership, join = joining()
+    again = only(membership.handle(on.MemberIdAssigned(join.request, "me"), 0.0), do.SendJoin)
+    assert again.member_id == "me"
+    assert membership.handle(on.MemberIdAssigned(again.request, "you"), 0.0)
+    assert isinstance(membership.state, s.BackingOff)
+    assert membership.state.identity.member_id == ""
+
+
+@pytest.mark.parametrize(
+    ("event", "member_id", "node"),
+    [
+        (on.CoordinatorLost, "me", None),
+        (on.CoordinatorLoading, "me", NODE),
+        (on.RebalanceBegan, "me", NODE),
+        (on.MemberUnknown, "", NODE),
+    ],
+)
+def test_where_and_as_whom_a_failed_join_is_repeated(
+    event: Any, member_id: str, node: int | None
+) -> None:
+    membership = machine(s.Joining(KNOWN, NODE, TOPICS, REQUEST))
+    effects = membership.handle(event(REQUEST), 0.0)
+    assert isinstance(membership.state, s.BackingOff)
+    assert membership.state.identity.member_id == member_id
+    assert membership.state.node == node
+    assert (do.ForgetCoordinator() in effects) == (node is None)
+
+
+def test_a_default_session_timeout_falls_back_once_and_a_chosen_one_fails() -> None:
+    membership, join = joining()
+    refused = on.SessionTimeoutRefused(join.request, ERROR)
+    effects = membership.handle(refused, 0.0)
+    assert "30000 ms" in only(effects, do.Note).text
+    again = only(effects, do.SendJoin)
+    assert again.session_timeout_ms == 30_000
+    membership.handle(on.SessionTimeoutRefused(again.request, ERROR), 0.0)
+    assert membership.error is ERROR
+    membership, join = joining(session_timeout_is_default=False, session_timeout_ms=40_000)
+    membership.handle(on.SessionTimeoutRefused(join.request, ERROR), 0.0)
+    assert membership.error is ERROR
+
+
+def test_other_topics_while_a_join_is_under_way_need_another_join() -> None:
+    membership, join = joining()
+    assert membership.handle(on.Subscribed(("payments",)), 0.0) == ()
+    joined = on.JoinedAsFollower(join.request, "me", 1, "range")
+    again = only(membership.handle(joined, 0.0), do.SendJoin)
+    assert (again.member_id, again.topics) == ("me", ("payments",))
+
+
+def test_other_topics_while_syncing_are_joined_for_after_the_revocation() -> None:
+    membership, join = joining()
+    joined = on.JoinedAsFollower(join.request, "me", 1, "range")
+    sync = only(membership.handle(joined, 0.0), do.SendSync)
+    membership.handle(on.Subscribed(("payments",)), 0.0)
+    effects = membership.handle(on.Synced(sync.request, (P0,)), 0.0)
+    assert [type(effect) for effect in effects] == [do.AssignPartitions, do.Interrupt]
+    assert isinstance(membership.state, s.RevocationDue)
+
+
+def test_a_heartbeat_answered_27_before_the_sync_does_not_end_the_sync() -> None:
+    membership = machine(s.Syncing(GENERATION, PULSE, REQUEST, 0))
+    membership.handle(on.RebalanceBegan(PULSE_REQUEST), 1.0)
+    assert isinstance(membership.state, s.Syncing)
+    only(membership.handle(on.RebalanceBegan(REQUEST), 1.0), do.SendJoin)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        on.JoinedAsLeader(0, "me", 6, "range", ()),
+        on.JoinedAsLeader(0, "me", 6, "range", (MEMBERS[1],)),
+        on.JoinedAsLeader(0, "me", 6, "range", (MEMBERS[0], MEMBERS[0])),
+        on.JoinedAsFollower(0, "", 6, "range"),
+        on.JoinedAsFollower(0, "you", 6, "range"),
+        on.JoinedAsFollower(0, "me", 4, "range"),
+        on.JoinedAsFollower(0, "me", -1, "range"),
+    ],
+)
+def test_a_contradicting_join_starts_over_and_then_fails(answer: Any) -> None:
+    membership = machine()
+    for count in range(1, MAX_CONTRADICTIONS + 1):
+        membership.state = state = s.Joining(KNOWN, NODE, TOPICS, REQUEST)
+        effects = membership.handle(addressed(answer, state), 0.0)
+        assert only(effects, do.SendLeave).member_id == "me"
+        if count < MAX_CONTRADICTIONS:
+            assert isinstance(membership.state, s.BackingOff)
+            assert membership.state.identity.member_id == ""
+    assert isinstance(membership.error, GroupFailed)
+
+
+def test_the_same_generation_again_is_no_contradiction() -> None:
+    membership = machine(s.Joining(KNOWN, NODE, TOPICS, REQUEST))
+    membership.handle(on.JoinedAsFollower(REQUEST, "me", KNOWN.previous, "range"), 0.0)
+    assert isinstance(membership.state, s.Syncing)
+
+
+@pytest.mark.parametrize("strange", [TopicPartition("payments", 0), TopicPartition("orders", -1)])
+def test_an_assignment_of_what_was_not_subscribed_to_is_never_owned(
+    strange: TopicPartition,
+) -> None:
+    membership = machine(s.Syncing(GENERATION, PULSE, REQUEST, 0))
+    effects = membership.handle(on.Synced(REQUEST, (P0, strange)), 0.0)
+    assert not any(isinstance(effect, do.AssignPartitions) for effect in effects)
+    assert isinstance(membership.state, s.BackingOff)

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from aiokafkawire.group import states as s
+
+from .test_membership import STATES
+
+
+@pytest.mark.parametrize("state", STATES, ids=lambda state: type(state).__name__)
+def test_a_state_never_changes(state: s.State) -> None:
+    names = [field.name for field in dataclasses.fields(state)]  # type: ignore[arg-type]
+    for name in [*names, "more"]:
+        with pytest.raises((dataclasses.FrozenInstanceError, AttributeError, TypeError)):
+            setattr(state, name, None)
+
+
+def test_a_pulse_waits_for_its_time_or_for_its_answer() -> None:
+    assert s.Pulse(1, None, next_at=3.0, session_ends=45.0).deadline == 3.0
+    assert s.Pulse(1, 7, next_at=3.0, session_ends=45.0).deadline == 45.0
+    assert s.Pulse(None, None, next_at=50.0, session_ends=45.0).deadline == 45.0
+
+
+def test_states_wait_for_their_own_requests_only() -> None:
+    waiting = {type(state).__name__: set(state.awaited) - {None} for state in STATES}
+    assert waiting["Unjoined"] == waiting["BackingOff"] == waiting["Lapsed"] == set()
+    assert waiting["Joining"] == waiting["Leaving"] == {100}
+    assert waiting["Stable"] == waiting["RevocationDue"] == {101}
+    assert waiting["Syncing"] == waiting["Assigning"] == waiting["Revoking"] == {100, 101}
