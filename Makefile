@@ -6,7 +6,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PYTEST := $(BIN)/pytest
 
-.PHONY: help demo test test-brokers lint types imports check format clean
+.PHONY: help demo test kafka test-brokers lint types imports check format clean
 
 help: ## Show the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ demo: $(READY) ## The main job on the embedded broker (INPUT=path, BOOTSTRAP=hos
 
 test: $(READY) ## All tests but those on real Kafka
 	$(PYTEST) --ignore=tests/brokers
+
+kafka: $(READY) ## Fetch Apache Kafka's jars into .cache
+	$(BIN)/python -m tests.brokers.kafka --fetch
 
 test-brokers: $(READY) ## Tests on real Apache Kafka, started from Maven artifacts
 	$(PYTEST) tests/brokers
