@@ -58,10 +58,12 @@ class Assignment:
         return tp in self._partitions
 
     def get(self, tp: TopicPartition) -> Partition | None:
+        """A partition, if it is owned."""
         return self._partitions.get(tp)
 
     @property
     def names(self) -> tuple[TopicPartition, ...]:
+        """The owned partitions, sorted."""
         return tuple(sorted(self._partitions))
 
     def values(self) -> list[Partition]:
@@ -69,6 +71,7 @@ class Assignment:
         return list(self._partitions.values())
 
     def add(self, partition: Partition) -> None:
+        """Own a partition; its turn is the last."""
         self._partitions[partition.tp] = partition
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[Partition]:

@@ -212,6 +212,7 @@ class Consumer:
         """
         core = self._running
         caller = current_task()
+        await checkpoint()
         record = core.next_buffered(caller)
         if record is not None:
             return record
@@ -240,7 +241,6 @@ class Consumer:
         caller = current_task()
         core.enter(caller)
         try:
-            await checkpoint()
             while True:
                 self._lifecycle.check_running()
                 core.check()
@@ -471,6 +471,7 @@ class RecordIterator:
         record = self._core.next_buffered(self)
         if record is not None:
             return record
+        await checkpoint()
         found = await self._consumer._next(self._consumer._running, self, NEVER)
         assert found is not None
         return found

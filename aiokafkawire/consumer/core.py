@@ -47,10 +47,12 @@ class News:
         self._event = anyio.Event()
 
     def tell(self) -> None:
+        """Wake them."""
         self._event.set()
         self._event = anyio.Event()
 
     async def wait(self, deadline: float) -> bool:
+        """Wait for the next `tell`; False if the deadline came first."""
         return await wait_until(self._event, deadline)
 
 
@@ -84,6 +86,7 @@ class Membership:
         self.manual = False
 
     def credentials(self) -> Credentials | None:
+        """As whom to commit at present, if at all."""
         return Credentials() if self.manual else self.member.credentials()
 
     def _doubt(self) -> None:

@@ -36,6 +36,7 @@ RESPONSE_OVERHEAD_BYTES = 64 * 1024
 
 
 def isolation_of(config: ConsumerConfig) -> IsolationLevel:
+    """The isolation level under the protocol's number."""
     return IsolationLevel[config.isolation_level.upper()]
 
 

@@ -67,6 +67,7 @@ class FetchPlanner:
 
     @property
     def busy(self) -> tuple[NodeId, ...]:
+        """The nodes that a fetch is under way at."""
         return tuple(self._busy)
 
     def plan(self, partitions: Iterable[Partition], leader: Leader, now: float) -> list[FetchPlan]:

@@ -32,7 +32,9 @@ class CommittedOffsets(Protocol):
 
     async def fetch(
         self, partitions: list[TopicPartition], deadline: float
-    ) -> Mapping[TopicPartition, OffsetAndMetadata | None]: ...
+    ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
+        """What is committed for each; None for nothing. Raises `KafkaError`."""
+        ...
 
 
 class Positioner:

@@ -129,12 +129,15 @@ class Rebalance:
         self._hooks.changed()
 
     def interrupt(self) -> None:
+        """A revocation waits for the application's next call."""
         self._hooks.stop_giving()
 
     def heard(self, failure: KafkaError | None) -> None:
+        """The coordinator answered, or could not be reached."""
         self._hooks.heard(failure)
 
     def changed(self) -> None:
+        """The membership is in another state."""
         self._hooks.changed()
 
     # --- committing ---

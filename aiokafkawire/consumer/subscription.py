@@ -57,6 +57,7 @@ class Pattern:
     pattern: re.Pattern[str]
 
     def matches(self, metadata: MetadataSnapshot) -> tuple[str, ...]:
+        """The topics that match at present, sorted; internal ones never do."""
         return tuple(
             sorted(
                 name

@@ -11,7 +11,7 @@ import pytest
 
 from aiokafkawire.broker import Answer, Broker, Close, Delay
 from aiokafkawire.consumer import Consumer, RebalanceListener
-from aiokafkawire.errors import BrokerError, CommitFailed, GroupFailed, MemberFenced
+from aiokafkawire.errors import BrokerError, ClientClosed, CommitFailed, GroupFailed, MemberFenced
 from aiokafkawire.group import states as s
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
@@ -102,7 +102,8 @@ async def test_a_member_killed_without_goodbye_is_replaced_and_nothing_is_skippe
             for partition in range(4):
                 await produce(broker, "orders", partition, numbers(100, 150))
             everything = {(p, o) for p in range(4) for o in range(150)}
-            await until(lambda: {seen for r in readers for seen in r.seen} == everything)
+            await until(lambda: {seen for r in readers for seen in r.seen} >= everything)
+            assert {seen for r in readers for seen in r.seen} == everything
             for r in left:
                 await r.stop()
 
@@ -416,6 +417,7 @@ async def test_a_topic_that_grows_is_assigned_anew() -> None:
             with anyio.fail_after(TIMEOUT_S):
                 while len(reader.assignment()) != 3:
                     await reader.getmany(timeout_ms=5)
+            assert {tp.partition for tp in reader.assignment()} == {0, 1, 2}
 
 
 async def test_topics_by_pattern_come_and_are_read() -> None:
@@ -478,3 +480,38 @@ async def test_leaving_with_the_broker_gone_ends_by_its_deadline() -> None:
                 await read(reader, 2)
                 broker.pause(1)
         broker.resume(1)
+        with pytest.raises(ClientClosed):
+            await reader.getone()
+
+
+async def test_a_cancelled_consumer_is_gone_within_a_second_or_so() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 4))
+        with anyio.fail_after(3), anyio.CancelScope() as scope:
+            async with consumer(broker, "orders", group_id="g") as reader:
+                await read(reader, 2)
+                broker.pause(1)
+                scope.cancel()
+                await reader.getone()
+        broker.resume(1)
+        assert scope.cancelled_caught
+
+
+async def test_a_revocation_reaches_an_application_that_reads_from_its_buffer() -> None:
+    async with Broker() as broker, anyio.create_task_group() as tasks:
+        await broker.create_topic("orders", 2)
+        await produce(broker, "orders", 0, numbers(0, 200))
+        async with consumer(broker, "orders", group_id="g") as one:
+            got = await read(one, 5)
+            async with consumer(broker, "orders", group_id="g") as two:
+                second = Reader(two)
+                tasks.start_soon(second.run)
+                await until(lambda: isinstance(state_of(one), s.RevocationDue))
+                while second.owned == 0 and len(got) < 200:
+                    record = await one.getone(timeout_ms=10)
+                    if record is not None:
+                        got.append(record)
+                assert len(got) < 200
+                await until(lambda: second.owned == 1)
+                await second.stop()

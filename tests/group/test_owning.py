@@ -75,12 +75,14 @@ def test_a_revocation_begins_at_once_while_the_application_waits() -> None:
     membership = stable()
     membership.presence.enter(1.0)
     beat = only(membership.handle(on.Tick(), 3.0), do.SendHeartbeat)
-    only(membership.handle(on.RebalanceBegan(beat.request), 3.0), do.RevokePartitions)
+    effects = membership.handle(on.RebalanceBegan(beat.request), 3.0)
+    assert only(effects, do.RevokePartitions).partitions == (P0, P1)
 
 
 def test_a_member_without_partitions_rejoins_at_once() -> None:
     membership = machine(s.Stable(GENERATION, PULSE, ()))
-    only(membership.handle(on.RebalanceBegan(PULSE_REQUEST), 3.0), do.SendJoin)
+    effects = membership.handle(on.RebalanceBegan(PULSE_REQUEST), 3.0)
+    assert only(effects, do.SendJoin).member_id == "me"
 
 
 @pytest.mark.parametrize("due", [False, True])
@@ -130,4 +132,4 @@ def test_partitions_lost_while_they_are_revoked_end_with_a_fresh_join() -> None:
 def test_a_refused_commit_brings_the_next_heartbeat_forward() -> None:
     membership = stable()
     membership.handle(on.Doubted(), 1.0)
-    only(membership.handle(on.Tick(), 1.0), do.SendHeartbeat)
+    assert only(membership.handle(on.Tick(), 1.0), do.SendHeartbeat).node == NODE
