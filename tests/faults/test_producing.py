@@ -1,0 +1,318 @@
+"""Producing on bad days: nothing lost, nothing twice, and a clear word where that is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+import pytest
+
+from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop
+from aiokafkawire.errors import (
+    BrokerError,
+    BufferFull,
+    DeliveriesFailed,
+    DeliveryTimedOut,
+    DeliveryUnknown,
+    KafkaError,
+)
+from aiokafkawire.producer import Delivery, Producer
+from aiokafkawire.wire import ApiKey, ErrorCode
+from tests.faults.support import HASTY, WITHIN_S, ends_within, numbered, stored
+
+NewTopic = Callable[..., Awaitable[str]]
+
+SHORT = HASTY | {"delivery_timeout_ms": 1_200, "close_timeout_ms": 300}
+
+
+def producer_on(broker: Broker, **options: object) -> Producer:
+    return Producer(bootstrap_servers=broker.bootstrap_servers, **(HASTY | options))
+
+
+@pytest.mark.parametrize("carried_out", [True, False])
+async def test_a_dropped_answer_is_asked_for_again(broker: Broker, topic: str, carried_out: bool):
+    fault = broker.on(ApiKey.PRODUCE, Drop(carried_out=carried_out), times=1)
+    async with producer_on(broker) as producer:
+        assert (await producer.send_and_wait(topic, b"once")).offset == 0
+    assert fault.hits == 1
+    assert await stored(broker.bootstrap_servers, topic) == [b"once"]
+
+
+@pytest.mark.parametrize("carried_out", [True, False])
+async def test_connections_that_close_instead_of_answers_cost_nothing(
+    broker: Broker, topic: str, carried_out: bool
+):
+    fault = broker.on(ApiKey.PRODUCE, Close(carried_out=carried_out), times=5)
+    async with producer_on(broker, batch_size_bytes=100, linger_ms=0) as producer:
+        deliveries = [await producer.send(topic, value) for value in numbered(100)]
+        offsets = [(await delivery).offset for delivery in deliveries]
+    assert fault.hits == 5
+    assert offsets == list(range(100))
+    assert await stored(broker.bootstrap_servers, topic) == numbered(100)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    ],
+)
+async def test_retriable_errors_are_retried(broker: Broker, topic: str, code: ErrorCode):
+    fault = broker.on(ApiKey.PRODUCE, Answer(code), times=2)
+    async with producer_on(broker) as producer:
+        assert (await producer.send_and_wait(topic, b"value")).offset == 0
+    assert fault.hits == 2
+    assert await stored(broker.bootstrap_servers, topic) == [b"value"]
+
+
+async def test_errors_in_the_middle_of_a_stream_do_not_disturb_its_order(
+    broker: Broker, topic: str
+):
+    async with producer_on(broker, batch_size_bytes=60, linger_ms=0) as producer:
+        await producer.send_and_wait(topic, numbered(1)[0])
+        for number, value in enumerate(numbered(200, start=1)):
+            if number % 20 == 0:
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                broker.on(ApiKey.PRODUCE, Answer(code), times=1)
+            await producer.send(topic, value)
+    assert await stored(broker.bootstrap_servers, topic) == numbered(201)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ],
+)
+async def test_other_errors_fail_the_delivery_at_once(broker: Broker, topic: str, code: ErrorCode):
+    broker.on(ApiKey.PRODUCE, Answer(code), times=1)
+    async with producer_on(broker) as producer:
+        with ends_within(5), pytest.raises(BrokerError) as caught:
+            await producer.send_and_wait(topic, b"refused")
+        assert caught.value.code == code
+        assert (caught.value.topic, caught.value.partition) == (topic, 0)
+        assert not caught.value.retriable
+        assert (await producer.send_and_wait(topic, b"accepted")).offset == 0
+    assert await stored(broker.bootstrap_servers, topic) == [b"accepted"]
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID]
+)
+async def test_a_broker_that_forgot_the_sequence_is_told_anew(
+    broker: Broker, topic: str, code: ErrorCode
+):
+    async with producer_on(broker, batch_size_bytes=60, linger_ms=0) as producer:
+        for value in numbered(20):
+            await producer.send_and_wait(topic, value)
+        fault = broker.on(ApiKey.PRODUCE, Answer(code), times=1)
+        for value in numbered(20, start=20):
+            await producer.send(topic, value)
+        await producer.flush()
+        assert fault.hits == 1
+    assert await stored(broker.bootstrap_servers, topic) == numbered(40)
+
+
+async def test_no_answer_until_the_deadline_leaves_the_outcome_unknown(broker: Broker, topic: str):
+    async with Producer(bootstrap_servers=broker.bootstrap_servers, **SHORT) as producer:
+        fault = broker.on(ApiKey.PRODUCE, Drop(carried_out=True))
+        with ends_within(4), pytest.raises(DeliveryUnknown) as caught:
+            await producer.send_and_wait(topic, b"who knows")
+        assert (caught.value.topic, caught.value.partition) == (topic, 0)
+        assert not caught.value.retriable
+        fault.remove()
+        # The next record goes on under a new epoch: neither refused nor taken for a duplicate.
+        assert (await producer.send_and_wait(topic, b"after")).offset == 1
+    assert await stored(broker.bootstrap_servers, topic) == [b"who knows", b"after"]
+
+
+async def test_after_an_unknown_outcome_other_partitions_go_on(broker: Broker, new_topic: NewTopic):
+    topic = await new_topic(partitions=3)
+    async with Producer(
+        bootstrap_servers=broker.bootstrap_servers, linger_ms=0, **SHORT
+    ) as producer:
+        for partition in range(3):
+            await producer.send_and_wait(topic, b"first", partition=partition)
+        node = broker.leader(topic, 0)
+        fault = broker.on(ApiKey.PRODUCE, Drop(carried_out=True), node=node)
+        lost = await producer.send(topic, b"unknown", partition=0)
+        for value in numbered(50):
+            await producer.send_and_wait(topic, value, partition=1)
+        with pytest.raises(DeliveryUnknown):
+            await lost
+        fault.remove()
+        for partition in range(3):
+            await producer.send_and_wait(topic, b"last", partition=partition)
+    values = await stored(broker.bootstrap_servers, topic, 3)
+    assert values == [
+        *(b"first", b"unknown", b"last"),
+        *(b"first", *numbered(50), b"last"),
+        *(b"first", b"last"),
+    ]
+
+
+async def test_a_record_that_no_broker_ever_got_has_timed_out(broker: Broker, topic: str):
+    async with Producer(bootstrap_servers=broker.bootstrap_servers, **SHORT) as producer:
+        await producer.send_and_wait(topic, b"first")
+        for node in (1, 2, 3):
+            await broker.kill(node)
+        with ends_within(4), pytest.raises(DeliveryTimedOut) as caught:
+            await producer.send_and_wait(topic, b"never sent")
+        assert caught.value.topic == topic
+        for node in (1, 2, 3):
+            await broker.restart(node)
+        with anyio.fail_after(WITHIN_S):
+            await producer.send_and_wait(topic, b"second")
+    assert await stored(broker.bootstrap_servers, topic) == [b"first", b"second"]
+
+
+async def test_a_hanging_broker_ends_every_call_by_its_deadline(broker: Broker, topic: str):
+    async with Producer(
+        bootstrap_servers=broker.bootstrap_servers,
+        **(SHORT | {"buffer_memory_bytes": 20_000, "max_block_ms": 400}),
+    ) as producer:
+        await producer.send_and_wait(topic, b"first")
+        for node in (1, 2, 3):
+            broker.pause(node)
+        deliveries: list[Delivery] = []
+
+        async def fill_up() -> None:
+            while len(deliveries) < 1_000:
+                deliveries.append(await producer.send(topic, b"x" * 1_000))
+
+        with ends_within(5):
+            with pytest.raises(BufferFull):
+                await fill_up()
+            assert len(deliveries) >= 10
+            for delivery in deliveries:
+                with pytest.raises((DeliveryUnknown, DeliveryTimedOut)):
+                    await delivery
+        for node in (1, 2, 3):
+            broker.resume(node)
+
+
+async def test_leaving_ends_by_the_close_timeout_when_nothing_answers(broker: Broker, topic: str):
+    producer = Producer(
+        bootstrap_servers=broker.bootstrap_servers, **(HASTY | {"close_timeout_ms": 300})
+    )
+
+    async def send_and_leave() -> None:
+        async with producer:
+            await producer.send_and_wait(topic, b"first")
+            for node in (1, 2, 3):
+                broker.pause(node)
+            await producer.send(topic, b"cannot be delivered")
+
+    with ends_within(4), pytest.raises(DeliveriesFailed) as caught:
+        await send_and_leave()
+    assert caught.value.count == 1
+    assert isinstance(caught.value.first, KafkaError)
+
+
+async def test_flush_may_be_cancelled_and_nothing_is_lost(broker: Broker, topic: str):
+    broker.on(ApiKey.PRODUCE, Delay(0.2), times=1)
+    async with producer_on(broker) as producer:
+        await producer.send(topic, b"slow")
+        with anyio.move_on_after(0.05) as scope:
+            await producer.flush()
+        assert scope.cancelled_caught
+        await producer.flush()
+    assert await stored(broker.bootstrap_servers, topic) == [b"slow"]
+
+
+async def test_a_cancelled_send_in_flight_is_neither_lost_nor_repeated(broker: Broker, topic: str):
+    broker.on(ApiKey.PRODUCE, Delay(0.2), times=1)
+    async with producer_on(broker, linger_ms=0) as producer:
+        with anyio.move_on_after(0.05) as scope:
+            await producer.send_and_wait(topic, b"cancelled")
+        assert scope.cancelled_caught
+        await producer.send_and_wait(topic, b"next")
+    assert await stored(broker.bootstrap_servers, topic) == [b"cancelled", b"next"]
+
+
+async def test_leaders_that_move_while_producing(broker: Broker, new_topic: NewTopic):
+    topic = await new_topic(partitions=2)
+    async with producer_on(broker, batch_size_bytes=100, linger_ms=0) as producer:
+        for number, value in enumerate(numbered(400)):
+            await producer.send(topic, value, partition=number % 2)
+            if number % 40 == 20:
+                leader = broker.leader(topic, 0)
+                broker.move_leader(topic, 0, leader % 3 + 1)
+    values = await stored(broker.bootstrap_servers, topic, 2)
+    assert values == numbered(400)[0::2] + numbered(400)[1::2]
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_nodes_that_die_and_come_back_while_producing(
+    broker: Broker, new_topic: NewTopic, idempotent: bool
+):
+    topic = await new_topic(partitions=3)
+    options = {} if idempotent else {"enable_idempotence": False}
+    async with producer_on(broker, batch_size_bytes=100, linger_ms=0, **options) as producer:
+        with anyio.fail_after(WITHIN_S):
+            for number, value in enumerate(numbered(900)):
+                await producer.send(topic, value, partition=number % 3)
+                if number % 300 == 100:
+                    await broker.kill(number // 300 + 1)
+                elif number % 300 == 200:
+                    await broker.restart(number // 300 + 1)
+            await producer.flush()
+    values = await stored(broker.bootstrap_servers, topic, 3)
+    wanted = [value for partition in range(3) for value in numbered(900)[partition::3]]
+    if idempotent:
+        assert values == wanted
+    else:
+        assert set(values) == set(wanted)
+
+
+async def test_all_nodes_down_and_back_while_producing(broker: Broker, topic: str):
+    async with producer_on(broker, batch_size_bytes=100, linger_ms=0) as producer:
+        await producer.send_and_wait(topic, numbered(1)[0])
+        for node in (1, 2, 3):
+            await broker.kill(node)
+        deliveries = [await producer.send(topic, value) for value in numbered(50, start=1)]
+        for node in (1, 2, 3):
+            await broker.restart(node)
+        with anyio.fail_after(WITHIN_S):
+            offsets = [(await delivery).offset for delivery in deliveries]
+    assert offsets == list(range(1, 51))
+    assert await stored(broker.bootstrap_servers, topic) == numbered(51)
+
+
+async def test_a_producer_id_that_is_not_given_at_once(broker: Broker, topic: str):
+    fault = broker.on(
+        ApiKey.INIT_PRODUCER_ID, Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), times=3
+    )
+    async with producer_on(broker) as producer:
+        assert (await producer.send_and_wait(topic, b"value")).offset == 0
+    assert fault.hits == 3
+
+
+async def test_without_acknowledgement_a_restart_does_not_stop_the_producer(
+    broker: Broker, topic: str
+):
+    async with producer_on(broker, acks=0, linger_ms=0) as producer:
+        # What was sent to a node that is gone is lost: nobody acknowledged it.
+        await producer.send_and_wait(topic, b"maybe lost")
+        await broker.restart(broker.leader(topic, 0))
+        with anyio.fail_after(WITHIN_S):
+            while b"again" not in await stored(broker.bootstrap_servers, topic):
+                receipt = await producer.send_and_wait(topic, b"again")
+                assert receipt.offset == -1
+
+
+async def test_slow_answers_keep_up_to_five_requests_in_flight_and_the_order(
+    broker: Broker, topic: str
+):
+    broker.on(ApiKey.PRODUCE, Delay(0.01))
+    async with producer_on(broker, batch_size_bytes=60, linger_ms=0) as producer:
+        for value in numbered(60):
+            await producer.send(topic, value)
+    assert await stored(broker.bootstrap_servers, topic) == numbered(60)
