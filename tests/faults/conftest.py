@@ -15,9 +15,17 @@ import sniffio
 
 from aiokafkawire.broker import Broker
 
+HERE = Path(__file__).resolve().parent
 DESCRIPTORS = Path("/proc/self/fd")
 MAX_CHECKPOINTS = 100
 """asyncio closes a socket some turns of its loop after it was told to."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Most of these tests wait for deadlines: too long to be run all the time."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker("slow")
 
 
 @pytest.fixture(autouse=True)

@@ -54,7 +54,6 @@ async def test_joining_survives_a_lost_answer(
     assert fault.hits == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("api", [ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP])
 async def test_a_rebalance_that_hangs_is_given_up_some_time_after_its_timeout(
     broker: Broker, topic: str, group_id: str, api: ApiKey
