@@ -165,6 +165,32 @@ async def test_auto_commit_never_passes_what_is_still_worked_on(
                 assert await committed(watcher, partition) == 3
 
 
+async def test_work_that_raised_is_not_committed(bootstrap_servers: str, topic: str, group_id: str):
+    await fill(bootstrap_servers, topic, numbered(6))
+
+    async def fail_at_the_fourth() -> None:
+        async with member(bootstrap_servers, topic, group_id, enable_auto_commit=True) as consumer:
+            async for record in consumer:
+                if record.offset == 3:
+                    raise ArithmeticError(record.value)
+
+    with pytest.raises(ArithmeticError), anyio.fail_after(WITHIN_S):
+        await fail_at_the_fourth()
+    async with member(bootstrap_servers, topic, group_id) as consumer:
+        assert [record.value for record in await take(consumer, 3)] == numbered(3, start=3)
+
+
+async def test_seek_to_committed_reads_again_what_was_not_committed(
+    bootstrap_servers: str, topic: str, group_id: str
+):
+    await fill(bootstrap_servers, topic, numbered(6))
+    async with member(bootstrap_servers, topic, group_id) as consumer:
+        await take(consumer, 6)
+        await consumer.commit({(topic, 0): 2})
+        await consumer.seek_to_committed()
+        assert [record.value for record in await take(consumer, 4)] == numbered(4, start=2)
+
+
 async def test_two_groups_have_positions_of_their_own(
     bootstrap_servers: str, topic: str, group_id: str
 ):

@@ -102,3 +102,11 @@ async def test_an_own_partitioner_is_asked(bootstrap_servers: str, new_topic: Ne
         assert (await producer.send_and_wait(topic, b"v")).partition == 2
         assert (await producer.send_and_wait(topic, b"v", partition=0)).partition == 0
     assert asked == [(b"k", [0, 1, 2], [0, 1, 2]), (None, [0, 1, 2], [0, 1, 2])]
+
+
+async def test_the_partitions_of_a_topic_are_told(bootstrap_servers: str, new_topic: NewTopic):
+    topic = await new_topic(partitions=3)
+    async with Producer(bootstrap_servers=bootstrap_servers) as producer:
+        assert list(await producer.partitions_for(topic)) == [0, 1, 2]
+        # Now the topic is known, and nothing need be awaited.
+        assert (await producer.send_nowait(topic, b"v", partition=2)).partition == 2

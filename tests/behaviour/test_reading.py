@@ -280,6 +280,36 @@ async def test_two_consumers_without_a_group_read_everything_each(
             assert [record.value for record in await take(consumer, 10)] == numbered(10)
 
 
+async def test_topics_without_a_group_are_read_whole(bootstrap_servers: str, new_topic: NewTopic):
+    topics = [await new_topic(partitions=2), await new_topic(partitions=3)]
+    await spread(bootstrap_servers, topics[0], 5, 2)
+    await spread(bootstrap_servers, topics[1], 5, 3)
+    async with Consumer(
+        *topics, bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest"
+    ) as consumer:
+        records = await take(consumer, 25)
+        wanted = {*partitions_of(topics[0], 2), *partitions_of(topics[1], 3)}
+        assert set(consumer.assignment()) == wanted
+    assert len(records) == 25
+    assert {record.topic_partition for record in records} == wanted
+
+
+async def test_an_unsubscribed_consumer_reads_nothing_and_may_go_on_elsewhere(
+    bootstrap_servers: str, new_topic: NewTopic
+):
+    first, second = await new_topic(), await new_topic()
+    await fill(bootstrap_servers, first, numbered(3))
+    await fill(bootstrap_servers, second, [b"second"])
+    async with Consumer(
+        first, bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest"
+    ) as consumer:
+        assert [record.value for record in await take(consumer, 3)] == numbered(3)
+        consumer.unsubscribe()
+        assert consumer.assignment() == frozenset()
+        consumer.assign([(second, 0)])
+        assert [record.value for record in await take(consumer, 1)] == [b"second"]
+
+
 async def test_an_unknown_topic_with_creation_off_is_told(bootstrap_servers: str, group_id: str):
     topic = f"never-made-{group_id}"
     async with Consumer(
