@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -111,11 +111,12 @@ class Interruption:
         receiver = self._pipe[0]
         if not os.read(receiver, 1):
             return
-        time.sleep(GRACE_S)
+        # From here on the pipe is readable only when its other end is closed: all has ended.
+        if select.select([receiver], [], [], GRACE_S)[0]:
+            return
         for function in self.on_grace:
             self._tell(function)
-        time.sleep(HARD_STOP_S - GRACE_S)
-        if self._pipe is not None:
+        if not select.select([receiver], [], [], HARD_STOP_S - GRACE_S)[0]:
             self._end_now()
 
     def _end_now(self) -> None:

@@ -9,7 +9,10 @@ import click
 
 from aiokafkawire.cli.running import BACKENDS
 
-__all__ = ("backend_option", "client_arguments", "quiet_option")
+__all__ = ("PATIENCE_MS", "backend_option", "client_arguments", "quiet_option")
+
+PATIENCE_MS = 15_000
+"""How long the first contact may take (default_api_timeout_ms); somebody waits at a shell."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 

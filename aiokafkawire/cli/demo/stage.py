@@ -11,6 +11,8 @@ __all__ = ("RATE_WINDOW_S", "Event", "Rate", "Stage", "Worker")
 
 RATE_WINDOW_S = 2.0
 MAX_EVENTS = 100
+OVER = frozenset({"killed", "done"})
+"""States of a worker in which it has what it had last, whatever it tells."""
 
 
 class Rate:
@@ -91,7 +93,7 @@ class Stage:
             were = "partition" if len(late) == 1 else "partitions"
             was = "was" if len(late) == 1 else "were"
             return f"{name} came late: {were} {ranges(late)} {was} counted by another"
-        elif worker.state == "killed":
+        elif worker.state in OVER:
             return None
         elif event == "assigned":
             worker.state = "working"

@@ -65,7 +65,7 @@ class PlainView:
         self._line(f"{event.at:6.1f} s  {event.text}")
 
     def show(self, stage: Stage, now: float) -> None:
-        if now < self._next_line:
+        if now < self._next_line or not stage.sent:
             return
         self._next_line = now + LINE_EVERY_S
         owned = "  ".join(

@@ -1,0 +1,218 @@
+"""`aiokafkawire consume`: records to stdout."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+import click
+
+from aiokafkawire.cli.arguments import (
+    Place,
+    Position,
+    client_options,
+    parse_delimiter,
+    parse_offset,
+)
+from aiokafkawire.cli.formats import NULL, Printer, compile_format, default_printer
+from aiokafkawire.cli.json_lines import to_json
+from aiokafkawire.cli.progress import Progress
+from aiokafkawire.cli.reading import Plan, Reader, pattern_of
+from aiokafkawire.cli.running import Interruption, run
+from aiokafkawire.cli.shared import PATIENCE_MS, client_arguments
+from aiokafkawire.cli.streams import Output
+from aiokafkawire.config import ConsumerConfig
+from aiokafkawire.consumer import Consumer
+from aiokafkawire.errors import InvalidOption
+
+__all__ = ("consume",)
+
+MAX_POLL_RECORDS = 5_000
+CLOSE_TIMEOUT_MS = 5_000
+RESETS = {Place.BEGINNING: "earliest", Place.END: "latest"}
+
+
+@click.command(short_help="Print records of a topic, or of a group's share.")
+@client_arguments
+@click.option("-t", "--topic", help="Topic to read without a group.")
+@click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Partition; may be repeated. All unless given.",
+)
+@click.option(
+    "-o",
+    "--offset",
+    "offsets",
+    multiple=True,
+    metavar="OFFSET",
+    help="Where to start: beginning, end, stored, N, -N (the last N of each partition), s@MS"
+    " (milliseconds since 1970); e@MS is where to stop. With -G: beginning or end, for"
+    " partitions without a committed offset.  [default: beginning; end with -G]",
+)
+@click.option("-c", "--count", type=click.IntRange(min=1), help="Stop after so many records.")
+@click.option(
+    "-e",
+    "--exit",
+    "exit_at_end",
+    is_flag=True,
+    help="Stop where the partitions ended when reading began.",
+)
+@click.option(
+    "-f",
+    "--format",
+    "form",
+    help="Format: %s value, %k key, %t topic, %p partition, %o offset, %T timestamp in ms,"
+    " %h headers, %S and %K sizes of value and key, %R size as 4 bytes, \\n, \\t, \\xNN.",
+)
+@click.option("-D", "--delimiter", help="What is printed after a record.  [default: \\n]")
+@click.option("-K", "--key-delimiter", help="Print the key, and this between key and value.")
+@click.option("-Z", "--null", is_flag=True, help="Print null keys and values as NULL.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see the manual.")
+@click.option("-G", "--group", metavar="GROUP", help="Read TOPICS as a member of this group.")
+@click.argument("topics", nargs=-1)
+def consume(
+    *,
+    brokers: str,
+    assignments: tuple[str, ...],
+    quiet: bool,
+    backend: str,
+    topic: str | None,
+    partitions: tuple[int, ...],
+    offsets: tuple[str, ...],
+    count: int | None,
+    exit_at_end: bool,
+    form: str | None,
+    delimiter: str | None,
+    key_delimiter: str | None,
+    null: bool,
+    as_json: bool,
+    group: str | None,
+    topics: tuple[str, ...],
+) -> None:
+    """Print records, until Ctrl-C unless -c, -e or e@MS say otherwise.
+
+    With -G the TOPICS are shared with the other members of the group, and what was printed is
+    committed; a topic that starts with ^ is a regular expression.
+    """
+    printer = choose_printer(form, delimiter, key_delimiter, null=null, as_json=as_json)
+    start, until_ms = parse_offsets(offsets)
+    plan = Plan(
+        topics=_topics(topic, group, topics),
+        in_group=group is not None,
+        partitions=tuple(dict.fromkeys(partitions)),
+        start=start or Position(Place.BEGINNING),
+        until_ms=until_ms,
+        exit_at_end=exit_at_end,
+        count=count,
+        quiet=quiet,
+    )
+    if group is not None:
+        _check_group(plan, start)
+    reset = RESETS.get(start.place) if start is not None else None
+    options = client_options(
+        ConsumerConfig,
+        assignments,
+        {"bootstrap_servers": brokers, "group_id": group},
+        {
+            "allow_auto_create_topics": False,
+            "auto_offset_reset": reset or ("latest" if group is not None else "earliest"),
+            "close_timeout_ms": CLOSE_TIMEOUT_MS,
+            "default_api_timeout_ms": PATIENCE_MS,
+            "enable_auto_commit": group is not None or plan.start.place is Place.STORED,
+            "max_poll_records": MAX_POLL_RECORDS,
+        },
+    )
+    if plan.start.place is Place.STORED and "group_id" not in options:
+        raise InvalidOption("-o stored needs -X group_id=GROUP, or -G")
+
+    async def read(_: Interruption) -> None:
+        await read_all(plan, printer, options)
+
+    try:
+        run(read, backend=backend)
+    except BrokenPipeError:
+        # Whoever read has had enough, as `head` has.
+        return
+
+
+async def read_all(plan: Plan, printer: Printer, options: dict[str, Any]) -> None:
+    """Carry out a plan."""
+    shown = not plan.quiet and sys.stderr.isatty() and not sys.stdout.isatty()
+    async with Consumer(**options) as consumer:
+        reader = Reader(consumer, plan, printer, Output(sys.stdout.fileno()))
+        await reader.prepare()
+        async with Progress("records", shown=shown) as progress:
+            await reader.run(progress)
+
+
+def choose_printer(
+    form: str | None,
+    delimiter: str | None,
+    key_delimiter: str | None,
+    *,
+    null: bool = False,
+    as_json: bool = False,
+) -> Printer:
+    """How records are printed; raises `InvalidOption` where options contradict each other."""
+    parts = [
+        name for name, given in (("-D", delimiter), ("-K", key_delimiter)) if given is not None
+    ]
+    if as_json and (form is not None or parts or null):
+        raise InvalidOption("--json has a form of its own: leave out -f, -D, -K and -Z")
+    if as_json:
+        return to_json
+    if form is not None and parts:
+        raise InvalidOption(f"-f says all: leave out {' and '.join(parts)}")
+    nothing = NULL if null else b""
+    if form is not None:
+        return compile_format(form, null=nothing)
+    return default_printer(
+        parse_delimiter("-D", "\\n" if delimiter is None else delimiter),
+        None if key_delimiter is None else parse_delimiter("-K", key_delimiter),
+        nothing,
+    )
+
+
+def parse_offsets(offsets: tuple[str, ...]) -> tuple[Position | None, int | None]:
+    """Where to start, and the time to stop at, of which each may be given once."""
+    start: Position | None = None
+    until_ms: int | None = None
+    for position in map(parse_offset, offsets):
+        if position.place is Place.UNTIL_TIME and until_ms is None:
+            until_ms = position.number
+        elif position.place is not Place.UNTIL_TIME and start is None:
+            start = position
+        else:
+            raise InvalidOption("-o is given twice: one start and one e@MS can be")
+    return start, until_ms
+
+
+def _topics(topic: str | None, group: str | None, topics: tuple[str, ...]) -> tuple[str, ...]:
+    if group is not None:
+        names = topics if topic is None else (topic, *topics)
+        if not names:
+            raise InvalidOption("-G is given without topics: -G GROUP TOPIC…")
+        return names
+    if topics:
+        raise InvalidOption(f"{topics[0]!r}: topics without an option are for -G; use -t")
+    if topic is None:
+        raise InvalidOption("-t is missing: say which topic to read, or -G GROUP TOPIC…")
+    return (topic,)
+
+
+def _check_group(plan: Plan, start: Position | None) -> None:
+    if plan.partitions:
+        raise InvalidOption("-p and -G exclude each other: the group divides the partitions")
+    counted = start is not None and (start.place not in {*RESETS, Place.STORED} or start.number)
+    if counted or plan.until_ms is not None:
+        raise InvalidOption("with -G only -o beginning, -o end and -o stored can be given")
+    if pattern := pattern_of(plan.topics):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise InvalidOption(f"{pattern!r} is no regular expression: {error}") from None

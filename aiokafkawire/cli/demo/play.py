@@ -1,0 +1,256 @@
+"""The story: a cluster, a producer, three workers, bad luck half way, and the end of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from aiokafkawire.cli.demo.children import Child, Children
+from aiokafkawire.cli.demo.inputs import Truth, count_straight, lines
+from aiokafkawire.cli.demo.results import Results
+from aiokafkawire.cli.demo.stage import Event, Stage, Worker
+from aiokafkawire.cli.demo.topic import Topic
+from aiokafkawire.cli.demo.verdict import Verdict, judge
+from aiokafkawire.cli.demo.view import View
+from aiokafkawire.cli.problems import Failure
+from aiokafkawire.errors import DeliveriesFailed
+from aiokafkawire.producer import Producer
+from aiokafkawire.runtime import checkpoint
+
+__all__ = ("GROUP", "NODES", "PARTITIONS", "WORKERS", "Play", "Settings")
+
+PARTITIONS = 12
+WORKERS = 3
+NODES = 3
+GROUP = "aiokafkawire-demo"
+
+PATIENCE_S = 60.0
+"""The demo fails when nothing moves on for so long. A dead worker's session ends after 6 s."""
+
+NODE_DOWN_S = 2.0
+SHOW_EVERY_S = 0.25
+LINGER_MS = 20
+BATCH_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the demo is played with; without `bootstrap` it brings a cluster of its own."""
+
+    files: list[Path]
+    bootstrap: str | None
+    backend: str
+    folder: Path
+
+
+class Play:
+    """One performance."""
+
+    def __init__(self, settings: Settings, children: Children, view: View) -> None:
+        self.stage = Stage(partitions=PARTITIONS)
+        self.truth = Truth()
+        self._settings = settings
+        self._children = children
+        self._view = view
+        self._began = anyio.current_time()
+        self._cast: dict[str, Child] = {}
+        self._half_way = anyio.Event()
+        self._news = anyio.Event()
+
+    async def perform(self) -> Verdict:
+        """Play it all. Raises `Failure`, or a `KafkaError`, also inside an ExceptionGroup."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._show)
+            servers = self._settings.bootstrap or await self._start_cluster(group)
+            self._tell(f"the cluster is at {servers}")
+            await self._read_input()
+            name = f"{GROUP}-{os.getpid()}-{os.urandom(3).hex()}"
+            async with Topic(servers, name, PARTITIONS):
+                await self._play(group, servers, name)
+                await self._end()
+            self._view.show(self.stage, self._now())
+            group.cancel_scope.cancel()
+        return self._judge()
+
+    def _now(self) -> float:
+        return anyio.current_time() - self._began
+
+    def _tell(self, text: str) -> None:
+        event = Event(self._now(), text)
+        self.stage.events.append(event)
+        self._view.event(event)
+
+    async def _show(self) -> None:
+        while True:
+            self._view.show(self.stage, self._now())
+            await anyio.sleep(SHOW_EVERY_S)
+
+    # --- the beginning -----------------------------------------------------------------------
+
+    async def _read_input(self) -> None:
+        count = len(self._settings.files)
+        self._tell(f"reading {count:,} file{'s' if count > 1 else ''} and counting words straight")
+        for truth in count_straight(self._settings.files):
+            self.truth = truth
+            await checkpoint()
+        self.stage.total = self.truth.lines
+        self._tell(f"{self.truth.lines:,} lines, {self.truth.words.total():,} words")
+
+    async def _start_cluster(self, group: anyio.abc.TaskGroup) -> str:
+        module = "aiokafkawire.cli.demo.cluster"
+        child = self._children.start("cluster", module, NODES, self._settings.backend)
+        servers: list[str] = []
+
+        def hear(told: dict[str, Any]) -> None:
+            if told["event"] == "ready":
+                servers.append(told["servers"])
+                self.stage.nodes.update(dict.fromkeys(told["nodes"], True))
+            else:
+                self.stage.nodes[told["node"]] = told["event"] == "start"
+
+        self._cast["cluster"] = child
+        group.start_soon(self._listen, child, hear)
+        await self._until(lambda: bool(servers), "the cluster to start")
+        self._tell(f"a cluster of {NODES} nodes is up")
+        return servers[0]
+
+    def _start_worker(self, group: anyio.abc.TaskGroup, servers: str, topic: str) -> str:
+        name = f"worker {len(self.stage.workers) + 1}"
+        child = self._children.start(
+            name,
+            "aiokafkawire.cli.demo.worker",
+            servers,
+            topic,
+            self._settings.folder / "results.sqlite",
+            self._settings.backend,
+        )
+
+        def hear(told: dict[str, Any]) -> None:
+            if text := self.stage.hear(name, told):
+                self._tell(text)
+
+        self._cast[name] = child
+        self.stage.workers[name] = Worker(name, child.pid)
+        group.start_soon(self._listen, child, hear)
+        return name
+
+    async def _listen(self, child: Child, hear: Callable[[dict[str, Any]], None]) -> None:
+        def take_in(told: dict[str, Any]) -> None:
+            hear(told)
+            self._moved()
+
+        await child.listen(take_in)
+        if not child.expected_to_end:
+            raise Failure(f"the process of {child.name} ended by itself: {child.last_words()}")
+
+    # --- the middle --------------------------------------------------------------------------
+
+    async def _play(self, group: anyio.abc.TaskGroup, servers: str, topic: str) -> None:
+        names = [self._start_worker(group, servers, topic) for _ in range(WORKERS)]
+        await self._until(lambda: self._owned_by(names), "the workers to share the partitions")
+        async with anyio.create_task_group() as acts:
+            acts.start_soon(self._feed, servers, topic)
+            acts.start_soon(self._disturb, group, servers, topic)
+        await self._until(
+            lambda: self.stage.processed >= self.stage.sent, "all records to be counted"
+        )
+        self._tell("all lines are counted")
+
+    async def _feed(self, servers: str, topic: str) -> None:
+        half = self.truth.lines // 2
+        failed: DeliveriesFailed | None = None
+        try:
+            async with Producer(
+                bootstrap_servers=servers,
+                client_id="aiokafkawire-demo",
+                linger_ms=LINGER_MS,
+                batch_size_bytes=BATCH_BYTES,
+            ) as producer:
+                for number, line in enumerate(lines(self._settings.files)):
+                    if number == half:
+                        self._half_way.set()
+                    await producer.send(topic, value=line, key=b"%d" % number)
+                    self.stage.sent = number + 1
+        except DeliveriesFailed as error:
+            failed = error
+        self._half_way.set()
+        if failed is not None:
+            self.stage.sent -= failed.count
+            self._tell(str(failed))
+        self._moved()
+        self._tell(f"all {self.stage.sent:,} lines are sent")
+
+    async def _disturb(self, group: anyio.abc.TaskGroup, servers: str, topic: str) -> None:
+        await self._half_way.wait()
+        victim = min(self.stage.workers)
+        self._cast[victim].kill()
+        worker = self.stage.workers[victim]
+        worker.state, worker.partitions = "killed", ()
+        self._tell(f"half way: killed {victim} (process {worker.pid}) without a goodbye")
+        self._tell("others get its partitions when its session is over, within 6 s")
+        name = self._start_worker(group, servers, topic)
+        self._tell(f"started {name}")
+        if "cluster" in self._cast:
+            await self._restart_node(max(self.stage.nodes))
+        alive = [name for name, worker in self.stage.workers.items() if worker.state != "killed"]
+        await self._until(lambda: self._owned_by(alive), f"{name} to get partitions")
+
+    async def _restart_node(self, node: int) -> None:
+        cluster = self._cast["cluster"]
+        cluster.send("kill", node)
+        await self._until(lambda: not self.stage.nodes[node], f"node {node} to end")
+        self._tell(f"took down node {node}")
+        await anyio.sleep(NODE_DOWN_S)
+        cluster.send("start", node)
+        await self._until(lambda: self.stage.nodes[node], f"node {node} to come back")
+        self._tell(f"node {node} is back")
+
+    # --- the end -----------------------------------------------------------------------------
+
+    async def _end(self) -> None:
+        async def stop(name: str) -> None:
+            if not await self._cast[name].stop():
+                self._tell(f"{name} did not end when asked to, and was killed")
+
+        async with anyio.create_task_group() as stopping:
+            for worker in self.stage.workers.values():
+                if worker.state != "killed":
+                    worker.state = "done"
+                    stopping.start_soon(stop, worker.name)
+
+    def _judge(self) -> Verdict:
+        results = Results(self._settings.folder / "results.sqlite")
+        try:
+            return judge(self.truth, self.stage.sent, results.line_numbers(), results.words())
+        finally:
+            results.close()
+
+    # --- waiting -----------------------------------------------------------------------------
+
+    def _owned_by(self, names: list[str]) -> bool:
+        """Whether exactly these workers have all partitions, each some."""
+        owners = self.stage.owners
+        return len(owners) == PARTITIONS and set(owners.values()) == set(names)
+
+    def _moved(self) -> None:
+        self._news.set()
+        self._news = anyio.Event()
+
+    async def _until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for a condition of the stage; `Failure` when nothing moves on meanwhile."""
+        while not condition():
+            before = self.stage.sent
+            with anyio.move_on_after(PATIENCE_S):
+                await self._news.wait()
+                continue
+            if self.stage.sent == before:
+                raise Failure(
+                    f"waited {PATIENCE_S:.0f} s in vain for {what};"
+                    " check that the machine and the brokers have time to work"
+                )

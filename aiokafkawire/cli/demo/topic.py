@@ -1,0 +1,93 @@
+"""The demo's topic, for the time of the demo."""
+
+from __future__ import annotations
+
+import logging
+from types import TracebackType
+from typing import Self
+
+import anyio
+
+from aiokafkawire.cluster import Cluster
+from aiokafkawire.cluster.routing import Controller
+from aiokafkawire.config import ClientConfig, make
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.runtime import Host, Lifecycle, RealRuntime
+from aiokafkawire.wire import ErrorCode, error_for
+from aiokafkawire.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from aiokafkawire.wire.messages.delete_topics import DeleteTopicsRequest
+
+__all__ = ("Topic",)
+
+MAX_REPLICAS = 3
+TIMEOUT_S = 20.0
+DELETE_TIMEOUT_S = 5.0
+CANCELLED_DELETE_TIMEOUT_S = 0.3
+LAST_WITH_NAMES = 5
+"""From version 6 on DeleteTopics names topics in another field."""
+
+logger = logging.getLogger("aiokafkawire.cli")
+
+
+class Topic:
+    """Made on entering, deleted on leaving, within bounds, whatever happened in between."""
+
+    def __init__(self, servers: str, name: str, partitions: int) -> None:
+        self._config = make(ClientConfig, {"bootstrap_servers": servers})
+        self._name = name
+        self._partitions = partitions
+        self._lifecycle = Lifecycle(Host("demo topic"))
+        self._cluster: Cluster | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._lifecycle.enter(self._create)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        timeout_s = DELETE_TIMEOUT_S if exc is None else CANCELLED_DELETE_TIMEOUT_S
+        await self._lifecycle.leave(self._delete, anyio.current_time() + timeout_s)
+
+    async def _create(self) -> None:
+        deadline = anyio.current_time() + TIMEOUT_S
+        self._cluster = Cluster(self._config, RealRuntime(), self._lifecycle.host)
+        await self._cluster.start(deadline)
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name=self._name,
+                    num_partitions=self._partitions,
+                    replication_factor=min(MAX_REPLICAS, len(self._cluster.metadata.nodes)),
+                    assignments=[],
+                    configs=[],
+                )
+            ],
+            timeout_ms=int(TIMEOUT_S * 1000),
+        )
+        response = await self._cluster.request(request, to=Controller(), deadline=deadline)
+        for topic in response.topics:
+            if topic.error_code != ErrorCode.NONE:
+                raise error_for(topic.error_code, api="CreateTopics", topic=self._name)
+        await self._cluster.topic(self._name, deadline)
+
+    async def _delete(self) -> None:
+        assert self._cluster is not None
+        request = DeleteTopicsRequest(
+            topic_names=[self._name], timeout_ms=int(DELETE_TIMEOUT_S * 1000)
+        )
+        deadline = anyio.current_time() + DELETE_TIMEOUT_S
+        try:
+            response = await self._cluster.request(
+                request, to=Controller(), deadline=deadline, max_version=LAST_WITH_NAMES
+            )
+            for topic in response.responses:
+                if topic.error_code != ErrorCode.NONE:
+                    raise error_for(topic.error_code, api="DeleteTopics", topic=self._name)
+        except KafkaError as error:
+            # The demo is over, and what it has shown stands.
+            logger.warning("topic %s was not deleted: %s", self._name, error)
+        await self._cluster.aclose()

@@ -1,0 +1,141 @@
+"""One worker of the demo, a process: `python -m aiokafkawire.cli.demo.worker`.
+
+Counts the words of the partitions that its group gives it, and keeps the counts together with the
+offsets that they stand for; see `results`. Ends when stdin does.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Collection
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from aiokafkawire.cli.demo.children import Commands, tell
+from aiokafkawire.cli.demo.inputs import count_words
+from aiokafkawire.cli.demo.results import Results, Tally
+from aiokafkawire.cli.running import BACKENDS
+from aiokafkawire.consumer import Consumer, RebalanceListener
+from aiokafkawire.errors import CommitFailed
+from aiokafkawire.records import Records
+from aiokafkawire.types import TopicPartition
+
+__all__ = ("WordCounter", "main", "tally_of", "work")
+
+SESSION_TIMEOUT_MS = 6_000
+HEARTBEAT_INTERVAL_MS = 1_000
+MAX_POLL_RECORDS = 5_000
+FETCH_MIN_BYTES = 64 * 1024
+FETCH_MAX_WAIT_MS = 100
+POLL_MS = 500
+CLOSE_TIMEOUT_MS = 5_000
+
+
+class WordCounter(RebalanceListener):
+    """Counts what `consumer` gives, and answers to its rebalances."""
+
+    def __init__(self, consumer: Consumer, results: Results) -> None:
+        self._consumer = consumer
+        self._results = results
+        self._positions: dict[TopicPartition, int] = {}
+
+    async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """Go on where the results end, whatever offset the group has committed."""
+        await self._find(partitions)
+        tell(
+            "assigned",
+            partitions=sorted(tp.partition for tp in self._positions),
+            positions=_by_number(self._positions),
+        )
+
+    def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """All that was given is counted and stored already."""
+        for tp in partitions:
+            self._positions.pop(tp, None)
+        tell("revoked")
+
+    async def run(self) -> None:
+        """Count until cancelled."""
+        while True:
+            given = await self._consumer.getmany(timeout_ms=POLL_MS, max_records=MAX_POLL_RECORDS)
+            if given:
+                await self._count(given)
+
+    async def _count(self, given: dict[TopicPartition, Records]) -> None:
+        tallies = [
+            tally_of(records, self._positions[tp]) for tp, records in given.items() if records
+        ]
+        late = set(await anyio.to_thread.run_sync(self._results.add, tallies))
+        for tp, records in given.items():
+            self._positions[tp] = records.next_offset
+        if late:
+            tell("late", partitions=sorted(late))
+            await self._find([tp for tp in given if tp.partition in late])
+        counted = {tp: self._positions[tp] for tp in given if tp.partition not in late}
+        tell(
+            "counted",
+            records=sum(len(tally.lines) for tally in tallies if tally.partition not in late),
+            positions=_by_number(counted),
+        )
+        try:
+            await self._consumer.commit(counted)
+        except CommitFailed:
+            # Only for Kafka's tools to look at; the results have their own offsets.
+            tell("uncommitted")
+
+    async def _find(self, partitions: Collection[TopicPartition]) -> None:
+        for tp in partitions:
+            position = await anyio.to_thread.run_sync(self._results.position, tp.partition)
+            self._positions[tp] = position
+            self._consumer.seek(tp, position)
+
+
+def tally_of(records: Records, first_offset: int) -> Tally:
+    """Count one partition's records, which were asked for from `first_offset` on."""
+    return Tally(
+        partition=records.partition,
+        first_offset=first_offset,
+        next_offset=records.next_offset,
+        lines=array("I", map(int, filter(None, records.keys()))),
+        words=count_words(value or b"" for value in records.values()),
+    )
+
+
+def _by_number(positions: dict[TopicPartition, int]) -> dict[int, int]:
+    return {tp.partition: position for tp, position in positions.items()}
+
+
+async def work(servers: str, topic: str, path: Path) -> None:
+    """Be a worker until stdin ends."""
+    results = Results(path)
+    async with Consumer(
+        bootstrap_servers=servers,
+        client_id="aiokafkawire-demo",
+        group_id=topic,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+        heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+        fetch_min_bytes=FETCH_MIN_BYTES,
+        fetch_max_wait_ms=FETCH_MAX_WAIT_MS,
+        close_timeout_ms=CLOSE_TIMEOUT_MS,
+    ) as consumer:
+        counter = WordCounter(consumer, results)
+        consumer.subscribe([topic], listener=counter)
+        async with anyio.create_task_group() as group:
+            group.start_soon(counter.run)
+            await Commands().next()
+            group.cancel_scope.cancel()
+    results.close()
+
+
+def main(servers: str, topic: str, path: str, backend: str) -> None:
+    library, options = BACKENDS[backend]
+    anyio.run(work, servers, topic, Path(path), backend=library, backend_options=options)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,51 @@
+"""A counter on stderr for long work, where somebody sits before it."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Self
+
+import anyio
+
+from aiokafkawire.runtime import Host
+
+__all__ = ("Progress",)
+
+EVERY_S = 0.5
+ERASE_LINE = "\r\x1b[2K"
+
+
+class Progress:
+    """`count` things done so far, shown every half second inside `async with`."""
+
+    def __init__(self, what: str, *, shown: bool) -> None:
+        self.count = 0
+        self._what = what
+        self._shown = shown
+        self._host = Host("progress")
+
+    async def __aenter__(self) -> Self:
+        if self._shown:
+            await self._host.start()
+            self._host.spawn(self._watch, anyio.current_time(), name="show")
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._shown:
+            await self._host.stop()
+            self._write(ERASE_LINE)
+
+    async def _watch(self, began: float) -> None:
+        while True:
+            await anyio.sleep(EVERY_S)
+            rate = self.count / (anyio.current_time() - began)
+            self._write(f"{ERASE_LINE}% {self.count:,} {self._what}, {rate:,.0f}/s")
+
+    def _write(self, text: str) -> None:
+        print(text, end="", file=sys.stderr, flush=True)

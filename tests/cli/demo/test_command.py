@@ -1,0 +1,127 @@
+"""The whole demo, as a process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ..shell import SECOND, aiokafkawire, end, interrupt, running, serving
+
+LINES = 3_000
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text"
+    path.write_bytes(b"".join(b"the line number %d, the %d\n" % (n, n % 7) for n in range(LINES)))
+    return path
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder for temporary files, which is empty again afterwards."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    yield folder
+    assert list(folder.iterdir()) == []
+
+
+def demo_processes(temporary: Path) -> list[str]:
+    """The worker processes of demos whose files are in this folder."""
+    listed = subprocess.run(
+        ["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True
+    )
+    return [line for line in listed.stdout.splitlines() if str(temporary) in line]
+
+
+LAST_LINE = f"sent {LINES}, processed {LINES}, lost 0, counted twice 0"
+
+
+@pytest.mark.slow
+def test_it_survives_the_kill_and_the_restart(text: Path, temporary: Path) -> None:
+    done = aiokafkawire("demo", env={"INPUT": str(text), "BOOTSTRAP": ""})
+    lines = done.stdout.decode().splitlines()
+    assert (done.returncode, done.stderr) == (0, b""), done
+    assert lines[-1] == LAST_LINE
+    for event in ("killed worker 1", "started worker 4", "took down node 3", "node 3 is back"):
+        assert any(event in line for line in lines), event
+    assert any("worker 4 has partitions" in line for line in lines)
+    assert "DIFFERENT" not in done.stdout.decode()
+    assert demo_processes(temporary) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["uvloop", "trio"])
+def test_it_plays_on_another_kafka(backend: str, text: Path, temporary: Path) -> None:
+    with serving("--nodes", "2", "--no-auto-create") as (servers, _):
+        given = {"INPUT": str(text.parent / "text"), "BOOTSTRAP": servers}
+        done = aiokafkawire("demo", "--backend", backend, env=given)
+        lines = done.stdout.decode().splitlines()
+        assert (done.returncode, done.stderr) == (0, b""), done
+        assert lines[-1] == LAST_LINE
+        assert "took down" not in done.stdout.decode()
+        # Its topic is gone again.
+        left = aiokafkawire("consume", "-b", servers, "-G", "g", "^.*", "-e")
+        assert b"no topic matches" in left.stderr
+    assert demo_processes(temporary) == []
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_ctrl_c_ends_every_process(backend: str, text: Path, temporary: Path) -> None:
+    given = ("demo", "--input", str(text), "--backend", backend)
+    with running(*given, env={**os.environ, "PYTHONUNBUFFERED": "1"}) as process:
+        assert process.stdout is not None
+        while b"has partitions" not in process.stdout.readline():
+            assert process.poll() is None
+        assert len(demo_processes(temporary)) == 3
+        assert interrupt(process) < SECOND
+        assert process.returncode == 130
+        assert end(process)[1] == b""
+    assert demo_processes(temporary) == []
+
+
+def test_when_it_is_killed_its_processes_end_by_themselves(text: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with running("demo", "--input", str(text), env=environment) as process:
+        assert process.stdout is not None
+        while b"has partitions" not in process.stdout.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGKILL)
+    until = time.monotonic() + 20
+    while demo_processes(tmp_path):
+        assert time.monotonic() < until
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"INPUT": "/no/such/file"}, "/no/such/file does not exist; give another INPUT"),
+        ({"INPUT": "/dev/null"}, "neither a file nor a folder"),
+    ],
+)
+def test_a_wrong_input_is_one_line(
+    environment: dict[str, str], message: str, temporary: Path
+) -> None:
+    done = aiokafkawire("demo", env=environment)
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+    assert message in done.stderr.decode()
+
+
+def test_a_demo_that_nobody_watches_ends_quietly_and_proves_nothing(
+    text: Path, temporary: Path
+) -> None:
+    with running("demo", "--input", str(text)) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(60) == 1
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert demo_processes(temporary) == []

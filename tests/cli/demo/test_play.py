@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from aiokafkawire.cli.demo import play
+from aiokafkawire.cli.demo.children import Children
+from aiokafkawire.cli.demo.play import Play, Settings
+from aiokafkawire.cli.demo.stage import Stage
+from aiokafkawire.cli.demo.view import PlainView
+from aiokafkawire.cli.problems import Failure
+
+
+@pytest.fixture
+def children(tmp_path: Path) -> Iterator[Children]:
+    children = Children(tmp_path)
+    yield children
+    children.reap_all()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    text = tmp_path / "text"
+    text.write_bytes(b"one two\nthree\n")
+    return Settings([text], None, "asyncio", tmp_path)
+
+
+class Assassin(PlainView):
+    """A view that kills a worker which nobody meant to kill."""
+
+    def __init__(self) -> None:
+        super().__init__(Console(quiet=True))
+        self.killed = False
+
+    def show(self, stage: Stage, now: float) -> None:
+        if len(stage.workers) == 3 and not self.killed:
+            self.killed = True
+            os.kill(stage.workers["worker 2"].pid, signal.SIGKILL)
+
+
+def failures(group: BaseExceptionGroup[BaseException]) -> list[str]:
+    found = []
+    for error in group.exceptions:
+        found += failures(error) if isinstance(error, BaseExceptionGroup) else [str(error)]
+    return found
+
+
+async def test_a_worker_that_dies_by_itself_ends_the_demo(
+    settings: Settings, children: Children
+) -> None:
+    with pytest.raises(ExceptionGroup) as raised:
+        await Play(settings, children, Assassin()).perform()
+    assert failures(raised.value) == ["the process of worker 2 ended by itself: it said nothing"]
+
+
+async def test_a_demo_that_does_not_move_on_ends(
+    settings: Settings, children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(play, "PATIENCE_S", 0.01)
+    with pytest.raises(ExceptionGroup) as raised:
+        await Play(settings, children, PlainView(Console(quiet=True))).perform()
+    assert raised.group_contains(Failure, match="in vain for the cluster to start")

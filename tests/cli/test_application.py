@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from aiokafkawire import __version__
+from aiokafkawire.cli import application as module
+from aiokafkawire.cli import main
+from aiokafkawire.cli.application import COMMANDS, application, run
+from aiokafkawire.cli.problems import Failure
+from aiokafkawire.errors import InvalidOption, NoBrokerAvailable
+
+from .shell import aiokafkawire
+
+
+def test_help_lists_every_command() -> None:
+    shown = CliRunner().invoke(application, ["--help"])
+    assert shown.exit_code == 0
+    for name in COMMANDS:
+        assert name in shown.output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_for_each_of_its_options(name: str) -> None:
+    shown = CliRunner().invoke(application, [name, "-h"])
+    assert shown.exit_code == 0
+    command = application.get_command(click.Context(application), name)
+    assert command is not None
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.name
+
+
+def test_the_version() -> None:
+    done = aiokafkawire("--version")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert __version__.encode() in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["brokr"], "No such command 'brokr'. Did you mean 'broker'?"),
+        (["broker", "--prot", "5"], "Did you mean '--port'"),
+        (["broker", "--port", "many"], "'--port'"),
+        (["broker", "--backend", "twisted"], "'--backend'"),
+        (["produce", "-t", "t"], "Missing option '-b'"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert message in err
+    assert "--help" in err
+
+
+def test_no_command_shows_the_help() -> None:
+    done = aiokafkawire()
+    assert done.returncode == 2
+    assert b"Commands:" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (InvalidOption("no\nsuch option"), 2, "aiokafkawire: no such option\n"),
+        (Failure("it broke"), 1, "aiokafkawire: it broke\n"),
+        (OSError("disk"), 1, "aiokafkawire: disk\n"),
+        (
+            ExceptionGroup("g", [ExceptionGroup("h", [NoBrokerAvailable("none")])]),
+            1,
+            "aiokafkawire: none; check -b, and that the broker runs\n",
+        ),
+    ],
+)
+def test_what_a_command_raises_is_one_line(
+    error: Exception,
+    code: int,
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(module.application, "main", fail)
+    assert run([]) == code
+    assert capsys.readouterr().err == line
+
+
+def test_a_defect_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ExceptionGroup("g", [Failure("told"), ZeroDivisionError("a defect")])
+
+    monkeypatch.setattr(module.application, "main", fail)
+    with pytest.raises(ExceptionGroup):
+        run([])
+
+
+@pytest.mark.parametrize("missing", ["click", "rich"])
+def test_without_its_extra_it_says_what_to_install(missing: str) -> None:
+    script = f"""
+import sys
+sys.modules[{missing!r}] = None
+from aiokafkawire.cli import main
+sys.exit(main(["demo"]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count(b"\n") == 1
+    assert b"pip install 'aiokafkawire[cli]'" in done.stderr
+
+
+def test_another_missing_module_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "aiokafkawire.cli.application")
+    monkeypatch.setitem(sys.modules, "aiokafkawire.cli.problems", None)
+    with pytest.raises(ModuleNotFoundError, match="problems"):
+        main(["demo"])

@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from aiokafkawire.cli.arguments import Place, Position
+from aiokafkawire.cli.consume import parse_offsets
+from aiokafkawire.cli.running import BACKENDS
+from aiokafkawire.errors import InvalidOption
+
+from .conftest import Cli
+from .shell import SECOND, aiokafkawire, command, end, interrupt, running, serving
+
+Lines = Callable[[bytes], str]
+Fill = Callable[..., None]
+
+
+@pytest.fixture
+def fill(cli: Cli, servers: str, lines: Lines) -> Fill:
+    """Put lines into a topic, in partition 0 unless said otherwise."""
+
+    def put(topic: str, data: bytes, *arguments: str) -> None:
+        given = arguments or ("-p", "0")
+        done = cli("produce", "-b", servers, "-t", topic, *given, "-l", lines(data))
+        assert done == (0, b"", "")
+
+    return put
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_topic_to_stdout(backend: str, servers: str, fill: Fill) -> None:
+    fill(f"stdout-{backend}", b"one\ntwo\n\xff\n")
+    arguments = ("-b", servers, "-t", f"stdout-{backend}", "-e", "--backend", backend)
+    done = aiokafkawire("consume", *arguments)
+    assert (done.returncode, done.stdout) == (0, b"one\ntwo\n\xff\n")
+    ends = sorted(done.stderr.decode().splitlines())
+    assert ends == [
+        f"% Reached end of stdout-{backend} [{partition}] at offset {offset}"
+        for partition, offset in ((0, 3), (1, 0), (2, 0))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [
+        ((), b"0\n1\n2\n3\n4\n"),
+        (("-o", "beginning"), b"0\n1\n2\n3\n4\n"),
+        (("-o", "end"), b""),
+        (("-o", "3"), b"3\n4\n"),
+        (("-o", "5"), b""),
+        (("-o", "-2"), b"3\n4\n"),
+        (("-o", "-20"), b"0\n1\n2\n3\n4\n"),
+        (("-o", "s@3000"), b"3\n4\n"),
+        (("-o", "s@9000"), b""),
+        (("-o", "e@2000"), b"0\n1\n"),
+        (("-o", "1", "-o", "e@2001"), b"1\n2\n"),
+        (("-o", "s@1000", "-o", "e@0"), b""),
+        (("-c", "2"), b"0\n1\n"),
+        (("-c", "9"), b"0\n1\n2\n3\n4\n"),
+        (("-D", ""), None),
+        (("-D", ";"), b"0;1;2;3;4;"),
+        (("-K", "="), b"k=0\nk=1\nk=2\nk=3\nk=4\n"),
+        (("-f", "%o:%k:%s,"), b"0:k:0,1:k:1,2:k:2,3:k:3,4:k:4,"),
+    ],
+)
+def test_where_to_start_and_stop_and_how_to_print(
+    arguments: tuple[str, ...], printed: bytes | None, cli: Cli, servers: str, lines: Lines
+) -> None:
+    topic = "offsets"
+    code, out, _ = cli("consume", "-b", servers, "-t", topic, "-p", "0", "-e", "-q")
+    if code != 0:
+        records = b"".join(
+            b'{"key":"k","value":"%d","partition":0,"timestamp_ms":%d}\n' % (n, n * 1000)
+            for n in range(5)
+        )
+        given = ("-t", topic, "--json", lines(records))
+        assert cli("produce", "-b", servers, *given) == (0, b"", "")
+    code, out, err = cli("consume", "-b", servers, "-t", topic, "-p", "0", "-e", "-q", *arguments)
+    assert (code, out) == ((2, b"") if printed is None else (0, printed)), err
+
+
+def test_an_offset_beyond_the_end_is_noted(cli: Cli, servers: str, fill: Fill) -> None:
+    fill("beyond", b"one\n")
+    code, out, err = cli("consume", "-b", servers, "-t", "beyond", "-p", "0", "-o", "7", "-e")
+    assert (code, out) == (0, b"")
+    assert "% beyond [0] ends at 1 already" in err
+
+
+def test_count_ends_a_read_that_would_go_on(servers: str, fill: Fill, cli: Cli) -> None:
+    fill("count", b"1\n2\n3\n")
+    assert cli("consume", "-b", servers, "-t", "count", "-c", "2") == (0, b"1\n2\n", "")
+
+
+def test_it_waits_for_what_comes(servers: str, fill: Fill) -> None:
+    fill("tail", b"old\n")
+    with running("consume", "-b", servers, "-t", "tail", "-q") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"old\n"
+        fill("tail", b"new\n")
+        assert process.stdout.readline() == b"new\n"
+        assert interrupt(process) < SECOND
+        assert process.returncode == 130
+        assert end(process) == (b"", b"")
+
+
+def test_null_is_not_empty(cli: Cli, servers: str, fill: Fill) -> None:
+    fill("nulls", b":\nk:v", "-p", "0", "-K", ":", "-Z")
+    given = ("-b", servers, "-t", "nulls", "-e", "-q")
+    assert cli("consume", *given, "-K", ":", "-Z") == (0, b"NULL:NULL\nk:v\n", "")
+    assert cli("consume", *given, "-K", ":") == (0, b":\nk:v\n", "")
+
+
+def test_json_goes_round(cli: Cli, servers: str, lines: Lines) -> None:
+    records = [
+        {"partition": 2, "timestamp_ms": 7, "key": None, "value": "text\n", "headers": []},
+        {"partition": 2, "timestamp_ms": 8, "key_base64": "/w==", "value": "", "headers": []},
+        {
+            "partition": 2,
+            "timestamp_ms": 9,
+            "key": "ключ",
+            "value": None,
+            "headers": [{"name": "h", "value": None}, {"name": "h", "value_base64": "gA=="}],
+        },
+    ]
+    text = b"".join(json.dumps(record).encode() + b"\n" for record in records)
+    for topic in ("round-1", "round-2"):
+        given = ("-b", servers, "-t", topic, "--json", lines(text))
+        assert cli("produce", *given) == (0, b"", "")
+        code, text, _ = cli("consume", "-b", servers, "-t", topic, "-e", "-q", "--json")
+        assert code == 0
+        seen = [json.loads(line) for line in text.splitlines()]
+        for offset, (record, back) in enumerate(zip(records, seen, strict=True)):
+            assert back.pop("topic") == topic
+            assert back.pop("offset") == offset
+            assert back.pop("timestamp_type") == "create_time"
+            assert back == record
+
+
+def test_a_group_goes_on_where_it_was(cli: Cli, servers: str, fill: Fill) -> None:
+    fill("shared", b"1\n2\n3\n")
+    given = ("-b", servers, "-G", "readers", "shared", "-o", "beginning", "-q")
+    assert cli("consume", *given, "-c", "2") == (0, b"1\n2\n", "")
+    assert cli("consume", *given, "-e") == (0, b"3\n", "")
+    assert cli("consume", *given, "-e") == (0, b"", "")
+    fill("shared", b"4\n")
+    stored = ("-b", servers, "-t", "shared", "-q", "-e", "-o", "stored", "-X", "group_id=readers")
+    assert cli("consume", *stored) == (0, b"4\n", "")
+    assert cli("consume", *stored) == (0, b"", "")
+
+
+def test_a_group_reads_by_pattern(cli: Cli, servers: str, fill: Fill) -> None:
+    fill("pattern-1", b"1\n")
+    fill("pattern-2", b"2\n")
+    given = ("-b", servers, "-G", "by-pattern", "-o", "beginning", "-q", "-e")
+    code, out, _ = cli("consume", *given, "^pattern-")
+    assert (code, sorted(out.splitlines())) == (0, [b"1", b"2"])
+
+
+def test_ctrl_c_in_a_group_commits_what_was_printed(servers: str, fill: Fill, cli: Cli) -> None:
+    fill("member", b"1\n2\n")
+    given = ("-b", servers, "-G", "interrupted", "member", "-o", "beginning", "-q")
+    with running("consume", *given) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == [b"1\n", b"2\n"]
+        fill("member", b"3\n")
+        assert process.stdout.readline() == b"3\n"
+        assert interrupt(process) < SECOND
+        assert process.returncode == 130
+    code, out, _ = cli("consume", *given, "-e")
+    # The last one was printed, but the consumer may not have come back for more.
+    assert (code, out.removesuffix(b"3\n")) == (0, b"")
+
+
+def test_a_reader_that_has_had_enough(servers: str, fill: Fill) -> None:
+    fill("pipe", b"line\n" * 200_000)
+    reader = subprocess.Popen(
+        command("consume", "-b", servers, "-t", "pipe", "-e", "-q"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert reader.stdout is not None
+    assert reader.stderr is not None
+    with reader.stdout, reader.stderr:
+        assert reader.stdout.readline() == b"line\n"
+        reader.stdout.close()
+        assert reader.wait(30) == 0
+        assert reader.stderr.read() == b""
+
+
+def test_a_full_disk_is_one_line(servers: str, fill: Fill) -> None:
+    fill("full", b"line\n")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            command("consume", "-b", servers, "-t", "full", "-e", "-q"),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert done.stderr == b"aiokafkawire: [Errno 28] No space left on device\n"
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("group", [False, True])
+def test_ctrl_c_while_the_broker_is_stopped(backend: str, group: bool) -> None:
+    with serving("-t", "t") as (addresses, broker):
+        aiokafkawire("produce", "-b", addresses, "-t", "t", stdin=b"one\n")
+        what = ("-G", "g", "t", "-o", "beginning") if group else ("-t", "t")
+        with running("consume", "-b", addresses, *what, "--backend", backend) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"one\n"
+            broker.send_signal(signal.SIGSTOP)
+            try:
+                assert interrupt(process) < SECOND
+            finally:
+                broker.send_signal(signal.SIGCONT)
+            assert process.returncode == 130
+
+
+def test_ctrl_c_while_nobody_reads_the_output(servers: str, fill: Fill) -> None:
+    fill("unread", b"line\n" * 100_000)
+    with running("consume", "-b", servers, "-t", "unread", "-q") as process:
+        assert process.stdout is not None
+        assert os.read(process.stdout.fileno(), 5) == b"line\n"
+        assert interrupt(process) < SECOND
+        assert process.returncode == 130
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "-t is missing"),
+        (["-t", "t", "u"], "'u': topics without an option are for -G; use -t"),
+        (["-G", "g"], "-G is given without topics"),
+        (["-G", "g", "t", "-p", "1"], "-p and -G exclude each other"),
+        (["-G", "g", "t", "-o", "5"], "with -G only -o beginning"),
+        (["-G", "g", "t", "-o", "-5"], "with -G only -o beginning"),
+        (["-G", "g", "^("], "is no regular expression"),
+        (["-t", "t", "-o", "first"], "-o 'first' is no offset"),
+        (["-t", "t", "-o", "1", "-o", "2"], "-o is given twice"),
+        (["-t", "t", "-o", "stored"], "-X group_id"),
+        (["-t", "t", "-f", "%x"], "no token '%x'"),
+        (["-t", "t", "-f", "%s", "-K", ":"], "leave out -K"),
+        (["-t", "t", "--json", "-f", "%s"], "leave out -f"),
+        (["-t", "t", "-X", "fetch_min_byte=1"], "did you mean 'fetch_min_bytes'"),
+        (["-t", "t", "-c", "0"], "'-c'"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], message: str, cli: Cli) -> None:
+    code, out, err = cli("consume", "-b", "localhost:1", *arguments)
+    assert (code, out, err.count("\n")) == (2, b"", 1)
+    assert message in err
+
+
+def test_what_is_not_there_is_told_soon(cli: Cli, servers: str, fill: Fill) -> None:
+    code, _, err = cli("consume", "-b", servers, "-t", "no-such-topic", "-e")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "topic 'no-such-topic' does not exist" in err
+    fill("three", b"x\n")
+    code, _, err = cli("consume", "-b", servers, "-t", "three", "-p", "3", "-e")
+    assert code == 1
+    assert "has no partition 3, only 0 to 2" in err
+
+
+def test_one_start_and_one_stop() -> None:
+    assert parse_offsets(()) == (None, None)
+    assert parse_offsets(("e@5", "-3")) == (Position(Place.END, 3), 5)
+    with pytest.raises(InvalidOption, match="twice"):
+        parse_offsets(("e@5", "e@6"))
+
+
+def test_a_pattern_without_topics_has_no_end(cli: Cli, servers: str) -> None:
+    code, _, err = cli("consume", "-b", servers, "-G", "g", "^no-such-", "-e")
+    assert (code, err) == (1, "aiokafkawire: no topic matches ^no-such-\n")

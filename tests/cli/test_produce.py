@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from aiokafkawire.cli.produce import Form
+from aiokafkawire.cli.running import BACKENDS
+
+from .conftest import Cli
+from .shell import SECOND, aiokafkawire, end, interrupt, running, serving
+
+Lines = Callable[[bytes], str]
+
+
+@pytest.fixture
+def read(cli: Cli, servers: str) -> Callable[..., bytes]:
+    """All records of a topic: partition, key, value and headers of each."""
+
+    def all_of(topic: str, form: str = "%p %k=%s %h\\n") -> bytes:
+        code, out, err = cli("consume", "-b", servers, "-t", topic, "-e", "-q", "-Z", "-f", form)
+        assert (code, err) == (0, "")
+        return out
+
+    return all_of
+
+
+def test_lines_keys_and_delimiters() -> None:
+    assert Form().plain(b"a:b").value == b"a:b"
+    form = Form(key_delimiter=b":", key=b"d", headers=(("h", None),))
+    record = form.plain(b"a:b:c")
+    assert (record.key, record.value, record.headers) == (b"a", b"b:c", (("h", None),))
+    assert (form.plain(b"abc").key, form.plain(b"abc").value) == (b"d", b"abc")
+    assert (form.plain(b":v").key, form.plain(b"k:").value) == (b"", b"")
+    nulls = Form(key_delimiter=b":", empty_is_null=True)
+    assert (nulls.plain(b":v").key, nulls.plain(b"k:").value) == (None, None)
+    assert Form().json(b"  ") is None
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_stdin_to_topic(backend: str, servers: str, read: Callable[..., bytes]) -> None:
+    arguments = ("-b", servers, "-t", f"stdin-{backend}", "-K", ":", "--backend", backend)
+    done = aiokafkawire("produce", *arguments, stdin=b"k:one\nk:\n\nk:\xff last")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    records = read(f"stdin-{backend}", "%k=%s\\n").splitlines()
+    assert sorted(records) == [b"NULL=", b"k=", b"k=one", b"k=\xff last"]
+    assert [record for record in records if record[:1] == b"k"] == [b"k=one", b"k=", b"k=\xff last"]
+
+
+def test_options_of_a_record(
+    cli: Cli, servers: str, lines: Lines, read: Callable[..., bytes]
+) -> None:
+    arguments = ["-H", "a=1", "-H", "b", "-k", "key", "-Z", "-D", ";", "-p", "2", "-z", "gzip"]
+    given = ("-b", servers, "-t", "options", *arguments, "-l", lines(b"x;;y\n"))
+    assert cli("produce", *given) == (0, b"", "")
+    rest = b" a=1,b=NULL\n"
+    assert read("options") == b"2 key=x" + rest + b"2 key=NULL" + rest + b"2 key=y\n" + rest
+
+
+def test_count_stops_early(
+    cli: Cli, servers: str, lines: Lines, read: Callable[..., bytes]
+) -> None:
+    given = ("-b", servers, "-t", "count", "-p", "0", "-c", "2", "-l", lines(b"1\n2\n3\n"))
+    assert cli("produce", *given) == (0, b"", "")
+    assert read("count", "%s\\n") == b"1\n2\n"
+
+
+def test_count_stops_an_input_that_goes_on(servers: str) -> None:
+    with running("produce", "-b", servers, "-t", "goes-on", "-c", "1") as process:
+        assert process.stdin is not None
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        assert process.wait(30) == 0
+
+
+def test_files_are_records_unless_they_hold_lines(
+    cli: Cli, servers: str, tmp_path: Path, read: Callable[..., bytes]
+) -> None:
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        path.write_bytes(path.name.encode() + b"1\n2\n")
+    names = [str(path) for path in paths]
+    assert cli("produce", "-b", servers, "-t", "files", "-p", "0", *names)[0] == 0
+    assert read("files", "[%s]") == b"[a1\n2\n][b1\n2\n]"
+    assert cli("produce", "-b", servers, "-t", "by-line", "-p", "0", "-l", *names)[0] == 0
+    assert read("by-line", "[%s]") == b"[a1][2][b1][2]"
+
+
+def test_json_says_topic_partition_and_bytes(
+    cli: Cli, servers: str, lines: Lines, read: Callable[..., bytes]
+) -> None:
+    text = b"""
+{"topic": "json-a", "partition": 1, "key": "k", "value_base64": "/w==", "timestamp_ms": 5}
+{"topic": "json-b", "partition": 2, "value": null, "headers": [{"name": "h", "value": "v"}]}
+"""
+    assert cli("produce", "-b", servers, "--json", lines(text)) == (0, b"", "")
+    assert read("json-a", "%p %k %s %T %h\\n") == b"1 k \xff 5 \n"
+    assert read("json-b", "%p %k %s %h\\n") == b"2 NULL NULL h=v\n"
+    given = ("-t", "json-c", "-p", "0", "--json", lines(text))
+    assert cli("produce", "-b", servers, *given) == (0, b"", "")
+    assert read("json-c", "%p %s\\n") == b"0 \xff\n0 NULL\n"
+
+
+def test_a_line_that_is_no_record_ends_it_and_what_went_before_is_sent(
+    cli: Cli, servers: str, lines: Lines, read: Callable[..., bytes]
+) -> None:
+    text = lines(b'{"value": "good"}\n\n{"vlaue": "bad"}\n{"value": "never"}\n')
+    code, _, err = cli("produce", "-b", servers, "-t", "bad-line", "--json", text)
+    assert code == 1
+    assert err == (
+        "aiokafkawire: line 3 of the input: unknown name 'vlaue'; did you mean 'value'?\n"
+    )
+    assert read("bad-line", "%s\\n") == b"good\n"
+    code, _, err = cli("produce", "-b", servers, "--json", lines(b'{"value": "x"}'))
+    assert (code, err.count("names no topic")) == (1, 1)
+
+
+def test_one_record_too_large_fails_alone(
+    cli: Cli, servers: str, lines: Lines, read: Callable[..., bytes]
+) -> None:
+    text = lines(b"a\n" + bytes(3_000_000) + b"\nb\n")
+    code, _, err = cli("produce", "-b", servers, "-t", "large", "-p", "0", "-l", text)
+    assert code == 1
+    first, last = err.splitlines()
+    assert first.startswith("aiokafkawire: record 2 was not delivered: ")
+    assert "1048576" in first
+    assert "max_request_size_bytes" in first
+    assert last == "aiokafkawire: 1 of 3 records were not delivered"
+    assert read("large", "%s\\n") == b"a\nb\n"
+
+
+def test_what_the_broker_refuses_is_told(cli: Cli, servers: str, lines: Lines) -> None:
+    given = ("-b", servers, "-t", "large", "-X", "max_request_size_bytes=5000000")
+    code, _, err = cli("produce", *given, "-l", lines(bytes(3_000_000)))
+    assert code == 1
+    assert "MESSAGE_TOO_LARGE" in err
+    assert "1 of 1 records were not delivered" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "-t is missing"),
+        (["-t", "t", "-X", "lingr_ms=5"], "unknown option 'lingr_ms'; did you mean 'linger_ms'?"),
+        (["-t", "t", "-X", "acks=1", "-X", "enable_idempotence=true"], "needs acks='all'"),
+        (["-t", "t", "-K", ""], "-K must not be empty"),
+        (["-t", "t", "-D", "\\q"], "a backslash starts"),
+        (["-t", "t", "-z", "zip"], "'zip' is not one of"),
+        (["-t", "t", "-p", "-2"], "-2"),
+        (["-t", "t", "/no/such/file"], "/no/such/file"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], message: str, cli: Cli, servers: str) -> None:
+    code, out, err = cli("produce", "-b", servers, *arguments)
+    assert (code, out, err.count("\n")) == (2, b"", 1)
+    assert message in err
+
+
+@pytest.mark.parametrize("address", ["localhost:99999", "", "ho st:1"])
+def test_an_address_that_cannot_be_is_wrong_usage(address: str, cli: Cli) -> None:
+    code, _, err = cli("produce", "-b", address, "-t", "t")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "bootstrap" in err
+
+
+FIRST_CONTACT = ("-X", "default_api_timeout_ms=700")
+
+
+@pytest.fixture
+def http_port() -> Iterator[int]:
+    """A server that answers everything as HTTP servers do, and closes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    peer, _ = server.accept()
+                except OSError:
+                    return
+                with peer:
+                    peer.recv(1000)
+                    peer.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_server_of_another_kind_is_named(cli: Cli, http_port: int, lines: Lines) -> None:
+    given = ("-b", f"127.0.0.1:{http_port}", "-t", "t", *FIRST_CONTACT, "-l", lines(b"x"))
+    code, _, err = cli("produce", *given)
+    assert code == 1
+    assert "HTTP" in err.splitlines()[-1]
+
+
+def test_a_port_where_nobody_listens(cli: Cli, lines: Lines) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    given = ("-b", f"127.0.0.1:{port}", "-t", "t", *FIRST_CONTACT, "-l", lines(b"x"))
+    code, _, err = cli("produce", *given)
+    assert code == 1
+    last = err.splitlines()[-1]
+    assert last.startswith(
+        f"aiokafkawire: no broker of bootstrap_servers could be used: 127.0.0.1:{port}"
+    )
+    assert "connection refused" in last
+    assert last.endswith("check -b, and that the broker runs")
+
+
+def test_a_name_that_does_not_exist(cli: Cli, lines: Lines) -> None:
+    given = ("-b", "nowhere.invalid", "-t", "t", *FIRST_CONTACT, "-l", lines(b"x"))
+    code, _, err = cli("produce", *given)
+    assert code == 1
+    assert "'nowhere.invalid' cannot be resolved" in err.splitlines()[-1]
+
+
+def test_a_topic_that_may_not_be_made(cli: Cli, lines: Lines) -> None:
+    with serving("--no-auto-create") as (addresses, _):
+        code, _, err = cli(
+            "produce", "-b", addresses, "-t", "t", "-X", "max_block_ms=500", "-l", lines(b"x")
+        )
+    assert code == 1
+    assert "'t' does not exist" in err
+    assert "1 of 1 records were not delivered" in err
+
+
+def wait_for_a_record(servers: str, topic: str) -> None:
+    options = ("-X", "allow_auto_create_topics=true")
+    done = aiokafkawire("consume", "-b", servers, "-t", topic, "-c", "1", *options)
+    assert (done.returncode, done.stdout) == (0, b"one\n")
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_ctrl_c_while_the_input_waits(backend: str, servers: str) -> None:
+    with running(
+        "produce", "-b", servers, "-t", f"ctrl-c-{backend}", "--backend", backend
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        wait_for_a_record(servers, f"ctrl-c-{backend}")
+        assert interrupt(process) < SECOND
+        out, err = end(process)
+        assert (process.returncode, out, err) == (130, b"", b"aiokafkawire: interrupted\n")
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_ctrl_c_while_the_broker_is_stopped(backend: str) -> None:
+    with (
+        serving("-t", "t") as (addresses, broker),
+        running("produce", "-b", addresses, "-t", "t", "--backend", backend) as process,
+    ):
+        assert process.stdin is not None
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        wait_for_a_record(addresses, "t")
+        broker.send_signal(signal.SIGSTOP)
+        try:
+            process.stdin.write(b"two\n")
+            process.stdin.flush()
+            assert interrupt(process) < SECOND
+        finally:
+            broker.send_signal(signal.SIGCONT)
+        assert process.returncode == 130
+
+
+def test_a_stopped_broker_is_told_at_the_deadline(lines: Lines, cli: Cli) -> None:
+    with serving() as (addresses, broker):
+        broker.send_signal(signal.SIGSTOP)
+        try:
+            code, _, err = cli(
+                "produce", "-b", addresses, "-t", "t", *FIRST_CONTACT, "-l", lines(b"x")
+            )
+        finally:
+            broker.send_signal(signal.SIGCONT)
+    assert code == 1
+    assert "no broker of bootstrap_servers could be used" in err.splitlines()[-1]
+
+
+def test_progress_is_for_eyes_only(servers: str) -> None:
+    done = aiokafkawire("produce", "-b", servers, "-t", "many", stdin=b"line\n" * 50_000)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from aiokafkawire.cli.reading import pattern_of
+
+
+@pytest.mark.parametrize(
+    ("topics", "matching", "other"),
+    [
+        (["^ab"], ["ab", "abc"], ["cab", "a"]),
+        (["^ab$"], ["ab"], ["abc"]),
+        (["a.b", "^c|d"], ["a.b", "c", "c1", "d"], ["axb", "a.b1"]),
+    ],
+)
+def test_topics_that_start_with_a_caret_are_patterns(
+    topics: list[str], matching: list[str], other: list[str]
+) -> None:
+    pattern = pattern_of(topics)
+    assert pattern is not None
+    assert all(re.fullmatch(pattern, name) for name in matching)
+    assert not any(re.fullmatch(pattern, name) for name in other)
+
+
+def test_names_are_no_pattern() -> None:
+    assert pattern_of(["a", "b^"]) is None
