@@ -1,5 +1,5 @@
 """Consumer groups: the membership machine, assignors, offsets kept at the coordinator."""
 
-from aiokafkawire.group.assignors import Assignor, RangeAssignor
+from aiokafkawire.group.assignors import Assignor, MemberSubscription, RangeAssignor
 
-__all__ = ("Assignor", "RangeAssignor")
+__all__ = ("Assignor", "MemberSubscription", "RangeAssignor")
