@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 __all__ = (
     "ANY_LEADER_EPOCH",
@@ -12,9 +13,11 @@ __all__ = (
     "NodeId",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "PartitionArgument",
     "RecordMetadata",
     "TimestampType",
     "TopicPartition",
+    "topic_partitions",
 )
 
 NodeId = int
@@ -34,6 +37,34 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+PartitionArgument = TopicPartition | tuple[str, int] | Iterable[TopicPartition | tuple[str, int]]
+
+
+def topic_partitions(given: Iterable[PartitionArgument]) -> list[TopicPartition]:
+    """The partitions of a call that takes them one by one, or all in one iterable.
+
+    Raises TypeError for anything that is not a topic's name and a partition's number.
+    """
+    found: list[TopicPartition] = []
+    for argument in given:
+        one_by_one = [argument] if _is_pair(argument) else _members(argument)
+        for pair in one_by_one:
+            if not _is_pair(pair):
+                raise TypeError(f"a partition is (topic, number), not {pair!r}")
+            found.append(TopicPartition(*pair))
+    return found
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)
+
+
+def _members(argument: Any) -> Iterable[Any]:
+    if isinstance(argument, str) or not isinstance(argument, Iterable):
+        return [argument]
+    return argument
 
 
 class TimestampType(IntEnum):

@@ -23,7 +23,13 @@ from aiokafkawire.runtime import (
     checkpoint,
     current_task,
 )
-from aiokafkawire.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from aiokafkawire.types import (
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    PartitionArgument,
+    TopicPartition,
+    topic_partitions,
+)
 from aiokafkawire.wire import ApiKey
 from aiokafkawire.wire.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -160,12 +166,12 @@ class Consumer:
             raise InvalidOption("partitions are assigned by hand: call unsubscribe() first")
         self._want(wanted, listener)
 
-    def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+    def assign(self, *partitions: PartitionArgument) -> None:
         """Read exactly these partitions, whatever a group does; replaces what was before.
 
         With a `group_id` offsets are committed, outside of the group's membership.
         """
-        chosen = tuple(dict.fromkeys(TopicPartition(*tp) for tp in partitions))
+        chosen = tuple(dict.fromkeys(topic_partitions(partitions)))
         if not isinstance(self._wanted, Manual | Nothing):
             raise InvalidOption("topics are subscribed to: call unsubscribe() first")
         self._want(Manual(chosen), None)
@@ -221,7 +227,7 @@ class Consumer:
 
     async def getmany(
         self,
-        *partitions: TopicPartition,
+        *partitions: PartitionArgument,
         timeout_ms: float = 0,
         max_records: int | None = None,
     ) -> dict[TopicPartition, Records]:
@@ -234,7 +240,7 @@ class Consumer:
         limit = self.config.max_poll_records if max_records is None else max_records
         if limit < 1:
             raise InvalidOption(f"max_records must be at least 1, not {limit}")
-        only = [TopicPartition(*tp) for tp in partitions] or None
+        only = topic_partitions(partitions) or None
         return await self._many(core, only, limit, self._deadline(core, timeout_ms))
 
     async def _next(self, core: Core, owner: object, deadline: float) -> Record | None:
@@ -303,12 +309,12 @@ class Consumer:
             core.leave()
 
     async def committed(
-        self, *partitions: TopicPartition
+        self, *partitions: PartitionArgument
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None for nothing. All of the assignment unless given."""
         core = self._running
         group = core.need_group()
-        wanted = [TopicPartition(*tp) for tp in partitions] or list(core.assignment.names)
+        wanted = topic_partitions(partitions) or list(core.assignment.names)
         if not wanted:
             return {}
         return dict(await group.offsets.fetch(wanted, self._deadline(core)))
@@ -345,24 +351,24 @@ class Consumer:
         self._owned(core, partition).handle(event)
         core.moved()
 
-    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+    async def seek_to_beginning(self, *partitions: PartitionArgument) -> None:
         """Go to the first offset of these partitions, or of all assigned ones."""
         await self._reset(partitions, ResetTo(LogPoint.EARLIEST))
 
-    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+    async def seek_to_end(self, *partitions: PartitionArgument) -> None:
         """Go to the end of these partitions, or of all assigned ones."""
         await self._reset(partitions, ResetTo(LogPoint.LATEST))
 
-    async def seek_to_committed(self, *partitions: TopicPartition) -> None:
+    async def seek_to_committed(self, *partitions: PartitionArgument) -> None:
         """Go back to what the group has committed; where nothing is, auto_offset_reset rules."""
         self._running.need_group()
         await self._reset(partitions, ToCommitted())
 
     async def _reset(
-        self, partitions: tuple[TopicPartition, ...], event: ResetTo | ToCommitted
+        self, partitions: tuple[PartitionArgument, ...], event: ResetTo | ToCommitted
     ) -> None:
         core = self._running
-        chosen = partitions or core.assignment.names
+        chosen = topic_partitions(partitions) or core.assignment.names
         for tp in chosen:
             self._owned(core, tp).handle(event)
         core.moved()
@@ -379,11 +385,11 @@ class Consumer:
 
     # --- pausing ---
 
-    def pause(self, *partitions: TopicPartition) -> None:
+    def pause(self, *partitions: PartitionArgument) -> None:
         """Give nothing of these partitions until `resume`; what was fetched is kept."""
         self._set_paused(partitions, True)
 
-    def resume(self, *partitions: TopicPartition) -> None:
+    def resume(self, *partitions: PartitionArgument) -> None:
         """Go on giving records of these partitions."""
         self._set_paused(partitions, False)
 
@@ -391,27 +397,27 @@ class Consumer:
         """The partitions that are paused."""
         return frozenset(p.tp for p in self._running.assignment.values() if p.paused)
 
-    def _set_paused(self, partitions: tuple[TopicPartition, ...], paused: bool) -> None:
+    def _set_paused(self, partitions: tuple[PartitionArgument, ...], paused: bool) -> None:
         core = self._running
-        for tp in partitions:
+        for tp in topic_partitions(partitions):
             self._owned(core, tp).paused = paused
         core.moved()
 
     # --- what the cluster has ---
 
-    async def beginning_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
+    async def beginning_offsets(self, *partitions: PartitionArgument) -> dict[TopicPartition, int]:
         """The first offset that each partition still has."""
         return await self._ends(partitions, LogPoint.EARLIEST)
 
-    async def end_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
+    async def end_offsets(self, *partitions: PartitionArgument) -> dict[TopicPartition, int]:
         """The offset after the last record of each partition that this consumer may see."""
         return await self._ends(partitions, LogPoint.LATEST)
 
     async def _ends(
-        self, partitions: tuple[TopicPartition, ...], point: LogPoint
+        self, partitions: tuple[PartitionArgument, ...], point: LogPoint
     ) -> dict[TopicPartition, int]:
         core = self._running
-        wanted = [TopicPartition(*tp) for tp in partitions] or core.assignment.names
+        wanted = topic_partitions(partitions) or core.assignment.names
         found = await core.lister.all(dict.fromkeys(wanted, int(point)), self._deadline(core))
         return {tp: 0 if offset is None else offset.offset for tp, offset in found.items()}
 

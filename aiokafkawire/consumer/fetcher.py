@@ -10,7 +10,7 @@ from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.routing import Node
 from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.connection import Backoff
-from aiokafkawire.errors import CorruptRecords, KafkaError, RecordTooLarge
+from aiokafkawire.errors import ClientClosed, CorruptRecords, KafkaError, RecordTooLarge
 from aiokafkawire.records import IsolationLevel, decode_fetch, partial_message_size
 from aiokafkawire.runtime import Host, Runtime, Signal
 from aiokafkawire.types import NodeId, TopicPartition
@@ -116,6 +116,9 @@ class Fetcher:
             self._failures.pop(plan.node, None)
             self._heard(None)
             self._take(plan, response, ids)
+        except ClientClosed:
+            # The consumer is being closed: there is nobody to tell.
+            return
         except KafkaError as error:
             self._heard(error)
             rest_until = self._failed(plan, error)

@@ -1,0 +1,77 @@
+"""One producer for the life of a web application.
+
+The application is plain ASGI, so any server runs it (`uvicorn examples.web_backend:app`); here it
+is called directly, with an embedded broker behind it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import anyio
+
+from aiokafkawire import Broker, KafkaError, Producer
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+class App:
+    """POST a body to any path: it is in Kafka when the answer says 201."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.producer: Producer | None = None
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.live(receive, send)
+        else:
+            await self.answer(receive, send)
+
+    async def live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        async with Producer(bootstrap_servers=self.bootstrap_servers) as self.producer:
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def answer(self, receive: Receive, send: Send) -> None:
+        assert self.producer is not None
+        order = (await receive())["body"]
+        try:
+            receipt = await self.producer.send_and_wait("orders", value=order)
+        except KafkaError as error:
+            status, told = 503 if error.retriable else 500, {"error": str(error)}
+        else:
+            status, told = 201, {"partition": receipt.partition, "offset": receipt.offset}
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": json.dumps(told).encode()})
+
+
+async def main() -> None:
+    async with Broker() as broker, anyio.create_task_group() as server:
+        app = App(broker.bootstrap_servers)
+        to_app, events = anyio.create_memory_object_stream[Message](1)
+        from_app, told = anyio.create_memory_object_stream[Message](1)
+        with to_app, events, from_app, told:
+            server.start_soon(app, {"type": "lifespan"}, events.receive, from_app.send)
+            await to_app.send({"type": "lifespan.startup"})
+            print((await told.receive())["type"])
+
+            async def body() -> Message:
+                return {"type": "http.request", "body": b'{"book": 1}'}
+
+            async def show(message: Message) -> None:
+                print(message.get("status", message.get("body")))
+
+            await app({"type": "http"}, body, show)
+            await to_app.send({"type": "lifespan.shutdown"})
+            print((await told.receive())["type"])
+
+
+if __name__ == "__main__":
+    anyio.run(main)

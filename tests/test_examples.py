@@ -1,0 +1,35 @@
+"""The examples run, and say what they should."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+LAST_WORDS = {
+    "web_backend.py": "lifespan.shutdown.complete",
+    "group_worker.py": "1000 orders billed",
+    "on_trio.py": "b'hello from trio'",
+}
+
+
+def test_every_example_is_tried():
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(LAST_WORDS)
+
+
+@pytest.mark.parametrize("name", LAST_WORDS)
+def test_an_example_runs(name: str):
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / name)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr == ""
+    assert ran.stdout.splitlines()[-1] == LAST_WORDS[name]

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from aiokafkawire.types import RecordMetadata, TopicPartition, topic_partitions
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 1)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (A, B),
+        (("a", 0), ("b", 1)),
+        ([A, B],),
+        ([("a", 0)], B),
+        (iter([A, B]),),
+        (dict.fromkeys([A, B]),),
+        ((A, B),),
+    ],
+)
+def test_partitions_come_one_by_one_or_together(given: tuple[object, ...]):
+    assert topic_partitions(given) == [A, B]  # type: ignore[arg-type]
+
+
+def test_none_is_none():
+    assert topic_partitions([]) == []
+    assert topic_partitions([[]]) == []
+
+
+@pytest.mark.parametrize("given", ["orders", 3, ("orders",), [3], ["orders"], ("a", 0, 1), None])
+def test_what_is_no_partition_is_named(given: object):
+    with pytest.raises(TypeError, match=r"a partition is .topic, number., not"):
+        topic_partitions([given])  # type: ignore[list-item]
+
+
+def test_a_partition_reads_as_kafka_writes_it():
+    assert str(B) == "b-1"
+    assert RecordMetadata("b", 1, 7, 0).topic_partition == B
