@@ -18,13 +18,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command (by default that of `sys.argv`) and return its exit code."""
     try:
         from aiokafkawire.cli.application import run  # noqa: PLC0415 - click may be missing
+
+        return run(arguments)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in OPTIONAL:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in OPTIONAL:
             raise
         print(
-            f"aiokafkawire: the command line needs {error.name}:"
+            f"aiokafkawire: the command line needs {missing}:"
             " install it with pip install 'aiokafkawire[cli]'",
             file=sys.stderr,
         )
         return 1
-    return run(arguments)

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -92,9 +92,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except InvalidOption as error:
         return _fail(str(error), USAGE)
     except (KafkaError, Failure, OSError) as error:
-        return _fail(explain(error), FAILED)
+        return _failed(error)
     except ExceptionGroup as group:
-        return _fail(explain(_first_of(group)), FAILED)
+        return _failed(_first_of(group))
     return result if isinstance(result, int) else OK
 
 
@@ -113,10 +113,21 @@ def _sentence(text: str) -> str:
     return one_line(text).rstrip(".")
 
 
+def _failed(error: Exception) -> int:
+    if isinstance(error, BrokenPipeError):
+        _give_up(sys.stdout)
+        return FAILED
+    return _fail(explain(error), FAILED)
+
+
 def _fail(text: str, code: int) -> int:
     try:
         print(f"aiokafkawire: {one_line(text)}", file=sys.stderr, flush=True)
     except BrokenPipeError:
-        # Nobody hears it; the interpreter would try again when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        _give_up(sys.stderr)
     return code
+
+
+def _give_up(stream: TextIO) -> None:
+    """Nobody reads it any more; the interpreter would try to flush it when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -72,7 +72,7 @@ RESETS = {Place.BEGINNING: "earliest", Place.END: "latest"}
 @click.option("-D", "--delimiter", help="What is printed after a record.  [default: \\n]")
 @click.option("-K", "--key-delimiter", help="Print the key, and this between key and value.")
 @click.option("-Z", "--null", is_flag=True, help="Print null keys and values as NULL.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see the manual.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see docs/cli.md.")
 @click.option("-G", "--group", metavar="GROUP", help="Read TOPICS as a member of this group.")
 @click.argument("topics", nargs=-1)
 def consume(

@@ -81,7 +81,7 @@ class Form:
 @click.option("-z", "--compression", type=click.Choice(CODECS), help="Compression codec.")
 @click.option("-c", "--count", type=click.IntRange(min=1), help="Stop after so many records.")
 @click.option("-l", "--lines", is_flag=True, help="Files hold a record a line, as stdin does.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see the manual.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see docs/cli.md.")
 @click.argument(
     "files", nargs=-1, type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import select
 import signal
@@ -13,7 +14,7 @@ from typing import Any
 
 import anyio
 
-from aiokafkawire.cli.problems import INTERRUPTED, TERMINATED
+from aiokafkawire.cli.problems import INTERRUPTED, TERMINATED, Failure
 from aiokafkawire.runtime.host import thread_notifier
 
 __all__ = ("BACKENDS", "GRACE_S", "HARD_STOP_S", "Interruption", "Stopped", "run")
@@ -55,6 +56,7 @@ class Interruption:
         self._notify: Callable[[Callable[[], None]], None] | None = None
         self._cancel: Callable[[], None] | None = None
         self._pipe: tuple[int, int] | None = None
+        self._ending = False
 
     @property
     def happened(self) -> bool:
@@ -120,6 +122,9 @@ class Interruption:
             self._end_now()
 
     def _end_now(self) -> None:
+        if self._ending:
+            return
+        self._ending = True
         for function in self.last_resorts:
             function()
         os._exit(self.code)
@@ -133,6 +138,8 @@ def run(
 ) -> None:
     """Run a command to its end; raises `Stopped` if a signal ended it."""
     library, options = BACKENDS[backend]
+    if importlib.util.find_spec(backend) is None:
+        raise Failure(f"--backend {backend} needs {backend}: pip install {backend}")
     one = Interruption() if interruption is None else interruption
     with one.watching():
         try:

@@ -32,6 +32,18 @@ def fill(cli: Cli, servers: str, lines: Lines) -> Fill:
     return put
 
 
+@pytest.fixture(scope="module")
+def five(servers: str) -> str:
+    """A topic with five records in partition 0, a second apart."""
+    records = b"".join(
+        b'{"key":"k","value":"%d","partition":0,"timestamp_ms":%d}\n' % (n, n * 1000)
+        for n in range(5)
+    )
+    done = aiokafkawire("produce", "-b", servers, "-t", "five", "--json", stdin=records)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return "five"
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_topic_to_stdout(backend: str, servers: str, fill: Fill) -> None:
     fill(f"stdout-{backend}", b"one\ntwo\n\xff\n")
@@ -62,26 +74,16 @@ def test_topic_to_stdout(backend: str, servers: str, fill: Fill) -> None:
         (("-o", "s@1000", "-o", "e@0"), b""),
         (("-c", "2"), b"0\n1\n"),
         (("-c", "9"), b"0\n1\n2\n3\n4\n"),
-        (("-D", ""), None),
         (("-D", ";"), b"0;1;2;3;4;"),
         (("-K", "="), b"k=0\nk=1\nk=2\nk=3\nk=4\n"),
         (("-f", "%o:%k:%s,"), b"0:k:0,1:k:1,2:k:2,3:k:3,4:k:4,"),
     ],
 )
 def test_where_to_start_and_stop_and_how_to_print(
-    arguments: tuple[str, ...], printed: bytes | None, cli: Cli, servers: str, lines: Lines
+    arguments: tuple[str, ...], printed: bytes, cli: Cli, servers: str, five: str
 ) -> None:
-    topic = "offsets"
-    code, out, _ = cli("consume", "-b", servers, "-t", topic, "-p", "0", "-e", "-q")
-    if code != 0:
-        records = b"".join(
-            b'{"key":"k","value":"%d","partition":0,"timestamp_ms":%d}\n' % (n, n * 1000)
-            for n in range(5)
-        )
-        given = ("-t", topic, "--json", lines(records))
-        assert cli("produce", "-b", servers, *given) == (0, b"", "")
-    code, out, err = cli("consume", "-b", servers, "-t", topic, "-p", "0", "-e", "-q", *arguments)
-    assert (code, out) == ((2, b"") if printed is None else (0, printed)), err
+    given = ("-b", servers, "-t", five, "-p", "0", "-e", "-q", *arguments)
+    assert cli("consume", *given) == (0, printed, "")
 
 
 def test_an_offset_beyond_the_end_is_noted(cli: Cli, servers: str, fill: Fill) -> None:
@@ -250,6 +252,7 @@ def test_ctrl_c_while_nobody_reads_the_output(servers: str, fill: Fill) -> None:
         (["-t", "t", "--json", "-f", "%s"], "leave out -f"),
         (["-t", "t", "-X", "fetch_min_byte=1"], "did you mean 'fetch_min_bytes'"),
         (["-t", "t", "-c", "0"], "'-c'"),
+        (["-t", "t", "-D", ""], "-D must not be empty"),
     ],
 )
 def test_wrong_usage(arguments: list[str], message: str, cli: Cli) -> None:

@@ -8,6 +8,7 @@ import time
 import anyio
 import pytest
 
+from aiokafkawire.cli.problems import Failure
 from aiokafkawire.cli.running import BACKENDS, HARD_STOP_S, Interruption, Stopped, run
 
 SCRIPT = """
@@ -61,14 +62,19 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.parametrize(
-    ("function", "number", "code", "words"),
+    ("function", "number", "code", "words", "backend"),
     [
-        ("polite", signal.SIGINT, 130, b"goodbye\n"),
-        ("polite", signal.SIGTERM, 143, b"goodbye\n"),
-        ("until_told", signal.SIGINT, 130, b"told\n"),
-        ("deaf", signal.SIGINT, 130, b"last resort\n"),
-        ("busy", signal.SIGINT, 130, b""),
-        ("failing", signal.SIGINT, 130, b""),
+        ("polite", signal.SIGINT, 130, b"goodbye\n", "asyncio"),
+        ("polite", signal.SIGINT, 130, b"goodbye\n", "uvloop"),
+        ("polite", signal.SIGINT, 130, b"goodbye\n", "trio"),
+        ("polite", signal.SIGTERM, 143, b"goodbye\n", "asyncio"),
+        ("until_told", signal.SIGINT, 130, b"told\n", "asyncio"),
+        ("until_told", signal.SIGINT, 130, b"told\n", "uvloop"),
+        ("until_told", signal.SIGINT, 130, b"told\n", "trio"),
+        ("deaf", signal.SIGINT, 130, b"last resort\n", "asyncio"),
+        ("busy", signal.SIGINT, 130, b"", "trio"),
+        ("failing", signal.SIGINT, 130, b"", "asyncio"),
+        ("failing", signal.SIGINT, 130, b"", "trio"),
     ],
 )
 def test_a_signal_ends_a_command_within_a_second(
@@ -129,3 +135,12 @@ def test_a_signal_before_the_loop_runs_counts(backend: str) -> None:
 
     with pytest.raises(Stopped):
         run(never, backend=backend, interruption=interruption)
+
+
+def test_a_backend_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(_: Interruption) -> None:
+        pytest.fail("nothing to run it")
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(Failure, match="--backend uvloop needs uvloop: pip install uvloop"):
+        run(never, backend="uvloop")

@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,11 +23,12 @@ import anyio
 from aiokafkawire.cli.problems import one_line
 from aiokafkawire.cli.streams import Input, Splitter
 
-__all__ = ("Child", "Children", "Commands", "tell")
+__all__ = ("Child", "Children", "Commands", "tell", "until_told_to_end")
 
 STOP_TIMEOUT_S = 10.0
 """How long a child that was asked to stop may take."""
 
+ORPHAN_LIMIT_S = 8.0
 KILL_TIMEOUT_S = 2.0
 LOG_TAIL_BYTES = 4096
 
@@ -53,6 +55,20 @@ class Commands:
                 return None
             self._lines.extend(self._splitter.feed(chunk))
         return self._lines.popleft().decode().split()
+
+
+async def until_told_to_end(scope: anyio.CancelScope) -> None:
+    """In a child: cancel `scope` when the parent closes the commands, or is gone itself.
+
+    Whatever holds the child up then, it has `ORPHAN_LIMIT_S` for its goodbye.
+    """
+    commands = Commands()
+    while await commands.next() is not None:
+        continue
+    limit = threading.Timer(ORPHAN_LIMIT_S, os._exit, (1,))
+    limit.daemon = True
+    limit.start()
+    scope.cancel()
 
 
 class Child:

@@ -8,13 +8,12 @@ import tempfile
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from aiokafkawire.cli.demo.children import Children
 from aiokafkawire.cli.demo.inputs import default_files, files_at
 from aiokafkawire.cli.demo.play import Play, Settings
 from aiokafkawire.cli.demo.verdict import Verdict
-from aiokafkawire.cli.demo.view import LiveView, PlainView, View, verdict_table
+from aiokafkawire.cli.demo.view import LiveView, PlainView, Screen, View, verdict_table
 from aiokafkawire.cli.problems import FAILED, OK
 from aiokafkawire.cli.running import Interruption, run
 from aiokafkawire.cli.shared import backend_option
@@ -51,7 +50,7 @@ def demo(*, path: Path | None, brokers: str | None, plain: bool, backend: str) -
     nothing was lost and nothing counted twice.
     """
     files = files_at(path) if path is not None else default_files()
-    console = Console() if sys.stdout.isatty() else Console(width=PIPE_WIDTH)
+    console = Screen() if sys.stdout.isatty() else Screen(width=PIPE_WIDTH)
     folder = Path(tempfile.mkdtemp(prefix="aiokafkawire-demo-"))
     children = Children(folder)
     interruption = Interruption()

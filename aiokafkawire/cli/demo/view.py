@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -14,13 +15,20 @@ from aiokafkawire.cli.demo.inputs import Truth
 from aiokafkawire.cli.demo.stage import Event, Rate, Stage, ranges
 from aiokafkawire.cli.demo.verdict import Verdict
 
-__all__ = ("LiveView", "PlainView", "View", "verdict_table")
+__all__ = ("LiveView", "PlainView", "Screen", "View", "verdict_table")
 
 EVENTS_SHOWN = 5
 TOP_WORDS = 5
 BAR_WIDTH = 30
 PARTITIONS_IN_LINE = 3
 LINE_EVERY_S = 1.0
+
+
+class Screen(Console):
+    """A console that says so when nobody watches any more, and does not end the process itself."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, "nobody reads the output any more")
 
 
 class View(Protocol):

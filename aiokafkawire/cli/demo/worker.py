@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from aiokafkawire.cli.demo.children import Commands, tell
+from aiokafkawire.cli.demo.children import tell, until_told_to_end
 from aiokafkawire.cli.demo.inputs import count_words
 from aiokafkawire.cli.demo.results import Results, Tally
 from aiokafkawire.cli.running import BACKENDS
@@ -111,6 +111,15 @@ def _by_number(positions: dict[TopicPartition, int]) -> dict[int, int]:
 async def work(servers: str, topic: str, path: Path) -> None:
     """Be a worker until stdin ends."""
     results = Results(path)
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(until_told_to_end, group.cancel_scope)
+            await _count(servers, topic, results)
+    finally:
+        results.close()
+
+
+async def _count(servers: str, topic: str, results: Results) -> None:
     async with Consumer(
         bootstrap_servers=servers,
         client_id="aiokafkawire-demo",
@@ -125,11 +134,7 @@ async def work(servers: str, topic: str, path: Path) -> None:
     ) as consumer:
         counter = WordCounter(consumer, results)
         consumer.subscribe([topic], listener=counter)
-        async with anyio.create_task_group() as group:
-            group.start_soon(counter.run)
-            await Commands().next()
-            group.cancel_scope.cancel()
-    results.close()
+        await counter.run()
 
 
 def main(servers: str, topic: str, path: str, backend: str) -> None:
