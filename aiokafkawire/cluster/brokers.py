@@ -74,6 +74,14 @@ class Brokers:
                 loads.append(Load(node_id, client.connected, client.load, client.next_attempt_at))
         return loads
 
+    def unreachable(self, nodes: Mapping[NodeId, NodeInfo]) -> bool:
+        """Whether a connection to each of these nodes was tried, and none is open or has worked."""
+        clients = [self._nodes.get(node_id) for node_id in nodes]
+        return all(
+            client is not None and not client.connected and client.last_failure is not None
+            for client in clients
+        )
+
     async def aclose(self) -> None:
         """Close every connection; waiters get `ClientClosed`."""
         clients = [*self._nodes.values(), *self._bootstrap.values(), *self._retired]

@@ -138,12 +138,11 @@ class Refresher:
     async def _refresh(self) -> None:
         now = self._runtime.clock.now
         self._schedule.begin()
-        deadline = now() + self._config.request_timeout_ms / 1_000
         try:
             if not self.metadata.nodes or self._schedule.rebootstrap_due(now()):
-                await self._from_bootstrap(deadline, {})
+                await self._from_bootstrap(self._deadline(), {})
             else:
-                await self._from_nodes(deadline)
+                await self._from_nodes_or_bootstrap()
         except KafkaError as error:
             self.last_failure = error
             logger.debug("metadata could not be refreshed: %s", error)
@@ -155,6 +154,25 @@ class Refresher:
             self._schedule.succeeded(now(), self._runtime.rng)
             if self._incomplete():
                 self._schedule.ask()
+
+    def _deadline(self) -> float:
+        return self._runtime.clock.now() + self._config.request_timeout_ms / 1_000
+
+    async def _from_nodes_or_bootstrap(self) -> None:
+        """Ask a known node; the bootstrap addresses too when no known node can be reached.
+
+        The snapshot may be of a time when few nodes were up, and those may be down now, while
+        others came back.
+        """
+        try:
+            await self._from_nodes(self._deadline())
+        except (AuthenticationFailed, ClientClosed):
+            raise
+        except KafkaError:
+            if not self._brokers.unreachable(self.metadata.nodes):
+                raise
+            logger.debug("no known broker can be reached: trying the bootstrap addresses")
+            await self._from_bootstrap(self._deadline(), {})
 
     async def _from_nodes(self, deadline: float) -> None:
         nodes = self.metadata.nodes

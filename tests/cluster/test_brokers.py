@@ -11,7 +11,7 @@ import pytest
 from aiokafkawire.cluster.brokers import Brokers
 from aiokafkawire.cluster.metadata import NodeInfo
 from aiokafkawire.cluster.routing import Load
-from aiokafkawire.errors import ClientClosed, ConnectionLost
+from aiokafkawire.errors import ClientClosed, ConnectionFailed, ConnectionLost
 from aiokafkawire.runtime import Address
 from tests.connection.scripted import ScriptedBroker, hosted, make_config, serve
 
@@ -73,6 +73,19 @@ async def test_loads_are_of_all_nodes_whether_connected_or_not():
         connected, other = brokers.loads({1: node, 2: TWO})
         assert connected.connected
         assert not other.connected
+
+
+async def test_nodes_are_unreachable_once_each_was_tried_in_vain():
+    async with registry() as brokers, serve(ScriptedBroker()) as server:
+        up = NodeInfo(1, server.address)
+        assert not brokers.unreachable({1: up})  # nobody has tried
+        await brokers.of_node(up).negotiated(soon())
+        assert not brokers.unreachable({1: up})
+        nowhere = NodeInfo(2, Address("127.0.0.1", 1))
+        with pytest.raises(ConnectionFailed):
+            await brokers.of_node(nowhere).negotiated(soon())
+        assert brokers.unreachable({2: nowhere})
+        assert not brokers.unreachable({1: up, 2: nowhere})
 
 
 async def test_aclose_ends_all_clients():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
@@ -15,9 +16,9 @@ from aiokafkawire.errors import AuthenticationFailed
 from aiokafkawire.runtime import Address, Transport
 from aiokafkawire.wire import ApiKey, ErrorCode, Response
 from aiokafkawire.wire.messages.metadata import MetadataResponse
-from tests.connection.scripted import Hangup, hosted, make_config
+from tests.connection.scripted import Hangup, ScriptedBroker, hosted, make_config, serve
 
-from .scripted import Cluster, brokers_at, client_of, scripted_cluster, topic_of
+from .scripted import Cluster, brokers_at, client_of, cluster_client, scripted_cluster, topic_of
 
 
 def soon(seconds: float = 5) -> float:
@@ -85,6 +86,23 @@ async def test_a_broker_may_ask_for_a_new_bootstrap():
             await cluster.start(soon())
             await refreshed(cluster)
             assert len(asked) == 3
+
+
+async def test_when_no_known_node_can_be_reached_the_bootstrap_addresses_are_asked_at_once():
+    async with scripted_cluster(1) as scripted:
+        stays = scripted.servers[1]
+        async with AsyncExitStack() as stack:
+            # The snapshot is of a time when only a node was up that is down now.
+            async with serve(ScriptedBroker()) as gone:
+                scripted.servers[1] = gone
+                cluster = await stack.enter_async_context(
+                    cluster_client(bootstrap_servers=str(stays.address))
+                )
+                await cluster.start(soon())
+                assert cluster.metadata.nodes[1].address == gone.address
+            scripted.servers[1] = stays
+            await refreshed(cluster)
+            assert cluster.metadata.nodes[1].address == stays.address
 
 
 async def test_a_partition_without_a_leader_is_asked_for_again():
