@@ -68,7 +68,10 @@ class Reader(RebalanceListener):
                 raise Failure(f"topic {topic!r} has no partition {partition}, only 0 to {last}")
         chosen = [TopicPartition(topic, n) for n in self._plan.partitions or known]
         self._consumer.assign(chosen)
+        # A fetch from elsewhere than the start would hold back the one that matters.
+        self._consumer.pause(*chosen)
         await self._start(chosen)
+        self._consumer.resume(*chosen)
         if self._plan.exit_at_end or self._plan.until_ms is not None:
             self._stops = await self._find_stops(chosen)
         self._assigned = True

@@ -87,6 +87,7 @@ def test_ctrl_c_ends_every_process(backend: str, text: Path, temporary: Path) ->
     assert demo_processes(temporary) == []
 
 
+@pytest.mark.slow
 def test_when_it_is_killed_its_processes_end_by_themselves(text: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with running("demo", "--input", str(text), env=environment) as process:
