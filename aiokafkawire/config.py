@@ -28,6 +28,8 @@ __all__ = (
 
 MAX_INT32 = 2**31 - 1
 DEFAULT_PORT = 9092
+MAX_TEXT_BYTES = 32_767
+"""What any string of Kafka's protocol may have."""
 
 Acks = Literal["all", -1, 0, 1] | int
 CompressionName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -328,8 +330,17 @@ def _check_field(field: dataclasses.Field[Any], value: Any) -> None:
     elif "text" in field.metadata:
         if not (isinstance(value, str) or (value is None and field.metadata["text"])):
             raise InvalidOption(f"{name} must be a string, not {value!r}")
+        if value is not None and not _fits(value):
+            raise InvalidOption(f"{name} must be UTF-8 text of at most {MAX_TEXT_BYTES} bytes")
     elif isinstance(field.default, bool) and not isinstance(value, bool):
         raise InvalidOption(f"{name} must be True or False, not {value!r}")
+
+
+def _fits(text: str) -> bool:
+    """Whether a text can stand in a request."""
+    return len(text.encode(errors="replace")) <= MAX_TEXT_BYTES and not any(
+        "\ud800" <= character <= "\udfff" for character in text
+    )
 
 
 def _check_order(config: ClientConfig, low: str, high: str) -> None:

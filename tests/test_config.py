@@ -64,6 +64,8 @@ def test_an_option_like_no_other_is_just_named():
         ({"linger_ms": True}, "linger_ms must be a whole number"),
         ({"compression_type": "rar"}, "compression_type must be one of 'none', 'gzip'"),
         ({"client_id": None}, "client_id must be a string"),
+        ({"client_id": "\ud800"}, "client_id must be UTF-8 text"),
+        ({"client_id": "c" * 32_768}, "client_id must be UTF-8 text of at most 32767 bytes"),
         ({"allow_auto_create_topics": 1}, "must be True or False"),
         ({"acks": "some"}, "acks must be"),
         ({"acks": -2}, "acks must be"),

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from aiokafkawire.connection.backoff import Backoff
+from aiokafkawire.wire.primitives import check_string
 
 __all__ = ("UNREACHABLE_LOG_S", "RefreshSchedule", "TopicInterest")
 
@@ -97,7 +98,14 @@ class TopicInterest:
         self.everything = False
 
     def add(self, topics: Iterable[str]) -> bool:
-        """Count one more user of each; whether one of them is new."""
+        """Count one more user of each; whether one of them is new.
+
+        Raises `TypeError` or `ValueError` for what cannot be a topic's name in any request: one
+        such name would make every later request for metadata fail.
+        """
+        topics = tuple(topics)
+        for topic in topics:
+            check_string(topic)
         new = False
         for topic in topics:
             new = new or not self._users[topic]

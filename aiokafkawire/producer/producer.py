@@ -128,7 +128,7 @@ class Producer:
             return None
         sender = session.sender
         closed = ClientClosed("the producer was closed before the record was sent")
-        sender.room.close(closed)
+        sender.refuse(closed)
 
         async def goodbye() -> None:
             await sender.settled(NEVER)

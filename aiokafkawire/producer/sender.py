@@ -75,6 +75,13 @@ class Sender:
         if self.identities is not None:
             self.host.spawn(self._keep_identity, self.identities, name="producer id")
 
+    def refuse(self, error: KafkaError) -> None:
+        """The producer is closing: records that still come raise `error`, those that are in the
+        buffer go on."""
+        if self.failure is None:
+            self.failure = error
+        self.room.close(error)
+
     def fail(self, error: KafkaError) -> None:
         """The producer cannot go on: everything ends with `error`, and so does every later call."""
         if self.failure is None:

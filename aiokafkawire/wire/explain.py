@@ -17,6 +17,7 @@ from aiokafkawire.wire.primitives import (
     Buffer,
     BufferOverrun,
     Primitive,
+    check_string,
     decode_unsigned_varint,
 )
 from aiokafkawire.wire.schema import Field, Message, Struct, TypeKind, schema_of
@@ -246,8 +247,8 @@ class _EncodeWalk(_Walk):
         accepted = _ACCEPTED.get(kind.name, int)
         if not isinstance(value, accepted):
             raise TypeError(f"{_short(value)} is not a value for {kind.name}")
-        if kind.name == "string" and len(value.encode()) > MAX_STRING_BYTES:
-            raise ValueError(f"a string of {len(value.encode())} bytes is over {MAX_STRING_BYTES}")
+        if kind.name == "string":
+            check_string(value)
         if accepted is int:
             try:
                 struct.pack(">" + kind.code, value)

@@ -17,6 +17,7 @@ __all__ = (
     "BufferOverrun",
     "Primitive",
     "RecordBytes",
+    "check_string",
     "decode_unsigned_varint",
     "decode_varint",
     "decode_varlong",
@@ -64,6 +65,18 @@ uint32 = Annotated[int, Primitive("uint32", "I", 4)]
 float64 = Annotated[float, Primitive("float64", "d", 8)]
 RecordBytes = Annotated[bytes | bytearray | memoryview, Primitive("records")]
 """Record batches or a message set, opaque at this floor. Decoding gives a memoryview, no copy."""
+
+
+def check_string(text: object) -> None:
+    """Raise `TypeError` or `ValueError` for what no string field of the protocol can hold."""
+    if not isinstance(text, str):
+        raise TypeError(f"{text!r:.80} is not a string")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{text!r:.80} has no UTF-8 form: {error.reason}") from None
+    if size > MAX_STRING_BYTES:
+        raise ValueError(f"a string of {size} bytes is over {MAX_STRING_BYTES}")
 
 
 class BufferOverrun(ValueError):

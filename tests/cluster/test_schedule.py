@@ -114,6 +114,14 @@ def test_topics_are_wanted_while_somebody_uses_them():
     assert interest.wanted() == ()
 
 
+@pytest.mark.parametrize("name", [7, "\ud800", "t" * 32_768])
+def test_what_no_request_can_name_is_refused_and_leaves_no_trace(name: object):
+    interest = TopicInterest()
+    with pytest.raises((TypeError, ValueError)):
+        interest.add(["good", name])
+    assert interest.wanted() == ()
+
+
 def test_everything_may_be_wanted():
     interest = TopicInterest()
     assert interest.set_everything(True)

@@ -135,6 +135,48 @@ async def test_a_caller_that_waits_for_room_hears_of_the_closing(broker: Broker,
             await producer.aclose()
 
 
+async def test_closing_ends_a_send_many_and_every_record_before_has_its_outcome(
+    broker: Broker, new_producer: New
+):
+    broker.on(ApiKey.PRODUCE, Delay(0.05), times=1)
+    producer = new_producer()
+    await producer.__aenter__()
+    notes: list[str] = []
+
+    async def send() -> None:
+        with pytest.raises(ClientClosed, match="the producer was closed") as caught:
+            await producer.send_many("t", numbers(100_000), partition=0)
+        notes.extend(caught.value.__notes__)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(send)
+        await broker.wait_for_request(ApiKey.PRODUCE)
+        await producer.aclose()
+    assert notes == [f"send_many: {broker.end_offset('t', 0)} of 100000 records are in the buffer"]
+
+
+async def test_closing_at_once_is_no_error_in_the_log(
+    new_producer: New, caplog: pytest.LogCaptureFixture
+):
+    for checkpoints in range(20):
+        async with new_producer():
+            for _ in range(checkpoints):
+                await anyio.lowlevel.checkpoint()
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize("topic", [7, "\ud800", "t" * 32_768])
+async def test_a_name_that_no_request_can_bear_fails_its_caller_alone(
+    topic: object, new_producer: New
+):
+    async with new_producer() as producer:
+        with pytest.raises((TypeError, ValueError)):
+            await producer.send(topic, b"v")
+        with pytest.raises((TypeError, ValueError)):
+            await producer.partitions_for(topic)
+        assert (await producer.send_and_wait("t", b"v", partition=0)).offset == 0
+
+
 # --- failures that nobody heard of ---------------------------------------------------------------
 
 

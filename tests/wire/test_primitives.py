@@ -80,3 +80,22 @@ def test_uuid_text_round_trip(value: UUID) -> None:
 def test_texts_that_are_no_ids(text: str) -> None:
     with pytest.raises(ValueError, match="not a Kafka id"):
         p.uuid_from_text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "reason"),
+    [
+        (3, TypeError, "3 is not a string"),
+        (b"t", TypeError, "not a string"),
+        ("\ud800", ValueError, "no UTF-8 form"),
+        ("ü" * 16_384, ValueError, "32768 bytes"),
+    ],
+)
+def test_what_no_string_field_can_hold(text: object, kind: type[Exception], reason: str) -> None:
+    with pytest.raises(kind, match=reason):
+        p.check_string(text)
+
+
+def test_what_a_string_field_can_hold() -> None:
+    for text in ("", "ü" * 16_383, "a" * 32_767, "\0"):
+        p.check_string(text)
