@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +13,17 @@ from aiokafkawire.connection.in_flight import MAX_QUEUED, Call, InFlight, QueueF
 from aiokafkawire.connection.throttle import throttle_s
 from aiokafkawire.connection.versions import Versions
 from aiokafkawire.errors import ConnectionLost, KafkaError, ProtocolError, RequestTimedOut
-from aiokafkawire.runtime import NEVER, Buffer, Clock, Host, Promise, Signal, TaskHandle, Transport
+from aiokafkawire.runtime import (
+    NEVER,
+    Buffer,
+    Clock,
+    Host,
+    Promise,
+    Signal,
+    TaskHandle,
+    Transport,
+    copy_of,
+)
 from aiokafkawire.wire import APIS, ApiKey, Request, Response
 from aiokafkawire.wire.frame import FrameReader
 from aiokafkawire.wire.header import decode_response, encode_request, peek_correlation_id
@@ -194,7 +203,7 @@ class Channel:
             not call.sent and isinstance(error, ProtocolError)
         ):
             return ConnectionLost(error.reason, sent=call.sent, broker=self.name, api=api)
-        mine = copy.copy(error)
+        mine = copy_of(error)
         mine.broker, mine.api = self.name, api
         return mine
 

@@ -6,14 +6,13 @@ somebody waits for; the failures of all others are tallied, so that none goes un
 
 from __future__ import annotations
 
-import copy
 from bisect import bisect_right
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from aiokafkawire.errors import DeliveriesFailed
-from aiokafkawire.runtime import Promise, checkpoint
+from aiokafkawire.runtime import Promise, checkpoint, copy_of
 from aiokafkawire.types import RecordMetadata
 
 __all__ = (
@@ -26,7 +25,6 @@ __all__ = (
     "Pacer",
     "Receipt",
     "Split",
-    "copy_of",
 )
 
 CALLS_PER_CHECKPOINT = 256
@@ -274,10 +272,3 @@ class Delivery:
                 break
             receipt, index = outcome.part_of(index)
         return receipt, index
-
-
-def copy_of(error: Exception) -> Exception:
-    """The error for one more caller: a traceback grows with every raise of one object."""
-    copied = copy.copy(error)
-    copied.__cause__ = error.__cause__
-    return copied

@@ -8,12 +8,12 @@ from typing import Any
 from aiokafkawire.config import ProducerConfig
 from aiokafkawire.errors import RecordTooLarge, UnknownTopic
 from aiokafkawire.producer.accumulator import TopicQueues
-from aiokafkawire.producer.delivery import Delivery, copy_of
+from aiokafkawire.producer.delivery import Delivery
 from aiokafkawire.producer.partition_queue import PartitionQueue
 from aiokafkawire.producer.sender import Sender
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.records.kernel import Headers, as_bytes
-from aiokafkawire.runtime import Runtime
+from aiokafkawire.runtime import Runtime, copy_of
 
 __all__ = ("RECORD_OVERHEAD_BYTES", "Intake", "NewRecord", "checked")
 

@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from aiokafkawire.errors import BufferFull, KafkaError
-from aiokafkawire.producer.delivery import copy_of
-from aiokafkawire.runtime import Signal
+from aiokafkawire.runtime import Signal, copy_of
 
 __all__ = ("Room",)
 

@@ -16,7 +16,7 @@ from aiokafkawire.runtime.base import (
 from aiokafkawire.runtime.host import Host, TaskHandle, current_task
 from aiokafkawire.runtime.lifecycle import Lifecycle
 from aiokafkawire.runtime.real import RealRuntime
-from aiokafkawire.runtime.waiting import Promise, Signal, checkpoint, wait_until
+from aiokafkawire.runtime.waiting import Promise, Signal, checkpoint, copy_of, wait_until
 
 __all__ = (
     "NEVER",
@@ -33,6 +33,7 @@ __all__ = (
     "TaskHandle",
     "Transport",
     "checkpoint",
+    "copy_of",
     "current_task",
     "wait_until",
 )

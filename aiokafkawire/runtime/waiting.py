@@ -10,12 +10,22 @@ import anyio.lowlevel
 
 from aiokafkawire.runtime.base import NEVER
 
-__all__ = ("Promise", "Signal", "checkpoint", "wait_until")
+__all__ = ("Promise", "Signal", "checkpoint", "copy_of", "wait_until")
 
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 checkpoint = anyio.lowlevel.checkpoint
 """Let other tasks run, and let a cancellation come through."""
+
+
+def copy_of(error: E) -> E:
+    """The error for one more caller: a traceback grows with every raise of one object."""
+    copied = copy.copy(error)
+    # A copy comes without its cause, which often is the system's own reason.
+    if error.__cause__ is not None:
+        copied.__cause__ = error.__cause__
+    return copied
 
 
 async def wait_until(event: anyio.Event, deadline: float) -> bool:
@@ -90,8 +100,7 @@ class Promise(Generic[T]):
     def result(self) -> T:
         """The outcome, which must be there (`done`)."""
         if self._error is not None:
-            # Each waiter raises a copy: a traceback grows with every raise of one object.
-            raise copy.copy(self._error)
+            raise copy_of(self._error)
         return self._value  # type: ignore[return-value]
 
     async def wait(self, deadline: float = NEVER) -> T:

@@ -51,7 +51,9 @@ async def test_a_promise_gives_its_value_to_all():
 
 async def test_each_waiter_raises_an_error_of_its_own():
     promise: Promise[int] = Promise()
-    promise.fail(KafkaError("broken", broker="1 (localhost:9092)"))
+    error = KafkaError("broken", broker="1 (localhost:9092)")
+    error.__cause__ = ConnectionResetError("reset by peer")
+    promise.fail(error)
     errors = []
     for _ in range(2):
         with pytest.raises(KafkaError) as caught:
@@ -59,6 +61,7 @@ async def test_each_waiter_raises_an_error_of_its_own():
         errors.append(caught.value)
     assert errors[0] is not errors[1]
     assert str(errors[0]) == str(errors[1]) == "broken (broker 1 (localhost:9092))"
+    assert errors[0].__cause__ is errors[1].__cause__ is error.__cause__
 
 
 async def test_a_promise_times_out_at_its_deadline_and_may_still_come():
