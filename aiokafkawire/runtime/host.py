@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVarTuple
 
@@ -204,8 +203,3 @@ class Host:
                 logger.error("%s: task %s failed", self.name, handle.name, exc_info=handle.error)
             else:
                 self._on_crash(handle, handle.error)
-
-
-def wall_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000

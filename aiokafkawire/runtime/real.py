@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
@@ -13,7 +14,7 @@ import anyio.abc
 import anyio.to_thread
 
 from aiokafkawire.runtime.base import Address, Buffer, Clock, Listener, Transport
-from aiokafkawire.runtime.host import loop_clock, wall_ms
+from aiokafkawire.runtime.host import loop_clock
 from aiokafkawire.runtime.resolver import Resolver
 
 __all__ = ("JOIN_BELOW_BYTES", "MAX_OFFLOADED", "RealRuntime", "StreamTransport")
@@ -31,10 +32,9 @@ class RealClock:
     """The running event loop's clock."""
 
     def __init__(self) -> None:
+        # The functions themselves: a record that is sent asks for both times.
         self.now = loop_clock()
-
-    def wall_ms(self) -> int:
-        return wall_ms()
+        self.wall_ms = _wall_ms
 
     async def sleep_until(self, deadline: float) -> None:
         await anyio.sleep_until(deadline)
@@ -133,6 +133,10 @@ class TcpListener:
 
     async def aclose(self) -> None:
         await self._listener.aclose()
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _duplicate(stream: anyio.abc.ByteStream) -> socket.socket | None:
