@@ -229,13 +229,6 @@ class Cluster:
             raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic.partitions[index]
 
-    def led_partition(self, topic: Topic, index: int, node_id: int) -> Partition:
-        """One partition that `node_id` leads. Raises `Refusal`."""
-        partition = self.partition(topic, index)
-        if partition.leader != node_id:
-            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return partition
-
     def create_topic(
         self,
         name: str,

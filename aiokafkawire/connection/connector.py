@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -44,8 +43,6 @@ MAX_IN_FLIGHT = 100
 """Unanswered requests on one connection; callers that need fewer count their own."""
 
 SOFTWARE = "aiokafkawire"
-
-Opener = Callable[[], Awaitable[Channel]]
 
 
 class Connector:

@@ -24,7 +24,6 @@ from aiokafkawire.wire.messages.produce import (
 
 __all__ = ("BuiltRequest", "LeaderHint", "Reading", "build", "read")
 
-FIRST_WITH_TOPIC_IDS = 13
 FIRST_WITH_ZSTD = 7
 FIRST_WITH_FORMAT_1 = 2
 FIRST_WITH_FORMAT_2 = 3

@@ -15,6 +15,7 @@ import anyio
 from aiokafkawire.cluster import Cluster
 from aiokafkawire.config import ProducerConfig
 from aiokafkawire.connection import Backoff, ByVersion, Lane
+from aiokafkawire.connection.versions import MAX_WITHOUT_TOPIC_IDS
 from aiokafkawire.errors import ClientClosed, KafkaError
 from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.answer import Answer, from_failure
@@ -31,8 +32,6 @@ __all__ = ("OFFLOAD_BYTES", "Context", "NodeSender")
 
 OFFLOAD_BYTES = 64 * 1024
 """Batches from this size on are compressed outside the event loop."""
-
-MAX_WITHOUT_TOPIC_IDS = 12
 
 
 class Context(Protocol):
@@ -167,7 +166,8 @@ class NodeSender:
 
     def _max_version(self) -> int | None:
         topics = self._context.accumulator.due_topics(self.node_id)
-        return MAX_WITHOUT_TOPIC_IDS if any(t.topic_id == NO_ID for t in topics) else None
+        without_id = any(topic.topic_id == NO_ID for topic in topics)
+        return MAX_WITHOUT_TOPIC_IDS[ApiKey.PRODUCE] if without_id else None
 
     async def _unreachable(self, error: KafkaError) -> None:
         """There is no connection; nothing was taken. Wait before the next attempt."""

@@ -13,16 +13,14 @@ import random
 from collections.abc import Sequence
 from typing import Protocol
 
-from aiokafkawire.records import kernel
+from aiokafkawire.records import Buffer, murmur2
 
 __all__ = ("Partitioner", "StickyChoice", "partition_for_key")
-
-Buffer = bytes | bytearray | memoryview
 
 
 def partition_for_key(key: Buffer, partition_count: int) -> int:
     """The partition of a key among `partition_count` partitions (0, 1, … one after the other)."""
-    return (kernel.murmur2(key) & 0x7FFFFFFF) % partition_count
+    return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 class StickyChoice:

@@ -41,8 +41,7 @@ class Layout:
 
 
 class Source:
-    """Lines of one function, the names that they use, and a run of fixed-width values not yet
-    written out: neighbours are packed and unpacked together."""
+    """Lines of one function, and the names that they use."""
 
     def __init__(self, signature: str) -> None:
         self.lines = [f"def {signature}:"]
