@@ -30,7 +30,7 @@ def test_an_error_that_has_no_field_keeps_its_kind() -> None:
 
 def test_a_text_without_utf_8_form_is_named_with_its_field() -> None:
     message = HeartbeatRequest(group_id="\ud800", generation_id=1, member_id="m")
-    with pytest.raises(ValueError, match="HeartbeatRequest v4, field group_id: .*no UTF-8 form"):
+    with pytest.raises(ValueError, match=r"HeartbeatRequest v4, field group_id: .*no UTF-8 form"):
         wire.encode(message, 4)
 
 
