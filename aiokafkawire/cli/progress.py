@@ -10,7 +10,7 @@ import anyio
 
 from aiokafkawire.runtime import Host
 
-__all__ = ("Progress",)
+__all__ = ("ERASE_LINE", "Progress")
 
 EVERY_S = 0.5
 ERASE_LINE = "\r\x1b[2K"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from aiokafkawire.cli.arguments import Place, Position
 from aiokafkawire.cli.formats import Printer
 from aiokafkawire.cli.problems import Failure
-from aiokafkawire.cli.progress import Progress
+from aiokafkawire.cli.progress import ERASE_LINE, Progress
 from aiokafkawire.cli.streams import Output
 from aiokafkawire.consumer import Consumer, RebalanceListener
 from aiokafkawire.records import Records
@@ -163,7 +163,8 @@ class Reader(RebalanceListener):
 
     def _note(self, text: str) -> None:
         if not self._plan.quiet:
-            print(text, file=sys.stderr, flush=True)
+            before = ERASE_LINE if sys.stderr.isatty() else ""
+            print(f"{before}{text}", file=sys.stderr, flush=True)
 
 
 def pattern_of(topics: Sequence[str]) -> str | None:

@@ -11,6 +11,7 @@ from aiokafkawire.cli.broker import parse_topic
 from aiokafkawire.cli.running import BACKENDS
 from aiokafkawire.errors import InvalidOption
 
+from .conftest import Cli
 from .shell import SECOND, aiokafkawire, end, interrupt, running, serving
 
 
@@ -50,29 +51,38 @@ def test_it_greets_on_stderr_and_warns_of_an_open_door() -> None:
     assert "no authentication" in err
 
 
-def test_a_port_in_use_is_one_line() -> None:
+def test_a_port_in_use_is_one_line(cli: Cli) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        done = aiokafkawire("broker", "--port", str(port))
-    assert done.returncode == 1
-    assert done.stderr.count(b"\n") == 1
-    assert str(port).encode() in done.stderr
+        code, out, err = cli("broker", "--port", str(port))
+    assert (code, out, err.count("\n")) == (1, b"", 1)
+    assert f"127.0.0.1:{port}" in err
 
 
-def test_a_data_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.touch()
-    done = aiokafkawire("broker", "--port", "0", "--data", str(path))
-    assert done.returncode == 2
-    assert b"is a file" in done.stderr
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--data", __file__], "is a file"),
+        (["--port", "65535", "--nodes", "2"], "no room for 2 nodes"),
+        (["-t", "a:b"], "NAME[:PARTITIONS[:REPLICAS]]"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], message: str, cli: Cli) -> None:
+    code, out, err = cli("broker", *arguments)
+    assert (code, out, err.count("\n")) == (2, b"", 1)
+    assert message in err
 
 
-def test_the_last_port_is_the_last() -> None:
-    done = aiokafkawire("broker", "--port", "65535", "--nodes", "2")
-    assert done.returncode == 2
-    assert b"no room for 2 nodes" in done.stderr
+def test_what_it_keeps_in_a_folder_is_there_again(tmp_path: Path) -> None:
+    for text in (b"one\n", b"two\n"):
+        with serving("--data", str(tmp_path / "kafka"), "-t", "t:2") as (servers, process):
+            done = aiokafkawire("produce", "-b", servers, "-t", "t", "-p", "1", stdin=text)
+            assert (done.returncode, done.stderr) == (0, b"")
+            read = aiokafkawire("consume", "-b", servers, "-t", "t", "-e", "-q", "-f", "%p%o%s,")
+            assert interrupt(process) < SECOND
+    assert read.stdout == b"10one,11two,"
 
 
 def test_topics() -> None:
@@ -84,7 +94,6 @@ def test_topics() -> None:
             parse_topic(text)
 
 
-def test_a_topic_that_the_broker_refuses_is_one_line() -> None:
-    done = aiokafkawire("broker", "--port", "0", "-t", "a:1:7")
-    assert (done.returncode, done.stdout) == (1, b"")
-    assert done.stderr.count(b"\n") == 1
+def test_a_topic_that_the_broker_refuses_is_one_line(cli: Cli) -> None:
+    code, out, err = cli("broker", "--port", "0", "-t", "a:1:7")
+    assert (code, out, err.count("\n")) == (1, b"", 1)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ..conftest import Cli
 from ..shell import SECOND, aiokafkawire, end, interrupt, running, serving
 
 LINES = 3_000
@@ -101,18 +102,19 @@ def test_when_it_is_killed_its_processes_end_by_themselves(text: Path, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("environment", "message"),
+    ("path", "message"),
     [
-        ({"INPUT": "/no/such/file"}, "/no/such/file does not exist; give another INPUT"),
-        ({"INPUT": "/dev/null"}, "neither a file nor a folder"),
+        ("/no/such/file", "/no/such/file does not exist; give another INPUT"),
+        ("/dev/null", "neither a file nor a folder"),
     ],
 )
 def test_a_wrong_input_is_one_line(
-    environment: dict[str, str], message: str, temporary: Path
+    path: str, message: str, cli: Cli, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = aiokafkawire("demo", env=environment)
-    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
-    assert message in done.stderr.decode()
+    monkeypatch.setenv("INPUT", path)
+    code, out, err = cli("demo")
+    assert (code, out, err.count("\n")) == (1, b"", 1)
+    assert message in err
 
 
 def test_a_demo_that_nobody_watches_ends_quietly_and_proves_nothing(
