@@ -286,6 +286,24 @@ async def test_all_nodes_down_and_back_while_producing(broker: Broker, topic: st
     assert await stored(broker.bootstrap_servers, topic) == numbered(51)
 
 
+async def test_nodes_that_were_down_when_last_heard_of_are_found_when_they_alone_are_up(
+    broker: Broker, topic: str
+):
+    async with producer_on(broker, linger_ms=0) as producer:
+        await producer.send_and_wait(topic, b"first")
+        for node in (2, 3):
+            await broker.kill(node)
+        # Metadata tells of live nodes alone: from now on the producer knows of one.
+        broker.on(ApiKey.PRODUCE, Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER), times=1)
+        await producer.send_and_wait(topic, b"second")
+        for node in (2, 3):
+            await broker.restart(node)
+        await broker.kill(1)
+        with anyio.fail_after(WITHIN_S):
+            await producer.send_and_wait(topic, b"third")
+    assert await stored(broker.bootstrap_servers, topic) == [b"first", b"second", b"third"]
+
+
 async def test_a_producer_id_that_is_not_given_at_once(broker: Broker, topic: str):
     fault = broker.on(
         ApiKey.INIT_PRODUCER_ID, Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), times=3
