@@ -42,6 +42,8 @@ __all__ = ("BatchIterator", "Consumer", "RecordIterator")
 HURRIED_CLOSE_S = 1.0
 """How long a consumer that is left by a cancellation (Ctrl-C) may take to commit and to leave."""
 
+MAX_INT64 = 2**63 - 1
+
 CommitArgument = Mapping[TopicPartition, int | OffsetAndMetadata] | Records | None
 
 
@@ -286,6 +288,7 @@ class Consumer:
         None commits all that was given so far, a batch of `batches` or `getmany` up to its end,
         a mapping what it says (offsets are those of the next record to read). Raises `CommitFailed`
         if the partition is not owned any more: another member reads it from its last commit.
+        Raises `TypeError` or `InvalidOption` for what is no offset, before anything is sent.
         """
         core = self._running
         group = core.need_group()
@@ -294,12 +297,7 @@ class Consumer:
             await core.commit(_offsets_of_batch(core, offsets))
         elif offsets is not None:
             await core.commit(
-                {
-                    TopicPartition(*tp): OffsetAndMetadata(offset)
-                    if isinstance(offset, int)
-                    else offset
-                    for tp, offset in offsets.items()
-                }
+                {TopicPartition(*tp): _checked(offset) for tp, offset in offsets.items()}
             )
         else:
             core.raise_lost()
@@ -340,15 +338,8 @@ class Consumer:
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Go on reading at this offset; what was fetched before is dropped."""
         core = self._running
-        if isinstance(offset, OffsetAndMetadata):
-            event = SoughtTo(offset.offset, offset.leader_epoch)
-        else:
-            event = SoughtTo(offset)
-        if isinstance(event.offset, bool) or not isinstance(event.offset, int):
-            raise TypeError(f"an offset is a whole number, not {offset!r}")
-        if event.offset < 0:
-            raise InvalidOption(f"an offset is not negative; {offset} is")
-        self._owned(core, partition).handle(event)
+        to = _checked(offset)
+        self._owned(core, partition).handle(SoughtTo(to.offset, to.leader_epoch))
         core.moved()
 
     async def seek_to_beginning(self, *partitions: PartitionArgument) -> None:
@@ -503,6 +494,19 @@ class BatchIterator:
 
 async def _nothing() -> None:
     return None
+
+
+def _checked(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    """An offset of the application, to commit or to seek to."""
+    whole = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+    for number in (whole.offset, whole.leader_epoch):
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise TypeError(f"an offset is a whole number, not {number!r}")
+    if not isinstance(whole.metadata, str):
+        raise TypeError(f"the metadata of an offset is a string, not {whole.metadata!r}")
+    if not 0 <= whole.offset <= MAX_INT64:
+        raise InvalidOption(f"an offset is from 0 to {MAX_INT64}, not {whole.offset}")
+    return whole
 
 
 def _offsets_of_batch(core: Core, batch: Records) -> dict[TopicPartition, OffsetAndMetadata]:

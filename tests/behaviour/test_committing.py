@@ -217,3 +217,21 @@ async def test_a_partition_of_another_member_is_not_committed(
             await one.commit({not_mine: 1})
         assert (caught.value.topic, caught.value.partition) == not_mine
         assert await committed(other, not_mine) is None
+
+
+async def test_what_is_no_offset_is_refused_at_the_call(
+    bootstrap_servers: str, topic: str, group_id: str
+):
+    await fill(bootstrap_servers, topic, numbered(3))
+    [partition] = partitions_of(topic, 1)
+    async with member(bootstrap_servers, topic, group_id) as consumer:
+        await take(consumer, 3)
+        for wrong in ("2", 2.0, None, True, OffsetAndMetadata(2, b"bytes")):
+            with pytest.raises(TypeError):
+                await consumer.commit({partition: wrong})
+        for wrong in (-1, 2**63):
+            with pytest.raises(ValueError, match=str(wrong)):
+                await consumer.commit({partition: wrong})
+        assert await committed(consumer, partition) is None
+        await consumer.commit({partition: 2})
+        assert await committed(consumer, partition) == 2
