@@ -269,13 +269,16 @@ class Accumulator:
         """The topics that have something for a broker, maybe some of them more than once."""
         return [self.topics[q.topic_partition.topic] for q in self._active.get(node, ())]
 
-    def close_due(self, node: NodeId, now: float) -> list[Batch]:
-        """Close the batches that are due at a broker, which stay where they are."""
+    def close_due(self, node: NodeId, now: float, min_bytes: int) -> list[Batch]:
+        """Close the batches from `min_bytes` on that are due at a broker; they stay where they
+        are."""
         pressing = self.pressing > 0
         return [
             queue.close_head()
             for queue in self._active.get(node, ())
             if queue.sendable_at(pressing) <= now
+            and (head := queue.head()) is not None
+            and head.size_bytes >= min_bytes
         ]
 
     def drain(self, node: NodeId, now: float, max_bytes: int) -> list[Batch]:

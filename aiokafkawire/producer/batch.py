@@ -95,6 +95,12 @@ class Batch:
     def count(self) -> int:
         return self.receipt.count
 
+    @property
+    def size_bytes(self) -> int:
+        """What it takes as it is known: without compression until that was done."""
+        content = self.builder or self.records
+        return 0 if content is None else content.size_bytes
+
     def close(self) -> None:
         """Take no more records."""
         assert self.builder is not None

@@ -116,12 +116,10 @@ class NodeSender:
         context = self._context
         if context.accumulator.settings.compression is Compression.NONE:
             return
-        if context.config.batch_size_bytes < OFFLOAD_BYTES:
-            return
-        for batch in context.accumulator.close_due(self.node_id, context.runtime.clock.now()):
-            records = batch.records
-            if records is not None and records.size_bytes >= OFFLOAD_BYTES:
-                await context.runtime.offload(records.compress)
+        now = context.runtime.clock.now()
+        for batch in context.accumulator.close_due(self.node_id, now, OFFLOAD_BYTES):
+            if batch.records is not None:  # None: it expired while another one was compressed
+                await context.runtime.offload(batch.records.compress)
 
     # --- one request --------------------------------------------------------------------------
 

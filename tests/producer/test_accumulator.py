@@ -249,7 +249,8 @@ def test_due_batches_can_be_closed_before_they_are_taken():
     cluster.append(0, b"x")
     cluster.now = 1.0
     cluster.append(1, b"y")
-    [batch] = cluster.accumulator.close_due(1, cluster.now)
+    assert cluster.accumulator.close_due(1, cluster.now, min_bytes=1_000) == []
+    [batch] = cluster.accumulator.close_due(1, cluster.now, min_bytes=1)
     assert batch.receipt.partition == 0
     assert batch.records is not None
     cluster.append(0, b"z")  # begins another batch

@@ -81,25 +81,44 @@ async def test_a_refused_producer_id_ends_the_producer(broker: Broker, new_produ
             await producer.send_and_wait("t", b"v", partition=0)
 
 
+def watch_offloading(producer: Producer) -> list[object]:
+    """What the producer gives to other threads from now on."""
+    runtime = producer._session.runtime
+    offloaded = []
+    through = runtime.offload
+
+    async def offload(function):
+        offloaded.append(function)
+        return await through(function)
+
+    runtime.offload = offload
+    return offloaded
+
+
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd", "snappy"])
 async def test_large_batches_are_compressed_elsewhere(
     broker: Broker, new_producer: New, codec: str
 ):
     values = [b"%06d" % number * 1_000 for number in range(40)]
     async with new_producer(batch_size_bytes=200_000, compression_type=codec) as producer:
-        runtime = producer._session.runtime
-        offloaded = []
-        through = runtime.offload
-
-        async def offload(function):
-            offloaded.append(function)
-            return await through(function)
-
-        runtime.offload = offload
+        offloaded = watch_offloading(producer)
         await producer.send_many("t", values, partition=0)
         await producer.flush()
     assert offloaded
     assert await stored(broker, "t") == values
+
+
+async def test_a_record_larger_than_batches_are_to_be_is_compressed_elsewhere(
+    broker: Broker, new_producer: New
+):
+    value = b"%06d" % 7 * 50_000
+    async with new_producer(batch_size_bytes=16_384, compression_type="gzip") as producer:
+        offloaded = watch_offloading(producer)
+        await producer.send_and_wait("t", value, partition=0)
+        assert len(offloaded) == 1
+        await producer.send_and_wait("t", b"small", partition=0)
+        assert len(offloaded) == 1
+    assert await stored(broker, "t") == [value, b"small"]
 
 
 async def test_a_topic_made_anew_is_written_from_the_beginning(broker: Broker, new_producer: New):
