@@ -426,7 +426,9 @@ async def test_after_an_unknown_outcome_the_epoch_rises(broker: Broker, new_prod
 
 async def test_what_no_broker_took_has_timed_out(broker: Broker, new_producer: New):
     broker.on(ApiKey.PRODUCE, Answer(ErrorCode.NOT_ENOUGH_REPLICAS))
-    async with new_producer(request_timeout_ms=100, delivery_timeout_ms=200) as producer:
+    # It expires between two attempts: of one that is under way the outcome would not be known.
+    patient = {"retry_backoff_ms": 2_000, "retry_backoff_max_ms": 2_000}
+    async with new_producer(request_timeout_ms=100, delivery_timeout_ms=500, **patient) as producer:
         with pytest.raises(DeliveryTimedOut, match="no broker has the record"):
             await producer.send_and_wait("t", b"v", partition=0)
 
