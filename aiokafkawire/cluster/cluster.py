@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Literal, TypeVar, overload
+from typing import TypeVar
 
 import anyio
 
@@ -257,7 +257,6 @@ class Cluster:
 
     # --- requests ---
 
-    @overload
     async def request(
         self,
         message: Request[R] | ByVersion[R],
@@ -268,35 +267,7 @@ class Cluster:
         lane: Lane | None = None,
         min_version: int = 0,
         max_version: int | None = None,
-        expect_response: Literal[True] = True,
-    ) -> R: ...
-
-    @overload
-    async def request(
-        self,
-        message: Request[R] | ByVersion[R],
-        *,
-        to: Route,
-        deadline: float,
-        retry: bool = True,
-        lane: Lane | None = None,
-        min_version: int = 0,
-        max_version: int | None = None,
-        expect_response: bool,
-    ) -> R | None: ...
-
-    async def request(
-        self,
-        message: Request[R] | ByVersion[R],
-        *,
-        to: Route,
-        deadline: float,
-        retry: bool = True,
-        lane: Lane | None = None,
-        min_version: int = 0,
-        max_version: int | None = None,
-        expect_response: bool = True,
-    ) -> R | None:
+    ) -> R:
         """Send a request to where it belongs, and again until the deadline while that can help.
 
         Repeated are failures of the connection and, on the way to the controller or a coordinator,
@@ -304,6 +275,7 @@ class Cluster:
         `retry=False` there is one attempt, which may last until `deadline`, and such answers are
         given back. Raises as `BrokerClient.request` does.
         """
+        api = APIS[ApiKey(message.api_key)].name
         attempt = 0
         error: KafkaError | None = None
         while True:
@@ -317,22 +289,21 @@ class Cluster:
                     lane=lane,
                     min_version=min_version,
                     max_version=max_version,
-                    expect_response=expect_response,
                 )
             except (ConnectionFailed, ConnectionLost, RequestTimedOut) as failure:
                 self._lost(to)
                 failure.attempt = failure.attempt or attempt
+                failure.api = failure.api or api
                 if not retry or not failure.retriable:
                     raise
                 error = telling(failure, error)
             else:
-                code = misrouted(response, to) if response is not None else None
+                code = misrouted(response, to)
                 if code is None:
                     return response
                 self._lost(to)
                 if not retry:
                     return response
-                api = APIS[ApiKey(message.api_key)].name
                 error = error_for(code, api=api, broker=client.name, attempt=attempt)
             await self._pause(attempt, deadline, error)
 

@@ -139,13 +139,7 @@ class BrokerClient:
         `ConnectionLost`, `RequestTimedOut` (`sent` tells whether bytes may have reached the
         broker), `UnsupportedVersion`, `ProtocolError`, `AuthenticationFailed`, `ClientClosed`.
         """
-        link = self._links.get(lane or lane_of(message.api_key))
-        if isinstance(link, Channel) and link.usable:
-            channel = link
-        else:
-            channel = await self._channel(
-                lane or lane_of(message.api_key), deadline, message.api_key
-            )
+        channel = await self._channel(lane or lane_of(message.api_key), deadline, message.api_key)
         try:
             version = choose_version(channel.versions, message, min_version, max_version)
         except UnsupportedVersion as error:
@@ -204,7 +198,7 @@ class BrokerClient:
         return [link for link in self._links.values() if isinstance(link, Channel) and link.usable]
 
     async def _channel(self, lane: Lane, deadline: float, api_key: int) -> Channel:
-        """The open connection of a lane."""
+        """The open connection of a lane; does not suspend where there is one."""
         link = self._links.get(lane)
         if isinstance(link, Channel):
             if link.usable:
@@ -214,7 +208,9 @@ class BrokerClient:
             link = self._begin_opening(lane, api_key)
         try:
             return await link.wait(deadline)
-        except KafkaError:
+        except KafkaError as error:
+            # Each waiter raises an error of its own: those who share the connection differ in it.
+            error.api = error.api or APIS[ApiKey(api_key)].name
             raise
         except TimeoutError:
             why = f"; the last attempt: {self._last_failure.reason}" if self._last_failure else ""
@@ -243,12 +239,15 @@ class BrokerClient:
         try:
             if self._reconnect.next_attempt_at > clock.now():
                 await clock.sleep_until(self._reconnect.next_attempt_at)
+            attempt = self._reconnect.attempt
             channel = await self._connector.establish(
-                self._probed(), self._reconnect.setup_timeout_s(), self._reconnect.attempt
+                self._probed(), self._reconnect.setup_timeout_s(), attempt
             )
         except KafkaError as error:
             self._forget(lane, promise)
-            self._failed(error)
+            # Lanes that were opened together and failed together are one failure.
+            if self._reconnect.attempt == attempt:
+                self._failed(error)
             promise.fail(error)
         except BaseException:
             self._forget(lane, promise)

@@ -196,11 +196,23 @@ async def test_a_refused_connection_names_broker_api_and_what_to_check():
         with pytest.raises(ConnectionFailed, match=r"refused.*check host and port") as caught:
             await client.request(HEARTBEAT, deadline=soon())
         assert caught.value.broker == str(address)
+        assert caught.value.api == "Heartbeat"
         assert caught.value.retriable
         assert caught.value.attempt == 1
         again = await outcome_of(client.request(HEARTBEAT, deadline=soon()))
         assert again.attempt == 2
         assert client.last_failure is not None
+
+
+async def test_lanes_that_fail_together_are_one_failure():
+    address = await closed_port()
+    async with client_of(address, **QUICK) as client:
+        requests = (HEARTBEAT, FETCH, JOIN)
+        first = await gather(*(outcome_of(client.request(r, deadline=soon())) for r in requests))
+        assert [error.api for error in first] == ["Heartbeat", "Fetch", "JoinGroup"]
+        assert {error.attempt for error in first} == {1}
+        again = await outcome_of(client.request(HEARTBEAT, deadline=soon()))
+        assert again.attempt == 2
 
 
 async def test_the_next_attempt_waits_for_the_backoff():
