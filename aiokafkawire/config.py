@@ -24,6 +24,7 @@ __all__ = (
     "ProducerConfig",
     "ProducerOptions",
     "make",
+    "nearest",
 )
 
 MAX_INT32 = 2**31 - 1
@@ -268,7 +269,7 @@ def make(config_class: type[_Config], options: Mapping[str, Any]) -> _Config:
     known = [field.name for field in dataclasses.fields(config_class)]
     for name in options:
         if name not in known:
-            raise InvalidOption(f"unknown option {name!r}{_nearest(name, known)}")
+            raise InvalidOption(f"unknown option {name!r}{nearest(name, known)}")
     if "bootstrap_servers" not in options:
         raise InvalidOption("bootstrap_servers is missing: give 'host:port', or several of them")
     return config_class(**options)
@@ -305,7 +306,8 @@ def parse_address(server: str) -> tuple[str, int]:
     return host, int(port_text)
 
 
-def _nearest(name: str, known: Sequence[str]) -> str:
+def nearest(name: str, known: Sequence[str]) -> str:
+    """The end of a sentence about an unknown option: which one may have been meant, if any."""
     candidates = [candidate for candidate in known if candidate.startswith(name)]
     candidates += difflib.get_close_matches(name.replace(".", "_"), known, n=1, cutoff=0.6)
     return f"; did you mean {candidates[0]!r}?" if candidates else ""

@@ -17,6 +17,7 @@ from aiokafkawire.broker.options import MAX_NODES, BrokerOptions
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.broker.topics import Cluster, Partition
+from aiokafkawire.config import nearest
 from aiokafkawire.errors import InvalidOption, KafkaError
 from aiokafkawire.runtime import Address, Host, Lifecycle, RealRuntime, Runtime, Signal
 from aiokafkawire.wire import APIS, ApiKey, error_for
@@ -57,9 +58,10 @@ class Broker:
             raise InvalidOption(f"nodes must be 1 to {MAX_NODES}, not {nodes}")
         if ports is not None and len(ports) != nodes:
             raise InvalidOption(f"{nodes} nodes need {nodes} ports, not {len(ports)}")
-        unknown = [name for name in options if name not in BrokerOptions.__dataclass_fields__]
-        if unknown:
-            raise InvalidOption(f"a broker has no option {unknown[0]!r}")
+        known = list(BrokerOptions.__dataclass_fields__)
+        for name in options:
+            if name not in known:
+                raise InvalidOption(f"a broker has no option {name!r}{nearest(name, known)}")
         self.options = BrokerOptions(**options)
         self.requests = RequestLog()
         self._runtime = runtime

@@ -44,8 +44,14 @@ class BrokerOptions:
     max_connections: int = 1_024
 
     def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
+        for name, field in self.__dataclass_fields__.items():
             value = getattr(self, name)
-            lowest = 0 if name.endswith(("_ms", "_producers", "_topics")) else 1
-            if value is not None and (not isinstance(value, int) or value < lowest):
+            if isinstance(field.default, bool):
+                if not isinstance(value, bool):
+                    raise InvalidOption(f"{name} must be True or False, not {value!r}")
+                continue
+            if value is None and field.default is None:
+                continue
+            lowest = 0 if name.endswith("_ms") else 1
+            if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
                 raise InvalidOption(f"{name} must be a number of at least {lowest}, not {value!r}")

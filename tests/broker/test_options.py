@@ -1,0 +1,45 @@
+"""What a broker can be told."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from aiokafkawire.broker import Broker, BrokerOptions
+from aiokafkawire.errors import InvalidOption
+
+
+def test_what_is_not_said_is_as_in_kafka() -> None:
+    options = BrokerOptions()
+    assert options.auto_create_topics
+    assert options.max_message_bytes == 1_048_588
+    assert options.group_min_session_timeout_ms == 6_000
+    assert options.default_replication_factor is None
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("default_partitions", 0, "default_partitions must be a number of at least 1, not 0"),
+        ("default_partitions", None, "default_partitions must be a number of at least 1, not None"),
+        ("default_partitions", True, "default_partitions must be a number of at least 1, not True"),
+        ("segment_bytes", "1g", "segment_bytes must be a number of at least 1, not '1g'"),
+        ("group_initial_rebalance_delay_ms", -1, "must be a number of at least 0, not -1"),
+        ("auto_create_topics", 1, "auto_create_topics must be True or False, not 1"),
+        ("refuse_unknown_producers", None, "must be True or False, not None"),
+    ],
+)
+def test_a_wrong_value_is_refused(option: str, value: object, told: str) -> None:
+    with pytest.raises(InvalidOption, match=re.escape(told)):
+        BrokerOptions(**{option: value})  # type: ignore[arg-type]
+
+
+def test_zero_milliseconds_and_the_default_are_values() -> None:
+    options = BrokerOptions(group_initial_rebalance_delay_ms=0, default_replication_factor=None)
+    assert options.group_initial_rebalance_delay_ms == 0
+
+
+def test_an_unknown_option_is_named_with_the_nearest() -> None:
+    with pytest.raises(InvalidOption, match="'auto_create'; did you mean 'auto_create_topics'"):
+        Broker(auto_create=False)
