@@ -89,10 +89,12 @@ class Batch:
 
     @property
     def done(self) -> bool:
+        """Whether it has its outcome."""
         return self.state is BatchState.DONE
 
     @property
     def count(self) -> int:
+        """How many records it has; 0 until it is closed."""
         return self.receipt.count
 
     @property

@@ -50,6 +50,7 @@ class Failed:
     record_errors: Mapping[int, Exception]
 
     def error_of(self, index: int) -> Exception:
+        """Why the record at this index of the batch failed."""
         return self.record_errors.get(index, self.error)
 
 
@@ -61,6 +62,7 @@ class Split:
     parts: tuple[Receipt, ...]
 
     def part_of(self, index: int) -> tuple[Receipt, int]:
+        """The receipt that a record of the batch has now, and its index there."""
         which = bisect_right(self.starts, index) - 1
         return self.parts[which], index - self.starts[which]
 
@@ -162,6 +164,7 @@ class Receipt:
 
     @property
     def done(self) -> bool:
+        """Whether the outcome is there; of a split batch its parts may still be on their way."""
         return self.promise.done
 
     def settle(self, outcome: Outcome) -> None:

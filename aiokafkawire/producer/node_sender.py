@@ -37,20 +37,11 @@ OFFLOAD_BYTES = 64 * 1024
 class Context(Protocol):
     """What the senders of all brokers share."""
 
-    @property
-    def config(self) -> ProducerConfig: ...
-
-    @property
-    def runtime(self) -> Runtime: ...
-
-    @property
-    def host(self) -> Host: ...
-
-    @property
-    def cluster(self) -> Cluster: ...
-
-    @property
-    def accumulator(self) -> Accumulator: ...
+    config: ProducerConfig
+    runtime: Runtime
+    host: Host
+    cluster: Cluster
+    accumulator: Accumulator
 
     def fail(self, error: KafkaError) -> None:
         """The producer cannot go on."""

@@ -39,9 +39,13 @@ class Policy:
 class Owner(Protocol):
     """Hears of batches that come and go."""
 
-    def opened(self, batch: Batch) -> None: ...
+    def opened(self, batch: Batch) -> None:
+        """A queue has a batch more."""
+        ...
 
-    def settled(self, batch: Batch) -> None: ...
+    def settled(self, batch: Batch) -> None:
+        """A batch has its outcome."""
+        ...
 
 
 class PartitionQueue:

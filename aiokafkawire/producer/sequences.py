@@ -58,11 +58,7 @@ class Stamp:
 
 
 class Identities:
-    """The identity in use: none yet, or one whose epoch rises.
-
-    `wanted` says that a broker must be asked for a producer id: at the start, and when the epochs
-    of one are used up.
-    """
+    """The identity in use: none yet, or one whose epoch rises until its epochs are used up."""
 
     __slots__ = ("current",)
 
@@ -71,6 +67,7 @@ class Identities:
 
     @property
     def wanted(self) -> bool:
+        """Whether a broker must be asked for a producer id."""
         return self.current is None
 
     def granted(self, producer_id: int, epoch: int) -> None:
@@ -218,6 +215,7 @@ class PartitionSequences:
 
     @property
     def draining(self) -> bool:
+        """Whether nothing new gets a number until all that has one has its outcome."""
         return isinstance(self.state, Draining)
 
     @property
