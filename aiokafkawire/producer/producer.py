@@ -82,7 +82,7 @@ class Producer:
         """Find the cluster. Raises `NoBrokerAvailable` after `default_api_timeout_ms`."""
         if self._life is not None:
             raise ClientClosed("the producer was entered before; make a new one to enter again")
-        self._life = Lifecycle(Host("producer", self._crashed))
+        self._life = Lifecycle(Host("producer", self._crashed), self._lost)
         await self._life.enter(self._start)
         return self
 
@@ -149,6 +149,11 @@ class Producer:
             failure = KafkaError(f"the producer is broken: its task {task.name!r} failed: {error}")
             failure.__cause__ = error
             self._session.sender.fail(failure)
+
+    def _lost(self) -> None:
+        """Somebody cancelled all tasks of the event loop, or the loop ends."""
+        if self._session is not None:
+            self._session.sender.end(ClientClosed("the producer's tasks were cancelled"))
 
     def _running(self) -> _Session:
         session = self._session

@@ -82,13 +82,16 @@ class Sender:
             self.failure = error
         self.room.close(error)
 
+    def end(self, error: KafkaError) -> None:
+        """Nothing is sent any more: what is in the buffer, and whatever comes, fails."""
+        self.refuse(error)
+        self.accumulator.abort(error)
+
     def fail(self, error: KafkaError) -> None:
         """The producer cannot go on: everything ends with `error`, and so does every later call."""
         if self.failure is None:
-            self.failure = error
             logger.error("the producer cannot go on: %s", error)
-        self.accumulator.abort(error)
-        self.room.close(error)
+        self.end(error)
 
     def check_identity(self) -> None:
         """Ask for a producer id, if the epochs of the last one are used up."""

@@ -107,12 +107,15 @@ class Host:
 
     States: new, running (between `start` and `stop`), stopped. `on_crash` hears of a task that
     raised: a defect, since tasks answer for their own errors; the owner then poisons itself.
+    `on_end` is called when the tasks begin to end, be it by `abort`, be it because the event loop
+    ends, which on asyncio cancels the tasks of everybody at once.
     """
 
     def __init__(
         self, name: str, on_crash: Callable[[TaskHandle, Exception], None] | None = None
     ) -> None:
         self.name = name
+        self.on_end: Callable[[], None] | None = None
         self._on_crash = on_crash
         self._tasks: list[TaskHandle] = []
         self._group: anyio.abc.TaskGroup | None = None
@@ -133,9 +136,11 @@ class Host:
             self._supervisor = trio.lowlevel.spawn_system_task(self._supervise, name=self.name)
         else:
             # The loop keeps weak references only.
-            self._supervisor = asyncio.get_running_loop().create_task(
+            self._supervisor = task = asyncio.get_running_loop().create_task(
                 self._supervise(), name=self.name
             )
+            # A task that is cancelled before its first step does nothing at all.
+            task.add_done_callback(lambda _: self._ended())
         try:
             await self._started.wait()
         except BaseException:
@@ -178,15 +183,26 @@ class Host:
             async with anyio.create_task_group() as group:
                 self._group = group
                 self._started.set()
-                await self._stopping.wait()
+                try:
+                    await self._stopping.wait()
+                finally:
+                    self._ending()
         except Exception:
             # An exception that left a trio system task would take down the whole run.
             logger.exception("%s: supervisor failed", self.name)
         finally:
-            self._stopping.set()
-            self._started.set()
-            self._group = None
-            self._finished.set()
+            self._ended()
+
+    def _ending(self) -> None:
+        self._stopping.set()
+        if self.on_end is not None:
+            self.on_end()
+
+    def _ended(self) -> None:
+        self._stopping.set()
+        self._started.set()
+        self._group = None
+        self._finished.set()
 
     async def _run_task(
         self,

@@ -28,12 +28,14 @@ class Lifecycle:
 
     `enter` starts the host and waits for the client's own start; `leave` waits, shielded from
     cancellation, for the client's own goodbye up to a deadline, and then ends all tasks. A
-    cancellation that no shield holds (asyncio's `task.cancel()`) cuts the goodbye short; the tasks
-    end all the same.
+    cancellation that no shield holds (asyncio's `task.cancel()`) cuts the goodbye short, and so
+    does the end of the event loop; the tasks end all the same. `on_lost` is called when somebody
+    else ended the tasks of a running client: asyncio lets anyone cancel every task of the loop.
     """
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, on_lost: Callable[[], None] | None = None) -> None:
         self.host = host
+        self._on_lost = on_lost
         self.phase = Phase.NEW
         self._closed = anyio.Event()
 
@@ -53,6 +55,7 @@ class Lifecycle:
         self.phase = Phase.STARTING
         try:
             await self.host.start()
+            self.host.on_end = self._lost
             await start()
         except BaseException:
             self.phase = Phase.CLOSED
@@ -68,12 +71,19 @@ class Lifecycle:
         was_running = self.phase is Phase.RUNNING
         self.phase = Phase.CLOSING
         try:
-            if was_running:
-                with anyio.CancelScope(deadline=deadline, shield=True):
+            # Without the host's tasks nobody does what a goodbye waits for.
+            if was_running and self.host.running:
+                with anyio.CancelScope(deadline=deadline, shield=True) as scope:
+                    self.host.on_end = scope.cancel
                     await goodbye()
         finally:
+            self.host.on_end = None
             self.phase = Phase.CLOSED
             await self._end()
+
+    def _lost(self) -> None:
+        if self.phase is Phase.RUNNING and self._on_lost is not None:
+            self._on_lost()
 
     def abort(self) -> None:
         """End all tasks without a goodbye; return at once."""

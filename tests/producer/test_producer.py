@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -175,6 +176,26 @@ async def test_a_name_that_no_request_can_bear_fails_its_caller_alone(
         with pytest.raises((TypeError, ValueError)):
             await producer.partitions_for(topic)
         assert (await producer.send_and_wait("t", b"v", partition=0)).offset == 0
+
+
+def test_a_producer_whose_tasks_were_cancelled_says_so_and_holds_nobody() -> None:
+    async def main() -> None:
+        async with Broker() as broker:
+            others = asyncio.all_tasks()
+            producer = Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=LONG_MS)
+            await producer.__aenter__()
+            waiting = await producer.send("t", b"v")
+            await anyio.wait_all_tasks_blocked()
+            for task in asyncio.all_tasks() - others:
+                task.cancel()
+            with pytest.raises(ClientClosed, match="tasks were cancelled"):
+                await waiting
+            with pytest.raises(ClientClosed, match="tasks were cancelled"):
+                await producer.send("t", b"v")
+            await producer.flush()
+            await producer.aclose()
+
+    asyncio.run(main())
 
 
 # --- failures that nobody heard of ---------------------------------------------------------------

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import anyio
 import pytest
 
 from aiokafkawire.runtime import Host, TaskHandle, current_task
+from aiokafkawire.runtime.host import CANCEL_GRACE_S
 
 
 async def wait_forever() -> None:
@@ -182,3 +184,37 @@ async def test_tasks_are_told_apart() -> None:
     await note()
     assert tasks[2] is current_task()
     assert len({id(task) for task in tasks}) == 3
+
+
+def test_a_supervisor_that_never_ran_holds_nobody() -> None:
+    ended: list[bool] = []
+
+    async def use() -> None:
+        host = Host("unborn")
+        try:
+            await host.start()
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(CANCEL_GRACE_S / 2) as scope:
+                await host.stop()
+            ended.append(not scope.cancelled_caught)
+
+    async def main() -> None:
+        task = asyncio.get_running_loop().create_task(use())
+        await asyncio.sleep(0)
+        task.cancel()
+        for other in asyncio.all_tasks() - {asyncio.current_task(), task}:
+            other.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(main())
+    assert ended == [True]
+
+
+async def test_the_end_is_told_once_the_tasks_begin_to_end():
+    host = Host("told")
+    await host.start()
+    told: list[bool] = []
+    host.on_end = lambda: told.append(host.running)
+    host.spawn(anyio.sleep_forever, name="work")
+    await host.stop()
+    assert told == [False]

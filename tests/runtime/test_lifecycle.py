@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -9,7 +11,18 @@ import anyio
 import pytest
 
 from aiokafkawire.errors import ClientClosed
-from aiokafkawire.runtime import Address, Host, Lifecycle, RealRuntime, Transport
+from aiokafkawire.runtime import (
+    NEVER,
+    Address,
+    Host,
+    Lifecycle,
+    RealRuntime,
+    Transport,
+    checkpoint,
+)
+from aiokafkawire.runtime.lifecycle import Phase
+
+WITHIN_S = 3.0
 
 
 class Client:
@@ -193,3 +206,69 @@ async def test_a_silent_peer_does_not_hold_the_close():
     await transport.aclose()
     await silent.aclose()
     await listener.aclose()
+
+
+def test_the_end_of_the_loop_is_not_held_by_a_goodbye() -> None:
+    """asyncio.run cancels all tasks at once: those that would do the goodbye, too."""
+    client = Client(goodbye=anyio.sleep_forever)
+    client.close_timeout_s = WITHIN_S
+    tasks: list[asyncio.Task[None]] = []
+
+    async def use(entered: asyncio.Event) -> None:
+        async with client:
+            entered.set()
+            await anyio.sleep_forever()
+
+    async def main() -> None:
+        entered = asyncio.Event()
+        tasks.append(asyncio.get_running_loop().create_task(use(entered)))
+        await entered.wait()
+        await anyio.wait_all_tasks_blocked()
+
+    began = time.monotonic()
+    asyncio.run(main())
+    assert time.monotonic() - began < WITHIN_S
+    assert client.life.phase is Phase.CLOSED
+
+
+def test_a_goodbye_under_way_ends_with_the_tasks() -> None:
+    client = Client(goodbye=anyio.sleep_forever)
+    client.close_timeout_s = WITHIN_S
+
+    async def main() -> None:
+        await client.__aenter__()
+        leaving = asyncio.get_running_loop().create_task(client.__aexit__())
+        await anyio.wait_all_tasks_blocked()
+        assert client.life.phase is Phase.CLOSING
+        for task in asyncio.all_tasks() - {asyncio.current_task(), leaving}:
+            task.cancel()
+        await leaving
+
+    began = time.monotonic()
+    asyncio.run(main())
+    assert time.monotonic() - began < WITHIN_S
+    assert not client.said_goodbye
+
+
+def test_a_client_hears_that_its_tasks_were_cancelled_by_somebody_else() -> None:
+    lost: list[str] = []
+
+    async def main() -> None:
+        life = Lifecycle(Host("client"), lambda: lost.append("tasks"))
+        await life.enter(checkpoint)
+        supervisors = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in supervisors:
+            task.cancel()
+        await asyncio.wait(supervisors)
+        await life.leave(checkpoint, NEVER)
+
+    asyncio.run(main())
+    assert lost == ["tasks"]
+
+
+async def test_leaving_is_no_loss():
+    lost: list[str] = []
+    life = Lifecycle(Host("client"), lambda: lost.append("tasks"))
+    await life.enter(checkpoint)
+    await life.leave(checkpoint, NEVER)
+    assert not lost
