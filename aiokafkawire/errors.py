@@ -250,6 +250,8 @@ class BufferFull(KafkaError):
 class DeliveryTimedOut(KafkaError, TimeoutError):
     """A record's `delivery_timeout_ms` passed, and no broker has it: sending it again is safe."""
 
+    retriable = True
+
 
 class DeliveryUnknown(KafkaError):
     """A record was sent and no answer came in time: the log may hold it or not.

@@ -19,6 +19,11 @@ def test_the_context_stands_behind_the_reason():
     assert error.sent
 
 
+def test_only_a_record_that_no_broker_has_is_sent_again_without_harm():
+    assert errors.DeliveryTimedOut("x").retriable
+    assert not errors.DeliveryUnknown("x").retriable
+
+
 def test_retriable_can_be_told_for_one_error():
     assert not errors.KafkaError("x").retriable
     assert errors.KafkaError("x", retriable=True).retriable
