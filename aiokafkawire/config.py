@@ -32,6 +32,9 @@ DEFAULT_PORT = 9092
 MAX_TEXT_BYTES = 32_767
 """What any string of Kafka's protocol may have."""
 
+COMPRESSION_LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131_072, 22)}
+"""The lowest and the highest level, as Kafka has them; the other codecs have none."""
+
 Acks = Literal["all", -1, 0, 1] | int
 CompressionName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -147,8 +150,8 @@ class ProducerConfig(ClientConfig):
                 f"delivery_timeout_ms ({self.delivery_timeout_ms}) must be at least linger_ms +"
                 f" request_timeout_ms ({self.linger_ms + self.request_timeout_ms})"
             )
-        if self.compression_level is not None and self.compression_type in {"none", "snappy"}:
-            raise InvalidOption(f"compression_type {self.compression_type!r} has no levels")
+        if self.compression_level is not None:
+            _check_level(self.compression_type, self.compression_level)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,6 +346,17 @@ def _fits(text: str) -> bool:
     return len(text.encode(errors="replace")) <= MAX_TEXT_BYTES and not any(
         "\ud800" <= character <= "\udfff" for character in text
     )
+
+
+def _check_level(codec: str, level: Any) -> None:
+    if codec not in COMPRESSION_LEVELS:
+        raise InvalidOption(f"compression_type {codec!r} has no levels")
+    low, high = COMPRESSION_LEVELS[codec]
+    if isinstance(level, bool) or not isinstance(level, int) or not low <= level <= high:
+        raise InvalidOption(
+            f"compression_level of {codec} must be a whole number from {low} to {high},"
+            f" not {level!r}"
+        )
 
 
 def _check_order(config: ClientConfig, low: str, high: str) -> None:

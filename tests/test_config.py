@@ -74,6 +74,9 @@ def test_an_option_like_no_other_is_just_named():
         ({"delivery_timeout_ms": 10}, "delivery_timeout_ms .10. must be at least"),
         ({"retry_backoff_ms": 2000}, "retry_backoff_ms .2000. must not be above"),
         ({"compression_level": 3}, "has no levels"),
+        ({"compression_type": "gzip", "compression_level": -1}, "of gzip must be .* 1 to 9"),
+        ({"compression_type": "lz4", "compression_level": 18}, "of lz4 must be .* 1 to 17"),
+        ({"compression_type": "zstd", "compression_level": "9"}, "of zstd must be .*, not '9'"),
     ],
 )
 def test_a_bad_producer_option_is_refused_with_the_reason(options: dict[str, object], reason: str):

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from aiokafkawire.broker import Answer, Broker, Drop
+from aiokafkawire.config import COMPRESSION_LEVELS, ProducerConfig, make
 from aiokafkawire.errors import BrokerError, DeliveryTimedOut, DeliveryUnknown, UnsupportedVersion
 from aiokafkawire.producer import Producer
-from aiokafkawire.producer.sequences import MAX_EPOCH, Identity
+from aiokafkawire.producer.sequences import MAX_EPOCH, ProducerIdAndEpoch
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tests.producer.conftest import produced
@@ -154,7 +155,7 @@ async def test_after_the_last_epoch_there_is_another_producer_id(broker: Broker,
         await producer.send_and_wait("t", b"1", partition=0)
         identities = producer._session.sender.identities
         first = identities.current.producer_id
-        identities.current = Identity(first, MAX_EPOCH)
+        identities.current = ProducerIdAndEpoch(first, MAX_EPOCH)
         await producer.send_and_wait("t", b"2", partition=0)
         fault = broker.on(ApiKey.PRODUCE, Drop())
         with pytest.raises(DeliveryUnknown):
@@ -173,3 +174,18 @@ async def test_a_record_that_expires_tells_why_no_broker_took_it(broker: Broker,
         with pytest.raises(DeliveryTimedOut, match=r"the last error: .*127\.0\.0\.1") as caught:
             await producer.send_and_wait("t", b"v", partition=0)
     assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("codec", sorted(COMPRESSION_LEVELS))
+def test_every_level_that_the_options_allow_compresses(codec: str):
+    low, high = COMPRESSION_LEVELS[codec]
+    for level in (low, high):
+        config = make(
+            ProducerConfig,
+            {"bootstrap_servers": "b", "compression_type": codec, "compression_level": level},
+        )
+        settings = settings_of(config)
+        builder = BatchBuilder(settings.compression, settings.compression_level)
+        builder.append(0, None, b"value" * 100)
+        (view,) = iter_batches(b"".join(builder.close().encode()))
+        assert view.columns().value(0) == b"value" * 100
