@@ -14,6 +14,7 @@ __all__ = (
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionArgument",
+    "ProducerIdAndEpoch",
     "RecordMetadata",
     "TimestampType",
     "TopicPartition",
@@ -91,6 +92,14 @@ class RecordMetadata:
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdAndEpoch:
+    """Who numbers the batches of an idempotent producer; a higher epoch fences a lower one."""
+
+    producer_id: int
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aiokafkawire.types import ProducerIdAndEpoch
+
 __all__ = (
     "MAX_EPOCH",
     "SEQUENCE_MODULUS",
@@ -22,7 +24,6 @@ __all__ = (
     "Draining",
     "Flowing",
     "Identities",
-    "Identity",
     "PartitionSequences",
     "Stamp",
     "Unnumbered",
@@ -39,18 +40,10 @@ def advance(sequence: int, count: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """Who numbers the batches."""
-
-    producer_id: int
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
 class Stamp:
     """The number of a batch's first record, and whose number it is."""
 
-    identity: Identity
+    identity: ProducerIdAndEpoch
     base_sequence: int
 
 
@@ -63,7 +56,7 @@ class Identities:
     __slots__ = ("current",)
 
     def __init__(self) -> None:
-        self.current: Identity | None = None
+        self.current: ProducerIdAndEpoch | None = None
 
     @property
     def wanted(self) -> bool:
@@ -73,13 +66,15 @@ class Identities:
     def granted(self, producer_id: int, epoch: int) -> None:
         """A broker gave a producer id."""
         if self.current is None:
-            self.current = Identity(producer_id, epoch)
+            self.current = ProducerIdAndEpoch(producer_id, epoch)
 
-    def leave(self, identity: Identity) -> None:
+    def leave(self, identity: ProducerIdAndEpoch) -> None:
         """No partition may begin under `identity` again: raise the epoch, if not done already."""
         if self.current == identity:
             last = identity.epoch >= MAX_EPOCH
-            self.current = None if last else Identity(identity.producer_id, identity.epoch + 1)
+            self.current = (
+                None if last else ProducerIdAndEpoch(identity.producer_id, identity.epoch + 1)
+            )
 
 
 # --- the numbers of one partition ------------------------------------------------------------
@@ -94,7 +89,7 @@ class Unnumbered:
 class Flowing:
     """Batches get consecutive numbers under one identity."""
 
-    identity: Identity
+    identity: ProducerIdAndEpoch
     next_sequence: int
 
 
@@ -106,7 +101,7 @@ class Draining:
     number surely is not in there.
     """
 
-    identity: Identity
+    identity: ProducerIdAndEpoch
     certain: bool
 
 
@@ -117,7 +112,7 @@ State = Unnumbered | Flowing | Draining
 class Numbered:
     """A batch of `count` records takes the next numbers of `identity`."""
 
-    identity: Identity
+    identity: ProducerIdAndEpoch
     count: int
 
 

@@ -12,8 +12,8 @@ from aiokafkawire.producer.batch import Batch
 from aiokafkawire.producer.delivery import FailureTally, Pacer, Receipt
 from aiokafkawire.producer.exchange import build, read
 from aiokafkawire.producer.outcomes import Verdict
-from aiokafkawire.producer.sequences import Identity, Stamp
-from aiokafkawire.types import TopicPartition
+from aiokafkawire.producer.sequences import Stamp
+from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode
 from aiokafkawire.wire.messages.produce import (
     LeaderIdAndEpoch,
@@ -60,7 +60,7 @@ def test_the_format_of_records_follows_the_version(version: int, magic: int):
 
 
 def test_the_stamp_stands_in_the_batch():
-    result = built([batch(stamp=Stamp(Identity(7, 3), 99))])
+    result = built([batch(stamp=Stamp(ProducerIdAndEpoch(7, 3), 99))])
     data = result.request.topic_data[0].partition_data[0].records
     [view] = list(records.iter_batches(memoryview(data)))
     assert (view.producer_id, view.producer_epoch, view.base_sequence) == (7, 3, 99)
@@ -70,7 +70,7 @@ def test_the_stamp_stands_in_the_batch():
     ("bad", "version", "acks"),
     [
         (batch(headers=[("h", b"v")]), 2, -1),
-        (batch(stamp=Stamp(Identity(7, 0), 0)), 2, -1),
+        (batch(stamp=Stamp(ProducerIdAndEpoch(7, 0), 0)), 2, -1),
         (batch(compression=records.Compression.ZSTD), 6, -1),
         (batch(), 3, 2),
     ],

@@ -11,7 +11,10 @@ from aiokafkawire.broker import Answer, Broker, Drop
 from aiokafkawire.config import COMPRESSION_LEVELS, ProducerConfig, make
 from aiokafkawire.errors import BrokerError, DeliveryTimedOut, DeliveryUnknown, UnsupportedVersion
 from aiokafkawire.producer import Producer
-from aiokafkawire.producer.sequences import MAX_EPOCH, ProducerIdAndEpoch
+from aiokafkawire.producer.sender import settings_of
+from aiokafkawire.producer.sequences import MAX_EPOCH
+from aiokafkawire.records import BatchBuilder, iter_batches
+from aiokafkawire.types import ProducerIdAndEpoch
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tests.producer.conftest import produced

@@ -13,7 +13,6 @@ from aiokafkawire.producer.sequences import (
     Failed,
     Flowing,
     Identities,
-    Identity,
     Lost,
     Numbered,
     PartitionSequences,
@@ -21,8 +20,9 @@ from aiokafkawire.producer.sequences import (
     Unnumbered,
     advance,
 )
+from aiokafkawire.types import ProducerIdAndEpoch
 
-ME = Identity(7, 0)
+ME = ProducerIdAndEpoch(7, 0)
 STATES = [Unnumbered(), Flowing(ME, 10), Draining(ME, True), Draining(ME, False)]
 EVENTS = [
     Numbered(ME, 3),
@@ -77,7 +77,7 @@ def test_sequences_begin_at_zero_again_after_the_last():
 
 def test_an_identity_changes_only_when_drained():
     with pytest.raises(ValueError, match="drained"):
-        TRANSITIONS[Flowing, Numbered](Flowing(ME, 1), Numbered(Identity(7, 1), 1))
+        TRANSITIONS[Flowing, Numbered](Flowing(ME, 1), Numbered(ProducerIdAndEpoch(7, 1), 1))
 
 
 def test_an_event_that_cannot_happen_is_an_error():
@@ -100,9 +100,9 @@ def test_the_epoch_rises_when_a_gap_is_drained():
     first = sequences.stamp(5)
     sequences.failed(first, 5, certain=False)
     assert not sequences.ready(anything_numbered=True)
-    assert identities.current == Identity(7, 0)
+    assert identities.current == ProducerIdAndEpoch(7, 0)
     assert sequences.ready(anything_numbered=False)
-    assert sequences.stamp(2) == Stamp(Identity(7, 1), 0)
+    assert sequences.stamp(2) == Stamp(ProducerIdAndEpoch(7, 1), 0)
 
 
 def test_two_partitions_with_gaps_raise_the_epoch_once():
@@ -113,7 +113,7 @@ def test_two_partitions_with_gaps_raise_the_epoch_once():
         sequences.failed(sequences.stamp(1), 1, certain=False)
     for sequences in partitions:
         assert sequences.ready(anything_numbered=False)
-        assert sequences.stamp(1) == Stamp(Identity(7, 1), 0)
+        assert sequences.stamp(1) == Stamp(ProducerIdAndEpoch(7, 1), 0)
 
 
 def test_after_the_last_epoch_a_new_producer_id_is_wanted():
@@ -126,7 +126,7 @@ def test_after_the_last_epoch_a_new_producer_id_is_wanted():
     identities.granted(8, 0)
     identities.granted(9, 0)  # a second answer changes nothing
     assert sequences.ready(anything_numbered=False)
-    assert sequences.stamp(1) == Stamp(Identity(8, 0), 0)
+    assert sequences.stamp(1) == Stamp(ProducerIdAndEpoch(8, 0), 0)
 
 
 def test_a_new_producer_id_goes_alone_until_it_is_acknowledged():
