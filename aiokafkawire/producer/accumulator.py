@@ -229,9 +229,9 @@ class Accumulator:
         for queue in self.topics[name].by_partition.values():
             queue.renumber()
 
-    def set_leaders(self, leader_of: LeaderOf) -> None:
-        """Move queues to the brokers that lead them now."""
-        for topic in self.topics.values():
+    def set_leaders(self, leader_of: LeaderOf, only: TopicQueues | None = None) -> None:
+        """Move queues, those of one topic or all, to the brokers that lead them now."""
+        for topic in self.topics.values() if only is None else (only,):
             for queue in topic.by_partition.values():
                 leader = leader_of(queue.topic_partition)
                 if leader != queue.leader:

@@ -123,8 +123,9 @@ class Sender:
             return False
         if name not in self.accumulator.topics:
             self.cluster.add_topics((name,))
-        self.accumulator.set_topic(name, known.partitions, known.topic_id)
-        self.accumulator.set_leaders(self._leader_of)
+        topic = self.accumulator.set_topic(name, known.partitions, known.topic_id)
+        # The others' leaders have not changed; a producer may write to thousands of topics.
+        self.accumulator.set_leaders(self._leader_of, topic)
         return True
 
     # --- metadata -----------------------------------------------------------------------------

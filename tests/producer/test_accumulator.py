@@ -222,6 +222,20 @@ def test_batches_move_with_their_leader():
     assert cluster.drain(2) is not None
 
 
+def test_a_new_topic_asks_for_its_own_leaders_alone():
+    cluster = ready_cluster()
+    topic = cluster.accumulator.set_topic("other", [0, 1], NO_ID)
+    asked: list[TopicPartition] = []
+
+    def leader_of(topic_partition: TopicPartition) -> int:
+        asked.append(topic_partition)
+        return 7
+
+    cluster.accumulator.set_leaders(leader_of, topic)
+    assert asked == [TopicPartition("other", 0), TopicPartition("other", 1)]
+    assert [queue.leader for queue in topic.queues] == [7, 7]
+
+
 def test_records_wait_for_a_leader():
     cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1)
     cluster.accumulator.set_leaders(lambda _: None)
