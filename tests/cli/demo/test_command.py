@@ -42,6 +42,12 @@ def demo_processes(temporary: Path) -> list[str]:
     return [line for line in listed.stdout.splitlines() if str(temporary) in line]
 
 
+def until_it_plays(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdout is not None
+    while b"has partitions" not in process.stdout.readline():
+        assert process.poll() is None, end(process)[1].decode()
+
+
 LAST_LINE = f"sent {LINES}, processed {LINES}, lost 0, counted twice 0"
 
 
@@ -79,8 +85,7 @@ def test_ctrl_c_ends_every_process(backend: str, text: Path, temporary: Path) ->
     given = ("demo", "--input", str(text), "--backend", backend)
     with running(*given, env={**os.environ, "PYTHONUNBUFFERED": "1"}) as process:
         assert process.stdout is not None
-        while b"has partitions" not in process.stdout.readline():
-            assert process.poll() is None
+        until_it_plays(process)
         assert len(demo_processes(temporary)) == 3
         assert interrupt(process) < SECOND
         assert process.returncode == 130
@@ -93,8 +98,7 @@ def test_when_it_is_killed_its_processes_end_by_themselves(text: Path, tmp_path:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with running("demo", "--input", str(text), env=environment) as process:
         assert process.stdout is not None
-        while b"has partitions" not in process.stdout.readline():
-            assert process.poll() is None
+        until_it_plays(process)
         process.send_signal(signal.SIGKILL)
     until = time.monotonic() + 20
     while demo_processes(tmp_path):
