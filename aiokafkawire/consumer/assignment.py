@@ -12,7 +12,7 @@ from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from .buffer import MAX_CALLERS, FetchBuffer, Lease
 from .partition import Broken, Damaged, Partition, Positioned
 
-__all__ = ("CURSOR_RECORDS", "Assignment", "Cursor", "again")
+__all__ = ("CURSOR_RECORDS", "Assignment", "Cursor", "again", "to_commit")
 
 CURSOR_RECORDS = 256
 """Records that are given one by one before the consumer looks up again."""
@@ -74,10 +74,11 @@ class Assignment:
         """Own a partition; its turn is the last."""
         self._partitions[partition.tp] = partition
 
-    def remove(self, partitions: Iterable[TopicPartition]) -> list[Partition]:
-        """Take partitions out; those that were in."""
-        removed = (self._partitions.pop(tp, None) for tp in partitions)
-        return [partition for partition in removed if partition is not None]
+    def remove(self, partitions: Iterable[Partition]) -> None:
+        """Take partitions out; one that was replaced by another of its name stays."""
+        for partition in partitions:
+            if self._partitions.get(partition.tp) is partition:
+                del self._partitions[partition.tp]
 
     # --- giving ---
 
@@ -168,18 +169,6 @@ class Assignment:
 
     # --- committing ---
 
-    def to_commit(
-        self, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What is processed and not known to be committed."""
-        chosen = self._partitions if partitions is None else partitions
-        found = {
-            tp: partition.to_commit()
-            for tp in chosen
-            if (partition := self._partitions.get(tp)) is not None
-        }
-        return {tp: offset for tp, offset in found.items() if offset is not None}
-
     def read_up_to(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """All that was given, processed or not, and not known to be committed."""
         found = {
@@ -195,6 +184,12 @@ class Assignment:
             partition = self._partitions.get(tp)
             if partition is not None:
                 partition.acknowledged = offset.offset
+
+
+def to_commit(partitions: Iterable[Partition]) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What is processed and not known to be committed."""
+    found = {partition.tp: partition.to_commit() for partition in partitions}
+    return {tp: offset for tp, offset in found.items() if offset is not None}
 
 
 def again(error: KafkaError) -> KafkaError:

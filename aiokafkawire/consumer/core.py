@@ -10,15 +10,16 @@ import anyio
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.metadata import Update
 from aiokafkawire.config import ConsumerConfig
-from aiokafkawire.errors import CommitFailed, InvalidOption, KafkaError
+from aiokafkawire.errors import CommitFailed, InvalidOption, KafkaError, RequestTimedOut
 from aiokafkawire.group.assignors import Assignor
 from aiokafkawire.group.coordinator import GroupMember
-from aiokafkawire.group.offsets import Credentials, GroupOffsets
+from aiokafkawire.group.offsets import Committed, Credentials, GroupOffsets
+from aiokafkawire.group.states import NO_GENERATION
 from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import Host, Runtime, TaskHandle, checkpoint, wait_until
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
-from .assignment import Assignment, Cursor, again
+from .assignment import Assignment, Cursor, again, to_commit
 from .fetcher import Fetcher, isolation_of
 from .list_offsets import OffsetLister
 from .partition import (
@@ -65,8 +66,10 @@ class Membership:
         host: Host,
         assignors: Sequence[Assignor],
         hooks: Hooks,
+        news: News,
     ) -> None:
         config, runtime = core.config, core.runtime
+        self._news = news
         assert config.group_id is not None
         self.offsets = GroupOffsets(
             core.cluster,
@@ -87,11 +90,25 @@ class Membership:
 
     def credentials(self) -> Credentials | None:
         """As whom to commit at present, if at all."""
-        return Credentials() if self.manual else self.member.credentials()
+        return Credentials() if self.member.away else self.member.credentials()
 
     def _doubt(self) -> None:
         if not self.manual:
             self.member.doubt()
+
+    async def outside(self, deadline: float) -> bool:
+        """Wait until the group is left, if partitions are chosen by hand; False at the deadline."""
+        while self.manual and not self.member.away:
+            if not await self._news.wait(deadline):
+                return False
+        return True
+
+    async def fetch(self, partitions: Sequence[TopicPartition], deadline: float) -> Committed:
+        """What is committed, once nothing newer is on its way (`positioner.CommittedOffsets`)."""
+        if not await self.outside(deadline):
+            raise RequestTimedOut("the group was not left in time")
+        await self.offsets.quiet(partitions, deadline)
+        return await self.offsets.fetch(partitions, deadline)
 
 
 class Core:
@@ -113,7 +130,11 @@ class Core:
         self._outage = Outage()
         self._topics = TopicWatch(config.default_api_timeout_ms / 1000)
         hooks = Hooks(self._stop_giving, self.changed, self.raise_once, self._heard)
-        self.group = None if config.group_id is None else Membership(self, host, assignors, hooks)
+        self.group = (
+            None
+            if config.group_id is None
+            else Membership(self, host, assignors, hooks, self._news)
+        )
         self.fetcher = Fetcher(
             self.cluster,
             runtime,
@@ -130,7 +151,7 @@ class Core:
             runtime,
             host,
             assignment=self.assignment,
-            committed=None if self.group is None else self.group.offsets,
+            committed=self.group,
             lister=self.lister,
             on_change=self.changed,
             heard=self._heard,
@@ -156,11 +177,10 @@ class Core:
         self._stop_giving()
         if self.group is not None:
             self.group.rebalance.close_deadline = deadline
-            if self.group.manual:
-                if self.config.enable_auto_commit:
-                    await self.group.rebalance.commit_processed(self.assignment.names)
-            else:
-                await self.group.member.close(limit)
+            if self.group.manual and self.config.enable_auto_commit:
+                await self.group.outside(deadline)
+                await self.group.rebalance.commit_processed(self.assignment.values())
+            await self.group.member.close(limit)
         await self.cluster.aclose()
 
     def close_limit(self, deadline: float) -> float:
@@ -181,20 +201,20 @@ class Core:
     def subscribe(self, subscription: Subscription, listener: RebalanceListener | None) -> None:
         """Read this from now on, and nothing else."""
         before, self.subscription = self.subscription, subscription
-        if isinstance(before, Topics):
-            self.cluster.remove_topics(before.topics)
-        elif isinstance(before, Manual):
-            self._drop(self.assignment.names)
+        if isinstance(before, Manual):
+            kept = subscription.partitions if isinstance(subscription, Manual) else ()
+            self._drop([p for p in self.assignment.values() if p.tp not in kept])
         if self.group is not None:
             self.group.manual = isinstance(subscription, Manual)
             self.group.rebalance.listener = listener
-        if isinstance(subscription, Topics):
-            self.cluster.add_topics(subscription.topics)
+        self.cluster.add_topics(subscription.topics)
+        self.cluster.remove_topics(before.topics)
         self.cluster.all_topics = isinstance(subscription, Pattern)
         if isinstance(subscription, Manual):
-            self.cluster.add_topics(dict.fromkeys(tp.topic for tp in subscription.partitions))
+            known = before.partitions if isinstance(before, Manual) else ()
             for tp in subscription.partitions:
-                self._own(tp)
+                if tp not in known:
+                    self._own(tp)
         self._stop_giving()
         self._follow()
         self.changed()
@@ -207,12 +227,11 @@ class Core:
             partition.handle(CommittedKnown(asked, None))
         self.assignment.add(partition)
 
-    def _drop(self, partitions: Collection[TopicPartition]) -> None:
+    def _drop(self, partitions: Collection[Partition]) -> None:
         """End the ownership of partitions that no group gave."""
-        self.cluster.remove_topics(dict.fromkeys(tp.topic for tp in partitions))
         group = self.group
         if group is not None and self.config.enable_auto_commit:
-            offsets = self.assignment.to_commit(partitions)
+            offsets = to_commit(partitions)
             if offsets:
                 self._host.spawn(self._commit_quietly, group, offsets, name="commit")
         self.assignment.remove(partitions)
@@ -234,7 +253,7 @@ class Core:
             return
         present = {TopicPartition(t, n): None for t in topics for n in metadata.partitions(t)}
         known = {tp.topic for tp in self.assignment.names}
-        self.assignment.remove([tp for tp in self.assignment.names if tp.topic not in topics])
+        self.assignment.remove([p for p in self.assignment.values() if p.tp.topic not in topics])
         for tp in present:
             if tp not in self.assignment:
                 self._own(tp)
@@ -319,13 +338,11 @@ class Core:
             raise again(error)
         self.assignment.raise_broken()
         subscription = self.subscription
-        if isinstance(subscription, Topics | Manual):
-            names = (
-                subscription.topics
-                if isinstance(subscription, Topics)
-                else dict.fromkeys(tp.topic for tp in subscription.partitions)
-            )
-            missing = self._topics.check(self.cluster.metadata, names, self.runtime.clock.now())
+        if isinstance(subscription, Nothing):
+            raise KafkaError("nothing to read: call subscribe() or assign() first")
+        if subscription.topics:
+            now = self.runtime.clock.now()
+            missing = self._topics.check(self.cluster.metadata, subscription.topics, now)
             if missing is not None:
                 raise missing
 
@@ -338,6 +355,8 @@ class Core:
 
     def changed(self) -> None:
         """Partitions, positions or leaders are others now."""
+        if self.group is not None and self.group.member.away:
+            self.group.offsets.rejoined(NO_GENERATION, ())
         self._news.tell()
         self.fetcher.wake()
         self.positioner.wake()
@@ -367,8 +386,7 @@ class Core:
         while True:
             due = max(due + interval_s, clock.now())
             await clock.sleep_until(due)
-            live = [p.tp for p in self.assignment.values() if not p.revoked]
-            offsets = self.assignment.to_commit(live)
+            offsets = to_commit(p for p in self.assignment.values() if not p.revoked)
             if offsets:
                 await self._commit_quietly(group, offsets)
 
@@ -396,7 +414,9 @@ class Core:
                     )
         await checkpoint()
         deadline = self.runtime.clock.now() + self.config.default_api_timeout_ms / 1000
-        await group.offsets.commit(offsets, deadline)
+        if not await group.outside(deadline):
+            raise RequestTimedOut("the group was not left in time", api="OffsetCommit")
+        await group.offsets.commit(offsets, deadline, last=group.rebalance.giving_back(offsets))
 
     def need_group(self) -> Membership:
         """The group; `InvalidOption` without one."""

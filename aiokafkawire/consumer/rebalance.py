@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,10 +14,10 @@ from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.group.offsets import GroupOffsets
 from aiokafkawire.group.states import Generation
-from aiokafkawire.runtime import NEVER, Host, Runtime
+from aiokafkawire.runtime import NEVER, Host, Runtime, being_cancelled
 from aiokafkawire.types import TopicPartition
 
-from .assignment import Assignment
+from .assignment import Assignment, to_commit
 from .partition import AwaitingCommitted, Partition
 from .subscription import RebalanceListener
 
@@ -68,6 +68,7 @@ class Rebalance:
         self._assignment = assignment
         self._offsets = offsets
         self._hooks = hooks
+        self._mine: dict[TopicPartition, Partition] = {}
         self._last_callback: anyio.Event | None = None
         self._running_callbacks = 0
         self.listener: RebalanceListener | None = None
@@ -85,17 +86,17 @@ class Rebalance:
         """Own these partitions from now on; reading begins once the listener was told."""
         self._offsets.rejoined(generation.number, partitions)
         for tp in partitions:
-            self._assignment.add(Partition(tp, self._config.auto_offset_reset, AwaitingCommitted()))
+            partition = Partition(tp, self._config.auto_offset_reset, AwaitingCommitted())
+            self._mine[tp] = partition
+            self._assignment.add(partition)
         self._hooks.changed()
         if self.listener is not None:
             self._tell_later(self.listener.on_partitions_assigned, partitions)
 
     def withdraw(self, partitions: Collection[TopicPartition]) -> None:
         """Give nothing of these any more; they can be committed until they are revoked."""
-        for tp in partitions:
-            partition = self._assignment.get(tp)
-            if partition is not None:
-                partition.revoked = True
+        for partition in self._of(partitions):
+            partition.revoked = True
         self._hooks.stop_giving()
 
     async def revoke(self, partitions: Collection[TopicPartition]) -> None:
@@ -103,8 +104,8 @@ class Rebalance:
         if self.listener is not None:
             await self._tell(self.listener.on_partitions_revoked, partitions, self._take_turn())
         if self._config.enable_auto_commit:
-            await self.commit_processed(partitions)
-        for partition in self._assignment.remove(partitions):
+            await self.commit_processed(self._of(partitions))
+        for partition in self._let_go(partitions):
             if not self._config.enable_auto_commit and partition.uncommitted:
                 logger.info(
                     "group %s: %s goes with records that were given and not committed",
@@ -117,7 +118,7 @@ class Rebalance:
     def lose(self, partitions: Collection[TopicPartition], reason: str) -> None:
         """These are gone: nothing is committed, and a later commit of them fails."""
         self._hooks.stop_giving()
-        for partition in self._assignment.remove(partitions):
+        for partition in self._let_go(partitions):
             if partition.uncommitted:
                 self.lost[partition.tp] = reason
         self._offsets.ended(partitions, f"the partition was lost: {reason}", lost=True)
@@ -127,6 +128,21 @@ class Rebalance:
         if self.listener is not None:
             self._tell_later(self.listener.on_partitions_lost, partitions)
         self._hooks.changed()
+
+    def _of(self, partitions: Collection[TopicPartition]) -> list[Partition]:
+        """Those that the group gave: one assigned by hand meanwhile may have the same name."""
+        return [self._mine[tp] for tp in partitions if tp in self._mine]
+
+    def _let_go(self, partitions: Collection[TopicPartition]) -> list[Partition]:
+        gone = self._of(partitions)
+        for partition in gone:
+            del self._mine[partition.tp]
+        self._assignment.remove(gone)
+        return gone
+
+    def giving_back(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether one of these is about to go: a commit of it cannot wait for the rebalance."""
+        return any(tp in self._mine and self._mine[tp].revoked for tp in partitions)
 
     def interrupt(self) -> None:
         """A revocation waits for the application's next call."""
@@ -142,9 +158,9 @@ class Rebalance:
 
     # --- committing ---
 
-    async def commit_processed(self, partitions: Collection[TopicPartition]) -> None:
+    async def commit_processed(self, partitions: Iterable[Partition]) -> None:
         """The last commit of partitions that go; a failure is logged, and they go all the same."""
-        offsets = self._assignment.to_commit(partitions)
+        offsets = to_commit(partitions)
         if not offsets:
             return
         timeout_s = self._config.request_timeout_ms / 1000
@@ -185,17 +201,37 @@ class Rebalance:
         try:
             if turn.before is not None:
                 await turn.before.wait()
-            timeout_s = self._config.rebalance_callback_timeout_ms / 1000
-            with anyio.CancelScope(deadline=self._clock.now() + timeout_s) as scope:
-                result = callback(list(partitions))
-                if inspect.isawaitable(result):
-                    await result
-            if scope.cancelled_caught:
-                logger.warning("%s took over %g s and was cancelled", name, timeout_s)
-        except Exception as error:
-            logger.info("%s raised %r", name, error)
-            self._hooks.raise_once(error)
+            error = await self._call(name, callback, partitions)
+            if error is not None:
+                logger.info("%s raised %r", name, error)
+                self._hooks.raise_once(error)
         finally:
             turn.over.set()
             self._running_callbacks -= 1
             self._hooks.changed()
+
+    async def _call(
+        self, name: str, callback: Callable[..., Any], partitions: Collection[TopicPartition]
+    ) -> Exception | None:
+        """Run a callback up to its deadline; what it raised.
+
+        A cancellation that it lets out, of a task that it waited for, is its failure: it must not
+        end the rebalance.
+        """
+        timeout_s = self._config.rebalance_callback_timeout_ms / 1000
+        try:
+            with anyio.CancelScope(deadline=self._clock.now() + timeout_s) as scope:
+                result = callback(list(partitions))
+                if inspect.isawaitable(result):
+                    await result
+        except Exception as error:
+            return error
+        except anyio.get_cancelled_exc_class() as error:
+            if being_cancelled():
+                raise
+            failed = KafkaError(f"{name} let out a cancellation of something that it waited for")
+            failed.__cause__ = error
+            return failed
+        if scope.cancelled_caught:
+            logger.warning("%s took over %g s and was cancelled", name, timeout_s)
+        return None

@@ -42,7 +42,10 @@ class RebalanceListener:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    pass
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics whose metadata this needs, beside those that it looks for."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,10 @@ class Pattern:
     """All topics whose whole name matches, those included that come to be later."""
 
     pattern: re.Pattern[str]
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return ()
 
     def matches(self, metadata: MetadataSnapshot) -> tuple[str, ...]:
         """The topics that match at present, sorted; internal ones never do."""
@@ -70,6 +77,10 @@ class Pattern:
 @dataclass(frozen=True, slots=True)
 class Manual:
     partitions: tuple[TopicPartition, ...]
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(tp.topic for tp in self.partitions))
 
 
 Subscription = Nothing | Topics | Pattern | Manual

@@ -18,6 +18,8 @@ from aiokafkawire.runtime.base import NEVER
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 
+from .states import NO_GENERATION
+
 __all__ = (
     "TRANSITIONS",
     "Answered",
@@ -278,6 +280,12 @@ def _submit(m: Commits, state: CommitState, event: Submitted, now: float) -> Out
     return state, ()
 
 
+def _submit_while_held(m: Commits, state: Held, event: Submitted, now: float) -> Outcome:
+    after, effects = _submit(m, state, event, now)
+    # Partitions that are being given back cannot wait for the next generation.
+    return Idle() if event.last else after, effects
+
+
 def _send(m: Commits, state: Idle | Delayed, event: CommitDue, now: float) -> Outcome:
     if not m.due(now):
         return state, ()
@@ -294,12 +302,13 @@ def _answered(m: Commits, state: Sending, event: Answered, now: float) -> Outcom
     for tp, sent in state.sent.items():
         code = event.codes.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR)
         rebalancing = code == ErrorCode.REBALANCE_IN_PROGRESS
+        outside = state.generation == NO_GENERATION
         if code == ErrorCode.NONE:
             effects += m.acknowledge(tp, sent)
-        elif code in _FENCING or (rebalancing and m.is_last(sent)):
+        elif code in _FENCING or (rebalancing and not outside and m.is_last(sent)):
             doubted = True
             effects += m.refuse(tp, _fenced(tp, code), sent.ticket)
-        elif rebalancing:
+        elif rebalancing and not outside:
             held = doubted = True
         elif error_for(code).retriable:
             delayed = True
@@ -393,7 +402,7 @@ TRANSITIONS: Mapping[tuple[type, type], Handler] = {
     (Delayed, CommitDue): _send,
     (Delayed, Ended): _end,
     (Delayed, Rejoined): _stay,
-    (Held, Submitted): _submit,
+    (Held, Submitted): _submit_while_held,
     (Held, CommitDue): _stay,
     (Held, Ended): _end_while_held,
     (Held, Rejoined): _release,

@@ -145,6 +145,11 @@ class GroupMember:
         """Whether no rebalance is under way."""
         return isinstance(self._machine.state, s.Stable)
 
+    @property
+    def away(self) -> bool:
+        """Whether this is no member, and on no way to become one."""
+        return isinstance(self._machine.state, s.Unjoined | s.Closed)
+
     def credentials(self) -> Credentials | None:
         """As whom to commit at present; None while no partitions are owned."""
         generation = self._machine.generation

@@ -189,4 +189,7 @@ def rebalance_began(
     """Old brokers answer heartbeats so until SyncGroup is done: only its own answer counts."""
     if event.request != state.request:
         return owning.beaten(m, state, event, now)
-    return steps.rejoin(m, state)
+    identity = steps.identity_of(state)
+    if identity.attempt:
+        return steps.back_off(m, identity, state.pulse.node, now)
+    return steps.join(m, state.pulse.node, replace(identity, attempt=1))

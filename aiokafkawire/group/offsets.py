@@ -44,7 +44,7 @@ from .commits import (
 )
 from .states import NO_GENERATION
 
-__all__ = ("Credentials", "GroupOffsets", "commit_request", "fetch_request")
+__all__ = ("Committed", "Credentials", "GroupOffsets", "commit_request", "fetch_request")
 
 FIRST_AT_COORDINATOR = 1
 """Version 0 of both APIs means ZooKeeper."""
@@ -95,6 +95,7 @@ class GroupOffsets:
         self._machine = Commits(self._backoff, runtime.rng)
         self._waiting: dict[int, Promise[None]] = {}
         self._changed = Signal()
+        self._settled = Signal()
 
     async def run(self) -> None:
         """Send commits as they become due, for ever."""
@@ -109,6 +110,15 @@ class GroupOffsets:
                 if isinstance(effect, SendCommit):
                     event = await self._send(effect, credentials)
                     self._perform(self._machine.handle(event, self._runtime.clock.now()))
+
+    async def quiet(self, partitions: Collection[TopicPartition], deadline: float) -> None:
+        """Wait until no commit of these partitions is under way or still to be sent.
+
+        What is fetched before would be older than what was processed. Raises `RequestTimedOut`.
+        """
+        while any(tp in self._machine.wanted for tp in partitions):
+            if not await self._settled.wait(deadline):
+                raise RequestTimedOut("a commit is not acknowledged yet", api="OffsetCommit")
 
     async def commit(
         self,
@@ -146,7 +156,7 @@ class GroupOffsets:
         )
 
     def rejoined(self, generation: int, owned: Collection[TopicPartition]) -> None:
-        """A rebalance is over."""
+        """A rebalance is over, or the group was left (`NO_GENERATION`, nothing owned)."""
         self._perform(self._machine.handle(Rejoined(generation, owned), self._runtime.clock.now()))
         self._changed.set()
 
@@ -201,6 +211,7 @@ class GroupOffsets:
         return Answered(effect.request, read_committed(response, ids))
 
     def _perform(self, effects: Iterable[CommitEffect]) -> None:
+        self._settled.set()
         for effect in effects:
             match effect:
                 case Settle(ticket, error, offsets):

@@ -13,7 +13,7 @@ from aiokafkawire.runtime.base import (
     Runtime,
     Transport,
 )
-from aiokafkawire.runtime.host import Host, TaskHandle, current_task
+from aiokafkawire.runtime.host import Host, TaskHandle, being_cancelled, current_task
 from aiokafkawire.runtime.lifecycle import Lifecycle
 from aiokafkawire.runtime.real import RealRuntime
 from aiokafkawire.runtime.waiting import Promise, Signal, checkpoint, copy_of, wait_until
@@ -32,6 +32,7 @@ __all__ = (
     "Signal",
     "TaskHandle",
     "Transport",
+    "being_cancelled",
     "checkpoint",
     "copy_of",
     "current_task",

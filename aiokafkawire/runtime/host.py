@@ -16,7 +16,15 @@ from typing import Any, TypeVarTuple
 import anyio
 import anyio.abc
 
-__all__ = ("CANCEL_GRACE_S", "Host", "TaskHandle", "current_task", "loop_clock", "thread_notifier")
+__all__ = (
+    "CANCEL_GRACE_S",
+    "Host",
+    "TaskHandle",
+    "being_cancelled",
+    "current_task",
+    "loop_clock",
+    "thread_notifier",
+)
 
 logger = logging.getLogger("aiokafkawire.runtime")
 
@@ -51,6 +59,18 @@ def current_task() -> object:
 
         return trio.lowlevel.current_task()
     return asyncio.current_task()
+
+
+def being_cancelled() -> bool:
+    """Whether somebody cancels the running task.
+
+    If not, a cancellation that comes out of foreign code is that of another task, which the code
+    waited for: asyncio raises the same exception for both.
+    """
+    if _on_trio():
+        return True
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def thread_notifier() -> Callable[[Callable[[], None]], None]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafkawire.consumer.assignment import CURSOR_RECORDS, Assignment, again
+from aiokafkawire.consumer.assignment import CURSOR_RECORDS, Assignment, again, to_commit
 from aiokafkawire.consumer.buffer import FetchBuffer, end_of_batches
 from aiokafkawire.consumer.partition import Broken, Partition, Positioned
 from aiokafkawire.errors import CorruptRecords, KafkaError
@@ -32,8 +32,19 @@ def test_partitions_are_kept_by_name() -> None:
     assert owned.names == (P0, P1)
     assert P0 in owned
     assert len(owned) == 2
-    assert [p.tp for p in owned.remove([P1, P2])] == [P1]
+    removed = owned.get(P1)
+    assert removed is not None
+    owned.remove([removed, partition(P2)])
     assert owned.get(P1) is None
+
+
+def test_a_partition_that_was_replaced_is_not_removed() -> None:
+    before, after = partition(P0), partition(P0)
+    owned = assignment(before, after)
+    owned.remove([before])
+    assert owned.get(P0) is after
+    owned.remove([after])
+    assert len(owned) == 0
 
 
 def test_records_are_taken_up_to_a_limit_in_turns() -> None:
@@ -114,12 +125,12 @@ def test_what_is_committed() -> None:
     owned = assignment(partition(P0, log(5)), partition(P1, log(5)))
     owned.take("a", 3)
     assert owned.read_up_to()[P0].offset == 3
-    assert owned.to_commit([P0])[P0].offset == 0
+    assert to_commit(owned.values())[P0].offset == 0
     owned.came_back("a")
-    assert owned.to_commit()[P0] == OffsetAndMetadata(3, leader_epoch=0)
-    assert owned.to_commit([P2]) == {}
+    assert to_commit(owned.values())[P0] == OffsetAndMetadata(3, leader_epoch=0)
+    assert to_commit([]) == {}
     owned.acknowledged({P0: OffsetAndMetadata(3), P2: OffsetAndMetadata(1)})
-    assert P0 not in owned.to_commit()
+    assert P0 not in to_commit(owned.values())
     assert P0 not in owned.read_up_to()
 
 

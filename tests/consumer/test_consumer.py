@@ -10,6 +10,7 @@ import pytest
 
 from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop
 from aiokafkawire.consumer import Consumer
+from aiokafkawire.consumer.assignment import to_commit
 from aiokafkawire.errors import (
     BrokerError,
     ClientClosed,
@@ -215,9 +216,9 @@ async def test_records_of_another_task_wait_until_that_task_calls_again() -> Non
                 await read(reader, 5)
                 await reader.getone(timeout_ms=0)
                 assignment = reader._running.assignment
-                assert assignment.to_commit()[P0].offset == 2
+                assert to_commit(assignment.values())[P0].offset == 2
                 go_on.set()
-            assert assignment.to_commit()[P0].offset == 8
+            assert to_commit(assignment.values())[P0].offset == 8
 
 
 async def test_commit_by_hand_takes_offsets_and_refuses_what_is_not_owned() -> None:
@@ -573,3 +574,18 @@ async def test_a_task_that_fails_inside_is_told(caplog: pytest.LogCaptureFixture
                 reader._lifecycle.host.spawn(fail, name="defect")
                 with anyio.fail_after(TIMEOUT_S), pytest.raises(KafkaError, match="a defect"):
                     await reader.getone()
+
+
+async def test_reading_without_a_subscription_is_refused_at_once():
+    async with Broker() as broker, Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+        with pytest.raises(KafkaError, match="call subscribe"):
+            await consumer.getone()
+        with pytest.raises(KafkaError, match="call subscribe"):
+            await consumer.getmany(timeout_ms=0)
+        with pytest.raises(KafkaError, match="call subscribe"):
+            await anext(consumer.batches())
+        consumer.subscribe(["t"])
+        assert await consumer.getone(timeout_ms=1) is None
+        consumer.unsubscribe()
+        with pytest.raises(KafkaError, match="call subscribe"):
+            await consumer.getone()

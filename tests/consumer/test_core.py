@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from aiokafkawire.broker import Broker
+from aiokafkawire.broker import Answer, Broker, Delay
 from aiokafkawire.config import ConsumerConfig, make
 from aiokafkawire.consumer.core import Core, News
 from aiokafkawire.consumer.partition import LogPoint, Resetting
@@ -17,6 +17,7 @@ from aiokafkawire.errors import CommitFailed, ConnectionFailed, InvalidOption
 from aiokafkawire.group.assignors import RangeAssignor
 from aiokafkawire.runtime import Host, RealRuntime
 from aiokafkawire.types import OffsetAndMetadata
+from aiokafkawire.wire import ApiKey, ErrorCode
 
 from .helpers import QUICK, TIMEOUT_S, consumer, numbers, produce, read
 from .logs import P0, P1
@@ -57,6 +58,7 @@ async def test_an_error_is_raised_once_and_what_comes_on_top_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with Broker() as broker, core(broker) as it:
+        it.subscribe(Manual((P0,)), None)
         it.raise_once(LookupError("first"))
         with caplog.at_level(logging.WARNING):
             it.raise_once(LookupError("second"))
@@ -83,7 +85,7 @@ async def test_a_topic_that_grows_is_read_from_its_beginning_without_a_group() -
             while P0 not in it.assignment:
                 await it.wait(it.runtime.clock.now() + TIMEOUT_S)
             it._own(P1)
-            it.assignment.remove([P1])
+            it.assignment.remove([p for p in it.assignment.values() if p.tp == P1])
             metadata = it.cluster.metadata
             topic = metadata.topics["orders"]
             grown = type(topic)(
@@ -127,6 +129,73 @@ async def test_partitions_by_hand_come_and_go() -> None:
             assert it.assignment.names == ()
             with pytest.raises(CommitFailed, match="not own"):
                 await it.commit({P0: OffsetAndMetadata(5)})
+
+
+async def test_partitions_that_stay_go_on_where_they_were() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 2)
+        await produce(broker, "orders", 0, numbers(0, 9))
+        await produce(broker, "orders", 1, numbers(9, 12))
+        async with consumer(broker, enable_auto_commit=False) as reader:
+            reader.assign(P0)
+            first = await read(reader, 4)
+            reader.assign(P0, P1)
+            rest = await read(reader, 8)
+            assert sorted(int(r.value or b"") for r in first + rest) == list(range(12))
+
+
+async def test_partitions_by_hand_are_committed_when_they_go() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 9))
+        async with consumer(broker, group_id="g") as reader:
+            reader.assign(P0)
+            await read(reader, 4)
+            broker.on(ApiKey.OFFSET_COMMIT, Delay(0.1))
+            reader.unsubscribe()
+            reader.assign(P0)
+            # The record that was given last was still being worked on.
+            assert [r.value for r in await read(reader, 1)] == [b"3"]
+
+
+async def test_going_from_a_group_to_partitions_by_hand_at_once() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 2)
+        await produce(broker, "orders", 0, numbers(0, 9))
+        await produce(broker, "orders", 1, numbers(9, 12))
+        async with consumer(broker, "orders", group_id="g") as reader:
+            await read(reader, 12)
+            reader.unsubscribe()
+            reader.assign(P0)
+            reader.seek(P0, 2)
+            with anyio.fail_after(TIMEOUT_S):
+                await reader.commit({P0: 1})
+                assert [r.value for r in await read(reader, 7)] == numbers(2, 9)
+            assert reader.assignment() == {P0}
+            told = (await reader.committed(P0, P1)).values()
+            assert next(offset and offset.offset for offset in told) == 1
+        assert broker.requests.of(ApiKey.LEAVE_GROUP)
+
+
+async def test_a_commit_held_for_a_rebalance_does_not_outlive_the_membership() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 9))
+        async with consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader:
+            await read(reader, 4)
+            broker.on(ApiKey.OFFSET_COMMIT, Answer(ErrorCode.REBALANCE_IN_PROGRESS), times=1)
+            async with anyio.create_task_group() as tasks:
+
+                async def commit() -> None:
+                    with pytest.raises(CommitFailed):
+                        await reader.commit()
+
+                tasks.start_soon(commit)
+                await broker.wait_for_request(ApiKey.OFFSET_COMMIT)
+                reader.unsubscribe()
+            reader.assign(P0)
+            with anyio.fail_after(TIMEOUT_S):
+                await reader.commit({P0: 5})
 
 
 async def test_without_a_group_there_is_nothing_to_commit_to() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,7 +12,7 @@ import anyio
 from aiokafkawire.config import ConsumerConfig, make
 from aiokafkawire.consumer import RebalanceListener
 from aiokafkawire.consumer.assignment import Assignment
-from aiokafkawire.consumer.partition import AwaitingCommitted, SoughtTo
+from aiokafkawire.consumer.partition import AwaitingCommitted, Partition, SoughtTo
 from aiokafkawire.consumer.rebalance import Hooks, Rebalance
 from aiokafkawire.errors import CommitFailed
 from aiokafkawire.group.states import Generation
@@ -168,6 +169,61 @@ async def test_what_is_lost_is_not_committed_and_remembered_if_it_was_given() ->
         while it.rebalance.in_callback:
             await anyio.lowlevel.checkpoint()
         assert notes.calls[-1] == ("revoked", [P0, P1])
+
+
+async def test_a_cancellation_let_out_by_a_callback_does_not_end_the_rebalance() -> None:
+    # On trio nobody but trio itself can raise a cancellation.
+    on_asyncio = anyio.get_cancelled_exc_class() is asyncio.CancelledError
+    let_out = asyncio.CancelledError() if on_asyncio else LookupError("cancellation")
+
+    class Careless(RebalanceListener):
+        async def on_partitions_revoked(self, partitions: Any) -> None:
+            raise let_out
+
+    async with owner() as it:
+        it.rebalance.assign((P0,), GENERATION)
+        it.rebalance.listener = Careless()
+        await it.rebalance.revoke((P0,))
+        assert ["cancellation" in str(error) for error in it.raised] == [True]
+        assert len(it.assignment) == 0
+        assert not it.rebalance.in_callback
+
+
+async def test_a_callback_that_takes_too_long_is_cancelled() -> None:
+    class Slow(RebalanceListener):
+        async def on_partitions_revoked(self, partitions: Any) -> None:
+            await anyio.sleep_forever()
+
+    async with owner(rebalance_callback_timeout_ms=1) as it:
+        it.rebalance.assign((P0,), GENERATION)
+        it.rebalance.listener = Slow()
+        with anyio.fail_after(5):
+            await it.rebalance.revoke((P0,))
+        assert it.raised == []
+        assert len(it.assignment) == 0
+
+
+async def test_what_is_chosen_by_hand_meanwhile_stays() -> None:
+    async with owner() as it:
+        it.rebalance.assign((P0, P1), GENERATION)
+        it.own(P0, 7)
+        it.rebalance.withdraw((P0, P1))
+        by_hand = Partition(P0, "earliest", AwaitingCommitted())
+        it.assignment.add(by_hand)
+        await it.rebalance.revoke((P0, P1))
+        assert it.offsets.calls[1] == ("commit", {P0: 7})
+        assert it.assignment.values() == [by_hand]
+        assert not by_hand.revoked
+        it.rebalance.lose((P0,), "late")
+        assert it.assignment.values() == [by_hand]
+
+
+async def test_a_commit_of_what_is_given_back_is_known() -> None:
+    async with owner() as it:
+        it.rebalance.assign((P0, P1), GENERATION)
+        it.rebalance.withdraw((P0,))
+        assert it.rebalance.giving_back([P1, P0])
+        assert not it.rebalance.giving_back([P1])
 
 
 async def test_what_a_callback_raises_is_kept_for_the_application() -> None:

@@ -77,6 +77,25 @@ def test_every_state_and_event(state: Any, event: Any) -> None:
         assert type(m.state).__name__ == expected
 
 
+def test_a_last_commit_does_not_wait_for_the_rebalance_that_waits_for_it() -> None:
+    m = machine()
+    first, _ = m.submit(at(p0=5), 0.0)
+    answer(m, send(m), ErrorCode.REBALANCE_IN_PROGRESS)
+    assert isinstance(m.state, c.Held)
+    last, _ = m.submit(at(p0=7), 0.0, last=True)
+    sent = send(m)
+    assert sent.offsets == at(p0=7)
+    assert settled(answer(m, sent)) == {first: None, last: None}
+
+
+def test_outside_of_a_membership_no_rebalance_is_waited_for() -> None:
+    m = machine()
+    ticket, _ = m.submit(at(p0=5), 0.0)
+    outcome = settled(answer(m, send(m, generation=-1), ErrorCode.REBALANCE_IN_PROGRESS))
+    assert isinstance(outcome[ticket], BrokerError)
+    assert isinstance(m.state, c.Idle)
+
+
 def test_what_is_asked_for_meanwhile_goes_out_afterwards_newest_only() -> None:
     m = machine()
     first, _ = m.submit(at(p0=1, p1=1), 0.0)

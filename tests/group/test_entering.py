@@ -119,6 +119,19 @@ def test_a_heartbeat_answered_27_before_the_sync_does_not_end_the_sync() -> None
     only(membership.handle(on.RebalanceBegan(REQUEST), 1.0), do.SendJoin)
 
 
+def test_a_sync_that_is_answered_27_again_and_again_is_repeated_with_pauses() -> None:
+    membership, join = joining()
+    for attempt in range(3):
+        joined = on.JoinedAsFollower(join.request, "me", 1, "range")
+        sync = only(membership.handle(joined, 0.0), do.SendSync)
+        effects = membership.handle(on.RebalanceBegan(sync.request), 0.0)
+        if attempt:
+            assert not effects
+            assert isinstance(membership.state, s.BackingOff)
+            effects = membership.handle(on.Tick(), membership.next_deadline())
+        join = only(effects, do.SendJoin)
+
+
 @pytest.mark.parametrize(
     "answer",
     [

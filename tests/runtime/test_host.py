@@ -6,7 +6,7 @@ import logging
 import anyio
 import pytest
 
-from aiokafkawire.runtime import Host, TaskHandle, current_task
+from aiokafkawire.runtime import Host, TaskHandle, being_cancelled, current_task
 from aiokafkawire.runtime.host import CANCEL_GRACE_S
 
 
@@ -218,3 +218,25 @@ async def test_the_end_is_told_once_the_tasks_begin_to_end():
     host.spawn(anyio.sleep_forever, name="work")
     await host.stop()
     assert told == [False]
+
+
+async def test_a_cancellation_of_ones_own_is_told_from_that_of_another_task():
+    told: list[bool] = []
+    stopped = anyio.get_cancelled_exc_class()
+
+    async def wait() -> None:
+        try:
+            await anyio.sleep_forever()
+        except stopped:
+            told.append(being_cancelled())
+            raise
+
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await wait()
+    assert told == [True]
+    if stopped is asyncio.CancelledError:
+        try:
+            raise asyncio.CancelledError
+        except asyncio.CancelledError:
+            assert not being_cancelled()
