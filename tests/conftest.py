@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sniffio
+
+RUNTIME_TESTS = Path(__file__).parent / "runtime"
 
 BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
     "asyncio": ("asyncio", {"use_uvloop": False}),
@@ -24,6 +27,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="embedded",
         help="what the tests of behaviour run on: the embedded broker or real Kafka",
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The fast tests run on one event loop; those of the runtime, which knows it, on all."""
+    for item in items:
+        if isinstance(item, pytest.Function) and RUNTIME_TESTS not in item.path.parents:
+            backend = getattr(item, "callspec", None) and item.callspec.params.get("anyio_backend")
+            if backend not in {None, "asyncio"}:
+                item.add_marker("slow")
 
 
 @pytest.fixture(params=BACKENDS, scope="module")

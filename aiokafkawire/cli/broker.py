@@ -101,9 +101,9 @@ def broker(
             for name, count, replicas in wanted:
                 if name not in served.topics:
                     await served.create_topic(name, count, replicas)
-            await Output(sys.stdout.fileno()).write(served.bootstrap_servers.encode() + b"\n")
             if not quiet:
                 _greet(host, data)
+            await Output(sys.stdout.fileno()).write(served.bootstrap_servers.encode() + b"\n")
             await anyio.sleep_forever()
 
     run(serve, backend=backend)

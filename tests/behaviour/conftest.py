@@ -82,13 +82,6 @@ def group_id() -> str:
     return f"group-{uuid.uuid4().hex[:12]}"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """On one event loop these tests are fast enough to be run all the time."""
-    for item in items:
-        if HERE in item.path.parents and ("uvloop" in item.name or "trio" in item.name):
-            item.add_marker("slow")
-
-
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Remember what ran: a function counts once, on however many backends it did."""
     if report.when == "call" and report.passed and HERE in Path(report.fspath).resolve().parents:

@@ -14,6 +14,8 @@ from aiokafkawire.errors import InvalidOption
 from .conftest import Cli
 from .shell import SECOND, aiokafkawire, end, interrupt, running, serving
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_it_serves_until_ctrl_c(backend: str) -> None:

@@ -16,6 +16,8 @@ from aiokafkawire.errors import InvalidOption
 from .conftest import Cli
 from .shell import SECOND, aiokafkawire, command, end, interrupt, running, serving
 
+pytestmark = pytest.mark.slow
+
 Lines = Callable[[bytes], str]
 Fill = Callable[..., None]
 

@@ -14,6 +14,8 @@ from aiokafkawire.cli.running import BACKENDS
 from .conftest import Cli
 from .shell import SECOND, aiokafkawire, end, interrupt, running, serving
 
+pytestmark = pytest.mark.slow
+
 Lines = Callable[[bytes], str]
 
 

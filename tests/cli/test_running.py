@@ -11,6 +11,8 @@ import pytest
 from aiokafkawire.cli.problems import Failure
 from aiokafkawire.cli.running import BACKENDS, HARD_STOP_S, Interruption, Stopped, run
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import sys, time
 import anyio

@@ -14,6 +14,8 @@ import pytest
 from ..conftest import Cli
 from ..shell import SECOND, aiokafkawire, end, interrupt, running, serving
 
+pytestmark = pytest.mark.slow
+
 LINES = 3_000
 
 
