@@ -7,7 +7,7 @@ import logging
 from aiokafkawire.cluster import AnyNode, Cluster, Update
 from aiokafkawire.config import ProducerConfig
 from aiokafkawire.connection import Backoff
-from aiokafkawire.errors import KafkaError, RequestTimedOut, UnsupportedVersion
+from aiokafkawire.errors import ClientClosed, KafkaError, RequestTimedOut, UnsupportedVersion
 from aiokafkawire.producer.accumulator import Accumulator, Settings
 from aiokafkawire.producer.delivery import Receipt, Split
 from aiokafkawire.producer.node_sender import NodeSender
@@ -23,6 +23,9 @@ from aiokafkawire.wire.messages.init_producer_id import InitProducerIdRequest
 __all__ = ("LEADER_CHECK_S", "Sender")
 
 logger = logging.getLogger("aiokafkawire.producer")
+
+QUIET_FAILURES = 3
+"""Failures in a row to get a producer id before there is a warning."""
 
 LEADER_CHECK_S = 1.0
 """While a leader is missing, metadata is asked for again this often."""
@@ -192,12 +195,16 @@ class Sender:
             except UnsupportedVersion as error:
                 self._without_identity(error)
                 return
+            except ClientClosed:
+                return
             except KafkaError as error:
                 if not error.retriable:
                     self.fail(error)
                     return
-                logger.warning("no producer id yet: %s", error)
                 failures += 1
+                # A broker that has just started is still loading: nothing to worry anybody with.
+                level = logging.INFO if failures <= QUIET_FAILURES else logging.WARNING
+                logger.log(level, "no producer id yet: %s", error)
                 await clock.sleep_until(clock.now() + backoff.delay(failures, self.runtime.rng))
 
     async def _identify(self, identities: Identities) -> None:

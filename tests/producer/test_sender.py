@@ -192,3 +192,29 @@ def test_every_level_that_the_options_allow_compresses(codec: str):
         builder.append(0, None, b"value" * 100)
         (view,) = iter_batches(b"".join(builder.close().encode()))
         assert view.columns().value(0) == b"value" * 100
+
+
+@pytest.mark.parametrize(("refusals", "warned"), [(2, False), (6, True)])
+async def test_a_coordinator_that_loads_is_a_warning_only_when_it_lasts(
+    broker: Broker,
+    new_producer: New,
+    caplog: pytest.LogCaptureFixture,
+    refusals: int,
+    warned: bool,
+):
+    loading = Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    broker.on(ApiKey.INIT_PRODUCER_ID, loading, times=refusals)
+    with caplog.at_level(logging.WARNING):
+        async with new_producer(retry_backoff_ms=1, retry_backoff_max_ms=2) as producer:
+            assert (await producer.send_and_wait("t", b"v", partition=0)).offset == 0
+    assert ("COORDINATOR_LOAD_IN_PROGRESS" in caplog.text) is warned
+
+
+async def test_closing_while_the_producer_id_is_awaited_is_silent(
+    broker: Broker, new_producer: New, caplog: pytest.LogCaptureFixture
+):
+    broker.on(ApiKey.INIT_PRODUCER_ID, Drop())
+    with caplog.at_level(logging.WARNING):
+        async with new_producer():
+            await broker.wait_for_request(ApiKey.INIT_PRODUCER_ID)
+    assert caplog.text == ""
