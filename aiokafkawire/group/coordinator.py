@@ -96,6 +96,11 @@ def settings_of(config: ConsumerConfig) -> GroupSettings:
     )
 
 
+def topics_of(members: Sequence[MemberSubscription]) -> list[str]:
+    """All topics that some member subscribes to, sorted."""
+    return sorted({topic for member in members for topic in member.topics})
+
+
 class GroupMember:
     """One membership. Methods that are not async may be called from any task of the consumer."""
 
@@ -244,6 +249,8 @@ class GroupMember:
                 self._start("join", self._join(effect))
             case do.MakeAssignment():
                 self._start("assign", self._make_assignment(effect))
+            case do.WatchPartitions(members):
+                self._watch_later(members)
             case do.SendSync():
                 self._start("sync", self._sync(effect))
             case do.SendHeartbeat():
@@ -423,14 +430,26 @@ class GroupMember:
         async def make() -> on.Answer:
             try:
                 members = answers.subscriptions_of(effect.members)
-                topics = sorted({topic for member in members for topic in member.topics})
-                counts = await self._count_partitions(topics)
+                counts = await self._count_partitions(topics_of(members))
                 assignments = self._divide(effect.protocol, counts, members)
             except KafkaError as error:
                 return on.Refused(effect.request, error)
             return on.AssignmentMade(effect.request, assignments)
 
         return make
+
+    def _watch_later(self, joined: Sequence[s.JoinedMember]) -> None:
+        async def watch() -> None:
+            try:
+                members = answers.subscriptions_of(joined)
+            except KafkaError as error:
+                self._log(f"its topics cannot be watched: {error}", logging.WARNING)
+            else:
+                await self._count_partitions(topics_of(members))
+                self.metadata_changed()
+
+        if self._host.running:
+            self._host.spawn(watch, name="watch-partitions")
 
     async def _count_partitions(self, topics: Sequence[str]) -> dict[str, int]:
         """How many partitions each topic has; topics that do not exist (yet) are left out."""

@@ -23,6 +23,7 @@ __all__ = (
     "SendJoin",
     "SendLeave",
     "SendSync",
+    "WatchPartitions",
 )
 
 
@@ -53,6 +54,13 @@ class SendJoin(Effect):
 class MakeAssignment(Effect):
     request: int
     protocol: str
+    members: tuple[JoinedMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchPartitions(Effect):
+    """The coordinator keeps the old assignment: only changes of the topics matter."""
+
     members: tuple[JoinedMember, ...]
 
 

@@ -121,7 +121,8 @@ def joined(
         assigning = s.Assigning(generation, pulse, request, attempt)
         return assigning, (do.MakeAssignment(request, event.protocol, event.members),)
     syncing = s.Syncing(generation, pulse, request, attempt)
-    return syncing, (do.SendSync(request, state.node, generation, NO_ASSIGNMENTS),)
+    watch = (do.WatchPartitions(event.members),) if isinstance(event, on.JoinedAsLeader) else ()
+    return syncing, (*watch, do.SendSync(request, state.node, generation, NO_ASSIGNMENTS))
 
 
 def hand_out(m: Membership, state: s.Assigning, event: on.AssignmentMade, now: float) -> Outcome:

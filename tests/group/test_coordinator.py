@@ -420,6 +420,25 @@ async def test_a_topic_that_grows_is_assigned_anew() -> None:
             assert {tp.partition for tp in reader.assignment()} == {0, 1, 2}
 
 
+async def test_a_leader_that_came_back_watches_for_partitions_too() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        options = {"group_id": "g", "group_instance_id": "static", "metadata_max_age_ms": 50}
+
+        async def assigned(reader: Consumer, count: int) -> None:
+            with anyio.fail_after(TIMEOUT_S):
+                while len(reader.assignment()) != count:
+                    await reader.getmany(timeout_ms=5)
+
+        async with consumer(broker, "orders", **options) as reader:
+            await assigned(reader, 1)
+        async with consumer(broker, "orders", **options) as reader:
+            await assigned(reader, 1)
+            await broker.delete_topic("orders")
+            await broker.create_topic("orders", 3)
+            await assigned(reader, 3)
+
+
 async def test_topics_by_pattern_come_and_are_read() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders-eu", 1)

@@ -48,7 +48,10 @@ def test_a_leader_assigns_and_a_follower_syncs_with_nothing() -> None:
 def test_a_leader_that_need_not_assign_syncs_at_once() -> None:
     membership, join = joining(group_instance_id="static")
     answer = on.JoinedAsLeader(join.request, "me", 1, "range", (), skip_assignment=True)
-    assert only(membership.handle(answer, 0.0), do.SendSync).assignments == {}
+    watch, sync = membership.handle(answer, 0.0)
+    assert watch == do.WatchPartitions(())
+    assert isinstance(sync, do.SendSync)
+    assert sync.assignments == {}
 
 
 def test_member_id_required_joins_again_at_once_under_the_id() -> None:
