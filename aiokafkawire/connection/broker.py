@@ -14,6 +14,7 @@ from aiokafkawire.connection.lanes import Lane, lane_of
 from aiokafkawire.connection.versions import ByVersion, Versions, choose_version
 from aiokafkawire.errors import (
     ClientClosed,
+    ConnectionFailed,
     ConnectionLost,
     KafkaError,
     RequestTimedOut,
@@ -251,10 +252,16 @@ class BrokerClient:
             promise.fail(error)
         except BaseException:
             self._forget(lane, promise)
-            promise.fail(ClientClosed("the client is closed", broker=self.name))
+            promise.fail(self._ended or self._interrupted())
             raise
         else:
             self._opened(lane, promise, channel)
+
+    def _interrupted(self) -> KafkaError:
+        """Why an attempt to connect was cut short: the client ends, or somebody pressed Ctrl-C."""
+        if self._host.running:
+            return ConnectionFailed("the attempt to connect was interrupted", broker=self.name)
+        return ClientClosed("the client is closed", broker=self.name)
 
     def _opened(self, lane: Lane, promise: Promise[Channel], channel: Channel) -> None:
         if self._ended is not None or not channel.usable:

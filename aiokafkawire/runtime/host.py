@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVarTuple
@@ -90,6 +91,22 @@ def thread_notifier() -> Callable[[Callable[[], None]], None]:
     return call_soon
 
 
+def _passed_on(error: BaseException) -> bool:
+    """Whether an error is Ctrl-C alone, on trio: then the main task has been told in its stead.
+
+    What leaves a system task there is taken for a defect of trio itself.
+    """
+    rest: BaseException | None = error
+    if isinstance(error, BaseExceptionGroup):
+        rest = error.split(KeyboardInterrupt)[1]
+    elif isinstance(error, KeyboardInterrupt):
+        rest = None
+    if rest is not None or not _on_trio():
+        return False
+    signal.raise_signal(signal.SIGINT)
+    return True
+
+
 class TaskHandle:
     """One task of a host. `error` is what it raised, if it did."""
 
@@ -118,6 +135,9 @@ class TaskHandle:
                 await function(*args)
         except Exception as error:
             self.error = error
+        except BaseException as error:
+            if not _passed_on(error):
+                raise
         finally:
             self._ended.set()
 
@@ -153,6 +173,9 @@ class Host:
         if _on_trio():
             import trio  # noqa: PLC0415
 
+            # Ctrl-C is for the main task. It would be raised in whichever task runs, other than in
+            # a system task itself; those that a task starts in turn are told by `_passed_on`.
+            trio.lowlevel.enable_ki_protection(Host._run_task)
             self._supervisor = trio.lowlevel.spawn_system_task(self._supervise, name=self.name)
         else:
             # The loop keeps weak references only.
@@ -210,6 +233,9 @@ class Host:
         except Exception:
             # An exception that left a trio system task would take down the whole run.
             logger.exception("%s: supervisor failed", self.name)
+        except BaseException as error:
+            if not _passed_on(error):
+                raise
         finally:
             self._ended()
 

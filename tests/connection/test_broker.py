@@ -18,7 +18,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
-from aiokafkawire.runtime import Address, RealRuntime
+from aiokafkawire.runtime import Address, RealRuntime, TaskHandle, Transport
 from aiokafkawire.wire import ApiKey, Response
 from aiokafkawire.wire.messages.fetch import FetchRequest, FetchResponse
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -442,6 +442,38 @@ async def test_abort_while_connecting_tells_the_waiter():
             assert isinstance(outcomes[0], ClientClosed)
     finally:
         await listener.aclose()
+
+
+async def test_an_attempt_cut_short_while_the_client_runs_may_be_made_again():
+    connecting = anyio.Event()
+
+    class Hanging(RealRuntime):
+        async def connect(self, address: Address) -> Transport:
+            connecting.set()
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    async with hosted() as (_, host):
+        spawned: list[TaskHandle] = []
+        spawn = host.spawn
+
+        def remember(*args: Any, name: str) -> TaskHandle:
+            spawned.append(spawn(*args, name=name))
+            return spawned[-1]
+
+        host.spawn = remember  # type: ignore[method-assign]
+        client = BrokerClient(Address("127.0.0.1", 1), make_config(), Hanging(), host)
+        outcomes: list[Any] = []
+
+        async def ask() -> None:
+            outcomes.append(await outcome_of(client.request(HEARTBEAT, deadline=soon())))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            await connecting.wait()
+            spawned[0].cancel()
+        assert isinstance(outcomes[0], ConnectionFailed)
+        assert outcomes[0].retriable
 
 
 async def test_a_retired_client_finishes_and_takes_no_more():

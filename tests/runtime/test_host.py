@@ -2,12 +2,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
+from collections.abc import Awaitable, Callable
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from aiokafkawire.runtime import Host, TaskHandle, being_cancelled, current_task
 from aiokafkawire.runtime.host import CANCEL_GRACE_S
+
+WITHIN_S = 5.0
 
 
 async def wait_forever() -> None:
@@ -200,7 +205,7 @@ def test_a_supervisor_that_never_ran_holds_nobody() -> None:
 
     async def main() -> None:
         task = asyncio.get_running_loop().create_task(use())
-        await asyncio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         task.cancel()
         for other in asyncio.all_tasks() - {asyncio.current_task(), task}:
             other.cancel()
@@ -240,3 +245,50 @@ async def test_a_cancellation_of_ones_own_is_told_from_that_of_another_task():
             raise asyncio.CancelledError
         except asyncio.CancelledError:
             assert not being_cancelled()
+
+
+# --- Ctrl-C on trio ------------------------------------------------------------------------------
+
+
+def on_trio_until_interrupted(work: Callable[[], Awaitable[None]]) -> Host:
+    """Run `work` in a host, and let the main task wait for Ctrl-C; the host as it was then."""
+    host = Host("interrupted")
+
+    async def main() -> None:
+        await host.start()
+        host.spawn(anyio.sleep_forever, name="other")
+        host.spawn(work, name="work")
+        with anyio.fail_after(WITHIN_S):
+            try:
+                await anyio.sleep_forever()
+            finally:
+                assert host.running
+                with anyio.CancelScope(shield=True):
+                    await host.stop()
+
+    with pytest.raises(KeyboardInterrupt):
+        anyio.run(main, backend="trio")
+    return host
+
+
+def test_an_interrupt_while_a_task_runs_goes_to_the_main_task() -> None:
+    went_on: list[bool] = []
+
+    async def work() -> None:
+        signal.raise_signal(signal.SIGINT)
+        went_on.append(True)
+
+    on_trio_until_interrupted(work)
+    assert went_on == [True]
+
+
+def test_an_interrupt_in_a_task_of_a_task_goes_to_the_main_task() -> None:
+    async def child() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    async def work() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(child)
+            group.start_soon(anyio.sleep_forever)
+
+    on_trio_until_interrupted(work)

@@ -99,3 +99,4 @@ def test_what_no_string_field_can_hold(text: object, kind: type[Exception], reas
 def test_what_a_string_field_can_hold() -> None:
     for text in ("", "ü" * 16_383, "a" * 32_767, "\0"):
         p.check_string(text)
+        assert len(text.encode()) <= p.MAX_STRING_BYTES
