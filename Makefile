@@ -18,7 +18,7 @@ $(READY): requirements-dev.txt pyproject.toml
 	  || { echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --config-settings editable_mode=compat --editable .
 	@touch $@
 
 demo: $(READY) ## The main job on the embedded broker (INPUT=path, BOOTSTRAP=host:port)

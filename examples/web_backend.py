@@ -1,7 +1,7 @@
 """One producer for the life of a web application.
 
-The application is plain ASGI, so any server runs it (`uvicorn examples.web_backend:app`); here it
-is called directly, with an embedded broker behind it.
+The application is plain ASGI, so any server runs it: `app = App("localhost:9092")` in a module, and
+`uvicorn module:app`. Here it is called directly, with an embedded broker behind it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from aiokafkawire import Broker, KafkaError, Producer
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+
+MAX_BODY_BYTES = 1024 * 1024
+"""What `max_request_size_bytes` lets through; a larger body is refused by the producer."""
 
 
 class App:
@@ -41,7 +44,11 @@ class App:
 
     async def answer(self, receive: Receive, send: Send) -> None:
         assert self.producer is not None
-        order = (await receive())["body"]
+        order, more = b"", True
+        while more and len(order) <= MAX_BODY_BYTES:
+            message = await receive()
+            order += message.get("body", b"")
+            more = message.get("more_body", False)
         try:
             receipt = await self.producer.send_and_wait("orders", value=order)
         except KafkaError as error:

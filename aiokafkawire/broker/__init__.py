@@ -3,14 +3,17 @@
 from aiokafkawire.broker.broker import Broker
 from aiokafkawire.broker.faults import Answer, Close, Delay, Drop, Fault, SeenRequest
 from aiokafkawire.broker.options import BrokerOptions
+from aiokafkawire.wire import ApiKey, ErrorCode
 
 __all__ = (
     "Answer",
+    "ApiKey",
     "Broker",
     "BrokerOptions",
     "Close",
     "Delay",
     "Drop",
+    "ErrorCode",
     "Fault",
     "SeenRequest",
 )

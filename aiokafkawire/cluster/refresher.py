@@ -65,6 +65,7 @@ class Refresher:
         """
         attempt = 0
         failures: dict[Address, KafkaError] = {}
+        clock = self._runtime.clock
         while True:
             try:
                 self._schedule.begin()
@@ -72,13 +73,13 @@ class Refresher:
                 break
             except NoBrokerAvailable as error:
                 attempt += 1
-                clock = self._runtime.clock
                 again_at = clock.now() + self._backoff.delay(attempt, self._runtime.rng)
                 if not error.retriable or again_at >= deadline:
                     raise
                 if attempt == 1:
                     logger.warning("%s; trying again", error.reason)
-                await clock.sleep_until(again_at)
+            # Outside of the handler: a Ctrl-C while waiting shall not show the error before it.
+            await clock.sleep_until(again_at)
         self._schedule.succeeded(self._runtime.clock.now(), self._runtime.rng)
         host.spawn(self._run, name="metadata")
 
@@ -148,10 +149,11 @@ class Refresher:
             logger.debug("metadata could not be refreshed: %s", error)
             self._schedule.failed(now(), self._runtime.rng)
             if self._schedule.should_log(now()):
-                logger.warning("no broker could be reached for a while: %s", error)
+                logger.warning("no broker can be reached: %s; trying again", error)
         else:
             self.last_failure = None
-            self._schedule.succeeded(now(), self._runtime.rng)
+            if self._schedule.succeeded(now(), self._runtime.rng):
+                logger.warning("brokers can be reached again")
             if self._incomplete():
                 self._schedule.ask()
 

@@ -12,8 +12,8 @@ from aiokafkawire.wire.primitives import check_string
 
 __all__ = ("UNREACHABLE_LOG_S", "RefreshSchedule", "TopicInterest")
 
-UNREACHABLE_LOG_S = 60.0
-"""After so long without any broker the log says so, once."""
+UNREACHABLE_LOG_S = 5.0
+"""After so long without any broker the log says so, once. A restart takes less."""
 
 QUIET_FACTOR = 2.0
 """A refresh is the first of a new row when none was for this many times the longest backoff."""
@@ -61,11 +61,14 @@ class RefreshSchedule:
         self._asked = False
         self._urgent = False
 
-    def succeeded(self, now: float, rng: random.Random) -> None:
+    def succeeded(self, now: float, rng: random.Random) -> bool:
+        """A refresh came through; whether that ends an outage which was logged."""
+        outage_is_over = self._logged
         self._succeeded_at = now
         self._unreachable_since = math.inf
         self._logged = False
         self._ended(now, rng)
+        return outage_is_over
 
     def failed(self, now: float, rng: random.Random) -> None:
         self._unreachable_since = min(self._unreachable_since, now)

@@ -180,10 +180,17 @@ async def test_an_outage_is_logged_once(
 
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
-        scripted.nodes[1].answers[ApiKey.METADATA] = hang_up
+        answers = scripted.nodes[1].answers
+        usual, answers[ApiKey.METADATA] = answers[ApiKey.METADATA], hang_up
         cluster.request_update()
         with anyio.fail_after(5):
             while len(failed) < 4:
                 assert not await cluster.wait_update(cluster.metadata.version, soon(0.01))
-    told = [record for record in caplog.records if "no broker could be reached" in record.message]
+        assert "can be reached again" not in caplog.text
+        answers[ApiKey.METADATA] = usual
+        cluster.request_update()
+        with anyio.fail_after(5):
+            while "can be reached again" not in caplog.text:
+                await cluster.wait_update(cluster.metadata.version, soon(0.01))
+    told = [record for record in caplog.records if "no broker can be reached" in record.message]
     assert len(told) == 1

@@ -98,7 +98,8 @@ def test_the_log_is_told_once_in_each_outage():
         assert not made.should_log(start + UNREACHABLE_LOG_S - 1)
         assert made.should_log(start + UNREACHABLE_LOG_S)
         assert not made.should_log(start + UNREACHABLE_LOG_S + 1)
-        made.succeeded(start + 100, RNG)
+        assert made.succeeded(start + 100, RNG)
+        assert not made.succeeded(start + 200, RNG)
 
 
 def test_topics_are_wanted_while_somebody_uses_them():
