@@ -40,6 +40,9 @@ ADVICE: tuple[tuple[type[BaseException], str], ...] = (
     (errors.UnsupportedVersion, "the broker is too old for this"),
 )
 
+OPTION_OF_CODE = ", and allow_auto_create_topics is off"
+"""Said of an option that is set in code; it is no news to somebody at a shell."""
+
 
 def explain(error: BaseException) -> str:
     """What happened and what to do about it, in one line."""
@@ -47,7 +50,7 @@ def explain(error: BaseException) -> str:
         count = "1 record was" if error.count == 1 else f"{error.count} records were"
         first = "" if error.first is None else f": {explain(error.first)}"
         return f"{count} not delivered{first}"
-    text = one_line(str(error)) or type(error).__name__
+    text = one_line(str(error)).replace(OPTION_OF_CODE, "") or type(error).__name__
     for kind, advice in ADVICE:
         if isinstance(error, kind):
             return f"{text}; {advice}"

@@ -78,10 +78,12 @@ class Reader(RebalanceListener):
 
     async def _subscribe(self) -> None:
         pattern = pattern_of(self._plan.topics)
-        if pattern and self._plan.exit_at_end:
-            names = await self._consumer.topics()
-            if not any(re.fullmatch(pattern, name) for name in names):
-                raise Failure(f"no topic matches {' '.join(self._plan.topics)}")
+        known = await self._consumer.topics()
+        for text in _missing(self._plan.topics, pattern, known):
+            if self._plan.exit_at_end:
+                raise Failure(text)
+            # The group waits for it, and takes it up when somebody makes it.
+            self._note(f"% {text} (yet)")
         topics = () if pattern else self._plan.topics
         self._consumer.subscribe(topics, pattern=pattern, listener=self)
 
@@ -165,6 +167,15 @@ class Reader(RebalanceListener):
         if not self._plan.quiet:
             before = ERASE_LINE if sys.stderr.isatty() else ""
             print(f"{before}{text}", file=sys.stderr, flush=True)
+
+
+def _missing(topics: Sequence[str], pattern: str | None, known: Sequence[str]) -> list[str]:
+    """What of the topics that are to be read is not there."""
+    if pattern is None:
+        return [f"topic {name} does not exist" for name in topics if name not in known]
+    if any(re.fullmatch(pattern, name) for name in known):
+        return []
+    return [f"no topic matches {' '.join(topics)}"]
 
 
 def pattern_of(topics: Sequence[str]) -> str | None:

@@ -266,6 +266,7 @@ def test_what_is_not_there_is_told_soon(cli: Cli, servers: str, fill: Fill) -> N
     code, _, err = cli("consume", "-b", servers, "-t", "no-such-topic", "-e")
     assert (code, err.count("\n")) == (1, 1)
     assert "topic 'no-such-topic' does not exist" in err
+    assert "auto_create" not in err
     fill("three", b"x\n")
     code, _, err = cli("consume", "-b", servers, "-t", "three", "-p", "3", "-e")
     assert code == 1
@@ -282,3 +283,23 @@ def test_one_start_and_one_stop() -> None:
 def test_a_pattern_without_topics_has_no_end(cli: Cli, servers: str) -> None:
     code, _, err = cli("consume", "-b", servers, "-G", "g", "^no-such-", "-e")
     assert (code, err) == (1, "aiokafkawire: no topic matches ^no-such-\n")
+
+
+def test_a_group_without_its_topic_has_no_end(cli: Cli, servers: str, fill: Fill) -> None:
+    fill("there", b"1\n")
+    code, out, err = cli("consume", "-b", servers, "-G", "g", "there", "no-such-topic", "-e")
+    assert (code, out) == (1, b"")
+    assert err == "aiokafkawire: topic no-such-topic does not exist\n"
+
+
+@pytest.mark.parametrize("what", ["later", "^later-"])
+def test_a_group_says_that_it_waits_for_a_topic(what: str, servers: str) -> None:
+    with running("consume", "-b", servers, "-G", "waiting", what) as process:
+        assert process.stderr is not None
+        told = process.stderr.readline().decode()
+        assert told in {
+            "% topic later does not exist (yet)\n",
+            "% no topic matches ^later- (yet)\n",
+        }
+        assert interrupt(process) < SECOND
+        assert process.returncode == 130
