@@ -193,6 +193,8 @@ def parse_offsets(offsets: tuple[str, ...]) -> tuple[Position | None, int | None
 
 
 def _topics(topic: str | None, group: str | None, topics: tuple[str, ...]) -> tuple[str, ...]:
+    if group == "":
+        raise InvalidOption("-G must not be empty: -G GROUP TOPIC…")
     if group is not None:
         names = topics if topic is None else (topic, *topics)
         if not names:

@@ -240,6 +240,7 @@ def test_ctrl_c_while_nobody_reads_the_output(servers: str, fill: Fill) -> None:
     [
         ([], "-t is missing"),
         (["-t", "t", "u"], "'u': topics without an option are for -G; use -t"),
+        (["-G", "", "t"], "-G must not be empty"),
         (["-G", "g"], "-G is given without topics"),
         (["-G", "g", "t", "-p", "1"], "-p and -G exclude each other"),
         (["-G", "g", "t", "-o", "5"], "with -G only -o beginning"),
