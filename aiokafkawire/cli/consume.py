@@ -103,7 +103,7 @@ def consume(
     start, until_ms = parse_offsets(offsets)
     plan = Plan(
         topics=_topics(topic, group, topics),
-        in_group=group is not None,
+        group=group,
         partitions=tuple(dict.fromkeys(partitions)),
         start=start or Position(Place.BEGINNING),
         until_ms=until_ms,

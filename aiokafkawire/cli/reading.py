@@ -17,7 +17,7 @@ from aiokafkawire.consumer import Consumer, RebalanceListener
 from aiokafkawire.records import Records
 from aiokafkawire.types import TopicPartition
 
-__all__ = ("POLL_MS", "Plan", "Reader", "pattern_of")
+__all__ = ("POLL_MS", "Plan", "Reader", "describe", "pattern_of")
 
 POLL_MS = 500
 """How long to wait for records before looking whether the end is reached."""
@@ -25,14 +25,14 @@ POLL_MS = 500
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to read. `partitions` and `start` are for reading without a group.
+    """What to read. `partitions` and `start` are for reading without a `group`.
 
     `until_ms` stops each partition at the first record of that time or later; with
     `exit_at_end` it stops where it ended when reading began.
     """
 
     topics: tuple[str, ...]
-    in_group: bool = False
+    group: str | None = None
     partitions: tuple[int, ...] = ()
     start: Position = Position(Place.BEGINNING)
     until_ms: int | None = None
@@ -57,7 +57,7 @@ class Reader(RebalanceListener):
 
     async def prepare(self) -> None:
         """Choose the partitions and their positions. Raises `UnknownTopic`, `Failure`."""
-        if self._plan.in_group:
+        if self._plan.group is not None:
             await self._subscribe()
             return
         (topic,) = self._plan.topics
@@ -88,13 +88,26 @@ class Reader(RebalanceListener):
         self._consumer.subscribe(topics, pattern=pattern, listener=self)
 
     async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        if partitions or not self._consumer.assignment():
+            self._note_change("assigned", partitions)
         if self._plan.exit_at_end:
             self._stops.update(await self._find_stops(partitions))
         self._assigned = True
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        self._forget("revoked", partitions)
+
+    def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
+        self._forget("lost", partitions)
+
+    def _forget(self, how: str, partitions: Collection[TopicPartition]) -> None:
+        if partitions:
+            self._note_change(how, partitions)
         for tp in partitions:
             self._stops.pop(tp, None)
+
+    def _note_change(self, how: str, partitions: Collection[TopicPartition]) -> None:
+        self._note(f"% group {self._plan.group}: {how} {describe(partitions)}")
 
     async def _start(self, chosen: Sequence[TopicPartition]) -> None:
         start, consumer = self._plan.start, self._consumer
@@ -148,7 +161,7 @@ class Reader(RebalanceListener):
     def _before_stop(self, tp: TopicPartition, records: Records) -> Records:
         """What stands before the stop; in a group all, since all of it will be committed."""
         stop = self._stops.get(tp)
-        if stop is None or self._plan.in_group or records.next_offset <= stop:
+        if stop is None or self._plan.group is not None or records.next_offset <= stop:
             return records
         return records[: bisect_left(records.offsets(), stop)]
 
@@ -167,6 +180,14 @@ class Reader(RebalanceListener):
         if not self._plan.quiet:
             before = ERASE_LINE if sys.stderr.isatty() else ""
             print(f"{before}{text}", file=sys.stderr, flush=True)
+
+
+def describe(partitions: Collection[TopicPartition]) -> str:
+    """The partitions of each topic: orders [0, 1], refunds [2]."""
+    by_topic: dict[str, list[int]] = {}
+    for tp in sorted(partitions):
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    return ", ".join(f"{topic} {numbers}" for topic, numbers in by_topic.items()) or "no partitions"
 
 
 def _missing(topics: Sequence[str], pattern: str | None, known: Sequence[str]) -> list[str]:

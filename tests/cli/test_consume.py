@@ -293,6 +293,20 @@ def test_a_group_without_its_topic_has_no_end(cli: Cli, servers: str, fill: Fill
     assert err == "aiokafkawire: topic no-such-topic does not exist\n"
 
 
+def test_a_group_tells_what_it_has(servers: str, fill: Fill) -> None:
+    fill("orders", b"1\n")
+    given = ("-b", servers, "-G", "told", "orders", "-o", "beginning")
+    with running("consume", *given) as process:
+        assert process.stderr is not None
+        told = process.stderr.readline()
+        assert told == b"% group told: assigned orders [0, 1, 2]\n"
+        assert interrupt(process) < SECOND
+    done = aiokafkawire("consume", *given, "-e")
+    told_lines = done.stderr.decode().splitlines()
+    assert told_lines[0] == "% group told: assigned orders [0, 1, 2]"
+    assert told_lines[-1] == "% group told: revoked orders [0, 1, 2]"
+
+
 @pytest.mark.parametrize("what", ["later", "^later-"])
 def test_a_group_says_that_it_waits_for_a_topic(what: str, servers: str) -> None:
     with running("consume", "-b", servers, "-G", "waiting", what) as process:

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from aiokafkawire.cli.reading import pattern_of
+from aiokafkawire.cli.reading import describe, pattern_of
+from aiokafkawire.types import TopicPartition
 
 
 @pytest.mark.parametrize(
@@ -26,3 +27,9 @@ def test_topics_that_start_with_a_caret_are_patterns(
 
 def test_names_are_no_pattern() -> None:
     assert pattern_of(["a", "b^"]) is None
+
+
+def test_partitions_are_told_by_topic() -> None:
+    partitions = [TopicPartition("b", 2), TopicPartition("a", 10), TopicPartition("a", 9)]
+    assert describe(partitions) == "a [9, 10], b [2]"
+    assert describe([]) == "no partitions"
