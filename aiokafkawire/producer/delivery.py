@@ -121,7 +121,7 @@ class FailureTally:
             return None
         text = "1 record was" if count == 1 else f"{count} records were"
         failure = DeliveriesFailed(
-            f"{text} not delivered, and nobody awaited them; the first: {first}",
+            f"{text} not delivered, which nobody awaited; the first error: {first}",
             count=count,
             first=first,
         )

@@ -46,12 +46,14 @@ class Lifecycle:
     def check_running(self) -> None:
         """Raise `ClientClosed` unless the client was entered and not yet left."""
         if self.phase is not Phase.RUNNING:
-            raise ClientClosed(f"{self.name} is {self.phase.value}; use it inside 'async with'")
+            raise ClientClosed(f"the {self.name} is {self.phase.value}; use it inside 'async with'")
 
     async def enter(self, start: Callable[[], Awaitable[None]]) -> None:
         """Start; if that fails or is cancelled, nothing stays behind."""
         if self.phase is not Phase.NEW:
-            raise ClientClosed(f"{self.name} is {self.phase.value}; make a new one to enter again")
+            raise ClientClosed(
+                f"the {self.name} is {self.phase.value}; make a new one to enter again"
+            )
         self.phase = Phase.STARTING
         try:
             await self.host.start()
