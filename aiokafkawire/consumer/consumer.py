@@ -78,7 +78,7 @@ class Consumer:
         self.config = make(ConsumerConfig, options)
         self._assignors = assignors_of(self.config.partition_assignment_strategy)
         self._runtime = _runtime
-        self._lifecycle = Lifecycle(Host(self.config.client_id, self._crashed))
+        self._lifecycle = Lifecycle(Host("consumer", self._crashed))
         self._wanted: Subscription = topics_of(topics) if topics else Nothing()
         self._listener: RebalanceListener | None = None
         self._core: Core | None = None
