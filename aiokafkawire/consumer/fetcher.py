@@ -35,6 +35,10 @@ RESPONSE_OVERHEAD_BYTES = 64 * 1024
 """What a response takes beside the records of a message that is fetched by itself."""
 
 
+BRIEF_WAIT_MS = 100
+"""How long a fetch may wait at the broker that leaves out a partition which is full."""
+
+
 def isolation_of(config: ConsumerConfig) -> IsolationLevel:
     """The isolation level under the protocol's number."""
     return IsolationLevel[config.isolation_level.upper()]
@@ -261,8 +265,9 @@ def fetch_request(plan: FetchPlan, ids: dict[str, UUID], config: ConsumerConfig)
                 partition_max_bytes=part.max_bytes,
             )
         )
+    wait_ms = config.fetch_max_wait_ms
     return FetchRequest(
-        max_wait_ms=config.fetch_max_wait_ms,
+        max_wait_ms=min(wait_ms, BRIEF_WAIT_MS) if plan.brief else wait_ms,
         min_bytes=config.fetch_min_bytes,
         max_bytes=config.fetch_max_bytes,
         isolation_level=isolation_of(config),

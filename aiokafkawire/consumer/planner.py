@@ -11,7 +11,14 @@ from aiokafkawire.types import NodeId, TopicPartition
 from .buffer import FetchBuffer
 from .partition import Partition, Positioned
 
-__all__ = ("FetchLimits", "FetchPart", "FetchPlan", "FetchPlanner", "Leader")
+__all__ = ("HOLD_S", "FetchLimits", "FetchPart", "FetchPlan", "FetchPlanner", "Leader")
+
+HOLD_S = 0.1
+"""How long a node that leads a full partition is not fetched from.
+
+A fetch that waits at the broker for the other partitions would keep this one waiting once the
+application has read it. A partition that stays full must not keep the others waiting, though.
+"""
 
 Leader = Callable[[TopicPartition], tuple[NodeId, int] | None]
 """Node id and leader epoch of a partition's leader, if there is one."""
@@ -47,8 +54,11 @@ class FetchPart(NamedTuple):
 
 
 class FetchPlan(NamedTuple):
+    """One fetch. A `brief` one leaves out a partition that may need data at any moment."""
+
     node: NodeId
     parts: tuple[FetchPart, ...]
+    brief: bool = False
 
 
 class FetchPlanner:
@@ -61,6 +71,8 @@ class FetchPlanner:
         self._limits = limits
         self._busy: dict[NodeId, FetchPlan] = {}
         self._resting: dict[NodeId, float] = {}
+        self._full_since: dict[NodeId, float] = {}
+        self._held: dict[NodeId, float] = {}
         self._turns: dict[TopicPartition, int] = {}
         self._turn = 0
         self.leaderless = False
@@ -76,6 +88,9 @@ class FetchPlanner:
         self.leaderless = False
         self._resting = {node: until for node, until in self._resting.items() if until > now}
         self._turns = {p.tp: self._turns.get(p.tp, 0) for p in owned}
+        full = {found[0]: now for p in owned if self._full(p) and (found := leader(p.tp))}
+        self._held = {}
+        self._full_since = full | {n: t for n, t in self._full_since.items() if n in full}
         buffered = sum(p.buffer.size_bytes for p in owned if p.buffer is not None)
         if buffered >= self._limits.buffer_bytes:
             return []
@@ -94,12 +109,15 @@ class FetchPlanner:
             node, epoch = found
             if node in self._busy or node in self._resting:
                 continue
+            if node in full and now < (until := self._full_since[node] + HOLD_S):
+                self._held[node] = until
+                continue
             max_bytes = partition.max_bytes or self._limits.partition_bytes
             part = FetchPart(
                 partition, state, state.buffer, state.buffer.fetch_offset, epoch, max_bytes
             )
             by_node.setdefault(node, []).append(part)
-        plans = [FetchPlan(node, _alone(parts)) for node, parts in by_node.items()]
+        plans = [FetchPlan(node, _alone(parts), node in full) for node, parts in by_node.items()]
         self._busy.update({plan.node: plan for plan in plans})
         return plans
 
@@ -110,6 +128,11 @@ class FetchPlanner:
             and partition.not_before <= now
             and buffer.size_bytes < self._limits.partition_bytes
         )
+
+    def _full(self, partition: Partition) -> bool:
+        """Whether it has data enough, and will want more as soon as that is read."""
+        buffer = partition.readable
+        return buffer is not None and buffer.size_bytes >= self._limits.partition_bytes
 
     def finished(self, plan: FetchPlan, rest_until: float | None = None) -> None:
         """A fetch is over; after a failure its node is left alone until then."""
@@ -126,6 +149,7 @@ class FetchPlanner:
         """When a partition or a node that is left alone may be fetched from again."""
         later = [p.not_before for p in partitions if p.not_before > now]
         later += [until for until in self._resting.values() if until > now]
+        later += self._held.values()
         return min(later, default=float("inf"))
 
 

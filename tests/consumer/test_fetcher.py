@@ -12,7 +12,7 @@ from aiokafkawire.broker import Answer, Broker
 from aiokafkawire.broker.faults import SeenRequest
 from aiokafkawire.config import ConsumerConfig, make
 from aiokafkawire.consumer.buffer import FetchBuffer
-from aiokafkawire.consumer.fetcher import answered, fetch_request
+from aiokafkawire.consumer.fetcher import BRIEF_WAIT_MS, answered, fetch_request
 from aiokafkawire.consumer.partition import Partition, Positioned
 from aiokafkawire.consumer.planner import FetchLimits, FetchPlan, FetchPlanner
 from aiokafkawire.errors import BrokerError, CorruptRecords, RecordTooLarge
@@ -47,6 +47,14 @@ def test_a_request_names_topics_and_their_ids() -> None:
 def data(index: int, **fields: Any) -> PartitionData:
     values = {"error_code": 0, "high_watermark": 9, "records": None}
     return PartitionData(partition_index=index, **values | fields)
+
+
+def test_a_fetch_without_a_full_partition_waits_briefly_at_the_broker() -> None:
+    config = make(ConsumerConfig, {"bootstrap_servers": "b"})
+    waits = [
+        fetch_request(FetchPlan(1, (), brief), {}, config).max_wait_ms for brief in (True, False)
+    ]
+    assert waits == [BRIEF_WAIT_MS, 500]
 
 
 def test_an_answer_is_read_by_name_or_id_and_each_partition_once() -> None:

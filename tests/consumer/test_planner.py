@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from aiokafkawire.consumer.buffer import FetchBuffer
 from aiokafkawire.consumer.partition import Partition, Positioned, Resetting, SoughtTo
-from aiokafkawire.consumer.planner import FetchLimits, FetchPlanner
+from aiokafkawire.consumer.planner import HOLD_S, FetchLimits, FetchPlanner
 from aiokafkawire.types import TopicPartition
 
 from .logs import P0, P1, fetched, log
@@ -78,6 +78,34 @@ def test_one_chunk_is_fetched_ahead() -> None:
     one = partition(P0)
     fill(one, 999)
     assert planner.plan([one], leaders(), 0.0)[0].parts[0].offset == 1
+
+
+def test_a_full_partition_is_waited_for_a_little_and_then_left_out_briefly() -> None:
+    planner = FetchPlanner(LIMITS)
+    full, other = partition(P0), partition(P1)
+    owned = [full, other]
+    fill(full, 1_000)
+    assert planner.plan(owned, leaders(), 2.0) == []
+    assert planner.next_deadline(owned, 2.0) == 2.0 + HOLD_S
+    (plan,) = planner.plan(owned, leaders(), 2.0 + HOLD_S)
+    assert ([part.partition for part in plan.parts], plan.brief) == ([other], True)
+    planner.finished(plan)
+    (plan,) = planner.plan(owned, leaders(), 2.1 + HOLD_S)
+    assert plan.brief
+    planner.finished(plan)
+    full.handle(SoughtTo(50))
+    (plan,) = planner.plan(owned, leaders(), 2.2 + HOLD_S)
+    assert (len(plan.parts), plan.brief) == (2, False)
+
+
+def test_nobody_waits_for_a_full_partition_that_is_paused_or_led_elsewhere() -> None:
+    for nodes in ({}, {"p0": 2}):
+        planner = FetchPlanner(LIMITS)
+        full, other = partition(P0), partition(P1)
+        fill(full, 1_000)
+        full.paused = not nodes
+        (plan,) = planner.plan([full, other], leaders(**nodes), 0.0)
+        assert ([part.partition for part in plan.parts], plan.brief) == ([other], False)
 
 
 def test_all_buffers_together_are_bounded() -> None:
