@@ -291,4 +291,4 @@ def test_an_interrupt_in_a_task_of_a_task_goes_to_the_main_task() -> None:
             group.start_soon(child)
             group.start_soon(anyio.sleep_forever)
 
-    on_trio_until_interrupted(work)
+    assert not on_trio_until_interrupted(work).running
