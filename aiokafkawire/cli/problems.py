@@ -37,8 +37,10 @@ ADVICE: tuple[tuple[type[BaseException], str], ...] = (
     (errors.CommitFailed, "another member has the partitions now and reads them again"),
     (errors.MemberFenced, "another member runs with the same group_instance_id"),
     (errors.GroupFailed, "check the group id and the group's other members"),
-    (errors.UnsupportedVersion, "the broker is too old for this"),
+    (errors.UnsupportedVersion, "compare the broker's version with what this needs"),
 )
+
+NO_SUCH_PARTITION = "-p -1 leaves the partition to the key"
 
 OPTION_OF_CODE = ", and allow_auto_create_topics is off"
 """Said of an option that is set in code; it is no news to somebody at a shell."""
@@ -51,6 +53,11 @@ def explain(error: BaseException) -> str:
         first = "" if error.first is None else f": {explain(error.first)}"
         return f"{count} not delivered{first}"
     text = one_line(str(error)).replace(OPTION_OF_CODE, "") or type(error).__name__
+    if isinstance(error, errors.UnknownTopic) and error.partition is not None:
+        return f"{text}; {NO_SUCH_PARTITION}"
+    if isinstance(error, errors.UnsupportedVersion) and error.api is None:
+        # No broker was asked: the text says what is needed.
+        return text
     for kind, advice in ADVICE:
         if isinstance(error, kind):
             return f"{text}; {advice}"

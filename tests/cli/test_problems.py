@@ -26,6 +26,11 @@ def test_options_of_the_code_are_not_told_to_a_shell() -> None:
     assert text == "topic 'x' does not exist (topic x); check -t, or create the topic"
 
 
+def test_a_partition_that_is_not_there_is_left_to_the_key() -> None:
+    text = explain(errors.UnknownTopic("the topic has 3 partitions", topic="t", partition=7))
+    assert text.endswith("; -p -1 leaves the partition to the key")
+
+
 def test_an_error_without_text_is_named() -> None:
     assert explain(TimeoutError()) == "TimeoutError"
 

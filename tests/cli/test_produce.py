@@ -286,3 +286,24 @@ def test_a_stopped_broker_is_told_at_the_deadline(lines: Lines, cli: Cli) -> Non
 def test_progress_is_for_eyes_only(servers: str) -> None:
     done = aiokafkawire("produce", "-b", servers, "-t", "many", stdin=b"line\n" * 50_000)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_partition_that_the_topic_lacks_is_left_to_the_key(
+    cli: Cli, servers: str, lines: Lines
+) -> None:
+    file = lines(b'{"key":"k","value":"v","partition":7}\n')
+    given = ("-b", servers, "-t", "lacking", "--json", file)
+    code, _, err = cli("produce", *given, "-X", "max_block_ms=500")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "-p -1 leaves the partition to the key" in err
+    assert "create the topic" not in err
+    assert cli("produce", *given, "-p", "-1") == (0, b"", "")
+
+
+def test_acks_that_no_broker_takes_are_not_its_age(cli: Cli, servers: str, lines: Lines) -> None:
+    given = ("-b", servers, "-t", "acks", "-l", lines(b"v\n"))
+    code, _, err = cli("produce", *given, "-X", "acks=2")
+    assert code == 1
+    assert "take 'all', 0 or 1" in err
+    assert "too old" not in err
+    assert "broker's version" not in err
