@@ -127,6 +127,7 @@ class Core:
         self._host = host
         self._news = News()
         self._raised: list[Exception] = []
+        self._parting = 0
         self._outage = Outage()
         self._topics = TopicWatch(config.default_api_timeout_ms / 1000)
         hooks = Hooks(self._stop_giving, self.changed, self.raise_once, self._heard)
@@ -203,7 +204,9 @@ class Core:
         before, self.subscription = self.subscription, subscription
         if isinstance(before, Manual):
             kept = subscription.partitions if isinstance(subscription, Manual) else ()
-            self._drop([p for p in self.assignment.values() if p.tp not in kept])
+            # Those that a group is still being given back are the group's affair.
+            mine = [p for p in self.assignment.values() if not p.revoked]
+            self._drop([p for p in mine if p.tp not in kept])
         if self.group is not None:
             self.group.manual = isinstance(subscription, Manual)
             self.group.rebalance.listener = listener
@@ -233,8 +236,18 @@ class Core:
         if group is not None and self.config.enable_auto_commit:
             offsets = to_commit(partitions)
             if offsets:
-                self._host.spawn(self._commit_quietly, group, offsets, name="commit")
+                self._parting += 1
+                self._host.spawn(self._part, group, offsets, name="commit")
         self.assignment.remove(partitions)
+
+    async def _part(
+        self, group: Membership, offsets: dict[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        try:
+            await self._commit_quietly(group, offsets)
+        finally:
+            self._parting -= 1
+            self._follow()
 
     def _follow(self) -> None:
         """Bring the group, or without one the partitions, in line with topics and metadata."""
@@ -248,6 +261,9 @@ class Core:
             topics = subscription.matches(metadata)
         if self.group is not None:
             member = self.group.member
+            if self._parting:
+                # A member cannot commit what was read by hand: that goes out before it joins.
+                return
             if tuple(sorted(topics)) != member.topics:
                 member.subscribe(topics)
             return

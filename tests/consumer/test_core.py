@@ -158,6 +158,19 @@ async def test_partitions_by_hand_are_committed_when_they_go() -> None:
             assert [r.value for r in await read(reader, 1)] == [b"3"]
 
 
+async def test_what_was_read_by_hand_is_committed_before_the_group_is_joined() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 9))
+        async with consumer(broker, group_id="g") as reader:
+            reader.assign(P0)
+            await read(reader, 4)
+            reader.unsubscribe()
+            reader.subscribe(["orders"])
+            # The record that was given last was still being worked on.
+            assert [r.value for r in await read(reader, 1)] == [b"3"]
+
+
 async def test_going_from_a_group_to_partitions_by_hand_at_once() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)
