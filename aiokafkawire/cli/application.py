@@ -22,6 +22,7 @@ from aiokafkawire.cli.problems import (
     explain,
     one_line,
 )
+from aiokafkawire.cli.progress import ERASE_LINE
 from aiokafkawire.cli.running import Stopped
 from aiokafkawire.errors import InvalidOption, KafkaError
 
@@ -65,10 +66,12 @@ class Commands(click.Group):
 @click.version_option(__version__, prog_name="aiokafkawire")
 def application() -> None:
     """A Kafka client for the shell, and an embedded broker to try it on."""
+    # Warnings such as that of an outage; progress may stand in the line that they take.
+    before = ERASE_LINE if sys.stderr.isatty() else ""
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.WARNING,
-        format="aiokafkawire: %(message)s",
+        format=f"{before}aiokafkawire: %(message)s",
     )
 
 

@@ -318,3 +318,17 @@ def test_a_group_says_that_it_waits_for_a_topic(what: str, servers: str) -> None
         }
         assert interrupt(process) < SECOND
         assert process.returncode == 130
+
+
+def test_an_outage_is_told_while_it_lasts() -> None:
+    with serving("-t", "t") as (addresses, broker):
+        aiokafkawire("produce", "-b", addresses, "-t", "t", stdin=b"one\n")
+        with running("consume", "-b", addresses, "-t", "t") as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stdout.readline() == b"one\n"
+            broker.kill()
+            told = process.stderr.readline()
+            assert told.startswith(b"aiokafkawire: no broker can be reached")
+            assert told.count(b"\n") == 1
+            assert interrupt(process) < SECOND
