@@ -14,7 +14,7 @@ from aiokafkawire.cli.demo.inputs import default_files, files_at
 from aiokafkawire.cli.demo.play import Play, Settings
 from aiokafkawire.cli.demo.verdict import Verdict
 from aiokafkawire.cli.demo.view import LiveView, PlainView, Screen, View, verdict_table
-from aiokafkawire.cli.problems import FAILED, OK
+from aiokafkawire.cli.problems import FAILED, OK, Failure
 from aiokafkawire.cli.running import Interruption, run
 from aiokafkawire.cli.shared import backend_option
 
@@ -28,7 +28,6 @@ PIPE_WIDTH = 100
     "--input",
     "path",
     envvar="INPUT",
-    type=click.Path(path_type=Path),
     metavar="PATH",
     help="A text file or a folder of them; also INPUT in the environment."
     "  [default: the source of Python's standard library]",
@@ -42,14 +41,16 @@ PIPE_WIDTH = 100
 )
 @click.option("--plain", is_flag=True, help="Lines and no moving picture, as in a pipe.")
 @backend_option
-def demo(*, path: Path | None, brokers: str | None, plain: bool, backend: str) -> int:
+def demo(*, path: str | None, brokers: str | None, plain: bool, backend: str) -> int:
     """Send a text line by line, and count its words with a group of three workers.
 
     Half way one worker is killed, another one is started, and a node of the cluster is restarted.
     At the end the counts are compared with those made straight from the text: exits with 0 if
     nothing was lost and nothing counted twice.
     """
-    files = files_at(path) if path is not None else default_files()
+    if path == "":
+        raise Failure("INPUT is empty; give a file or a folder")
+    files = default_files() if path is None else files_at(Path(path))
     console = Screen() if sys.stdout.isatty() else Screen(width=PIPE_WIDTH)
     folder = Path(tempfile.mkdtemp(prefix="aiokafkawire-demo-"))
     children = Children(folder)

@@ -39,6 +39,13 @@ def default_files() -> list[Path]:
 
 def files_at(path: Path) -> list[Path]:
     """A file, or all files in a folder; raises `Failure` when there is nothing to read."""
+    files = _files_at(path)
+    if next(lines(files), None) is None:
+        raise Failure(f"{path} is empty; give another INPUT")
+    return files
+
+
+def _files_at(path: Path) -> list[Path]:
     if path.is_dir():
         files = list(_walk(path))
         if not files:

@@ -123,6 +123,14 @@ def test_a_wrong_input_is_one_line(
     assert message in err
 
 
+def test_an_empty_input_is_refused(tmp_path: Path, cli: Cli, temporary: Path) -> None:
+    (tmp_path / "empty").touch()
+    code, out, err = cli("demo", "--input", str(tmp_path / "empty"))
+    assert (code, out) == (1, b"")
+    assert err == f"aiokafkawire: {tmp_path}/empty is empty; give another INPUT\n"
+    assert cli("demo", "--input", "")[0] == 1
+
+
 def test_a_demo_that_nobody_watches_ends_quietly_and_proves_nothing(
     text: Path, temporary: Path
 ) -> None:
