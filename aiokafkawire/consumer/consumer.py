@@ -78,7 +78,7 @@ class Consumer:
         self.config = make(ConsumerConfig, options)
         self._assignors = assignors_of(self.config.partition_assignment_strategy)
         self._runtime = _runtime
-        self._lifecycle = Lifecycle(Host("consumer", self._crashed))
+        self._lifecycle = Lifecycle(Host("consumer", self._crashed), self._lost)
         self._wanted: Subscription = topics_of(topics) if topics else Nothing()
         self._listener: RebalanceListener | None = None
         self._core: Core | None = None
@@ -132,6 +132,11 @@ class Consumer:
             await core.close(deadline, limit)
 
         await self._lifecycle.leave(goodbye, limit)
+
+    def _lost(self) -> None:
+        """Somebody cancelled all tasks of the event loop: whoever waits shall hear of it."""
+        if self._core is not None:
+            self._core.changed()
 
     def _crashed(self, task: TaskHandle, error: Exception) -> None:
         if self._core is not None:

@@ -84,7 +84,11 @@ class Lifecycle:
             await self._end()
 
     def _lost(self) -> None:
-        if self.phase is Phase.RUNNING and self._on_lost is not None:
+        if self.phase is not Phase.RUNNING:
+            return
+        self.phase = Phase.CLOSED
+        self._closed.set()
+        if self._on_lost is not None:
             self._on_lost()
 
     def abort(self) -> None:

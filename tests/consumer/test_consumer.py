@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
 import anyio
 import pytest
+import sniffio
 
 from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop
 from aiokafkawire.consumer import Consumer
@@ -589,3 +591,26 @@ async def test_reading_without_a_subscription_is_refused_at_once():
         consumer.unsubscribe()
         with pytest.raises(KafkaError, match="call subscribe"):
             await consumer.getone()
+
+
+async def test_who_waits_hears_that_the_consumers_tasks_were_cancelled():
+    if sniffio.current_async_library() != "asyncio":
+        return  # Only asyncio lets anybody cancel the tasks of others.
+    async with Broker() as broker, consumer(broker, "t") as reader:
+        heard: list[type[BaseException]] = []
+
+        async def read() -> None:
+            try:
+                await reader.getone()
+            except ClientClosed as error:
+                heard.append(type(error))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(read)
+            await anyio.wait_all_tasks_blocked()
+            for task in asyncio.all_tasks():
+                if task.get_name() == "consumer":
+                    task.cancel()
+        assert heard == [ClientClosed]
+        with pytest.raises(ClientClosed):
+            await reader.getone()
