@@ -20,6 +20,11 @@ __all__ = ("LiveView", "PlainView", "Screen", "View", "verdict_table")
 EVENTS_SHOWN = 5
 TOP_WORDS = 5
 BAR_WIDTH = 30
+NARROW_COLUMNS = 76
+"""In a terminal of fewer columns names, gaps and bars are short."""
+NARROW_BAR_WIDTH = 16
+MAX_LABEL_WIDTH = 19
+"""A long word shall not take the room of the counts beside it."""
 PARTITIONS_IN_LINE = 3
 LINE_EVERY_S = 1.0
 
@@ -96,6 +101,7 @@ class LiveView:
     """A picture that changes in place."""
 
     def __init__(self, console: Console) -> None:
+        self._console = console
         self._live = Live(console=console, auto_refresh=False, transient=False)
         self._sent, self._processed = Rate(), Rate()
 
@@ -118,7 +124,9 @@ class LiveView:
         self._live.update(self._picture(stage, now), refresh=True)
 
     def _picture(self, stage: Stage, now: float) -> Group:
-        head = Text(f"aiokafkawire demo, {now:.0f} s", style="bold")
+        narrow = self._console.width < NARROW_COLUMNS
+        title = "demo" if narrow else "aiokafkawire demo"
+        head = Text(f"{title}, {now:.0f} s", style="bold", no_wrap=True, overflow="ellipsis")
         for node, up in stage.nodes.items():
             head.append(f"   node {node} ", style="not bold")
             head.append("up" if up else "down", style="green" if up else "bold red")
@@ -129,29 +137,38 @@ class LiveView:
             ("sent", stage.sent, self._sent.note(now, stage.sent)),
             ("processed", stage.processed, self._processed.note(now, stage.processed)),
         ):
-            counts.add_row(name, f"{count:,}", f"{rate:,.0f}/s", _bar(count, stage.total))
+            counts.add_row(
+                name, f"{count:,}", f"{rate:,.0f}/s", _bar(count, stage.total, narrow=narrow)
+            )
         counts.add_row("lag", f"{stage.lag:,}")
         recent = list(stage.events)[-EVENTS_SHOWN:]
         events = Text("\n".join(f"{event.at:6.1f} s  {event.text}" for event in recent))
         events.no_wrap, events.overflow = True, "ellipsis"
         gap = Text()
-        return Group(head, counts, gap, _workers(stage), gap, _partitions(stage), gap, events)
+        workers, partitions = _workers(stage, narrow=narrow), _partitions(stage, narrow=narrow)
+        return Group(head, counts, gap, workers, gap, partitions, gap, events)
 
 
-def _bar(count: int, total: int) -> Text:
-    filled = round(BAR_WIDTH * min(1.0, count / total)) if total else 0
-    return Text("█" * filled, style="green") + Text("░" * (BAR_WIDTH - filled), style="dim")
+def _bar(count: int, total: int, *, narrow: bool) -> Text:
+    width = NARROW_BAR_WIDTH if narrow else BAR_WIDTH
+    filled = round(width * min(1.0, count / total)) if total else 0
+    return Text("█" * filled, style="green") + Text("░" * (width - filled), style="dim")
 
 
-def _workers(stage: Stage) -> Table:
-    table = Table.grid(padding=(0, 3))
+def _called(name: str, *, narrow: bool) -> str:
+    """w1 for worker 1 where there is little room."""
+    return name.replace("worker ", "w") if narrow else name
+
+
+def _workers(stage: Stage, *, narrow: bool) -> Table:
+    table = Table.grid(padding=(0, 2 if narrow else 3))
     for _ in range(4):
-        table.add_column()
-    table.add_column(justify="right")
+        table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
     table.add_row("worker", "process", "state", "partitions", "counted", style="dim")
     for worker in stage.workers.values():
         table.add_row(
-            worker.name,
+            _called(worker.name, narrow=narrow),
             str(worker.pid),
             worker.state,
             ranges(worker.partitions),
@@ -161,15 +178,15 @@ def _workers(stage: Stage) -> Table:
     return table
 
 
-def _partitions(stage: Stage) -> Table:
+def _partitions(stage: Stage, *, narrow: bool) -> Table:
     """Several partitions a line: number, owner, how many of its records are counted."""
-    table = Table.grid(padding=(0, 2))
+    table = Table.grid(padding=(0, 1 if narrow else 2))
     owners = stage.owners
     rows = -(-stage.partitions // PARTITIONS_IN_LINE)
     for _ in range(PARTITIONS_IN_LINE):
-        table.add_column(justify="right")
-        table.add_column()
-        table.add_column(justify="right")
+        table.add_column(justify="right", no_wrap=True)
+        table.add_column(no_wrap=True)
+        table.add_column(justify="right", no_wrap=True)
     table.add_row(*["part", "owner", "counted"] * PARTITIONS_IN_LINE, style="dim")
     for row in range(rows):
         cells: list[str | Text] = []
@@ -177,7 +194,7 @@ def _partitions(stage: Stage) -> Table:
             owner = owners.get(partition)
             cells += [
                 str(partition),
-                Text("nobody", style="red") if owner is None else owner,
+                Text("nobody", style="red") if owner is None else _called(owner, narrow=narrow),
                 f"{stage.positions.get(partition, 0):,}",
             ]
         table.add_row(*cells)
@@ -187,6 +204,7 @@ def _partitions(stage: Stage) -> Table:
 def verdict_table(truth: Truth, verdict: Verdict) -> Table:
     """What the demo ends with: the counts that went through Kafka beside those that did not."""
     table = Table("", title="counted through Kafka, and straight from the input")
+    table.columns[0].no_wrap, table.columns[0].max_width = True, MAX_LABEL_WIDTH
     table.add_column("Kafka", justify="right")
     table.add_column("input", justify="right")
     table.add_column("")
@@ -199,7 +217,7 @@ def verdict_table(truth: Truth, verdict: Verdict) -> Table:
     ):
         table.add_row(name, f"{ours:,}", f"{theirs:,}", _mark(ours == theirs))
     table.add_row(
-        "words with another count", f"{verdict.wrong_words:,}", "0", _mark(verdict.wrong_words == 0)
+        "words that differ", f"{verdict.wrong_words:,}", "0", _mark(verdict.wrong_words == 0)
     )
     for word, number in truth.words.most_common(TOP_WORDS):
         ours = verdict.counts[word]

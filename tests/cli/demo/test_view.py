@@ -12,6 +12,7 @@ from aiokafkawire.cli.demo.verdict import judge
 from aiokafkawire.cli.demo.view import LINE_EVERY_S, LiveView, PlainView, verdict_table
 
 WIDTH, HEIGHT = 80, 24
+NARROW = 60
 
 
 @pytest.fixture
@@ -68,6 +69,35 @@ def test_the_picture_fits_a_small_terminal(stage: Stage) -> None:
     last = picture.rpartition("demo, 2 s")[2].replace("\r", "")
     assert last.count("\n") < HEIGHT
     assert all(len(line) <= WIDTH for line in last.splitlines() if "\x1b" not in line)
+
+
+def test_nothing_wraps_in_a_narrow_terminal(stage: Stage) -> None:
+    stage.workers["worker 2"].partitions = (0, 2, 4, 6, 8, 10)
+    stage.workers["worker 2"].state = "rebalancing"
+    stage.workers["worker 3"].partitions = ()
+    stage.workers["worker 4"].partitions = ()
+    stage.events.append(Event(20.0, "half way: killed worker 1 without a goodbye, and so on"))
+    console = Console(
+        file=io.StringIO(), width=NARROW, height=HEIGHT, force_terminal=True, color_system=None
+    )
+    with LiveView(console) as view:
+        view.show(stage, 2.0)
+    picture = console.file.getvalue()  # type: ignore[attr-defined]
+    lines = picture.rpartition("demo, 2 s")[2].splitlines()
+    for text in ("demo, 2 s", "w2", "0, 2, 4, 6, 8, 10", "rebalancing", "99,999", "3 down"):
+        assert text in picture
+    assert sum("40,000" in line for line in lines) == 4
+    assert [line for line in lines if "…" in line] == [line for line in lines if "half way" in line]
+
+
+def test_the_verdict_fits_a_narrow_terminal() -> None:
+    truth = Truth(1_000_000, 10, Counter({b"w" * 70: 1_000_000, b"self": 2_000_000}))
+    console = Console(file=io.StringIO(), width=NARROW)
+    console.print(verdict_table(truth, judge(truth, 999_999, [], Counter({b"self": 1_000_000}))))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    rows = [line for line in lines if "│" in line]
+    assert len(rows) == 8
+    assert all("same" in row or "DIFFERENT" in row for row in rows)
 
 
 def test_the_verdict_shows_what_differs() -> None:
