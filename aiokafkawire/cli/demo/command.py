@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -21,6 +24,7 @@ from aiokafkawire.cli.shared import backend_option
 __all__ = ("demo",)
 
 PIPE_WIDTH = 100
+STDERR = 2
 
 
 @click.command(short_help="See a group of workers survive bad luck.")
@@ -61,22 +65,39 @@ def demo(*, path: str | None, brokers: str | None, plain: bool, backend: str) ->
         shutil.rmtree(folder, ignore_errors=True)
         console.show_cursor()
 
-    interruption.last_resorts.append(clear_up)
-    outcome: list[tuple[Play, Verdict]] = []
+    performances: list[Play] = []
+    verdicts: list[Verdict] = []
+
+    def last_resort() -> None:
+        clear_up()
+        tell_end(performances)
+
+    interruption.last_resorts.append(last_resort)
 
     async def play(_: Interruption) -> None:
         moving = console.is_terminal and not plain
         view: View = LiveView(console) if moving else PlainView(console)
         with view:
-            performance = Play(Settings(files, brokers or None, backend, folder), children, view)
-            outcome.append((performance, await performance.perform()))
+            settings = Settings(files, brokers or None, backend, folder)
+            performances.append(Play(settings, children, view))
+            verdicts.append(await performances[0].perform())
 
     try:
         run(play, backend=backend, interruption=interruption)
     finally:
         children.reap_all()
         clear_up()
-    performance, verdict = outcome[0]
-    console.print(verdict_table(performance.truth, verdict))
+        if interruption.happened:
+            tell_end(performances)
+    (verdict,) = verdicts
+    console.print(verdict_table(performances[0].truth, verdict))
     print(verdict.last_line, flush=True)
     return OK if verdict.good else FAILED
+
+
+def tell_end(performances: Sequence[Play]) -> None:
+    """Say on stderr what is left after a signal. Takes no locks: a signal's handler may call it."""
+    left = next((play.left_behind for play in performances if play.left_behind), None)
+    text = "everything it made is removed" if left is None else f"{left} may be left"
+    with contextlib.suppress(OSError):
+        os.write(STDERR, f"aiokafkawire: interrupted; {text}\n".encode())

@@ -59,6 +59,7 @@ class Play:
         self._children = children
         self._view = view
         self._began = anyio.current_time()
+        self._topic: Topic | None = None
         self._cast: dict[str, Child] = {}
         self._half_way = anyio.Event()
         self._news = anyio.Event()
@@ -71,12 +72,20 @@ class Play:
             self._tell(f"the cluster is at {servers}")
             await self._read_input()
             name = f"{GROUP}-{os.getpid()}-{os.urandom(3).hex()}"
-            async with Topic(servers, name, PARTITIONS):
+            self._topic = Topic(servers, name, PARTITIONS)
+            async with self._topic:
                 await self._play(group, servers, name)
                 await self._end()
             self._view.show(self.stage, self._now())
             group.cancel_scope.cancel()
         return self._judge()
+
+    @property
+    def left_behind(self) -> str | None:
+        """What may outlive the demo; a cluster of its own takes the topic with it."""
+        if self._settings.bootstrap is None or self._topic is None or not self._topic.may_exist:
+            return None
+        return f"topic {self._topic.name}"
 
     def _now(self) -> float:
         return anyio.current_time() - self._began

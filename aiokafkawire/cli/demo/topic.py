@@ -30,11 +30,15 @@ logger = logging.getLogger("aiokafkawire.cli")
 
 
 class Topic:
-    """Made on entering, deleted on leaving, within bounds, whatever happened in between."""
+    """Made on entering, deleted on leaving, within bounds, whatever happened in between.
+
+    `may_exist` from when it is asked for until a broker has confirmed that it is deleted.
+    """
 
     def __init__(self, servers: str, name: str, partitions: int) -> None:
         self._config = make(ClientConfig, {"bootstrap_servers": servers})
-        self._name = name
+        self.name = name
+        self.may_exist = False
         self._partitions = partitions
         self._lifecycle = Lifecycle(Host("demo topic"))
         self._cluster: Cluster | None = None
@@ -59,7 +63,7 @@ class Topic:
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(
-                    name=self._name,
+                    name=self.name,
                     num_partitions=self._partitions,
                     replication_factor=min(MAX_REPLICAS, len(self._cluster.metadata.nodes)),
                     assignments=[],
@@ -68,16 +72,17 @@ class Topic:
             ],
             timeout_ms=int(TIMEOUT_S * 1000),
         )
+        self.may_exist = True
         response = await self._cluster.request(request, to=Controller(), deadline=deadline)
         for topic in response.topics:
             if topic.error_code != ErrorCode.NONE:
-                raise error_for(topic.error_code, api="CreateTopics", topic=self._name)
-        await self._cluster.topic(self._name, deadline)
+                raise error_for(topic.error_code, api="CreateTopics", topic=self.name)
+        await self._cluster.topic(self.name, deadline)
 
     async def _delete(self) -> None:
         assert self._cluster is not None
         request = DeleteTopicsRequest(
-            topic_names=[self._name], timeout_ms=int(DELETE_TIMEOUT_S * 1000)
+            topic_names=[self.name], timeout_ms=int(DELETE_TIMEOUT_S * 1000)
         )
         deadline = anyio.current_time() + DELETE_TIMEOUT_S
         try:
@@ -86,8 +91,9 @@ class Topic:
             )
             for topic in response.responses:
                 if topic.error_code != ErrorCode.NONE:
-                    raise error_for(topic.error_code, api="DeleteTopics", topic=self._name)
+                    raise error_for(topic.error_code, api="DeleteTopics", topic=self.name)
+            self.may_exist = False
         except KafkaError as error:
             # The demo is over, and what it has shown stands.
-            logger.warning("topic %s was not deleted: %s", self._name, error)
+            logger.warning("topic %s was not deleted: %s", self.name, error)
         await self._cluster.aclose()

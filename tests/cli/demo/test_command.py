@@ -91,8 +91,21 @@ def test_ctrl_c_ends_every_process(backend: str, text: Path, temporary: Path) ->
         assert len(demo_processes(temporary)) == 3
         assert interrupt(process) < SECOND
         assert process.returncode == 130
-        assert end(process)[1] == b""
+        assert end(process)[1] == b"aiokafkawire: interrupted; everything it made is removed\n"
     assert demo_processes(temporary) == []
+
+
+def test_ctrl_c_tells_what_a_kafka_that_hangs_may_keep(text: Path, temporary: Path) -> None:
+    with serving("--no-auto-create") as (servers, broker):
+        given = ("demo", "--input", str(text), "-b", servers)
+        with running(*given, env={**os.environ, "PYTHONUNBUFFERED": "1"}) as process:
+            until_it_plays(process)
+            broker.send_signal(signal.SIGSTOP)
+            assert interrupt(process) < SECOND
+            last = end(process)[1].decode().splitlines()[-1]
+        broker.send_signal(signal.SIGCONT)
+    assert last.startswith("aiokafkawire: interrupted; topic aiokafkawire-demo-")
+    assert last.endswith(" may be left")
 
 
 @pytest.mark.slow
