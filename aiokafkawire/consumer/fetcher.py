@@ -193,10 +193,10 @@ class Fetcher:
 
     def _cut_off(self, part: FetchPart, size_bytes: int | None) -> bool:
         """A first message larger than the limit (before Fetch version 3): ask with a larger one."""
-        if size_bytes is None:
+        if size_bytes is None or size_bytes <= part.max_bytes:
             return False
         limit = self._config.max_response_bytes - RESPONSE_OVERHEAD_BYTES
-        if size_bytes <= limit and size_bytes > part.max_bytes:
+        if size_bytes <= limit:
             part.partition.max_bytes = size_bytes
             return True
         topic, number = part.partition.tp

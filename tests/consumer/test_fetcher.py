@@ -143,6 +143,16 @@ async def test_an_answer_that_does_not_advance_is_told_not_repeated_for_ever() -
             assert told.value.offset == 5
 
 
+async def test_a_batch_cut_off_though_it_would_fit_is_damage() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        broker.on(ApiKey.FETCH, instead(records=log(2)[:-1]))
+        async with consumer(broker) as reader:
+            reader.assign([P0])
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecords):
+                await reader.getone()
+
+
 @pytest.mark.parametrize(
     "records",
     [b"\x00" * 40, b"\xff" * 100, log(2)[:-1] + b"\x7f", log(1)[:16] + b"\x09" * 60],
