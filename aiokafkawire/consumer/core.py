@@ -87,6 +87,7 @@ class Membership:
             core.cluster, runtime, host, config, assignors=assignors, owner=self.rebalance
         )
         self.manual = False
+        self.parting = 0
 
     def credentials(self) -> Credentials | None:
         """As whom to commit at present, if at all."""
@@ -127,7 +128,6 @@ class Core:
         self._host = host
         self._news = News()
         self._raised: list[Exception] = []
-        self._parting = 0
         self._outage = Outage()
         self._topics = TopicWatch(config.default_api_timeout_ms / 1000)
         hooks = Hooks(self._stop_giving, self.changed, self.raise_once, self._heard)
@@ -236,7 +236,7 @@ class Core:
         if group is not None and self.config.enable_auto_commit:
             offsets = to_commit(partitions)
             if offsets:
-                self._parting += 1
+                group.parting += 1
                 self._host.spawn(self._part, group, offsets, name="commit")
         self.assignment.remove(partitions)
 
@@ -246,7 +246,7 @@ class Core:
         try:
             await self._commit_quietly(group, offsets)
         finally:
-            self._parting -= 1
+            group.parting -= 1
             self._follow()
 
     def _follow(self) -> None:
@@ -261,7 +261,7 @@ class Core:
             topics = subscription.matches(metadata)
         if self.group is not None:
             member = self.group.member
-            if self._parting:
+            if self.group.parting:
                 # A member cannot commit what was read by hand: that goes out before it joins.
                 return
             if tuple(sorted(topics)) != member.topics:

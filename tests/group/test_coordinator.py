@@ -437,6 +437,7 @@ async def test_a_leader_that_came_back_watches_for_partitions_too() -> None:
             await broker.delete_topic("orders")
             await broker.create_topic("orders", 3)
             await assigned(reader, 3)
+            assert state_of(reader).generation.leads  # type: ignore[attr-defined]
 
 
 async def test_topics_by_pattern_come_and_are_read() -> None:
