@@ -31,7 +31,7 @@ HARD_STOP_S = 0.8
 GRACE_S = 0.4
 """After Ctrl-C, clients that are still closing are told to abort."""
 
-CODES = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
+CODES: dict[int, int] = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 
 
 class Stopped(Exception):
@@ -92,10 +92,16 @@ class Interruption:
             os.close(receiver)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        # Runs between any two instructions of the main thread: takes no locks.
-        if self.happened:
+        # Runs between any two instructions of the main thread, its own included: takes no locks.
+        if self._ending:
+            return
+        if self.code:
+            # A flood of signals would nest one handler in another without end.
+            for each in CODES:
+                signal.signal(each, signal.SIG_IGN)
             self._end_now()
-        self.code = CODES[signal.Signals(number)]
+            return
+        self.code = CODES[number]
         if self._pipe is not None:
             os.write(self._pipe[1], b"!")
         if self._cancel is not None:
