@@ -168,6 +168,12 @@ APIS: Mapping[ApiKey, Api] = MappingProxyType(
             Api(ApiKey.CREATE_TOPICS, "CreateTopics", 0, 7),
             Api(ApiKey.DELETE_TOPICS, "DeleteTopics", 0, 6),
             Api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", 0, 6, latest_unstable=True),
+            Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 0, 4),
+            Api(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", 0, 4),
+            Api(ApiKey.CREATE_PARTITIONS, "CreatePartitions", 0, 3),
+            Api(ApiKey.DELETE_GROUPS, "DeleteGroups", 0, 2),
+            Api(ApiKey.OFFSET_DELETE, "OffsetDelete", 0, 0),
+            Api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2),
         )
     }
 )
