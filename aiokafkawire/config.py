@@ -41,41 +41,89 @@ CompressionName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 _Config = TypeVar("_Config", bound="ClientConfig")
 
 
-def _number(default: int, minimum: int = 0, maximum: int = MAX_INT32) -> Any:
-    return dataclasses.field(default=default, metadata={"range": (minimum, maximum)})
+def _number(
+    default: int | None, minimum: int = 0, maximum: int = MAX_INT32, *, meaning: str
+) -> Any:
+    return _option(default, meaning, range=(minimum, maximum))
 
 
-def _choice(default: Any, *allowed: Any) -> Any:
-    return dataclasses.field(default=default, metadata={"choices": allowed})
+def _choice(default: Any, *allowed: Any, meaning: str) -> Any:
+    return _option(default, meaning, choices=allowed)
 
 
-def _text(default: str | None) -> Any:
-    return dataclasses.field(default=default, metadata={"text": default is None})
+def _text(default: str | None, *, meaning: str) -> Any:
+    return _option(default, meaning, text=default is None)
+
+
+def _option(default: Any, meaning: str, **checks: Any) -> Any:
+    return dataclasses.field(default=default, metadata={"meaning": meaning, **checks})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
     """Options that every client has. Times are in milliseconds, sizes in bytes."""
 
-    bootstrap_servers: str | Sequence[str]
-    client_id: str = _text("aiokafkawire")
-    client_rack: str = _text("")
-    api_version: str | None = _text(None)
-    request_timeout_ms: int = _number(30_000, 1)
-    default_api_timeout_ms: int = _number(60_000, 1)
-    close_timeout_ms: int = _number(30_000)
-    retry_backoff_ms: int = _number(100)
-    retry_backoff_max_ms: int = _number(1_000)
-    reconnect_backoff_ms: int = _number(50)
-    reconnect_backoff_max_ms: int = _number(1_000)
-    socket_connection_setup_timeout_ms: int = _number(10_000, 1)
-    socket_connection_setup_timeout_max_ms: int = _number(30_000, 1)
-    connections_max_idle_ms: int = _number(540_000, 1)
-    metadata_max_age_ms: int = _number(300_000, 1)
-    metadata_recovery_rebootstrap_trigger_ms: int = _number(300_000)
-    max_response_bytes: int = _number(100 * 1024 * 1024, 1024)
-    max_decompressed_bytes: int = _number(128 * 1024 * 1024, 1024)
-    allow_auto_create_topics: bool = True
+    bootstrap_servers: str | Sequence[str] = _option(
+        dataclasses.MISSING,
+        "Where to find the cluster: `host:port`, several with commas between, or a list of them.",
+    )
+    client_id: str = _text(
+        "aiokafkawire", meaning="How the client is called in the brokers' logs and quotas."
+    )
+    client_rack: str = _text(
+        "", meaning="Rack or zone of this client, for assignors and replicas that are near."
+    )
+    api_version: str | None = _text(
+        None,
+        meaning='Kafka release of the brokers, as "0.8.2"; from "0.10" on they tell it.',
+    )
+    request_timeout_ms: int = _number(
+        30_000, 1, meaning="How long the answer to one request is awaited, before another attempt."
+    )
+    default_api_timeout_ms: int = _number(
+        60_000, 1, meaning="How long a call may take that has no deadline of its own."
+    )
+    close_timeout_ms: int = _number(
+        30_000, meaning="How long closing may take: what is unsent, commits, leaving the group."
+    )
+    retry_backoff_ms: int = _number(
+        100, meaning="Pause before the first repeat of what failed; it doubles, with jitter."
+    )
+    retry_backoff_max_ms: int = _number(1_000, meaning="The longest pause before a repeat.")
+    reconnect_backoff_ms: int = _number(
+        50, meaning="Pause before a broker is connected to again; it doubles, with jitter."
+    )
+    reconnect_backoff_max_ms: int = _number(
+        1_000, meaning="The longest pause before a broker is connected to again."
+    )
+    socket_connection_setup_timeout_ms: int = _number(
+        10_000, 1, meaning="How long the first attempt to connect may take; later ones longer."
+    )
+    socket_connection_setup_timeout_max_ms: int = _number(
+        30_000, 1, meaning="The longest that an attempt to connect may take."
+    )
+    connections_max_idle_ms: int = _number(
+        540_000, 1, meaning="A connection that was not used for so long is closed."
+    )
+    metadata_max_age_ms: int = _number(
+        300_000, 1, meaning="The cluster's metadata is asked for anew after this time."
+    )
+    metadata_recovery_rebootstrap_trigger_ms: int = _number(
+        300_000,
+        meaning="When no broker could be reached for so long, `bootstrap_servers` are tried again.",
+    )
+    max_response_bytes: int = _number(
+        100 * 1024 * 1024,
+        1024,
+        meaning="A larger response is refused and its connection closed"
+        " (a consumer's `fetch_max_bytes` comes on top).",
+    )
+    max_decompressed_bytes: int = _number(
+        128 * 1024 * 1024, 1024, meaning="The most that one compressed batch may unpack to."
+    )
+    allow_auto_create_topics: bool = _option(
+        True, "Whether asking for an unknown topic may make it, where the brokers do that."
+    )
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -102,19 +150,53 @@ class ClientConfig:
 class ProducerConfig(ClientConfig):
     """Options of `Producer`; the defaults are the Java producer's."""
 
-    acks: Acks = "all"
-    enable_idempotence: bool | None = None
-    max_in_flight_requests_per_connection: int = _number(5, 1, 1_000)
-    linger_ms: int = _number(5)
-    batch_size_bytes: int = _number(16_384, 1)
-    buffer_memory_bytes: int = _number(32 * 1024 * 1024, 1)
-    max_request_size_bytes: int = _number(1024 * 1024, 1)
-    max_block_ms: int = _number(60_000)
-    delivery_timeout_ms: int = _number(120_000, 1)
-    retries: int = _number(MAX_INT32)
-    compression_type: CompressionName = _choice("none", "none", "gzip", "snappy", "lz4", "zstd")
-    compression_level: int | None = None
-    partitioner: Callable[..., int] | None = None
+    acks: Acks = _option(
+        "all", "Who must have a record before it counts: all replicas in sync, the leader, nobody."
+    )
+    enable_idempotence: bool | None = _option(
+        None,
+        "Whether batches are numbered, so that each is written once and in order;"
+        " on by default, unless `acks` or the requests in flight rule it out.",
+    )
+    max_in_flight_requests_per_connection: int = _number(
+        5, 1, 1_000, meaning="Requests to one broker that may be unanswered at a time."
+    )
+    linger_ms: int = _number(5, meaning="How long a batch waits for more records.")
+    batch_size_bytes: int = _number(
+        16_384, 1, meaning="A batch is sent when it holds this much, before compression."
+    )
+    buffer_memory_bytes: int = _number(
+        32 * 1024 * 1024, 1, meaning="What all records that are not acknowledged yet may take."
+    )
+    max_request_size_bytes: int = _number(
+        1024 * 1024, 1, meaning="The largest record, and the most that one request carries."
+    )
+    max_block_ms: int = _number(
+        60_000, meaning="How long `send` waits for room in the buffer or for an unknown topic."
+    )
+    delivery_timeout_ms: int = _number(
+        120_000, 1, meaning="How long a record may take to be acknowledged, repeats included."
+    )
+    retries: int = _number(
+        MAX_INT32, meaning="How often a batch is repeated, within `delivery_timeout_ms`."
+    )
+    compression_type: CompressionName = _choice(
+        "none",
+        "none",
+        "gzip",
+        "snappy",
+        "lz4",
+        "zstd",
+        meaning="The codec in which batches are sent and stored.",
+    )
+    compression_level: int | None = _option(
+        None,
+        "How hard the codec tries: gzip 1 to 9, lz4 1 to 17, zstd -131072 to 22;"
+        " its own default unless set.",
+    )
+    partitioner: Callable[..., int] | None = _option(
+        None, "A function that chooses the partition of each record; see `Partitioner`."
+    )
 
     @property
     def required_acks(self) -> int:
@@ -158,27 +240,63 @@ class ProducerConfig(ClientConfig):
 class ConsumerConfig(ClientConfig):
     """Options of `Consumer`; the defaults are the Java consumer's."""
 
-    group_id: str | None = _text(None)
-    group_instance_id: str | None = _text(None)
-    session_timeout_ms: int | None = dataclasses.field(
-        default=None, metadata={"range": (1, MAX_INT32)}
+    group_id: str | None = _text(
+        None, meaning="The group that shares the topics and keeps the offsets; none by default."
     )
-    heartbeat_interval_ms: int = _number(3_000, 1)
-    max_poll_interval_ms: int = _number(300_000, 1)
-    rebalance_callback_timeout_ms: int = _number(60_000, 1)
-    max_poll_records: int = _number(500, 1)
-    fetch_min_bytes: int = _number(1)
-    fetch_max_bytes: int = _number(50 * 1024 * 1024, 1)
-    fetch_max_wait_ms: int = _number(500)
-    max_partition_fetch_bytes: int = _number(1024 * 1024, 1)
-    enable_auto_commit: bool = True
-    auto_commit_interval_ms: int = _number(5_000, 1)
-    auto_offset_reset: str = "latest"
-    check_crcs: bool = True
+    group_instance_id: str | None = _text(
+        None,
+        meaning="Name of a static member: it keeps its partitions through a restart (KIP-345).",
+    )
+    session_timeout_ms: int | None = _number(
+        None,
+        1,
+        meaning="A member without a heartbeat for so long is out of the group; 45 s unless set.",
+    )
+    heartbeat_interval_ms: int = _number(3_000, 1, meaning="Time between two heartbeats.")
+    max_poll_interval_ms: int = _number(
+        300_000,
+        1,
+        meaning="A member whose application did not ask for records for so long loses its"
+        " partitions.",
+    )
+    rebalance_callback_timeout_ms: int = _number(
+        60_000, 1, meaning="How long a method of the `RebalanceListener` may take."
+    )
+    max_poll_records: int = _number(
+        500, 1, meaning="The most records that one `getmany` or one batch gives."
+    )
+    fetch_min_bytes: int = _number(
+        1, meaning="A broker answers a fetch when it has this much, or the wait is over."
+    )
+    fetch_max_bytes: int = _number(
+        50 * 1024 * 1024, 1, meaning="The most that one fetch brings from one broker."
+    )
+    fetch_max_wait_ms: int = _number(
+        500, meaning="How long a broker may wait for `fetch_min_bytes`."
+    )
+    max_partition_fetch_bytes: int = _number(
+        1024 * 1024, 1, meaning="The most that one fetch brings of one partition."
+    )
+    enable_auto_commit: bool = _option(
+        True, "Whether what was processed is committed by itself, also before a rebalance."
+    )
+    auto_commit_interval_ms: int = _number(5_000, 1, meaning="Time between two such commits.")
+    auto_offset_reset: str = _option(
+        "latest",
+        'Where to begin without a committed offset: "earliest", "latest",'
+        ' or "none" (`NoOffset` is raised).',
+    )
+    check_crcs: bool = _option(True, "Whether the checksum of each batch is verified.")
     isolation_level: Literal["read_uncommitted", "read_committed"] = _choice(
-        "read_uncommitted", "read_uncommitted", "read_committed"
+        "read_uncommitted",
+        "read_uncommitted",
+        "read_committed",
+        meaning="Whether records of open and aborted transactions are given or passed over.",
     )
-    partition_assignment_strategy: Sequence[Any] = ("range",)
+    partition_assignment_strategy: Sequence[Any] = _option(
+        ("range",),
+        "The assignors that this member can work with, by name or as `Assignor`s.",
+    )
 
     @property
     def effective_session_timeout_ms(self) -> int:
