@@ -294,7 +294,7 @@ class ConsumerConfig(ClientConfig):
         meaning="Whether records of open and aborted transactions are given or passed over.",
     )
     partition_assignment_strategy: Sequence[Any] = _option(
-        ("range",),
+        ("range", "cooperative-sticky"),
         "The assignors that this member can work with, by name or as `Assignor`s.",
     )
 

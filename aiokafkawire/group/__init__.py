@@ -1,5 +1,10 @@
 """Consumer groups: the membership machine, assignors, offsets kept at the coordinator."""
 
-from aiokafkawire.group.assignors import Assignor, MemberSubscription, RangeAssignor
+from aiokafkawire.group.assignors import (
+    Assignor,
+    CooperativeStickyAssignor,
+    MemberSubscription,
+    RangeAssignor,
+)
 
-__all__ = ("Assignor", "MemberSubscription", "RangeAssignor")
+__all__ = ("Assignor", "CooperativeStickyAssignor", "MemberSubscription", "RangeAssignor")

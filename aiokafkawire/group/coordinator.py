@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import anyio
 
 from aiokafkawire.cluster.cluster import Cluster
+from aiokafkawire.cluster.metadata import MetadataSnapshot
 from aiokafkawire.cluster.routing import Coordinator, CoordinatorType, Node
 from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.connection import ByVersion
@@ -35,7 +36,7 @@ from .assignors import Assignor, MemberSubscription
 from .membership import GroupSettings, Membership
 from .offsets import Credentials
 
-__all__ = ("JOIN_SLACK_S", "GroupMember", "PartitionOwner", "settings_of")
+__all__ = ("JOIN_SLACK_S", "GroupMember", "PartitionOwner", "replica_racks", "settings_of")
 
 logger = logging.getLogger("aiokafkawire.group")
 
@@ -99,6 +100,23 @@ def settings_of(config: ConsumerConfig) -> GroupSettings:
 def topics_of(members: Sequence[MemberSubscription]) -> list[str]:
     """All topics that some member subscribes to, sorted."""
     return sorted({topic for member in members for topic in member.topics})
+
+
+def replica_racks(
+    metadata: MetadataSnapshot, topics: Iterable[str]
+) -> dict[TopicPartition, tuple[str, ...]]:
+    """The racks of the replicas of each partition of these topics; empty if none is known."""
+    racks = {id: node.rack for id, node in metadata.nodes.items() if node.rack}
+    if not racks:
+        return {}
+    return {
+        TopicPartition(topic, number): tuple(
+            dict.fromkeys(racks[node] for node in partition.replicas if node in racks)
+        )
+        for topic in topics
+        if topic in metadata.topics
+        for number, partition in metadata.topics[topic].partitions.items()
+    }
 
 
 class GroupMember:
@@ -379,8 +397,21 @@ class GroupMember:
             effect.node,
             message,
             self._rebalance_deadline(),
-            lambda response, broker: answers.sync_answer(effect.request, response, broker),
+            lambda response, broker: self._tell_assignor(
+                effect, answers.sync_answer(effect.request, response, broker)
+            ),
         )
+
+    def _tell_assignor(self, effect: do.SendSync, answer: on.Answer) -> on.Answer:
+        if isinstance(answer, on.Synced):
+            generation = effect.generation
+            try:
+                self._assignors[generation.protocol].assigned(answer.assignment, generation.number)
+            except Exception as error:
+                failed = GroupFailed(f"the assignor {generation.protocol!r} failed: {error!r}")
+                failed.__cause__ = error
+                return on.Refused(effect.request, failed)
+        return answer
 
     def _beat(self, effect: do.SendHeartbeat) -> Callable[[], Awaitable[on.Answer]]:
         message = HeartbeatRequest(
@@ -478,8 +509,9 @@ class GroupMember:
         self, protocol: str, counts: Mapping[str, int], members: Sequence[MemberSubscription]
     ) -> dict[str, bytes]:
         """Run the assignor, and hold its result to what it must be. Raises `GroupFailed`."""
+        racks = replica_racks(self._cluster.metadata, counts)
         try:
-            assignment = self._assignors[protocol].assign(counts, members)
+            assignment = self._assignors[protocol].assign(counts, members, racks)
         except Exception as error:
             raise GroupFailed(f"the assignor {protocol!r} failed: {error!r}") from error
         known = {member.member_id for member in members}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafkawire.errors import InvalidOption
-from aiokafkawire.group.assignors import MemberSubscription, RangeAssignor, assignors_of
+from aiokafkawire.group.assignors import Assignor, MemberSubscription, RangeAssignor, assignors_of
 from aiokafkawire.types import TopicPartition
 
 VECTORS = Path(__file__).parent.parent / "vectors" / "range-assignor.jsonl.gz"
@@ -33,7 +33,7 @@ def test_range_assigns_as_java_does() -> None:
             for member in case["members"]
         ]
         partitions = {topic: info["partitions"] for topic, info in case["topics"].items()}
-        result = RangeAssignor().assign(partitions, members)
+        result = RangeAssignor().assign(partitions, members, {})
         expected = {
             member: sorted(TopicPartition(topic, number) for topic, number in owned)
             for member, owned in case["assignment"].items()
@@ -52,7 +52,7 @@ def test_every_partition_has_one_owner_that_subscribed(
     partitions: dict[str, int], topics: list[list[str]]
 ) -> None:
     members = [MemberSubscription(f"m{i}", tuple(names)) for i, names in enumerate(topics)]
-    result = RangeAssignor().assign(partitions, members)
+    result = RangeAssignor().assign(partitions, members, {})
     owners = Counter(tp for owned in result.values() for tp in owned)
     wanted = {name for names in topics for name in names}
     assert owners == Counter(
@@ -69,13 +69,13 @@ def test_every_partition_has_one_owner_that_subscribed(
         assert max(counts) - min(counts) <= 1
 
 
-class Everything:
+class Everything(Assignor):
     name = "everything-to-the-first"
 
     def user_data(self, topics: Any) -> bytes | None:
         return b"x"
 
-    def assign(self, partitions: Any, members: Any) -> Any:
+    def assign(self, partitions: Any, members: Any, racks: Any) -> Any:
         return {}
 
 
@@ -86,7 +86,19 @@ def test_the_option_takes_names_objects_and_classes() -> None:
     assert assignors_of([Everything()])[0].user_data(()) == b"x"
 
 
-@pytest.mark.parametrize("strategy", [["rnage"], [3], ["range", RangeAssignor]])
-def test_the_option_refuses_what_is_no_assignor(strategy: list[Any]) -> None:
-    with pytest.raises(InvalidOption, match="partition_assignment_strategy"):
-        assignors_of(strategy)
+class Duck:
+    name = "duck"
+
+    def assign(self, partitions: Any, members: Any, racks: Any) -> Any:
+        return {}
+
+
+@pytest.mark.parametrize("item", ["rnage", 3, Duck, Duck(), Assignor])
+def test_the_option_refuses_what_is_no_assignor(item: Any) -> None:
+    with pytest.raises(InvalidOption, match=r"partition_assignment_strategy .* Assignor"):
+        assignors_of([item])
+
+
+def test_the_option_refuses_a_name_given_twice() -> None:
+    with pytest.raises(InvalidOption, match="twice"):
+        assignors_of(["range", RangeAssignor])

@@ -1,0 +1,58 @@
+"""The option `partition_assignment_strategy`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aiokafkawire.errors import InvalidOption
+
+from .base import Assignor
+from .range import RangeAssignor
+from .sticky import CooperativeStickyAssignor
+
+__all__ = ("BY_NAME", "assignors_of")
+
+BY_NAME: Mapping[str, type[Assignor]] = {
+    "range": RangeAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
+
+
+def assignors_of(strategy: Iterable[Any]) -> tuple[Assignor, ...]:
+    """The assignors that an option lists: names of ours, objects or classes of `Assignor`.
+
+    Raises `InvalidOption`.
+    """
+    if isinstance(strategy, str):
+        strategy = [strategy]
+    found: list[Assignor] = []
+    for item in strategy:
+        assignor = _assignor_of(item)
+        if any(other.name == assignor.name for other in found):
+            raise InvalidOption(
+                f"partition_assignment_strategy names the assignor {assignor.name!r} twice"
+            )
+        found.append(assignor)
+    return tuple(found)
+
+
+def _assignor_of(item: Any) -> Assignor:
+    if isinstance(item, str) and item in BY_NAME:
+        return BY_NAME[item]()
+    if isinstance(item, type) and issubclass(item, Assignor):
+        try:
+            item = item()
+        except TypeError as error:
+            raise InvalidOption(
+                f"partition_assignment_strategy has {item!r}, which cannot be made: {error}"
+            ) from error
+    if not isinstance(item, Assignor):
+        known = ", ".join(map(repr, BY_NAME))
+        raise InvalidOption(
+            f"partition_assignment_strategy has {item!r}: give {known},"
+            " or an object or class derived from Assignor"
+        )
+    if not isinstance(item.name, str) or not item.name:
+        raise InvalidOption(f"the assignor {item!r} needs a name, not {item.name!r}")
+    return item
