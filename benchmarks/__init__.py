@@ -1,0 +1,1 @@
+"""Messages a second beside aiokafka, against real Kafka: `make bench`."""
