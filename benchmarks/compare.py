@@ -219,7 +219,8 @@ def main() -> int:
     pinning = "not pinned" if client_core is None else "a core each for broker and client"
     print(
         f"Kafka {kafka.release.version}, {len(VALUE)}-byte values, {PARTITIONS} partitions, "
-        f"acks=all, idempotent, linger {LINGER_MS} ms, batches of {BATCH_BYTES // 1024} KiB; getmany of {MAX_RECORDS}; "
+        f"acks=all, idempotent, linger {LINGER_MS} ms, batches of {BATCH_BYTES // 1024} KiB; "
+        f"getmany of {MAX_RECORDS}; "
         f"{pinning}; aiokafka compiled, aiokafkawire not\n"
     )
     print("\n".join(lines))
