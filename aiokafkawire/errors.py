@@ -44,7 +44,11 @@ __all__ = (
 class KafkaError(Exception):
     """The root of all errors of this package.
 
-    `reason` is the sentence without the context; `str()` appends the context that is known.
+    `reason` is the sentence without the context; `str()` appends the context that is known:
+    `broker`, `api`, `topic`, `partition`, `offset`, `attempt` (None where it is not known or does
+    not apply). `retriable` says whether the same call, made again unchanged, can succeed.
+
+    What to do: as the text says; it is raised itself only for what no other class tells better.
     """
 
     retriable: bool = False
@@ -94,24 +98,39 @@ def _rebuild(cls: type[KafkaError], args: tuple[Any, ...], state: dict[str, Any]
 
 
 class InvalidOption(KafkaError, ValueError):
-    """An option is unknown, or its value is out of range or contradicts another."""
+    """An option is unknown, or its value is out of range or contradicts another.
+
+    What to do: correct the call. The text names the option, what it may be, and for an unknown one
+    the nearest that exists.
+    """
 
 
 class ClientClosed(KafkaError):
-    """The client was closed, or was never entered."""
+    """The client was closed, or was never entered.
+
+    What to do: call it inside of its `async with`, or between `start` and `stop`. A client does
+    not open again: make a new one.
+    """
 
 
 # --- the network -----------------------------------------------------------------------------
 
 
 class NoBrokerAvailable(KafkaError):
-    """None of the known or bootstrap addresses answered before the deadline."""
+    """None of the known or bootstrap addresses answered before the deadline.
+
+    What to do: check `bootstrap_servers`, that a broker listens there, and that the names and ports
+    that it advertises (`advertised.listeners`) can be reached from here.
+    """
 
     retriable = True
 
 
 class ConnectionFailed(KafkaError):
-    """A connection to a broker could not be made: name, port, network or protocol."""
+    """A connection to a broker could not be made: name, port, network or protocol.
+
+    What to do: nothing was sent, so the call can be made again; the text says what failed.
+    """
 
     retriable = True
 
@@ -121,6 +140,9 @@ class ConnectionLost(KafkaError):
 
     `sent` tells whether bytes of the request may have reached the broker: if not, it surely was
     not carried out.
+
+    What to do: make the call again, if it does no harm that the first one may have been carried
+    out.
     """
 
     retriable = True
@@ -135,6 +157,9 @@ class RequestTimedOut(KafkaError, TimeoutError):
 
     `sent` tells whether bytes of the request may have reached the broker: if so, it may have been
     carried out.
+
+    What to do: make the call again later, or give it more time (`default_api_timeout_ms`,
+    `request_timeout_ms`); the text tells what the call was waiting for.
     """
 
     retriable = True
@@ -145,18 +170,28 @@ class RequestTimedOut(KafkaError, TimeoutError):
 
 
 class AuthenticationFailed(KafkaError):
-    """The broker refused the credentials, or proved not to be who it should be."""
+    """The broker refused the credentials, or proved not to be who it should be.
+
+    What to do: correct the credentials, or find out who answers at that address.
+    """
 
 
 # --- the protocol ----------------------------------------------------------------------------
 
 
 class ProtocolError(KafkaError):
-    """The peer broke the protocol; its connection is of no further use."""
+    """The peer broke the protocol; its connection is of no further use.
+
+    What to do: check that what listens there is Kafka; if it is, report a defect.
+    """
 
 
 class MalformedFrame(ProtocolError):
-    """The length before a frame is impossible, or larger than allowed."""
+    """The length before a frame is impossible, or larger than allowed.
+
+    What to do: check that the port is Kafka's and expects plaintext; for a response that is really
+    that large, raise `max_response_bytes`.
+    """
 
 
 class MalformedMessage(ProtocolError):
@@ -164,6 +199,8 @@ class MalformedMessage(ProtocolError):
 
     `message`, `version`, `field` (a dotted path) and `position` (byte offset in the message) say
     where decoding stopped.
+
+    What to do: as for `ProtocolError`.
     """
 
     def __init__(
@@ -193,13 +230,19 @@ class MalformedMessage(ProtocolError):
 
 
 class UnsupportedVersion(KafkaError):
-    """The broker, or the version in use, lacks what was asked for."""
+    """The broker, or the version in use, lacks what was asked for.
+
+    What to do: do without it, or use a newer broker; the text names what is missing.
+    """
 
 
 class BrokerError(KafkaError):
     """A broker answered with an error code.
 
-    `code` is its number (an `ErrorCode` where this package knows it), `name` Kafka's name of it.
+    `code` is its number (an `ErrorCode` where this package knows it), `name` Kafka's name of it;
+    `retriable` is as Kafka defines it for the code.
+
+    What to do: what Kafka's documentation says of the code; most often rights are missing.
     """
 
     def __init__(
@@ -217,7 +260,10 @@ class BrokerError(KafkaError):
 
 
 class UnknownServerError(BrokerError):
-    """The broker failed inside (error -1), or sent a code that this package does not know."""
+    """The broker failed inside (error -1), or sent a code that this package does not know.
+
+    What to do: look into the broker's log.
+    """
 
 
 # --- records ---------------------------------------------------------------------------------
@@ -226,12 +272,17 @@ class UnknownServerError(BrokerError):
 class CorruptRecords(KafkaError):
     """Stored bytes are not valid records: checksum, lengths, counts or compression lie.
 
-    Consumption goes on past them only after an explicit seek.
+    What to do: the consumer stands before them and raises this again; `seek` past `offset` to go
+    on. The damage may reach to the end of a batch.
     """
 
 
 class RecordTooLarge(KafkaError):
-    """A record or batch is over a size limit; `size_bytes` is what it takes, if known."""
+    """A record or batch is over a size limit; `size_bytes` is what it takes, if known.
+
+    What to do: send less, or raise the limit that the text names (`max_request_size_bytes` here,
+    `max.message.bytes` of the topic). When reading: raise `max_response_bytes`, or `seek` past it.
+    """
 
     def __init__(self, reason: str = "", *, size_bytes: int | None = None, **context: Any) -> None:
         super().__init__(reason, **context)
@@ -242,13 +293,19 @@ class RecordTooLarge(KafkaError):
 
 
 class BufferFull(KafkaError):
-    """`send_nowait` found no room in the buffer; `send` waits for it up to `max_block_ms`."""
+    """`send_nowait` found no room in the buffer; `send` waits for it up to `max_block_ms`.
+
+    What to do: send more slowly: the brokers do not keep up, or none can be reached.
+    """
 
     retriable = True
 
 
 class DeliveryTimedOut(KafkaError, TimeoutError):
-    """A record's `delivery_timeout_ms` passed, and no broker has it: sending it again is safe."""
+    """A record's `delivery_timeout_ms` passed, and no broker has it.
+
+    What to do: send it again, which cannot make a duplicate; the text tells what it failed of.
+    """
 
     retriable = True
 
@@ -256,14 +313,18 @@ class DeliveryTimedOut(KafkaError, TimeoutError):
 class DeliveryUnknown(KafkaError):
     """A record was sent and no answer came in time: the log may hold it or not.
 
-    The client does not send it again. An application that does may make a duplicate.
+    What to do: the client does not send it again. Send it again if a duplicate does no harm, else
+    look into the log first.
     """
 
 
 class DeliveriesFailed(KafkaError):
     """Records failed and nobody awaited their `Delivery`.
 
-    `count` is how many; `first` is the first record's error.
+    Raised by `flush` and by leaving the producer. `count` is how many; `first` is the first
+    record's error.
+
+    What to do: await each `Delivery` whose outcome matters; for these records look at `first`.
     """
 
     def __init__(self, reason: str = "", *, count: int, first: BaseException | None) -> None:
@@ -273,20 +334,31 @@ class DeliveriesFailed(KafkaError):
 
 
 class ProducerFenced(KafkaError):
-    """A newer producer of the same identity took over; this one must be closed."""
+    """A newer producer of the same identity took over.
+
+    What to do: close this one; every further call raises it.
+    """
 
 
 # --- the consumer and the group --------------------------------------------------------------
 
 
 class UnknownTopic(KafkaError):
-    """A topic does not exist, and was not made on demand before the deadline."""
+    """A topic does not exist, and was not made on demand before the deadline.
+
+    What to do: make it, or check its name. A consumer that raised this reads on when it is there.
+    """
 
     retriable = True
 
 
 class NoOffset(KafkaError):
-    """A position is missing or out of range, and `auto_offset_reset` is "none"."""
+    """A position is missing or out of range, and `auto_offset_reset` is "none".
+
+    `partitions` are those that it is about.
+
+    What to do: `seek` each of them, or choose another `auto_offset_reset`.
+    """
 
     def __init__(self, reason: str = "", *, partitions: Sequence[Any] = (), **context: Any) -> None:
         super().__init__(reason, **context)
@@ -294,19 +366,31 @@ class NoOffset(KafkaError):
 
 
 class LogTruncated(KafkaError):
-    """The log was cut behind the position: records that were read no longer exist."""
+    """The log was cut behind the position: records that were read no longer exist.
+
+    What to do: decide what their effects are worth, then `seek` to where reading shall go on.
+    """
 
 
 class CommitFailed(KafkaError):
     """Offsets were not committed: the partitions are not this member's any more.
 
     What was read from them is delivered again to their new owner.
+
+    What to do: go on reading, and do not repeat the commit; undo the work, or make it such that
+    doing it twice does no harm.
     """
 
 
 class GroupFailed(KafkaError):
-    """The group cannot be joined: its protocol, its id or its limits do not fit this member."""
+    """The group cannot be joined: its protocol, its id or its limits do not fit this member.
+
+    What to do: make the options of all its members fit together; the text names what does not.
+    """
 
 
 class MemberFenced(GroupFailed):
-    """Another member joined with the same `group_instance_id`; this one must be closed."""
+    """Another member joined with the same `group_instance_id`.
+
+    What to do: close this one, and give each member an id of its own.
+    """
