@@ -272,9 +272,16 @@ class UnknownServerError(BrokerError):
 class CorruptRecords(KafkaError):
     """Stored bytes are not valid records: checksum, lengths, counts or compression lie.
 
-    What to do: the consumer stands before them and raises this again; `seek` past `offset` to go
-    on. The damage may reach to the end of a batch.
+    `next_offset` is where the damaged batch ends, as far as what is around it can be trusted; None
+    if that is not known.
+
+    What to do: the consumer stands before them and raises this again; `seek` to `next_offset` (or
+    else past `offset`) to go on. The damage may reach to the end of a batch.
     """
+
+    def __init__(self, reason: str = "", *, next_offset: int | None = None, **context: Any) -> None:
+        super().__init__(reason, **context)
+        self.next_offset = next_offset
 
 
 class RecordTooLarge(KafkaError):
@@ -366,10 +373,26 @@ class NoOffset(KafkaError):
 
 
 class LogTruncated(KafkaError):
-    """The log was cut behind the position: records that were read no longer exist.
+    """The log was cut behind the position: records that were read no longer exist (KIP-320).
 
-    What to do: decide what their effects are worth, then `seek` to where reading shall go on.
+    `offset` is the position. From `diverging_offset` on the log holds other records than those that
+    were read; `leader_epoch` is the last epoch before it. Both are None if that is not known.
+
+    What to do: decide what the effects of those records are worth, then `seek` to where reading
+    shall go on.
     """
+
+    def __init__(
+        self,
+        reason: str = "",
+        *,
+        diverging_offset: int | None = None,
+        leader_epoch: int | None = None,
+        **context: Any,
+    ) -> None:
+        super().__init__(reason, **context)
+        self.diverging_offset = diverging_offset
+        self.leader_epoch = leader_epoch
 
 
 class CommitFailed(KafkaError):
