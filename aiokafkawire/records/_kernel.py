@@ -87,13 +87,15 @@ def murmur2(data: Buffer) -> int:
 
 def decode_records(  # noqa: PLR0917 - a hot call
     columns: Columns,
-    count: int,
+    start: int,
+    stop: int,
     base_offset: int,
     base_timestamp: int,
     position: int,
     previous: int,
 ) -> int:
-    """Fill `columns` with the next `count` records of format 2, from `position` in its data on.
+    """Fill `columns` from index `start` up to `stop` with records of format 2, which stand in its
+    data from `position` on.
 
     Returns the position after the last one. Offset deltas must rise from `previous` on, and each
     record must fill its length. Varints of two bytes are read in place where they are common.
@@ -103,7 +105,7 @@ def decode_records(  # noqa: PLR0917 - a hot call
     key_start, key_length = columns.key_start, columns.key_length
     value_start, value_length = columns.value_start, columns.value_length
     small, wide = _ONE_BYTE, _TWO_BYTES
-    for index in range(count):
+    for index in range(start, stop):
         if (size := small[data[position]]) is not None:
             position += 1
         elif data[position + 1] < 128:
@@ -269,25 +271,32 @@ def iterate(  # noqa: PLR0917 - a hot call
     data = columns.data
     has_headers = columns.has_headers
     new = Record.__new__
-    for index in range(start, stop):
+    for offset, timestamp_ms, key_at, key_size, value_at, size in zip(
+        columns.offsets[start:stop],
+        columns.timestamps[start:stop],
+        columns.key_start[start:stop],
+        columns.key_length[start:stop],
+        columns.value_start[start:stop],
+        columns.value_length[start:stop],
+        strict=True,
+    ):
         record = new(Record)
         record.topic = topic
         record.partition = partition
-        record.offset = columns.offsets[index]
-        record.timestamp_ms = columns.timestamps[index]
+        record.offset = offset
+        record.timestamp_ms = timestamp_ms
         record.timestamp_type = timestamp_type
         record.leader_epoch = leader_epoch
-        at = columns.key_start[index]
-        size = columns.key_length[index]
-        record.key = data[at : at + size] if size >= 0 else None
-        at = columns.value_start[index]
-        size = columns.value_length[index]
+        record.key = data[key_at : key_at + key_size] if key_size >= 0 else None
         if size >= 0:
-            record.value = data[at : at + size]
-            at += size
+            headers_at = value_at + size
+            record.value = data[value_at:headers_at]
         else:
+            headers_at = value_at
             record.value = None
-        record.headers = decode_headers(data, at) if has_headers and data[at] else ()
+        record.headers = (
+            decode_headers(data, headers_at) if has_headers and data[headers_at] else ()
+        )
         yield record
 
 

@@ -15,10 +15,10 @@ import crc32c
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.types import TimestampType
 
-from . import legacy
+from . import legacy, runs
 from .columns import Columns
 from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Compression, decompress
-from .kernel import RECORD_MIN_BYTES, Buffer, decode_records
+from .kernel import RECORD_MIN_BYTES, Buffer
 
 __all__ = (
     "BATCH_HEADER",
@@ -271,8 +271,8 @@ class BatchView:
         for start in range(0, count, max_records):
             size = min(count - start, max_records)
             columns = Columns(data, size)
-            position = decode_records(
-                columns, size, base_offset, self.base_timestamp, position, previous
+            position = runs.decode(
+                columns, 0, size, base_offset, self.base_timestamp, position, previous
             )
             previous = columns.offsets[-1] - base_offset
             if base_offset + previous > self.last_offset:

@@ -233,7 +233,7 @@ class ClosedBatch:
     def columns(self) -> Columns:
         """The records in columns, offsets from 0."""
         columns = Columns(self._body, self.count)
-        decode_records(columns, self.count, 0, self.base_timestamp, 0, -1)
+        decode_records(columns, 0, self.count, 0, self.base_timestamp, 0, -1)
         return columns
 
     def split(self, max_bytes: int) -> list[ClosedBatch]:

@@ -138,17 +138,25 @@ class Records(Sequence[Record]):
     def keys(self) -> list[bytes | None]:
         """All keys, in order."""
         return [
-            segment.columns.key(index)
+            segment.columns.data[at : at + size] if size >= 0 else None
             for segment in self._segments
-            for index in range(segment.start, segment.stop)
+            for at, size in zip(
+                segment.columns.key_start[segment.start : segment.stop],
+                segment.columns.key_length[segment.start : segment.stop],
+                strict=True,
+            )
         ]
 
     def values(self) -> list[bytes | None]:
         """All values, in order."""
         return [
-            segment.columns.value(index)
+            segment.columns.data[at : at + size] if size >= 0 else None
             for segment in self._segments
-            for index in range(segment.start, segment.stop)
+            for at, size in zip(
+                segment.columns.value_start[segment.start : segment.stop],
+                segment.columns.value_length[segment.start : segment.stop],
+                strict=True,
+            )
         ]
 
     def offsets(self) -> list[int]:

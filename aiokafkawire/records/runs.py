@@ -1,0 +1,195 @@
+"""Records that follow each other in one shape, decoded by slices instead of one by one.
+
+Programs write many records of one size. In a run of them the same byte of the layout stands at
+equal distances, so that a slice with a stride holds it for all records at once. What is not such a
+run, and all that is wrong, is left to `decode_records`: the results and the errors are its own.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import NamedTuple
+
+from aiokafkawire.errors import CorruptRecords
+
+from .columns import Columns
+from .kernel import decode_records, decode_varint
+
+__all__ = ("decode",)
+
+MIN_RUN_RECORDS = 16
+"""Fewer are not worth the slices."""
+FIRST_PIECE_RECORDS = 8
+"""Records that are decoded one by one before a run is looked for again; doubled each time."""
+
+_ONE_BYTE_DELTAS = 64  # the deltas that take one byte: 0 to 63
+_TWO_BYTE_DELTAS = 8192
+_ONE_BYTE = bytes(range(0, 128, 2))
+_LOW_BYTE = bytes(range(128, 256, 2)) * 128  # of two, by delta
+_HIGH_BYTE = b"".join(bytes((high,)) * 64 for high in range(128))
+_CONTINUED = bytes(128) + b"\1" * 128  # a table for bytes.translate
+_ENDED = b"\1" * 128 + bytes(128)
+_TWO_BYTES = [n >> 1 ^ -(n & 1) for n in range(128 * 128)]
+
+
+class _Shape(NamedTuple):
+    """How one record is laid out: positions are counted from its beginning.
+
+    `fixed` are the positions of the bytes that must be the same in each record of a run.
+    """
+
+    size: int
+    fixed: tuple[int, ...]
+    timestamp_at: int
+    timestamp_bytes: int
+    offset_at: int
+    offset_bytes: int
+    offset_delta: int
+    key_at: int
+    key_length: int
+    value_at: int
+    value_length: int
+
+
+def decode(  # noqa: PLR0917 - the arguments of decode_records
+    columns: Columns,
+    start: int,
+    stop: int,
+    base_offset: int,
+    base_timestamp: int,
+    position: int,
+    previous: int,
+) -> int:
+    """As `decode_records`: fill `columns` from index `start` up to `stop`."""
+    piece = FIRST_PIECE_RECORDS
+    index = start
+    while index < stop:
+        try:
+            shape = _shape(columns.data, position) if stop - index >= MIN_RUN_RECORDS else None
+        except (CorruptRecords, IndexError):
+            shape = None  # what is wrong first is for decode_records to say
+        if shape is not None and shape.offset_delta > previous:
+            length = _run_length(columns.data, position, stop - index, shape)
+            if length:
+                _fill(columns, index, length, base_offset, base_timestamp, position, shape)
+                index += length
+                position += length * shape.size
+                previous = shape.offset_delta + length - 1
+                continue
+        end = min(index + piece, stop)
+        position = decode_records(
+            columns, index, end, base_offset, base_timestamp, position, previous
+        )
+        previous = columns.offsets[end - 1] - base_offset
+        index = end
+        piece *= 2
+    return position
+
+
+def _shape(data: bytes, begin: int) -> _Shape | None:
+    """The shape of the record at `begin`; None if it is none that runs are made of."""
+    size, at = decode_varint(data, begin)
+    fixed = list(range(at - begin))
+    end = at + size
+    timestamp_at = at + 1
+    _, offset_at = decode_varint(data, timestamp_at, 10)
+    delta, at = decode_varint(data, offset_at)
+    key_length, key_at = decode_varint(data, at)
+    fixed += range(at - begin, key_at - begin)
+    after_key = key_at + max(key_length, 0)
+    value_length, value_at = decode_varint(data, after_key)
+    fixed += range(after_key - begin, value_at - begin)
+    after_value = value_at + max(value_length, 0)
+    fixed.append(after_value - begin)
+    if data[after_value] or after_value + 1 != end or delta < 0:
+        return None
+    return _Shape(
+        end - begin,
+        tuple(fixed),
+        timestamp_at - begin,
+        offset_at - timestamp_at,
+        offset_at - begin,
+        at - offset_at,
+        delta,
+        key_at - begin,
+        key_length,
+        value_at - begin,
+        value_length,
+    )
+
+
+def _run_length(data: bytes, begin: int, most: int, shape: _Shape) -> int:
+    """How many records of this shape follow each other with rising offsets; 0 if too few."""
+    size = shape.size
+    deltas = _ONE_BYTE_DELTAS if shape.offset_bytes == 1 else _TWO_BYTE_DELTAS
+    count = min(most, (len(data) - begin) // size, deltas - shape.offset_delta)
+    if shape.timestamp_bytes > 2 or shape.offset_bytes > 2:
+        return 0
+    for at in shape.fixed:
+        if count < MIN_RUN_RECORDS:
+            return 0
+        column = _column(data, begin + at, count, size)
+        count -= len(column.lstrip(column[:1]))
+    if count < MIN_RUN_RECORDS:
+        return 0
+    for number in range(shape.timestamp_bytes):
+        last = number == shape.timestamp_bytes - 1
+        column = _column(data, begin + shape.timestamp_at + number, count, size)
+        wrong = column.translate(_CONTINUED if last else _ENDED).find(1)
+        count = count if wrong < 0 else wrong
+    if count < MIN_RUN_RECORDS or not _offsets_follow(data, begin, count, shape):
+        return 0
+    return count
+
+
+def _offsets_follow(data: bytes, begin: int, count: int, shape: _Shape) -> bool:
+    wanted = (_ONE_BYTE,) if shape.offset_bytes == 1 else (_LOW_BYTE, _HIGH_BYTE)
+    first = shape.offset_delta
+    return all(
+        _column(data, begin + shape.offset_at + number, count, shape.size)
+        == table[first : first + count]
+        for number, table in enumerate(wanted)
+    )
+
+
+def _column(data: bytes, at: int, count: int, size: int) -> bytes:
+    """The byte at `at` and those at `size` bytes' distance: `count` in all."""
+    return data[at : at + (count - 1) * size + 1 : size]
+
+
+def _fill(  # noqa: PLR0917 - a hot call
+    columns: Columns,
+    index: int,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    begin: int,
+    shape: _Shape,
+) -> None:
+    size = shape.size
+    end = index + count
+    first = base_offset + shape.offset_delta
+    columns.offsets[index:end] = array("q", range(first, first + count))
+    columns.timestamps[index:end] = _timestamps(columns.data, begin, count, base_timestamp, shape)
+    length = count * size
+    starts = range(begin + shape.key_at, begin + shape.key_at + length, size)
+    columns.key_start[index:end] = array("q", starts)
+    columns.key_length[index:end] = array("q", (shape.key_length,)) * count
+    starts = range(begin + shape.value_at, begin + shape.value_at + length, size)
+    columns.value_start[index:end] = array("q", starts)
+    columns.value_length[index:end] = array("q", (shape.value_length,)) * count
+
+
+def _timestamps(
+    data: bytes, begin: int, count: int, base_timestamp: int, shape: _Shape
+) -> array[int]:
+    size, at = shape.size, begin + shape.timestamp_at
+    deltas = _TWO_BYTES
+    low = _column(data, at, count, size)
+    if shape.timestamp_bytes == 1:
+        if low.count(low[0]) == count:
+            return array("q", (base_timestamp + deltas[low[0]],)) * count
+        return array("q", [base_timestamp + deltas[byte] for byte in low])
+    high = _column(data, at + 1, count, size)
+    pairs = zip(low, high, strict=True)
+    return array("q", [base_timestamp + deltas[less + (more << 7) - 128] for less, more in pairs])
