@@ -8,9 +8,9 @@ from enum import IntEnum
 from struct import Struct
 
 from aiokafkawire.errors import CorruptRecords
-from aiokafkawire.types import TopicPartition
+from aiokafkawire.types import ANY_LEADER_EPOCH, TopicPartition
 
-from .batch import MAGIC_V2, BatchView, batch_at
+from .batch import MAGIC_V2, MAX_OFFSET, BatchView, batch_at
 from .columns import Columns
 from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from .kernel import Buffer
@@ -38,8 +38,10 @@ class FetchedBatches:
     Control batches, records below the fetch offset and, when only committed records are read,
     those of aborted transactions are left out; a last batch that is cut off is ignored.
     `position` is the offset to fetch next after all that was taken: it also moves over what was
-    left out. `CorruptRecords` comes after all records before the damage were taken, and again at
-    each further call: the position stays before it.
+    left out; `leader_epoch` is the epoch in which the offset before it was written, -1 if that is
+    not known. `CorruptRecords` comes after all records before the damage were taken, and again at
+    each further call: the position stays before it. A batch that claims to reach over
+    `high_watermark`, and whose count of records says otherwise, is damage.
     """
 
     __slots__ = (
@@ -51,12 +53,14 @@ class FetchedBatches:
         "_committed_only",
         "_data",
         "_failure",
+        "_high_watermark",
         "_max_decompressed_bytes",
         "_missing",
         "_next_at",
         "_rest",
         "_rest_next_offset",
         "_topic_partition",
+        "leader_epoch",
         "position",
     )
 
@@ -71,6 +75,7 @@ class FetchedBatches:
         isolation: int = IsolationLevel.READ_UNCOMMITTED,
         aborted: Iterable[tuple[int, int]] = (),
         max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+        high_watermark: int | None = None,
     ) -> None:
         """`aborted` holds (producer id, first offset) of each aborted transaction."""
         self._topic_partition = TopicPartition(topic, partition)
@@ -84,10 +89,12 @@ class FetchedBatches:
         self._aborted = sorted(aborted, key=lambda entry: entry[1], reverse=True)
         self._aborted_producers: set[int] = set()
         self._max_decompressed_bytes = max_decompressed_bytes
+        self._high_watermark = high_watermark
         self._failure: CorruptRecords | None = None
         self._rest: Segment | None = None
         self._rest_next_offset = fetch_offset
         self.position = fetch_offset
+        self.leader_epoch = ANY_LEADER_EPOCH
 
     @property
     def exhausted(self) -> bool:
@@ -104,7 +111,7 @@ class FetchedBatches:
             segment = self._take_from_rest(missing)
             segments.append(segment)
             missing -= segment.stop - segment.start
-        return Records(*self._topic_partition, segments, self.position)
+        return Records(*self._topic_partition, segments, self.position, self.leader_epoch)
 
     def __iter__(self) -> Iterator[Records]:
         """One `Records` a batch, empty ones left out."""
@@ -115,6 +122,7 @@ class FetchedBatches:
     def _take_from_rest(self, limit: int | None) -> Segment:
         rest = self._rest
         assert rest is not None
+        self.leader_epoch = rest.leader_epoch
         size = rest.stop - rest.start
         if limit is None or limit >= size:
             self._rest = None
@@ -136,6 +144,7 @@ class FetchedBatches:
                     return False
         except CorruptRecords as error:
             error.topic, error.partition = self._topic_partition
+            error.next_offset = self._end_of_damage()
             self._failure = error
         if raise_failure and self._failure is not None:
             raise self._failure.with_traceback(None)
@@ -143,9 +152,11 @@ class FetchedBatches:
 
     def _next_batch(self) -> bool:
         """Go over to the next batch; False if there is none."""
-        if self._batch is not None:
-            self.position = max(self.position, self._batch.next_offset)
+        if self._batch is not None and self._batch.next_offset > self.position:
+            self.position = self._batch.next_offset
+            self.leader_epoch = self._batch.partition_leader_epoch
         self._chunks = iter(())
+        self._batch = None  # also if what stands there is no batch
         self._batch = None if self._next_at is None else batch_at(self._data, self._next_at)
         batch = self._batch
         if batch is None:
@@ -153,6 +164,12 @@ class FetchedBatches:
             return False
         start = self._next_at or 0
         self._next_at = start + batch.size_bytes
+        if reaches_too_far(batch, self._high_watermark):
+            raise CorruptRecords(
+                f"a batch of {batch.count} records claims to end at {batch.last_offset}, but the"
+                f" log ends at {self._high_watermark}",
+                offset=batch.base_offset,
+            )
         if not self._is_visible(batch):
             return True
         if batch.is_plain_message:
@@ -163,6 +180,23 @@ class FetchedBatches:
             self._chunks = batch.chunks(self._max_decompressed_bytes)
         self._missing = batch.count if batch.magic == MAGIC_V2 else 0
         return True
+
+    def _end_of_damage(self) -> int | None:
+        """Where the batch at hand ends: where the next begins, or else where it says itself."""
+        batch = self._batch
+        if batch is None:
+            return None
+        end: int | None = None
+        try:
+            following = None if self._next_at is None else batch_at(self._data, self._next_at)
+            if following is not None and following.magic == MAGIC_V2:
+                end = following.base_offset
+        except CorruptRecords:
+            # What follows is no batch: it says nothing of where this one ends.
+            end = None
+        if end is None and not reaches_too_far(batch, self._high_watermark):
+            end = batch.next_offset
+        return end if end is not None and self.position < end <= MAX_OFFSET else None
 
     def _is_visible(self, batch: BatchView) -> bool:
         """Whether the application may see any record of a batch."""
@@ -204,6 +238,17 @@ class FetchedBatches:
         return batch.is_transactional
 
 
+def reaches_too_far(batch: BatchView, high_watermark: int | None) -> bool:
+    """Whether a batch cannot reach as far as it says.
+
+    A batch that was appended after a broker looked for its high watermark may lie behind it; such
+    a young one has all its records still, as compaction leaves none of them out.
+    """
+    if high_watermark is None or batch.magic < MAGIC_V2 or batch.next_offset <= high_watermark:
+        return False
+    return batch.last_offset - batch.base_offset != batch.count - 1
+
+
 def _check_order(batch: BatchView, offsets: Iterable[int]) -> None:
     """Offsets inside a wrapper are as a producer or an old broker wrote them."""
     previous = -1
@@ -238,6 +283,7 @@ def decode_fetch(
     isolation: int = IsolationLevel.READ_UNCOMMITTED,
     aborted: Iterable[tuple[int, int]] | None = (),
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    high_watermark: int | None = None,
 ) -> FetchedBatches:
     """What a fetch response has for one partition; null records and null `aborted` are none."""
     return FetchedBatches(
@@ -249,6 +295,7 @@ def decode_fetch(
         isolation=isolation,
         aborted=aborted or (),
         max_decompressed_bytes=max_decompressed_bytes,
+        high_watermark=high_watermark,
     )
 
 

@@ -35,16 +35,29 @@ class Records(Sequence[Record]):
     itself keeps the decompressed batches alive that its records stand in. Slicing copies nothing.
     """
 
-    __slots__ = ("_ends", "_segments", "next_offset", "topic_partition")
+    __slots__ = ("_ends", "_segments", "leader_epoch", "next_offset", "topic_partition")
 
     def __init__(
-        self, topic: str, partition: int, segments: Sequence[Segment], next_offset: int
+        self,
+        topic: str,
+        partition: int,
+        segments: Sequence[Segment],
+        next_offset: int,
+        leader_epoch: int | None = None,
     ) -> None:
-        """`next_offset` is the position after the last record: where reading goes on."""
+        """`next_offset` is the position after the last record: where reading goes on.
+
+        `leader_epoch` is the epoch that the offset before it was written in (-1 if it is not
+        known): the last record's unless told, for batches without records may lie between.
+        """
         self.topic_partition = TopicPartition(topic, partition)
         self._segments = tuple(segment for segment in segments if segment.start < segment.stop)
         self._ends = list(accumulate(segment.stop - segment.start for segment in self._segments))
         self.next_offset = next_offset
+        if leader_epoch is None:
+            last = self._segments[-1] if self._segments else None
+            leader_epoch = ANY_LEADER_EPOCH if last is None else last.leader_epoch
+        self.leader_epoch = leader_epoch
 
     @property
     def topic(self) -> str:
@@ -73,11 +86,6 @@ class Records(Sequence[Record]):
             return None
         last = self._segments[-1]
         return last.columns.offsets[last.stop - 1]
-
-    @property
-    def leader_epoch(self) -> int:
-        """The leader epoch of the last record, -1 if it is not known."""
-        return self._segments[-1].leader_epoch if self._segments else ANY_LEADER_EPOCH
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -123,9 +131,9 @@ class Records(Sequence[Record]):
             )
         # The next offset is that of the record after the slice, so that gaps are not read again.
         next_offset = self._offset_at(stop)
-        return Records(
-            topic, partition, parts, self.next_offset if next_offset is None else next_offset
-        )
+        if next_offset is None:
+            return Records(topic, partition, parts, self.next_offset, self.leader_epoch)
+        return Records(topic, partition, parts, next_offset)
 
     def _offset_at(self, at: int) -> int | None:
         if at >= len(self):
