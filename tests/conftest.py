@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -23,19 +24,30 @@ BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--on",
-        choices=("embedded", "kafka"),
+        choices=("embedded", "kafka", "kafka3"),
         default="embedded",
-        help="what the tests of behaviour run on: the embedded broker or real Kafka",
+        help="what the tests of behaviour run on: the embedded broker, real Kafka of one node, "
+        "or (on asyncio alone) of three nodes",
     )
+
+
+def backend_of(item: pytest.Item) -> str | None:
+    """The event loop that a test runs on, None if it needs none."""
+    name = item.callspec.params.get("anyio_backend") if hasattr(item, "callspec") else None
+    return None if name is None else str(name)
+
+
+def pytest_configure() -> None:
+    # A shell starts its background jobs with Ctrl-C ignored, which children would inherit.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The fast tests run on one event loop; those of the runtime, which knows it, on all."""
     for item in items:
-        if isinstance(item, pytest.Function) and RUNTIME_TESTS not in item.path.parents:
-            backend = getattr(item, "callspec", None) and item.callspec.params.get("anyio_backend")
-            if backend not in {None, "asyncio"}:
-                item.add_marker("slow")
+        if RUNTIME_TESTS not in item.path.parents and backend_of(item) not in {None, "asyncio"}:
+            item.add_marker("slow")
 
 
 @pytest.fixture(params=BACKENDS, scope="module")

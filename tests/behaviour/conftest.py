@@ -1,4 +1,4 @@
-"""The public interface, on the embedded broker or on real Kafka (`--on kafka`) alike."""
+"""The public interface, on the embedded broker or on real Kafka (`--on kafka`, `kafka3`) alike."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from anyio import to_thread
 
 from aiokafkawire.broker import Broker
 from tests.brokers.fixtures import session_kafka
+from tests.conftest import backend_of
 
 HERE = Path(__file__).resolve().parent
 
@@ -21,6 +22,9 @@ NODES = 3
 
 MIN_SESSION_TIMEOUT_MS = 500
 """What real Kafka is started with in these tests, too."""
+
+REAL_NODES = {"kafka": 1, "kafka3": 3}
+"""What `--on` stands for."""
 
 _passed: set[str] = set()
 
@@ -35,11 +39,13 @@ class Cluster:
 
 @pytest.fixture
 async def cluster(request: pytest.FixtureRequest, anyio_backend: object) -> AsyncIterator[Cluster]:
-    if request.config.getoption("--on") == "kafka":
-        kafka = session_kafka(request.config)
+    nodes = REAL_NODES.get(request.config.getoption("--on"))
+    if nodes is not None:
+        kafka = session_kafka(request.config, nodes)
 
         async def create(name: str, **wanted: object) -> None:
-            await to_thread.run_sync(partial(kafka.create_topic, name, **wanted))
+            make = partial(kafka.create_topic, name, replication_factor=nodes, **wanted)
+            await to_thread.run_sync(make)
 
         yield Cluster(kafka.bootstrap_servers, create)
         return
@@ -82,6 +88,15 @@ def group_id() -> str:
     return f"group-{uuid.uuid4().hex[:12]}"
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Three real nodes are for what depends on their number: one event loop is enough there."""
+    if config.getoption("--on") == "kafka3":
+        ours = [item for item in items if HERE in item.path.parents]
+        left_out = [item for item in ours if backend_of(item) not in {None, "asyncio"}]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Remember what ran: a function counts once, on however many backends it did."""
     if report.when == "call" and report.passed and HERE in Path(report.fspath).resolve().parents:
@@ -92,5 +107,9 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     if _passed:
-        where = {"kafka": "real Kafka", "embedded": "the embedded broker"}[config.getoption("--on")]
+        where = {
+            "embedded": "the embedded broker",
+            "kafka": "real Kafka of one node",
+            "kafka3": "real Kafka of three nodes, on asyncio alone",
+        }[config.getoption("--on")]
         terminalreporter.write_line(f"behaviour: {len(_passed)} test functions on {where}")

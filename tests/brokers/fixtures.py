@@ -14,7 +14,7 @@ import pytest
 
 from tests.brokers.kafka import Kafka, Unavailable
 
-_SESSION_KAFKA = pytest.StashKey[Kafka]()
+_SESSION_KAFKA = pytest.StashKey[dict[int, Kafka]]()
 
 
 @contextmanager
@@ -28,15 +28,16 @@ def what_real_kafka_needs() -> Iterator[None]:
         pytest.skip(str(lack))
 
 
-def session_kafka(config: pytest.Config) -> Kafka:
-    """The one broker of this test run, whichever conftest.py asks for it; closed at its end."""
-    kafka = config.stash.get(_SESSION_KAFKA, None)
+def session_kafka(config: pytest.Config, nodes: int = 1) -> Kafka:
+    """The cluster of this size of this test run, whichever conftest.py asks; closed at its end."""
+    clusters = config.stash.setdefault(_SESSION_KAFKA, {})
+    kafka = clusters.get(nodes)
     if kafka is None:
-        kafka = Kafka("4.3.0")
+        kafka = Kafka("4.3.0", nodes=nodes)
         with what_real_kafka_needs():
             config.add_cleanup(kafka.close)
             kafka.start()
-        config.stash[_SESSION_KAFKA] = kafka
+        clusters[nodes] = kafka
     return kafka
 
 
@@ -44,6 +45,12 @@ def session_kafka(config: pytest.Config) -> Kafka:
 def kafka_43_server(pytestconfig: pytest.Config) -> Kafka:
     """The session's Kafka 4.3.0, to suspend, restart, or create topics on. Leave it running."""
     return session_kafka(pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def kafka_43_cluster(pytestconfig: pytest.Config) -> Kafka:
+    """The session's Kafka 4.3.0 of three nodes. Leave them running."""
+    return session_kafka(pytestconfig, 3)
 
 
 @pytest.fixture(scope="session")
