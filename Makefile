@@ -6,7 +6,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PYTEST := $(BIN)/pytest
 
-.PHONY: help demo test kafka test-brokers lint types imports check format clean
+.PHONY: help demo test kafka test-brokers lint docs check format clean
 
 help: ## Show the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -39,6 +39,10 @@ lint: $(READY) ## Style, types, import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(READY) ## The documentation, into build/docs
+	$(BIN)/python docs/generate.py
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -d build/doctrees docs build/docs
 
 check: lint ## Lint, types and the fast tests
 	$(PYTEST) --ignore=tests/brokers -m "not slow" -q -n 2 --dist loadfile

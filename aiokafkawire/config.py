@@ -11,7 +11,7 @@ import dataclasses
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
 
 from aiokafkawire.errors import InvalidOption
 
@@ -21,10 +21,12 @@ __all__ = (
     "ClientOptions",
     "ConsumerConfig",
     "ConsumerOptions",
+    "Option",
     "ProducerConfig",
     "ProducerOptions",
     "make",
     "nearest",
+    "options_of",
 )
 
 MAX_INT32 = 2**31 - 1
@@ -394,6 +396,58 @@ def make(config_class: type[_Config], options: Mapping[str, Any]) -> _Config:
     if "bootstrap_servers" not in options:
         raise InvalidOption("bootstrap_servers is missing: give 'host:port', or several of them")
     return config_class(**options)
+
+
+class Option(NamedTuple):
+    """One option as it is declared.
+
+    `default` is `dataclasses.MISSING` for what must be given; `range` and `unit` are those of a
+    number.
+    """
+
+    name: str
+    kind: str
+    default: Any
+    range: tuple[int, int] | None
+    unit: str
+    meaning: str
+
+    def __str__(self) -> str:
+        default = "" if self.default is dataclasses.MISSING else f", default {self.default!r}"
+        unit = f" {self.unit}" if self.unit and self.default is not None else ""
+        return f"{self.name} ({self.kind}{default}{unit}): {self.meaning}"
+
+
+def options_of(config_class: type[ClientConfig]) -> list[Option]:
+    """The options of a class, in the order of their declaration, those of its base first."""
+    return [
+        Option(
+            field.name,
+            _kind(field),
+            field.default,
+            field.metadata.get("range"),
+            {"ms": "ms", "bytes": "bytes"}.get(field.name.rpartition("_")[2], ""),
+            field.metadata["meaning"],
+        )
+        for field in dataclasses.fields(config_class)
+    ]
+
+
+def _kind(field: dataclasses.Field[Any]) -> str:
+    if "choices" in field.metadata:
+        return " | ".join(map(repr, field.metadata["choices"]))
+    return {"Acks": "'all' | -1 | 0 | 1"}.get(str(field.type), str(field.type))
+
+
+def _list_options(options: type, config_class: type[ClientConfig]) -> None:
+    """Tell of each option where help() looks."""
+    lines = "\n".join(f"    {option}" for option in options_of(config_class))
+    options.__doc__ = f"{options.__doc__}\n\n{lines}"
+
+
+_list_options(ClientOptions, ClientConfig)
+_list_options(ProducerOptions, ProducerConfig)
+_list_options(ConsumerOptions, ConsumerConfig)
 
 
 def parse_servers(servers: str | Iterable[str]) -> tuple[str, ...]:

@@ -6,7 +6,14 @@ import typing
 import pytest
 
 from aiokafkawire import config
-from aiokafkawire.config import ClientConfig, ConsumerConfig, ProducerConfig, make, parse_address
+from aiokafkawire.config import (
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    make,
+    options_of,
+    parse_address,
+)
 from aiokafkawire.errors import InvalidOption
 
 SERVERS = {"bootstrap_servers": "localhost:9092"}
@@ -24,6 +31,34 @@ def test_the_typed_dict_equals_the_option_class(config_class: type, options: typ
     of_class = typing.get_type_hints(config_class)
     fields = {field.name: of_class[field.name] for field in dataclasses.fields(config_class)}
     assert typing.get_type_hints(options) == fields
+
+
+@pytest.mark.parametrize(
+    ("config_class", "options"),
+    [
+        (ClientConfig, config.ClientOptions),
+        (ProducerConfig, config.ProducerOptions),
+        (ConsumerConfig, config.ConsumerOptions),
+    ],
+)
+def test_help_says_what_each_option_means(config_class: type[ClientConfig], options: type):
+    told = options_of(config_class)
+    assert [option.name for option in told] == list(typing.get_type_hints(options))
+    for option in told:
+        assert str(option) in str(options.__doc__)
+        # One sentence, which begins and ends as one.
+        assert option.meaning[0].isupper() or option.meaning[0] == "`"
+        assert option.meaning.endswith(".")
+
+
+def test_an_option_is_told_with_kind_default_and_unit():
+    told = {option.name: option for option in options_of(ProducerConfig)}
+    assert str(told["linger_ms"]).startswith("linger_ms (int, default 5 ms): ")
+    assert str(told["acks"]).startswith("acks ('all' | -1 | 0 | 1, default 'all'): ")
+    assert str(told["bootstrap_servers"]).startswith("bootstrap_servers (str | Sequence[str]): ")
+    assert told["batch_size_bytes"].unit == "bytes"
+    assert told["max_in_flight_requests_per_connection"].range == (1, 1_000)
+    assert told["compression_type"].kind.startswith("'none' | 'gzip'")
 
 
 def test_the_defaults_are_javas():

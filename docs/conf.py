@@ -1,0 +1,29 @@
+"""How Sphinx builds these pages: `make docs`."""
+
+from aiokafkawire import __version__
+
+project = "aiokafkawire"
+author = "The aiokafkawire maintainers"
+release = version = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+exclude_patterns = ["README.md", "build"]
+html_theme = "furo"
+html_title = f"{project} {release}"
+html_copy_source = False
+
+myst_heading_anchors = 3
+
+default_role = "literal"
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_default_options = {"members": True}
+python_use_unqualified_type_names = True
+
+nitpicky = True
+# What signatures name and these pages do not describe: Python's own types, and the inside.
+nitpick_ignore_regex = [
+    (r"py:.*", r"(collections|typing|re|pathlib|types|enum|pyarrow)\..*"),
+    (r"py:.*", r"aiokafkawire\.(config|runtime|wire)\..*"),
+    (r"py:.*", r"(.*\.)?(Action|ApiKey|BatchIterator|Faults|Receipt|Segment)"),
+]

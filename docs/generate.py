@@ -1,0 +1,202 @@
+"""Writes the pages that stand in the code: options.md from config.py, errors.md from errors.py.
+
+`make docs` runs it; a test holds the pages equal to what it makes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from aiokafkawire import errors
+from aiokafkawire.config import (
+    MAX_INT32,
+    ClientConfig,
+    ConsumerConfig,
+    Option,
+    ProducerConfig,
+    options_of,
+)
+
+__all__ = ("ERRORS", "PAGES", "errors_page", "options_page", "write")
+
+DOCS = Path(__file__).parent
+
+GENERATED = "<!-- Written by docs/generate.py: change the code, not this page. -->\n\n"
+
+OPTIONS_INTRODUCTION = """\
+# Options
+
+Options are keyword arguments of `Producer(…)` and `Consumer(…)`. Names are Kafka's in snake_case;
+where Kafka's name hides the unit it is appended (`linger.ms` is `linger_ms`, `batch.size` is
+`batch_size_bytes`). Times are in milliseconds, sizes in bytes; defaults are those of Kafka's Java
+client. All are checked when the client is made: an unknown name, a value of the wrong type or out
+of its range, and options that contradict each other raise `InvalidOption`.
+
+```python
+from aiokafkawire.errors import InvalidOption
+
+try:
+    Producer(bootstrap_servers="localhost:9092", linger=50)
+except InvalidOption as error:
+    assert str(error) == "unknown option 'linger'; did you mean 'linger_ms'?"
+```
+
+The options of a client are its attribute `config`, a frozen `ProducerConfig` or `ConsumerConfig`.
+"""
+
+ERRORS_INTRODUCTION = """\
+# Errors
+
+Every error of this package is in `aiokafkawire.errors` and derives from `KafkaError`. What an
+application raises itself, in the body of `async with` or in a callback, comes out as it is: never
+wrapped, never in an `ExceptionGroup`. A wrong argument (a key that is no bytes, a partition that
+is no number) is Python's own `TypeError` or `ValueError`.
+
+```python
+from aiokafkawire import errors
+
+async with Producer(bootstrap_servers="localhost:9092") as producer:
+    try:
+        await producer.send_and_wait("orders", value=b"book")
+    except errors.KafkaError as error:
+        again = error.retriable  # whether the same call can succeed later
+        where = (error.broker, error.api, error.topic, error.partition)
+```
+
+"Retriable" below is what `error.retriable` says. The clients repeat by themselves what can be
+repeated, until the deadline of the call is over; what an application gets to see has already been
+tried again where that could help.
+"""
+
+ERRORS: Mapping[str, tuple[str, ...]] = {
+    "Any call": ("KafkaError", "InvalidOption", "ClientClosed"),
+    "The network": (
+        "NoBrokerAvailable",
+        "ConnectionFailed",
+        "ConnectionLost",
+        "RequestTimedOut",
+        "AuthenticationFailed",
+    ),
+    "The protocol": (
+        "ProtocolError",
+        "MalformedFrame",
+        "MalformedMessage",
+        "UnsupportedVersion",
+        "BrokerError",
+        "UnknownServerError",
+    ),
+    "Records": ("CorruptRecords", "RecordTooLarge"),
+    "The producer": (
+        "BufferFull",
+        "DeliveryTimedOut",
+        "DeliveryUnknown",
+        "DeliveriesFailed",
+        "ProducerFenced",
+    ),
+    "The consumer and the group": (
+        "UnknownTopic",
+        "NoOffset",
+        "LogTruncated",
+        "CommitFailed",
+        "GroupFailed",
+        "MemberFenced",
+    ),
+}
+"""The errors under the headings of their page."""
+
+TO_DO = "What to do: "
+
+
+def options_page() -> str:
+    """docs/options.md."""
+    shared = {option.name for option in options_of(ClientConfig)}
+    parts = [GENERATED, OPTIONS_INTRODUCTION]
+    for heading, config_class in (
+        ("Every client", ClientConfig),
+        ("Producer", ProducerConfig),
+        ("Consumer", ConsumerConfig),
+    ):
+        own = [
+            option
+            for option in options_of(config_class)
+            if config_class is ClientConfig or option.name not in shared
+        ]
+        parts.append(f"\n## {heading}\n\n")
+        parts.append("| Option | Type | Default | Range | Unit | Meaning |\n")
+        parts.append("|---|---|---|---|---|---|\n")
+        parts += map(_option_row, own)
+    return "".join(parts)
+
+
+def errors_page() -> str:
+    """docs/errors.md."""
+    parts = [GENERATED, ERRORS_INTRODUCTION]
+    for heading, names in ERRORS.items():
+        parts.append(f"\n## {heading}\n")
+        for name in names:
+            parts.append(f"\n### {name}\n\n")
+            parts += _error(getattr(errors, name))
+    return "".join(parts)
+
+
+PAGES = {"options.md": options_page, "errors.md": errors_page}
+
+
+def write() -> None:
+    """Write the pages that differ from what stands there."""
+    for name, page in PAGES.items():
+        path, text = DOCS / name, page()
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def _option_row(option: Option) -> str:
+    cells = (
+        f"`{option.name}`",
+        _code(option.kind),
+        "required" if option.default is dataclasses.MISSING else _code(repr(option.default)),
+        _range(option),
+        option.unit,
+        option.meaning,
+    )
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+
+
+def _range(option: Option) -> str:
+    if option.range is None:
+        return ""
+    low, high = option.range
+    return f"from {low:,}" if high == MAX_INT32 else f"{low:,} to {high:,}"
+
+
+def _code(text: str) -> str:
+    return f"`{text}`"
+
+
+def _error(cls: type[errors.KafkaError]) -> Iterator[str]:
+    meaning, _, to_do = (inspect.getdoc(cls) or "").partition(TO_DO)
+    kinds = [base.__name__ for base in cls.__bases__ if base is not errors.KafkaError]
+    yield meaning.rstrip() + "\n"
+    facts = [f"Retriable: {_retriable(cls)}."]
+    if cls is not errors.KafkaError and kinds:
+        facts.append(f"Also a {' and a '.join(_code(kind) for kind in kinds)}.")
+    yield f"\n- {' '.join(facts)}\n"
+    if to_do:
+        yield f"- {TO_DO}{_joined(to_do)}\n"
+
+
+def _retriable(cls: type[errors.KafkaError]) -> str:
+    if issubclass(cls, errors.BrokerError) or cls is errors.KafkaError:
+        return "as the code says" if cls is not errors.KafkaError else "no, unless told so"
+    return "yes" if cls.retriable else "no"
+
+
+def _joined(text: str) -> str:
+    return " ".join(text.split())
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,71 @@
+"""What of a Markdown page is code to run.
+
+Blocks tagged `python` run in the order of the page. A comment on the line before a block says
+otherwise: `compiled only: REASON`, `pytest` (a user's test file), `asyncio only`. A comment that
+begins with `hidden` holds code that a reader need not see; it runs in its place.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+__all__ = ("PAGES", "ROOT", "Block", "Kind", "blocks_of")
+
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+
+FENCE = re.compile(r"(`{3,})(.*)")
+COMMENT = re.compile(r"<!-- (compiled only: \S.*|pytest|asyncio only) -->")
+HIDDEN = "<!-- hidden"
+END_OF_HIDDEN = "-->"
+
+
+class Kind(Enum):
+    """What is done with a block."""
+
+    RUN = "run"
+    RUN_ON_ASYNCIO = "asyncio only"
+    TEST_FILE = "pytest"
+    COMPILE = "compiled only"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Code of a page, from line `line` on."""
+
+    page: Path
+    line: int
+    code: str
+    kind: Kind
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """The code of a page, in order. Raises `ValueError` for a block that does not end."""
+    found: list[Block] = []
+    lines = page.read_text(encoding="utf-8").splitlines()
+    number, kind = 0, Kind.RUN
+    while number < len(lines):
+        line = lines[number]
+        number += 1
+        fence = FENCE.match(line)
+        if fence or line == HIDDEN:
+            end = END_OF_HIDDEN if fence is None else fence[1]
+            try:
+                last = lines.index(end, number)
+            except ValueError:
+                raise ValueError(f"{page.name}:{number}: {line} has no end") from None
+            if fence is None or fence[2] == "python":
+                code = "\n".join(lines[number:last])
+                found.append(Block(page, number + 1, code, Kind.RUN if fence is None else kind))
+            number, kind = last + 1, Kind.RUN
+        elif comment := COMMENT.fullmatch(line):
+            kind = Kind(comment[1].partition(":")[0])
+        elif line:
+            kind = Kind.RUN
+    return found

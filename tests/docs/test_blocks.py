@@ -1,0 +1,155 @@
+"""Every block of Python in the README and the documentation runs."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import anyio
+import pytest
+import sniffio
+
+import aiokafkawire
+from aiokafkawire import Broker
+
+from .pages import PAGES, ROOT, Block, Kind, blocks_of
+
+LIMIT_S = 20.0
+"""No page takes longer."""
+
+WRITTEN_ADDRESS = "localhost:9092"
+"""Stands in the pages for the address of the broker that their blocks run on."""
+
+NODES = 3
+
+BLOCKS = {page: blocks_of(page) for page in PAGES}
+
+
+class Done(BaseException):
+    """Ends a block that would go on for ever. Not an Exception, so that no block handles it."""
+
+
+async def bill(*_: object) -> None:
+    """What the pages call for each record."""
+    raise Done
+
+
+def compiled(block: Block, code: str) -> CodeType:
+    """A block's code, whose lines are those of its page; it may await."""
+    tree = ast.parse(code, filename=str(block))
+    ast.increment_lineno(tree, block.line - 1)
+    return compile(
+        tree, str(block.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
+    )
+
+
+async def run_block(block: Block, address: str, namespace: dict[str, Any]) -> None:
+    """Run one block in the namespace of its page; what it raises has a note that says where."""
+    code = compiled(block, block.code.replace(WRITTEN_ADDRESS, address))
+    try:
+        awaited = eval(code, namespace)
+        if inspect.iscoroutine(awaited):
+            await awaited
+    except Done:
+        return
+    except Exception as error:
+        error.add_note(f"in the block at {block}")
+        raise
+
+
+async def run_page(blocks: list[Block]) -> None:
+    """Run the blocks of a page, one after the other, on a broker of their own."""
+    library = sniffio.current_async_library()
+    async with Broker(NODES) as broker:
+        namespace: dict[str, Any] = {
+            name: getattr(aiokafkawire, name)
+            for name in aiokafkawire.__all__
+            if not name.startswith("_")
+        }
+        namespace |= {
+            "__name__": "page",
+            "Done": Done,
+            "bill": bill,
+            "bootstrap_servers": broker.bootstrap_servers,
+            "broker": broker,
+        }
+        for block in blocks:
+            if block.kind is Kind.RUN or (
+                block.kind is Kind.RUN_ON_ASYNCIO and library == "asyncio"
+            ):
+                await run_block(block, broker.bootstrap_servers, namespace)
+
+
+def pages_with(*kinds: Kind) -> list[Any]:
+    return [
+        pytest.param(blocks, id=str(page.relative_to(ROOT)))
+        for page, blocks in BLOCKS.items()
+        if any(block.kind in kinds for block in blocks)
+    ]
+
+
+@pytest.mark.parametrize("blocks", pages_with(Kind.RUN, Kind.RUN_ON_ASYNCIO))
+async def test_the_blocks_of_a_page_run(blocks: list[Block]):
+    with anyio.fail_after(LIMIT_S):
+        await run_page(blocks)
+
+
+@pytest.mark.parametrize("blocks", pages_with(*Kind))
+def test_every_block_compiles(blocks: list[Block]):
+    for block in blocks:
+        compiled(block, block.code)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(block, id=str(block))
+        for blocks in BLOCKS.values()
+        for block in blocks
+        if block.kind is Kind.TEST_FILE
+    ],
+)
+def test_a_test_file_of_a_page_passes(block: Block, tmp_path: Path):
+    (tmp_path / "test_of_page.py").write_text(block.code + "\n")
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_of_page.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0, f"{block}\n{ran.stdout}{ran.stderr}"
+
+
+# --- the runner itself ---
+
+
+def block_of(code: str) -> Block:
+    return Block(ROOT / "docs" / "page.md", 7, code, Kind.RUN)
+
+
+async def test_a_block_that_fails_says_where():
+    with pytest.raises(AssertionError) as failed:
+        await run_block(block_of("x = 1\nassert x == 2"), "", {})
+    assert failed.value.__notes__ == ["in the block at docs/page.md:7"]
+    assert failed.traceback[-1].lineno == 7
+
+
+async def test_a_block_may_await_and_be_ended():
+    namespace: dict[str, Any] = {"anyio": anyio, "bill": bill}
+    await run_block(block_of("await anyio.lowlevel.checkpoint()\nx = 1"), "", namespace)
+    await run_block(block_of("while True:\n    await bill(x)"), "", namespace)
+    assert namespace["x"] == 1
+
+
+async def test_the_written_address_stands_for_the_broker():
+    namespace: dict[str, Any] = {}
+    await run_block(block_of(f"x = {WRITTEN_ADDRESS!r}"), "host:1", namespace)
+    assert namespace["x"] == "host:1"

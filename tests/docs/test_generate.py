@@ -1,0 +1,50 @@
+"""The pages that are made from the code say what the code says now."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable
+
+import pytest
+
+from aiokafkawire import errors
+from aiokafkawire.config import ConsumerConfig, ProducerConfig, options_of
+
+from .pages import ROOT
+
+GENERATOR = runpy.run_path(str(ROOT / "docs" / "generate.py"))
+MADE: dict[str, Callable[[], str]] = GENERATOR["PAGES"]
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_generated_page_is_up_to_date(name: str):
+    stands = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert stands == MADE[name](), f"docs/{name} is old: run `make docs`"
+
+
+def test_every_option_stands_once_in_its_table():
+    page = MADE["options.md"]()
+    for option in {*options_of(ProducerConfig), *options_of(ConsumerConfig)}:
+        assert page.count(f"\n| `{option.name}` |") == 1
+
+
+def test_every_public_error_stands_there_with_what_to_do():
+    page = MADE["errors.md"]()
+    named = [name for names in GENERATOR["ERRORS"].values() for name in names]
+    assert sorted(named) == sorted(errors.__all__)
+    for name in named:
+        section = page.partition(f"\n### {name}\n")[2].partition("\n##")[0]
+        assert section.count("\n- What to do: ") == 1, name
+        assert section.count("\n- Retriable: ") == 1, name
+
+
+def test_retriable_is_what_the_class_says():
+    page = MADE["errors.md"]()
+    for name, said in (
+        ("ConnectionLost", "yes."),
+        ("DeliveryUnknown", "no."),
+        ("BrokerError", "as the code says."),
+        ("RequestTimedOut", "yes. Also a `TimeoutError`."),
+        ("MemberFenced", "no. Also a `GroupFailed`."),
+    ):
+        assert f"- Retriable: {said}\n" in page.partition(f"\n### {name}\n")[2].partition("###")[0]
