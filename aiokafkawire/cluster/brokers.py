@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from aiokafkawire.cluster.metadata import NodeInfo
 from aiokafkawire.cluster.routing import Load
 from aiokafkawire.config import ClientConfig
-from aiokafkawire.connection import PLAINTEXT, BrokerClient, Handshake
+from aiokafkawire.connection import PLAINTEXT, BrokerClient, Counters, Handshake
 from aiokafkawire.runtime import Address, Host, Runtime
 from aiokafkawire.types import NodeId
 
@@ -15,11 +15,17 @@ __all__ = ("Brokers",)
 
 
 class Brokers:
-    """Makes broker clients on demand and ends those whose node moved or went."""
+    """Makes broker clients on demand and ends those whose node moved or went.
+
+    `on_lost` may be set; it is called when a connection to a node was lost. `counters` are of all
+    connections.
+    """
 
     def __init__(
         self, config: ClientConfig, runtime: Runtime, host: Host, handshake: Handshake = PLAINTEXT
     ) -> None:
+        self.counters = Counters()
+        self.on_lost: Callable[[], None] | None = None
         self._config = config
         self._runtime = runtime
         self._host = host
@@ -44,10 +50,6 @@ class Brokers:
         if client is None:
             client = self._bootstrap[address] = self._make(address, None)
         return client
-
-    def known(self, node_id: NodeId) -> BrokerClient | None:
-        """The client of a node, if there is one already."""
-        return self._nodes.get(node_id)
 
     def keep(self, nodes: Mapping[NodeId, NodeInfo]) -> None:
         """End the clients of other nodes and addresses, once what they do is done."""
@@ -98,7 +100,13 @@ class Brokers:
             self._host,
             node_id=node_id,
             handshake=self._handshake,
+            counters=self.counters,
+            on_lost=self._lost,
         )
+
+    def _lost(self) -> None:
+        if self.on_lost is not None:
+            self.on_lost()
 
     def _retire(self, client: BrokerClient) -> None:
         client.retire()

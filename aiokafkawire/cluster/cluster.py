@@ -30,7 +30,6 @@ from aiokafkawire.connection import (
     ByVersion,
     Handshake,
     Lane,
-    Versions,
     parse_pin,
 )
 from aiokafkawire.errors import (
@@ -95,8 +94,9 @@ class Cluster:
 
     def add_topics(self, topics: Iterable[str]) -> None:
         """Keep the metadata of these topics fresh, once more for each call."""
-        if self._refresher.interest.add(topics):
-            self._refresher.request_update(urgent=True)
+        fresh = self._refresher.interest.add(topics)
+        if fresh:
+            self._refresher.request_update(fresh, urgent=True)
 
     def remove_topics(self, topics: Iterable[str]) -> None:
         """Take back one `add_topics` of these topics."""
@@ -116,6 +116,17 @@ class Cluster:
         """The metadata has shown itself to be stale; returns at once, with backoff inside."""
         self._refresher.request_update()
 
+    def metrics(self) -> dict[str, int | float]:
+        """What the connections have done since the start; the names end in their unit.
+
+        Gauges: `connections_open`. Totals: `connections_made_total`, `connections_lost_total`
+        (not closed by this client), `requests_total`, `responses_total`, `bytes_sent_total`,
+        `bytes_received_total`, `throttle_ms_total` (silence that brokers asked for).
+        `request_latency_ms_avg` and `_max` are of all requests, those that a broker holds back on
+        purpose included.
+        """
+        return self._brokers.counters.snapshot()
+
     async def wait_update(self, after_version: int, deadline: float) -> bool:
         """Wait until `metadata.version` is over `after_version`; False at the deadline."""
         return await self._refresher.wait_update(after_version, deadline)
@@ -128,7 +139,8 @@ class Cluster:
         """A topic's metadata, waiting until it is known.
 
         Raises `UnknownTopic` at the deadline, or soon where topics are not to be made on demand;
-        `BrokerError` for a name that is invalid or not authorised.
+        `BrokerError` for a name that is invalid or not authorised; at once what makes it useless to
+        ask again, as `AuthenticationFailed`.
         """
         found = self.metadata.topics.get(name)
         if found is not None and found.partitions:
@@ -136,7 +148,7 @@ class Cluster:
         names = (name,)
         fresh = self._refresher.interest.add(names)
         try:
-            self._refresher.request_update(urgent=fresh)
+            self._refresher.request_update(names, urgent=bool(fresh))
             return await self._wait_topic(name, deadline)
         finally:
             self._refresher.interest.remove(names)
@@ -144,7 +156,7 @@ class Cluster:
     async def _wait_topic(self, name: str, deadline: float) -> TopicMetadata:
         version = self.metadata.version
         unknown_answers = 0
-        while await self._refresher.wait_update(version, deadline):
+        while await self._refresher.wait_update(version, deadline, fail_early=True):
             metadata = self.metadata
             version = metadata.version
             found = metadata.topics.get(name)
@@ -160,7 +172,7 @@ class Cluster:
                     )
             elif code is not None and not (error := error_for(code, topic=name)).retriable:
                 raise error
-            self._refresher.request_update()
+            self._refresher.request_update((name,))
         raise self._no_topic(name)
 
     def _no_topic(self, name: str) -> KafkaError:
@@ -208,11 +220,6 @@ class Cluster:
             raise ConnectionFailed(f"the cluster lists no broker {node_id}", broker=str(node_id))
         return self._brokers.of_node(node)
 
-    def versions(self, node_id: NodeId) -> Versions | None:
-        """What a node speaks, while a connection to it is open."""
-        client = self._brokers.known(node_id)
-        return client.versions if client is not None else None
-
     async def coordinator(
         self, key: str, type: CoordinatorType = CoordinatorType.GROUP, *, deadline: float
     ) -> NodeId:
@@ -230,7 +237,7 @@ class Cluster:
         while True:
             attempt += 1
             try:
-                response = await self.request(
+                response, broker = await self.exchange(
                     request, to=AnyNode(), deadline=deadline, min_version=min_version
                 )
             except KafkaError as failure:
@@ -246,7 +253,7 @@ class Cluster:
                     return found.node_id
                 reason = f"the coordinator is said to be {found.node_id} at {found.host!r}"
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            error = error_for(code, api="FindCoordinator", attempt=attempt)
+            error = error_for(code, api="FindCoordinator", broker=broker, attempt=attempt)
             if reason:
                 error.reason += f" ({reason})"
             await self._pause(attempt, deadline, error)
@@ -275,6 +282,29 @@ class Cluster:
         `retry=False` there is one attempt, which may last until `deadline`, and such answers are
         given back. Raises as `BrokerClient.request` does.
         """
+        response, _ = await self.exchange(
+            message,
+            to=to,
+            deadline=deadline,
+            retry=retry,
+            lane=lane,
+            min_version=min_version,
+            max_version=max_version,
+        )
+        return response
+
+    async def exchange(
+        self,
+        message: Request[R] | ByVersion[R],
+        *,
+        to: Route,
+        deadline: float,
+        retry: bool = True,
+        lane: Lane | None = None,
+        min_version: int = 0,
+        max_version: int | None = None,
+    ) -> tuple[R, str]:
+        """As `request`; gives with the response the name of the broker that it is from."""
         api = APIS[ApiKey(message.api_key)].name
         attempt = 0
         error: KafkaError | None = None
@@ -300,10 +330,10 @@ class Cluster:
             else:
                 code = misrouted(response, to)
                 if code is None:
-                    return response
+                    return response, client.name
                 self._lost(to)
                 if not retry:
-                    return response
+                    return response, client.name
                 error = error_for(code, api=api, broker=client.name, attempt=attempt)
             await self._pause(attempt, deadline, error)
 
@@ -347,7 +377,7 @@ class Cluster:
         while self.metadata.controller_id not in self.metadata.nodes:
             version = self.metadata.version
             self._refresher.request_update()
-            if not await self._refresher.wait_update(version, deadline):
+            if not await self._refresher.wait_update(version, deadline, fail_early=True):
                 raise RequestTimedOut(
                     "the cluster named no controller before the deadline", sent=False
                 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TypeVar
 from uuid import UUID
 
 from aiokafkawire.runtime import Address
@@ -83,7 +84,8 @@ class MetadataSnapshot:
     """The cluster as last told; immutable.
 
     `version` counts the changes. `errors` has the code of each topic that was asked for and could
-    not be told, e.g. UNKNOWN_TOPIC_OR_PARTITION.
+    not be told, e.g. UNKNOWN_TOPIC_OR_PARTITION; `lost` what was known of it before, if it has an
+    id to be known again by.
     """
 
     version: int = 0
@@ -92,6 +94,7 @@ class MetadataSnapshot:
     nodes: Mapping[NodeId, NodeInfo] = field(default_factory=lambda: MappingProxyType({}))
     topics: Mapping[str, TopicMetadata] = field(default_factory=lambda: MappingProxyType({}))
     errors: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    lost: Mapping[str, TopicMetadata] = field(default_factory=lambda: MappingProxyType({}))
 
     def leader(self, tp: TopicPartition) -> tuple[NodeId, int] | None:
         """Node id and epoch of a partition's leader; None while it has none that is known."""
@@ -111,9 +114,18 @@ class MetadataSnapshot:
         known = self.topics.get(topic)
         return known.topic_id if known is not None else NO_ID
 
-    def updated(self, response: MetadataResponse, wanted: Collection[str] | None) -> Update:
-        """The snapshot after a response that was asked for `wanted` topics, or for all (None)."""
-        return _Reading(self).read(response, wanted)
+    def updated(
+        self,
+        response: MetadataResponse,
+        wanted: Collection[str] | None,
+        *,
+        partial: bool = False,
+    ) -> Update:
+        """The snapshot after a response that was asked for `wanted` topics, or for all (None).
+
+        A `partial` one leaves what is known of other topics as it is.
+        """
+        return _Reading(self).read(response, wanted, partial=partial)
 
     def with_leader(self, tp: TopicPartition, leader_id: NodeId, leader_epoch: int) -> Update:
         """The snapshot after a broker named a newer leader; unchanged if it is not newer."""
@@ -125,7 +137,9 @@ class MetadataSnapshot:
         partitions = MappingProxyType({**topic.partitions, tp.partition: moved})
         topics = {**self.topics, tp.topic: replace(topic, partitions=partitions)}
         return Update(
-            replace(self, version=self.version + 1, topics=MappingProxyType(topics)), changed=True
+            replace(self, version=self.version + 1, topics=MappingProxyType(topics)),
+            changed=True,
+            topics=(tp.topic,),
         )
 
     def with_node(self, node_id: NodeId, host: str, port: int) -> Update:
@@ -151,7 +165,7 @@ class Update:
     """What came of an update. `renewed` topics were deleted and made anew since the last one.
 
     `notes` are for the log. `usable` is False if the response names no broker to talk to; the
-    snapshot is then the old one.
+    snapshot is then the old one. `topics` are those of which something was told, None for all.
     """
 
     snapshot: MetadataSnapshot
@@ -159,6 +173,7 @@ class Update:
     renewed: tuple[str, ...] = ()
     changed: bool = False
     usable: bool = True
+    topics: tuple[str, ...] | None = None
 
 
 def valid_address(host: str, port: int) -> Address | None:
@@ -166,6 +181,15 @@ def valid_address(host: str, port: int) -> Address | None:
     if not host or not 1 <= port <= 65_535 or any(c.isspace() or c == "\0" for c in host):
         return None
     return Address(host, port)
+
+
+_V = TypeVar("_V")
+
+
+def _others(known: Mapping[str, _V], names: Collection[str] | None) -> dict[str, _V]:
+    """What is known, but for some names."""
+    left_out = frozenset(names or ())
+    return {name: value for name, value in known.items() if name not in left_out}
 
 
 class _Reading:
@@ -176,11 +200,14 @@ class _Reading:
         self._notes: list[str] = []
         self._renewed: list[str] = []
 
-    def read(self, response: MetadataResponse, wanted: Collection[str] | None) -> Update:
+    def read(
+        self, response: MetadataResponse, wanted: Collection[str] | None, *, partial: bool
+    ) -> Update:
+        before = self._before
         nodes = self._nodes(response.brokers)
         if not nodes:
             self._note("ignored metadata without a single broker that can be connected to")
-            return Update(self._before, tuple(self._notes), usable=False)
+            return Update(before, tuple(self._notes), usable=False)
         topics: dict[str, TopicMetadata] = {}
         errors: dict[str, int] = {}
         for told in response.topics:
@@ -188,15 +215,28 @@ class _Reading:
         for name in wanted or ():
             if name not in topics and name not in errors:
                 errors[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        told_of = tuple(wanted or ()) if partial and nodes.keys() == before.nodes.keys() else None
+        if partial:
+            topics = _others(before.topics, wanted) | topics
+            errors = _others(before.errors, wanted) | errors
         snapshot = MetadataSnapshot(
-            version=self._before.version + 1,
+            version=before.version + 1,
             cluster_id=response.cluster_id,
             controller_id=response.controller_id if response.controller_id in nodes else NO_NODE,
             nodes=MappingProxyType(nodes),
             topics=MappingProxyType(topics),
             errors=MappingProxyType(errors),
+            lost=MappingProxyType(
+                {name: known for name in errors if (known := self._with_id(name)) is not None}
+            ),
         )
-        return Update(snapshot, tuple(self._notes), tuple(self._renewed), changed=True)
+        notes, renewed = tuple(self._notes), tuple(self._renewed)
+        return Update(snapshot, notes, renewed, changed=True, topics=told_of)
+
+    def _with_id(self, name: str) -> TopicMetadata | None:
+        """What was last known of a topic, if it has an id."""
+        known = self._before.topics.get(name) or self._before.lost.get(name)
+        return known if known is not None and known.topic_id != NO_ID else None
 
     def _nodes(self, brokers: Iterable[MetadataResponseBroker]) -> dict[NodeId, NodeInfo]:
         nodes: dict[NodeId, NodeInfo] = {}
@@ -230,7 +270,7 @@ class _Reading:
         elif told.error_code != ErrorCode.NONE:
             errors[name] = told.error_code
         else:
-            topics[name] = self._existing(name, told, before)
+            topics[name] = self._existing(name, told, before or self._before.lost.get(name))
 
     def _existing(
         self, name: str, told: MetadataResponseTopic, before: TopicMetadata | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from aiokafkawire.cluster.bootstrap import metadata_request, no_broker, telling
 from aiokafkawire.cluster.brokers import Brokers
@@ -18,7 +18,7 @@ from aiokafkawire.errors import (
     KafkaError,
     NoBrokerAvailable,
 )
-from aiokafkawire.runtime import Address, Host, Promise, Runtime, Signal
+from aiokafkawire.runtime import Address, Host, Promise, Runtime, Signal, copy_of
 from aiokafkawire.types import NodeId
 from aiokafkawire.wire import ErrorCode, error_for
 from aiokafkawire.wire.messages.metadata import MetadataResponse
@@ -41,6 +41,7 @@ class Refresher:
         self.metadata: MetadataSnapshot = EMPTY
         self.interest = TopicInterest()
         self.last_failure: KafkaError | None = None
+        brokers.on_lost = self.request_update
         self._config = config
         self._runtime = runtime
         self._brokers = brokers
@@ -68,7 +69,7 @@ class Refresher:
         clock = self._runtime.clock
         while True:
             try:
-                self._schedule.begin()
+                self._schedule.begin(clock.now())
                 await self._from_bootstrap(deadline, failures)
                 break
             except NoBrokerAvailable as error:
@@ -83,18 +84,27 @@ class Refresher:
         self._schedule.succeeded(self._runtime.clock.now(), self._runtime.rng)
         host.spawn(self._run, name="metadata")
 
-    def request_update(self, *, urgent: bool = False) -> None:
-        """The metadata is stale; returns at once. `urgent`: for what was never asked before."""
-        self._schedule.ask(urgent=urgent)
+    def request_update(self, topics: Iterable[str] | None = None, *, urgent: bool = False) -> None:
+        """The metadata, or that of `topics` alone, is stale; returns at once. `urgent`: for what
+        was never asked before."""
+        self._schedule.ask(topics, urgent=urgent)
         self._wake.set()
 
-    async def wait_update(self, after_version: int, deadline: float) -> bool:
-        """Wait for a snapshot newer than `after_version`; False if the deadline came first."""
+    async def wait_update(
+        self, after_version: int, deadline: float, *, fail_early: bool = False
+    ) -> bool:
+        """Wait for a snapshot newer than `after_version`; False if the deadline came first.
+
+        With `fail_early` an error of a refresh that trying again will not mend is raised at once.
+        """
         while self.metadata.version <= after_version:
             try:
                 await self._changed.wait(deadline)
             except TimeoutError:
                 return False
+            failure = self.last_failure
+            if fail_early and failure is not None and not failure.retriable:
+                raise copy_of(failure)
         return True
 
     def on_change(self, callback: Callable[[Update], None]) -> Callable[[], None]:
@@ -113,10 +123,13 @@ class Refresher:
             return
         self.metadata = update.snapshot
         self._brokers.keep(update.snapshot.nodes)
-        changed, self._changed = self._changed, Promise()
-        changed.resolve(None)
+        self._tell_waiters()
         for listener in list(self._listeners):
             listener(update)
+
+    def _tell_waiters(self) -> None:
+        changed, self._changed = self._changed, Promise()
+        changed.resolve(None)
 
     @property
     def _may_create(self) -> bool:
@@ -138,36 +151,41 @@ class Refresher:
 
     async def _refresh(self) -> None:
         now = self._runtime.clock.now
-        self._schedule.begin()
+        some = self._still_used(self._schedule.begin(now()))
+        client_id = self._config.client_id
         try:
             if not self.metadata.nodes or self._schedule.rebootstrap_due(now()):
+                some = None
                 await self._from_bootstrap(self._deadline(), {})
             else:
-                await self._from_nodes_or_bootstrap()
+                await self._from_nodes_or_bootstrap(some)
         except KafkaError as error:
             self.last_failure = error
-            logger.debug("metadata could not be refreshed: %s", error)
+            logger.debug("%s: metadata could not be refreshed: %s", client_id, error)
             self._schedule.failed(now(), self._runtime.rng)
             if self._schedule.should_log(now()):
-                logger.warning("no broker can be reached: %s; trying again", error)
+                logger.warning("%s: no broker can be reached: %s; trying again", client_id, error)
+            if not error.retriable:
+                self._tell_waiters()
         else:
             self.last_failure = None
-            if self._schedule.succeeded(now(), self._runtime.rng):
-                logger.warning("brokers can be reached again")
-            if self._incomplete():
-                self._schedule.ask()
+            if self._schedule.succeeded(now(), self._runtime.rng, partial=some is not None):
+                logger.warning("%s: brokers can be reached again", client_id)
+            missing = self._missing(self.interest.users() if some is None else some)
+            if missing:
+                self._schedule.ask(missing)
 
     def _deadline(self) -> float:
         return self._runtime.clock.now() + self._config.request_timeout_ms / 1_000
 
-    async def _from_nodes_or_bootstrap(self) -> None:
+    async def _from_nodes_or_bootstrap(self, some: Sequence[str] | None) -> None:
         """Ask a known node; the bootstrap addresses too when no known node can be reached.
 
         The snapshot may be of a time when few nodes were up, and those may be down now, while
         others came back.
         """
         try:
-            await self._from_nodes(self._deadline())
+            await self._from_nodes(self._deadline(), some)
         except (AuthenticationFailed, ClientClosed):
             raise
         except KafkaError:
@@ -176,7 +194,7 @@ class Refresher:
             logger.debug("no known broker can be reached: trying the bootstrap addresses")
             await self._from_bootstrap(self._deadline(), {})
 
-    async def _from_nodes(self, deadline: float) -> None:
+    async def _from_nodes(self, deadline: float, some: Sequence[str] | None) -> None:
         nodes = self.metadata.nodes
         now = self._runtime.clock.now()
         loads = self._brokers.loads(nodes)
@@ -188,14 +206,14 @@ class Refresher:
         # A node that does not answer is not the first choice of the next attempt.
         self._avoid = node_id
         client = self._brokers.of_node(nodes[node_id])
-        wanted = self.interest.wanted()
+        wanted = self.interest.wanted() if some is None else some
         request, min_version = metadata_request(wanted, allow_creation=self._may_create)
         response = await client.request(request, deadline=deadline, min_version=min_version)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             logger.info("broker %s asks for a new bootstrap", client.name)
             await self._from_bootstrap(deadline, {})
         else:
-            self._take(response, wanted, client)
+            self._take(response, wanted, client, partial=some is not None)
         self._avoid = None
 
     async def _from_bootstrap(self, deadline: float, failures: dict[Address, KafkaError]) -> None:
@@ -221,26 +239,36 @@ class Refresher:
         raise no_broker(list(failures.values()))
 
     def _take(
-        self, response: MetadataResponse, wanted: Sequence[str] | None, client: BrokerClient
+        self,
+        response: MetadataResponse,
+        wanted: Sequence[str] | None,
+        client: BrokerClient,
+        *,
+        partial: bool = False,
     ) -> None:
         if response.error_code != ErrorCode.NONE:
             raise error_for(response.error_code, api="Metadata", broker=client.name)
-        update = self.metadata.updated(response, wanted)
+        update = self.metadata.updated(response, wanted, partial=partial)
         self.apply(update)
         if not update.usable:
             raise NoBrokerAvailable(
                 "the broker answers with metadata that names no usable broker", broker=client.name
             )
 
-    def _incomplete(self) -> bool:
-        """Whether something that is used is still missing and may come soon."""
+    def _still_used(self, topics: Sequence[str] | None) -> list[str] | None:
+        """The topics to ask for alone; None where all in use are to be asked for."""
+        if topics is None or self.interest.everything or not self.metadata.nodes:
+            return None
+        return [name for name in topics if self.interest.uses(name)] or None
+
+    def _missing(self, names: Iterable[str]) -> list[str]:
+        """The topics in use of which something is still missing that may come soon."""
+        return [name for name in names if self.interest.uses(name) and not self._complete(name)]
+
+    def _complete(self, name: str) -> bool:
         metadata = self.metadata
-        for name in self.interest.users():
-            topic = metadata.topics.get(name)
-            if topic is None:
-                code = metadata.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                if error_for(code).retriable:
-                    return True
-            elif any(p.leader_id not in metadata.nodes for p in topic.partitions.values()):
-                return True
-        return False
+        topic = metadata.topics.get(name)
+        if topic is None:
+            code = metadata.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return not error_for(code).retriable
+        return all(p.leader_id in metadata.nodes for p in topic.partitions.values())

@@ -13,7 +13,10 @@ from aiokafkawire.wire.primitives import check_string
 __all__ = ("UNREACHABLE_LOG_S", "RefreshSchedule", "TopicInterest")
 
 UNREACHABLE_LOG_S = 5.0
-"""After so long without any broker the log says so, once. A restart takes less."""
+"""After so long without any broker the log says so, once. A restart takes less.
+
+Counted from the first refresh that failed, and looked at after each one that does.
+"""
 
 QUIET_FACTOR = 2.0
 """A refresh is the first of a new row when none was for this many times the longest backoff."""
@@ -23,7 +26,8 @@ class RefreshSchedule:
     """Decides when the next refresh is due.
 
     At `max_age_s` after the last success; at once when asked for, but refreshes in a row keep the
-    backoff between them, whether they succeed or fail.
+    backoff between them, whether they succeed or fail. What is asked for is everything that is in
+    use, or some topics alone (KIP-526).
     """
 
     def __init__(self, *, backoff: Backoff, max_age_s: float, rebootstrap_s: float) -> None:
@@ -32,6 +36,7 @@ class RefreshSchedule:
         self._rebootstrap_s = rebootstrap_s
         self._asked = False
         self._urgent = False
+        self._some: dict[str, None] | None = {}
         self._succeeded_at = -math.inf
         self._ended_at = -math.inf
         self._in_a_row = 0
@@ -44,10 +49,15 @@ class RefreshSchedule:
         """Whether a refresh was asked for that has not begun."""
         return self._asked
 
-    def ask(self, *, urgent: bool = False) -> None:
-        """A refresh is needed; `urgent` ones (something never asked before) skip the backoff."""
+    def ask(self, topics: Iterable[str] | None = None, *, urgent: bool = False) -> None:
+        """A refresh is needed, of `topics` alone or of all; `urgent` ones (something never asked
+        before) skip the backoff."""
         self._asked = True
         self._urgent = self._urgent or urgent
+        if topics is None:
+            self._some = None
+        elif self._some is not None:
+            self._some.update(dict.fromkeys(topics))
 
     def next_at(self) -> float:
         """When the next refresh is due."""
@@ -56,15 +66,27 @@ class RefreshSchedule:
         due = -math.inf if self._asked else self._succeeded_at + self._max_age_s
         return max(due, self._earliest)
 
-    def begin(self) -> None:
-        """A refresh begins: what is asked for from now on needs another one."""
+    def begin(self, now: float) -> tuple[str, ...] | None:
+        """A refresh begins: what is asked for from now on needs another one.
+
+        Returns the topics that it is for, None for all in use.
+        """
+        if self._urgent:
+            # What comes of a new topic is awaited from the shortest backoff on.
+            self._in_a_row = 0
+        some = self._some
+        if not self._asked or now - self._succeeded_at >= self._max_age_s:
+            some = None
         self._asked = False
         self._urgent = False
+        self._some = {}
+        return None if some is None else tuple(some)
 
-    def succeeded(self, now: float, rng: random.Random) -> bool:
+    def succeeded(self, now: float, rng: random.Random, *, partial: bool = False) -> bool:
         """A refresh came through; whether that ends an outage which was logged."""
         outage_is_over = self._logged
-        self._succeeded_at = now
+        if not partial:
+            self._succeeded_at = now
         self._unreachable_since = math.inf
         self._logged = False
         self._ended(now, rng)
@@ -72,7 +94,7 @@ class RefreshSchedule:
 
     def failed(self, now: float, rng: random.Random) -> None:
         self._unreachable_since = min(self._unreachable_since, now)
-        self._asked = True
+        self.ask()
         self._ended(now, rng)
 
     def rebootstrap_due(self, now: float) -> bool:
@@ -100,8 +122,8 @@ class TopicInterest:
         self._users: Counter[str] = Counter()
         self.everything = False
 
-    def add(self, topics: Iterable[str]) -> bool:
-        """Count one more user of each; whether one of them is new.
+    def add(self, topics: Iterable[str]) -> tuple[str, ...]:
+        """Count one more user of each; those that must be asked for because of that.
 
         Raises `TypeError` or `ValueError` for what cannot be a topic's name in any request: one
         such name would make every later request for metadata fail.
@@ -109,11 +131,12 @@ class TopicInterest:
         topics = tuple(topics)
         for topic in topics:
             check_string(topic)
-        new = False
+        new: list[str] = []
         for topic in topics:
-            new = new or not self._users[topic]
+            if not self._users[topic]:
+                new.append(topic)
             self._users[topic] += 1
-        return new and not self.everything
+        return () if self.everything else tuple(new)
 
     def remove(self, topics: Iterable[str]) -> None:
         """Count one user less of each."""
@@ -128,6 +151,10 @@ class TopicInterest:
         changed = wanted != self.everything
         self.everything = wanted
         return changed and wanted
+
+    def uses(self, topic: str) -> bool:
+        """Whether somebody uses a topic by name."""
+        return topic in self._users
 
     def users(self) -> Iterable[str]:
         """The topics that somebody uses by name."""

@@ -3,6 +3,7 @@
 from aiokafkawire.connection.backoff import Backoff
 from aiokafkawire.connection.broker import BrokerClient
 from aiokafkawire.connection.channel import Channel, Limits
+from aiokafkawire.connection.counters import Counters
 from aiokafkawire.connection.handshake import PLAINTEXT, Handshake, Plaintext
 from aiokafkawire.connection.lanes import Lane, lane_of
 from aiokafkawire.connection.versions import (
@@ -20,6 +21,7 @@ __all__ = (
     "BrokerClient",
     "ByVersion",
     "Channel",
+    "Counters",
     "Handshake",
     "Lane",
     "Limits",

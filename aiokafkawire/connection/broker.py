@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import math
+from collections.abc import Callable
 from typing import Literal, TypeVar, overload
 
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection.backoff import Backoff, Reconnect
 from aiokafkawire.connection.channel import Channel
 from aiokafkawire.connection.connector import Connector
+from aiokafkawire.connection.counters import Counters
 from aiokafkawire.connection.handshake import PLAINTEXT, Handshake
 from aiokafkawire.connection.lanes import Lane, lane_of
 from aiokafkawire.connection.versions import ByVersion, Versions, choose_version
@@ -24,9 +27,12 @@ from aiokafkawire.runtime import Address, Host, Promise, Runtime
 from aiokafkawire.types import NodeId
 from aiokafkawire.wire import APIS, ApiKey, Request, Response
 
-__all__ = ("BrokerClient",)
+__all__ = ("QUIET_S", "BrokerClient")
 
 logger = logging.getLogger("aiokafkawire.connection")
+
+QUIET_S = 60.0
+"""After a lost connection was told of in the log, others of that broker are not, for so long."""
 
 R = TypeVar("R", bound=Response)
 
@@ -35,7 +41,8 @@ class BrokerClient:
     """Sends requests to one broker.
 
     `node_id` is None for a bootstrap address, whose node is not known. All methods must be called
-    in the event loop of `runtime`; the tasks run in `host`.
+    in the event loop of `runtime`; the tasks run in `host`. `on_lost` is called when an open
+    connection was lost, not when the client closed it.
     """
 
     def __init__(
@@ -47,6 +54,8 @@ class BrokerClient:
         *,
         node_id: NodeId | None = None,
         handshake: Handshake = PLAINTEXT,
+        counters: Counters | None = None,
+        on_lost: Callable[[], None] | None = None,
     ) -> None:
         self.address = address
         self.node_id = node_id
@@ -54,7 +63,13 @@ class BrokerClient:
         self._runtime = runtime
         self._host = host
         self._connector = Connector(
-            address, self.name, config, runtime=runtime, host=host, handshake=handshake
+            address,
+            self.name,
+            config,
+            runtime=runtime,
+            host=host,
+            handshake=handshake,
+            counters=counters,
         )
         self._reconnect = Reconnect(
             Backoff.from_ms(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),
@@ -67,6 +82,8 @@ class BrokerClient:
         self._links: dict[Lane, Channel | Promise[Channel]] = {}
         self._last_failure: KafkaError | None = None
         self._ended: KafkaError | None = None
+        self._on_lost = on_lost
+        self._log = _LossLog(config.client_id, self.name)
 
     # --- what others may look at ---
 
@@ -109,6 +126,7 @@ class BrokerClient:
         min_version: int = 0,
         max_version: int | None = None,
         expect_response: Literal[True] = True,
+        answer_s: float | None = None,
     ) -> R: ...
 
     @overload
@@ -121,6 +139,7 @@ class BrokerClient:
         min_version: int = 0,
         max_version: int | None = None,
         expect_response: bool,
+        answer_s: float | None = None,
     ) -> R | None: ...
 
     async def request(
@@ -132,10 +151,12 @@ class BrokerClient:
         min_version: int = 0,
         max_version: int | None = None,
         expect_response: bool = True,
+        answer_s: float | None = None,
     ) -> R | None:
         """Send one request in the highest version that both sides know; give its response.
 
-        Connects first where the lane has no connection. With `expect_response=False` (Produce with
+        Connects first where the lane has no connection. `answer_s` counts from when there is one,
+        and then takes the place of the deadline. With `expect_response=False` (Produce with
         acks=0) returns None when it is written. One attempt only: raises `ConnectionFailed`,
         `ConnectionLost`, `RequestTimedOut` (`sent` tells whether bytes may have reached the
         broker), `UnsupportedVersion`, `ProtocolError`, `AuthenticationFailed`, `ClientClosed`.
@@ -147,6 +168,8 @@ class BrokerClient:
             error.broker = self.name
             raise
         built = message.build(version) if isinstance(message, ByVersion) else message
+        if answer_s is not None:
+            deadline = self._runtime.clock.now() + answer_s
         response: R | None = await channel.request(
             built, version, deadline=deadline, expect_response=expect_response
         )
@@ -273,6 +296,7 @@ class BrokerClient:
             promise.fail(lost)
             return
         channel.on_closed = self._on_closed
+        self._log.back()
         self._reconnect.succeeded()
         self._last_failure = None
         self._links[lane] = channel
@@ -291,12 +315,36 @@ class BrokerClient:
         for lane, link in list(self._links.items()):
             if link is channel:
                 del self._links[lane]
-        if not channel.quiet:
-            logger.info("%s: %s", self.name, error.reason)
-            # Connections that break together are one failure.
-            if not self._reconnect.failures:
-                self._failed(error)
+        # Connections that break together are one failure.
+        if not channel.quiet and not self._reconnect.failures:
+            self._log.lost(error, self._runtime.clock.now())
+            self._failed(error)
+            if self._on_lost is not None and self._ended is None:
+                self._on_lost()
 
     def _failed(self, error: KafkaError) -> None:
         self._last_failure = error
         self._reconnect.failed(self._runtime.clock.now(), self._runtime.rng)
+
+
+class _LossLog:
+    """Tells in the log that a broker was lost and that it is back, but not again and again."""
+
+    def __init__(self, client_id: str, name: str) -> None:
+        self._client_id = client_id
+        self._name = name
+        self._told_at = -math.inf
+        self._away = False
+
+    def lost(self, error: KafkaError, now: float) -> None:
+        if now - self._told_at < QUIET_S:
+            logger.debug("%s: %s: %s", self._client_id, self._name, error.reason)
+            return
+        self._told_at = now
+        self._away = True
+        logger.info("%s: %s: %s", self._client_id, self._name, error.reason)
+
+    def back(self) -> None:
+        if self._away:
+            self._away = False
+            logger.info("%s: %s: connected again", self._client_id, self._name)

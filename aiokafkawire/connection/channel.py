@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 
+from aiokafkawire.connection.counters import Counters
 from aiokafkawire.connection.in_flight import MAX_QUEUED, Call, InFlight, QueueFull
 from aiokafkawire.connection.throttle import throttle_s
 from aiokafkawire.connection.versions import Versions
@@ -81,12 +82,13 @@ class Channel:
         client_id: str | None,
         clock: Clock,
         limits: Limits,
-        on_closed: Callable[[Channel, KafkaError], None] | None = None,
+        counters: Counters,
     ) -> None:
         self.name = name
         self.versions = NO_VERSIONS
         self.quiet = False
-        self.on_closed = on_closed
+        self.on_closed: Callable[[Channel, KafkaError], None] | None = None
+        self._counters = counters
         self._transport = transport
         self._client_id = client_id
         self._clock = clock
@@ -101,10 +103,10 @@ class Channel:
         self._to_time = Signal()
         self._timer_at = NEVER
         self._error: KafkaError | None = None
-        self._last_one_way: _Pending | None = None
         self._tasks: tuple[TaskHandle, ...] = ()
 
     def start(self, host: Host) -> None:
+        self._counters.opened()
         self._tasks = (
             host.spawn(self._read, name=f"read {self.name}"),
             host.spawn(self._write, name=f"write {self.name}"),
@@ -188,6 +190,7 @@ class Channel:
         if self._error is not None:
             return
         self._error = error
+        self._counters.closed(lost=not self.quiet)
         self._transport.abort()
         for call in self._calls.close():
             call.payload.promise.fail(self._verdict(call, error))
@@ -227,9 +230,10 @@ class Channel:
         for call in calls:
             buffers += call.payload.buffers
             call.payload.buffers = []
+            self._counters.bytes_sent += call.payload.size_bytes
+        self._counters.requests += len(calls)
         await self._transport.send(buffers)
         for call in self._calls.written(self._clock.now()):
-            self._last_one_way = call.payload
             call.payload.promise.resolve(None)
         if self._calls.closes_when_idle:
             self._to_time.set()
@@ -241,6 +245,7 @@ class Channel:
                 if not count:
                     self.poison(self._broken(None))
                     break
+                self._counters.bytes_received += count
                 for frame in self._frames.received(count):
                     self._receive(frame)
         except OSError as error:
@@ -254,7 +259,9 @@ class Channel:
                 await self._transport.aclose()
 
     def _receive(self, frame: memoryview) -> None:
-        call, wanted = self._calls.answered(peek_correlation_id(frame), self._clock.now())
+        now = self._clock.now()
+        call, wanted = self._calls.answered(peek_correlation_id(frame), now)
+        self._counters.answered(now - call.sent_at)
         if self._calls.waits_for_slot:
             self._to_write.set()
         elif self._calls.closes_when_idle:
@@ -271,7 +278,8 @@ class Channel:
         silence = throttle_s(response, pending.version)
         if silence:
             logger.debug("%s asks for silence for %.3f s", self.name, silence)
-            self._calls.throttle(self._clock.now() + silence)
+            self._counters.throttle_s += silence
+            self._calls.throttle(now + silence)
         pending.promise.resolve(response)
 
     async def _watch_time(self) -> None:
@@ -321,13 +329,9 @@ class Channel:
             )
         elif self._frames.inside_frame:
             reason += " in the middle of a response"
-        elif largest is None and self._last_one_way is not None:
-            logger.warning(
-                "%s: %s; the last request, %s of %d bytes, asked for no answer: a broker closes the"
-                " connection if it fails",
-                self.name,
-                reason,
-                self._last_one_way.api,
-                self._last_one_way.size_bytes,
+        elif largest is None and (unheard := self._calls.last_one_way) is not None:
+            reason += (
+                f"; the last request, {unheard.api} of {unheard.size_bytes} bytes, asked for no"
+                " answer: a broker closes the connection if it fails"
             )
         return ConnectionLost(reason, broker=self.name)

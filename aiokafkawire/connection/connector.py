@@ -10,6 +10,7 @@ import anyio
 from aiokafkawire._version import __version__
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection.channel import Channel, Limits
+from aiokafkawire.connection.counters import Counters
 from aiokafkawire.connection.handshake import PLAINTEXT, Handshake
 from aiokafkawire.connection.negotiation import (
     SILENCE_S,
@@ -57,6 +58,7 @@ class Connector:
         runtime: Runtime,
         host: Host,
         handshake: Handshake = PLAINTEXT,
+        counters: Counters | None = None,
     ) -> None:
         self.address = address
         self.name = name
@@ -64,6 +66,7 @@ class Connector:
         self._runtime = runtime
         self._host = host
         self._handshake = handshake
+        self._counters = counters or Counters()
         self._pin = parse_pin(config.api_version)
         self._limits = Limits(
             max_in_flight=MAX_IN_FLIGHT,
@@ -167,6 +170,7 @@ class Connector:
             client_id=self._config.client_id,
             clock=self._runtime.clock,
             limits=self._limits,
+            counters=self._counters,
         )
         channel.start(self._host)
         try:

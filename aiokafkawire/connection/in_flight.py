@@ -77,7 +77,8 @@ class Call(Generic[T]):
     """One request. `payload` is the caller's; the machine never looks into it.
 
     After `deadline` nobody waits for the answer any more. After `limit` the broker counts as
-    silent, if this request is the oldest. `sent`: bytes of it may have reached the broker.
+    silent, if this request is the oldest. `sent`: bytes of it may have reached the broker, since
+    `sent_at`.
     """
 
     correlation_id: int
@@ -87,6 +88,7 @@ class Call(Generic[T]):
     expects_response: bool
     state: CallState = CallState.QUEUED
     sent: bool = False
+    sent_at: float = math.inf
 
     def on(self, event: CallEvent) -> None:
         self.state = TRANSITIONS[self.state, event]
@@ -104,7 +106,8 @@ class InFlight(Generic[T]):
     """Queue, slots, order, deadlines and throttling of one connection.
 
     `request_timeout_s`: how long a sent request may stay unanswered, if its own deadline is not
-    later, before the connection is given up.
+    later, before the connection is given up. `last_one_way` is the last payload that was written
+    and that no answer will tell of.
     """
 
     def __init__(
@@ -127,6 +130,7 @@ class InFlight(Generic[T]):
         self._deadlines: list[tuple[float, int, Call[T]]] = []
         self._throttled_until = -math.inf
         self._idle_since = now
+        self.last_one_way: T | None = None
 
     def __len__(self) -> int:
         """Requests that are queued, being written, or unanswered."""
@@ -184,6 +188,7 @@ class InFlight(Generic[T]):
             self._queue.popleft()
             call.on(CallEvent.WRITTEN)
             call.sent = True
+            call.sent_at = now
             taken.append(call)
         return taken
 
@@ -192,6 +197,7 @@ class InFlight(Generic[T]):
         finished, self._one_way = self._one_way, []
         for call in finished:
             call.on(CallEvent.ANSWERED)
+            self.last_one_way = call.payload
         self._note_idle(now)
         return finished
 

@@ -30,6 +30,12 @@ _CLIENT_THROTTLES_FROM: Mapping[int, int] = {
     ApiKey.CREATE_TOPICS: 3,
     ApiKey.DELETE_TOPICS: 2,
     ApiKey.INIT_PRODUCER_ID: 1,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 2,
+    ApiKey.DESCRIBE_CONFIGS: 2,
+    ApiKey.CREATE_PARTITIONS: 1,
+    ApiKey.DELETE_GROUPS: 1,
+    ApiKey.OFFSET_DELETE: 0,
+    ApiKey.DESCRIBE_CLUSTER: 0,
 }
 
 

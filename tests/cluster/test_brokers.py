@@ -34,8 +34,6 @@ async def test_a_node_has_one_client_until_it_moves():
     async with registry() as brokers:
         client = brokers.of_node(ONE)
         assert brokers.of_node(ONE) is client
-        assert brokers.known(1) is client
-        assert brokers.known(2) is None
         assert client.name == "1 at one:9092"
         moved = brokers.of_node(ONE_MOVED)
         assert moved is not client
@@ -47,12 +45,12 @@ async def test_nodes_that_are_gone_lose_their_client():
     async with registry() as brokers:
         gone, stays = brokers.of_node(ONE), brokers.of_node(TWO)
         brokers.keep({2: TWO})
-        assert brokers.known(1) is None
-        assert brokers.known(2) is stays
+        assert brokers.of_node(TWO) is stays
         with pytest.raises(ConnectionLost):
             await gone.negotiated(soon())
         brokers.keep({1: ONE, 2: NodeInfo(2, Address("dos", 9092))})
-        assert brokers.known(2) is None
+        with pytest.raises(ConnectionLost):
+            await stays.negotiated(soon())
 
 
 async def test_bootstrap_addresses_are_left_behind():

@@ -19,7 +19,9 @@ from aiokafkawire.cluster import (
     Node,
 )
 from aiokafkawire.cluster.cluster import UNKNOWN_ANSWERS
+from aiokafkawire.connection import Plaintext
 from aiokafkawire.errors import (
+    AuthenticationFailed,
     BrokerError,
     ClientClosed,
     ConnectionFailed,
@@ -51,6 +53,7 @@ from tests.connection.scripted import (
     Hangup,
     ScriptedBroker,
     ServerConnection,
+    hosted,
     make_config,
     serve,
     speaks,
@@ -221,8 +224,8 @@ async def test_with_creation_off_a_broker_that_always_creates_is_not_asked():
             bootstrap_servers=scripted.bootstrap, allow_auto_create_topics=False
         ) as cluster:
             await cluster.start(soon())
-            with pytest.raises(RequestTimedOut, match="this needs 4 to"):
-                await cluster.topic("t", soon(0.1))
+            with pytest.raises(UnsupportedVersion, match="this needs 4 to"):
+                await cluster.topic("t", soon(60))
             assert ["t"] not in scripted.asked
 
 
@@ -248,6 +251,94 @@ async def test_without_an_answer_the_deadline_says_why():
         scripted.nodes[1].answers[ApiKey.METADATA] = hang_up
         with pytest.raises(RequestTimedOut, match=r"nothing was learnt of topic 't'.*closed"):
             await cluster.topic("t", soon(0.1))
+
+
+async def test_a_new_topic_is_asked_for_alone_and_the_others_stay_known():
+    async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        names = [f"t{number}" for number in range(5)]
+        for name in names:
+            scripted.topics[name] = topic_of(name, 1)
+            cluster.add_topics([name])
+            await cluster.topic(name, soon())
+        assert scripted.asked[1:] == [[name] for name in names]
+        assert sorted(cluster.metadata.topics) == names
+        cluster.request_update()
+        assert await cluster.wait_update(cluster.metadata.version, soon())
+        assert scripted.asked[-1] == names
+
+
+async def test_a_new_topic_that_is_not_ready_is_asked_for_alone_again():
+    async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        scripted.topics["old"] = topic_of("old", 1)
+        cluster.add_topics(["old"])
+        await cluster.topic("old", soon())
+        async with anyio.create_task_group() as group:
+            group.start_soon(cluster.topic, "new", soon())
+            with anyio.fail_after(5):
+                while scripted.asked.count(["new"]) < 3:
+                    await anyio.lowlevel.checkpoint()
+            scripted.topics["new"] = topic_of("new", 1)
+        assert ["old", "new"] not in scripted.asked
+
+
+async def test_a_refusal_for_good_ends_the_wait_for_a_topic_at_once():
+    class Refusing(Plaintext):
+        refused = False
+
+        async def authenticate(self, _: Any) -> None:
+            if self.refused:
+                raise AuthenticationFailed("wrong password")
+
+    async def hang_up(_: Any, __: Any) -> Response | None:
+        raise Hangup
+
+    handshake = Refusing()
+    async with scripted_cluster(1) as scripted, hosted() as (runtime, host):
+        config = make_config(bootstrap_servers=scripted.bootstrap, reconnect_backoff_ms=1)
+        cluster = Cluster(config, runtime, host, handshake=handshake)
+        await cluster.start(soon())
+        handshake.refused = True
+        scripted.nodes[1].answers[ApiKey.METADATA] = hang_up
+        with pytest.raises(AuthenticationFailed, match="wrong password"):
+            await cluster.topic("t", soon(60))
+        await cluster.aclose()
+
+
+async def test_a_lost_connection_brings_fresh_metadata_without_being_asked():
+    async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        idle = cluster.broker(2)
+        await idle.negotiated(soon())
+        version = cluster.metadata.version
+
+        async def hang_up(_: Any, __: Any) -> Response | None:
+            raise Hangup
+
+        scripted.nodes[2].answers[ApiKey.HEARTBEAT] = hang_up
+        with pytest.raises(ConnectionLost):
+            await idle.request(HEARTBEAT, deadline=soon())
+        assert await cluster.wait_update(version, soon())
+
+
+async def test_the_connections_are_counted():
+    async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        scripted.nodes[1].answers[ApiKey.HEARTBEAT] = heartbeat
+        before = cluster.metrics()
+        await cluster.request(HEARTBEAT, to=Node(1), deadline=soon())
+        with pytest.raises(ConnectionLost):
+            await cluster.request(CREATE, to=Node(1), deadline=soon(), retry=False)
+        after = cluster.metrics()
+        assert list(before) == list(after)
+        assert after["connections_lost_total"] == 1
+        assert after["connections_made_total"] >= before["connections_made_total"] + 1
+        assert after["requests_total"] > after["responses_total"] > before["responses_total"]
+        assert after["bytes_sent_total"] > before["bytes_sent_total"] > 0
+        assert after["bytes_received_total"] > before["bytes_received_total"] > 0
+        assert 0 < after["request_latency_ms_avg"] <= after["request_latency_ms_max"]
+    assert cluster.metrics()["connections_open"] == 0
 
 
 async def test_topics_stay_fresh_while_they_are_used_and_changes_are_told():
@@ -338,8 +429,6 @@ async def test_a_request_goes_to_the_node_that_is_named():
         await cluster.start(soon())
         scripted.nodes[2].answers[ApiKey.HEARTBEAT] = heartbeat
         assert (await cluster.request(HEARTBEAT, to=Node(2), deadline=soon())).error_code == 0
-        assert cluster.versions(2) is not None
-        assert cluster.versions(99) is None
         assert cluster.broker(2) is cluster.broker(2)
 
 
@@ -471,8 +560,10 @@ async def test_a_group_that_is_not_authorised_fails_at_once():
         scripted.nodes[1].answers[ApiKey.FIND_COORDINATOR] = find
         async with cluster_client(bootstrap_servers=scripted.bootstrap) as cluster:
             await cluster.start(soon())
-            with pytest.raises(BrokerError, match=r"GROUP_AUTHORIZATION_FAILED.*\(no\)"):
+            refused = r"GROUP_AUTHORIZATION_FAILED.*\(no\)"
+            with pytest.raises(BrokerError, match=refused) as caught:
                 await cluster.request(HEARTBEAT, to=Coordinator("g"), deadline=soon(60))
+            assert caught.value.broker == cluster.broker(1).name
 
 
 async def test_all_nodes_are_asked_and_failures_stand_beside_the_answers():

@@ -71,6 +71,31 @@ def test_a_response_is_read():
     assert snapshot.topics["t"].is_internal
 
 
+def test_a_partial_response_leaves_the_other_topics_as_they_were():
+    missing = topic_of("gone", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    known = after(response(topic_of("t", 1), topic_of("u", 2), missing)).snapshot
+    update = known.updated(response(topic_of("t", 2)), ["t", "new"], partial=True)
+    snapshot = update.snapshot
+    assert update.topics == ("t", "new")
+    assert snapshot.leader(T0) == (2, 0)
+    assert snapshot.topics["u"] is known.topics["u"]
+    assert set(snapshot.errors) == {"gone", "new"}
+    # Other nodes may lead any topic.
+    fewer = response(topic_of("t", 2), brokers=brokers_at(HOSTS[0]))
+    assert snapshot.updated(fewer, ["t"], partial=True).topics is None
+
+
+def test_epochs_do_not_go_back_over_a_time_when_the_topic_was_unknown():
+    unknown = response(topic_of("t", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    lagging = after(led(5, 1, FIRST), unknown, unknown, led(4, 2, FIRST), wanted=("t",))
+    assert lagging.snapshot.leader(T0) == (1, 5)
+    anew = after(led(5, 1, FIRST), unknown, led(0, 2, SECOND), wanted=("t",))
+    assert anew.snapshot.leader(T0) == (2, 0)
+    assert anew.renewed == ("t",)
+    without_ids = after(led(5), unknown, led(0, 2), wanted=("t",))
+    assert without_ids.snapshot.leader(T0) == (2, 0)
+
+
 def test_partitions_stand_in_order():
     shuffled = topic_of("t", 1, 1, 1)
     shuffled.partitions.reverse()

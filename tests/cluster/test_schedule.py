@@ -18,7 +18,7 @@ RNG = Middle()
 
 def schedule() -> RefreshSchedule:
     made = RefreshSchedule(backoff=Backoff(0.1, 1.0), max_age_s=300.0, rebootstrap_s=300.0)
-    made.begin()
+    made.begin(100.0)
     made.succeeded(100.0, RNG)
     return made
 
@@ -31,7 +31,7 @@ def test_asked_for_after_a_while_it_is_due_at_once():
     made = schedule()
     made.ask()
     assert made.next_at() == pytest.approx(100.1)
-    made.begin()
+    made.begin(100.0)
     assert not made.asked
 
 
@@ -41,7 +41,7 @@ def test_in_a_row_refreshes_keep_growing_distances():
         made.ask()
         gaps.append(made.next_at() - now)
         now = made.next_at()
-        made.begin()
+        made.begin(100.0)
         made.succeeded(now, RNG)
     assert gaps == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
 
@@ -49,9 +49,9 @@ def test_in_a_row_refreshes_keep_growing_distances():
 def test_after_quiet_the_distances_begin_anew():
     made = schedule()
     for now in (100.1, 100.3, 100.7):
-        made.begin()
+        made.begin(100.0)
         made.succeeded(now, RNG)
-    made.begin()
+    made.begin(100.0)
     made.succeeded(110.0, RNG)
     made.ask()
     assert made.next_at() == pytest.approx(110.1)
@@ -61,21 +61,58 @@ def test_what_was_never_asked_before_does_not_wait():
     made = schedule()
     made.ask(urgent=True)
     assert made.next_at() < 100.0
-    made.begin()
+    made.begin(100.0)
     made.ask()
     assert made.next_at() == pytest.approx(100.1)
 
 
+def test_some_topics_may_be_asked_for_alone():
+    made = schedule()
+    made.ask(["a"], urgent=True)
+    made.ask(["b", "a"])
+    assert made.begin(101.0) == ("a", "b")
+    made.succeeded(101.0, RNG, partial=True)
+    assert made.next_at() == 400.0  # the others are as old as they were
+    made.ask(["c"])
+    made.ask()
+    made.ask(["d"])
+    assert made.begin(102.0) is None
+    made.ask(["e"])
+    assert made.begin(400.0) is None  # all are due by now
+
+
+def test_a_failed_refresh_of_some_topics_is_followed_by_one_of_all():
+    made = schedule()
+    made.ask(["a"])
+    made.begin(101.0)
+    made.failed(101.0, RNG)
+    assert made.begin(102.0) is None
+
+
+def test_a_new_topic_is_not_held_up_by_what_was_asked_before():
+    made, now = schedule(), 100.0
+    for _ in range(6):
+        made.ask()
+        now = made.next_at()
+        made.begin(now)
+        made.succeeded(now, RNG)
+    made.ask(["new"], urgent=True)
+    made.begin(now)
+    made.succeeded(now, RNG, partial=True)
+    made.ask(["new"])
+    assert made.next_at() == pytest.approx(now + 0.1)
+
+
 def test_a_failure_is_repeated_with_backoff():
     made = schedule()
-    made.begin()
+    made.begin(100.0)
     made.failed(500.0, RNG)
     assert made.next_at() == pytest.approx(500.1)
 
 
 def test_what_is_asked_during_a_refresh_needs_another_one():
     made = schedule()
-    made.begin()
+    made.begin(100.0)
     made.ask()
     made.succeeded(500.0, RNG)
     assert made.next_at() == pytest.approx(500.1)
@@ -105,7 +142,7 @@ def test_the_log_is_told_once_in_each_outage():
 def test_topics_are_wanted_while_somebody_uses_them():
     interest = TopicInterest()
     assert interest.wanted() == ()
-    assert interest.add(["b", "a"])
+    assert interest.add(["b", "a"]) == ("b", "a")
     assert not interest.add(["a"])
     assert interest.wanted() == ("b", "a")
     interest.remove(["a", "b"])

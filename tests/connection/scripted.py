@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 
 from aiokafkawire import config
-from aiokafkawire.connection import BrokerClient, Channel, Limits
+from aiokafkawire.connection import BrokerClient, Channel, Counters, Limits
 from aiokafkawire.errors import ClientClosed, KafkaError
 from aiokafkawire.runtime import Address, Host, RealRuntime, Transport
 from aiokafkawire.wire import APIS, ApiKey, Request, Response
@@ -190,6 +190,7 @@ async def channel_to(address: Address, **limits: Any) -> AsyncIterator[Channel]:
             client_id="tests",
             clock=runtime.clock,
             limits=Limits(**{**bounds, **limits}),
+            counters=Counters(),
         )
         channel.start(host)
         try:

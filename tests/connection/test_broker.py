@@ -364,12 +364,67 @@ def test_an_unknown_pin_is_refused_when_the_client_is_made():
 # --- after a connection is lost -------------------------------------------------------------
 
 
+async def hang_up(_: Any, __: Any) -> Response | None:
+    raise Hangup
+
+
+async def test_a_loss_is_told_once_with_the_client_and_again_when_it_is_over(
+    caplog: pytest.LogCaptureFixture,
+):
+    broker = kafka()
+    broker.answers[ApiKey.OFFSET_COMMIT] = hang_up
+    with caplog.at_level("INFO", "aiokafkawire.connection"):
+        async with (
+            serve(broker) as server,
+            client_of(server.address, client_id="billing", **QUICK) as client,
+        ):
+            for _ in range(3):
+                await outcome_of(client.request(COMMIT, deadline=soon()))
+            await client.request(HEARTBEAT, deadline=soon())
+    lost, back = (record.getMessage() for record in caplog.records)
+    assert lost == f"billing: {server.address}: the broker closed the connection"
+    assert back == f"billing: {server.address}: connected again"
+
+
+async def test_connections_that_break_together_are_told_once_and_whoever_asks_hears(
+    caplog: pytest.LogCaptureFixture,
+):
+    heard = anyio.Event()
+    with caplog.at_level("INFO", "aiokafkawire.connection"):
+        async with hosted() as (runtime, host):
+            async with serve(kafka()) as server:
+                client = BrokerClient(
+                    server.address, make_config(**QUICK), runtime, host, on_lost=heard.set
+                )
+                for lane in (Lane.GENERAL, Lane.FETCH, Lane.JOIN):
+                    await client.request(HEARTBEAT, deadline=soon(), lane=lane)
+            # Nothing is under way: the readers notice.
+            with anyio.fail_after(5):
+                await heard.wait()
+                while client.connected:
+                    await anyio.lowlevel.checkpoint()
+            await client.aclose()
+    assert len(caplog.records) == 1
+
+
+async def test_the_time_for_the_answer_counts_from_the_connection():
+    async def slow_versions(_: Any, __: Any) -> Response | None:
+        await anyio.sleep(0.25)
+        return speaks()
+
+    broker = kafka()
+    broker.answers[ApiKey.API_VERSIONS] = slow_versions
+    async with serve(broker) as server, client_of(server.address) as client:
+        response = await client.request(HEARTBEAT, deadline=soon(), answer_s=0.2)
+        assert response.error_code == 0
+        broker.answers[ApiKey.HEARTBEAT] = silence
+        with pytest.raises(RequestTimedOut) as caught:
+            await client.request(HEARTBEAT, deadline=soon(60), answer_s=0.01)
+        assert caught.value.sent
+
+
 async def test_a_lost_connection_is_made_again():
     broker = kafka()
-
-    async def hang_up(_: Any, __: Any) -> Response | None:
-        raise Hangup
-
     broker.answers[ApiKey.OFFSET_COMMIT] = hang_up
     async with serve(broker) as server, client_of(server.address, **QUICK) as client:
         for expected in (1, 2, 3):

@@ -1,0 +1,55 @@
+"""What the connections of one client have done so far, in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ("Counters",)
+
+
+@dataclass(slots=True)
+class Counters:
+    """Shared by all connections of a client. Totals only grow; sums are in seconds or bytes."""
+
+    connections_open: int = 0
+    connections_made: int = 0
+    connections_lost: int = 0
+    requests: int = 0
+    responses: int = 0
+    latency_sum_s: float = 0.0
+    latency_max_s: float = 0.0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    throttle_s: float = 0.0
+
+    def opened(self) -> None:
+        """A connection was made."""
+        self.connections_open += 1
+        self.connections_made += 1
+
+    def closed(self, *, lost: bool) -> None:
+        """A connection ended; `lost`: not by the client's own wish."""
+        self.connections_open -= 1
+        self.connections_lost += lost
+
+    def answered(self, latency_s: float) -> None:
+        """A response came, so long after its request was handed to the socket."""
+        self.responses += 1
+        self.latency_sum_s += latency_s
+        self.latency_max_s = max(self.latency_max_s, latency_s)
+
+    def snapshot(self) -> dict[str, int | float]:
+        """The numbers under their public names, which end in their unit."""
+        average_s = self.latency_sum_s / self.responses if self.responses else 0.0
+        return {
+            "connections_open": self.connections_open,
+            "connections_made_total": self.connections_made,
+            "connections_lost_total": self.connections_lost,
+            "requests_total": self.requests,
+            "responses_total": self.responses,
+            "request_latency_ms_avg": average_s * 1_000,
+            "request_latency_ms_max": self.latency_max_s * 1_000,
+            "bytes_sent_total": self.bytes_sent,
+            "bytes_received_total": self.bytes_received,
+            "throttle_ms_total": self.throttle_s * 1_000,
+        }
