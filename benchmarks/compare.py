@@ -27,7 +27,7 @@ from benchmarks.load import BATCH_BYTES, LINGER_MS, MAX_RECORDS, PARTITIONS, VAL
 from tests.brokers.kafka import Kafka
 
 THEIRS, OURS = "aiokafka", "aiokafkawire"
-MESSAGES = {"produce": 200_000, "consume": 600_000}
+MESSAGES = {"produce": 400_000, "consume": 2_000_000}
 AIMS = {"produce": 0.7, "consume": 1.0}
 """The least share of aiokafka's messages a second that our client is to reach, uncompiled."""
 

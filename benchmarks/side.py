@@ -23,10 +23,11 @@ from benchmarks.load import BATCH_BYTES, LINGER_MS, MAX_RECORDS, PARTITIONS, VAL
 
 SEND_MANY = 500
 """Values in one call of `send_many`."""
-POLL_MS = 1_000
+POLL_MS = 10_000
 PROFILE_LINES = 35
 
-Work = Callable[[int], Awaitable[None]]
+Work = Callable[[int], Awaitable[int]]
+"""Takes the least number of messages, gives how many it were: getmany may give more at the end."""
 
 
 class Incomplete(RuntimeError):
@@ -62,10 +63,11 @@ async def _our_producer(bootstrap_servers: str) -> AsyncIterator[Any]:
 async def our_produce(bootstrap_servers: str, topic: str) -> AsyncIterator[Work]:
     async with _our_producer(bootstrap_servers) as producer:
 
-        async def work(count: int) -> None:
+        async def work(count: int) -> int:
             for _ in range(count):
                 await producer.send(topic, VALUE)
             await producer.flush()
+            return count
 
         yield work
 
@@ -75,10 +77,11 @@ async def our_produce_many(bootstrap_servers: str, topic: str) -> AsyncIterator[
     values = [VALUE] * SEND_MANY
     async with _our_producer(bootstrap_servers) as producer:
 
-        async def work(count: int) -> None:
+        async def work(count: int) -> int:
             for _ in range(0, count, SEND_MANY):
                 await producer.send_many(topic, values)
             await producer.flush()
+            return count
 
         yield work
 
@@ -99,15 +102,18 @@ async def _our_consumer(bootstrap_servers: str, topic: str) -> AsyncIterator[Any
 async def our_consume(bootstrap_servers: str, topic: str) -> AsyncIterator[Work]:
     async with _our_consumer(bootstrap_servers, topic) as consumer:
 
-        async def work(count: int) -> None:
+        async def work(count: int) -> int:
             seen = size = 0
             while seen < count:
                 found = await consumer.getmany(timeout_ms=POLL_MS, max_records=MAX_RECORDS)
+                if not found:
+                    raise Incomplete(f"no message within {POLL_MS} ms, after {seen} of {count}")
                 for records in found.values():
                     for record in records:
                         size += len(record.value)
                     seen += len(records)
             check(size, seen)
+            return seen
 
         yield work
 
@@ -116,15 +122,18 @@ async def our_consume(bootstrap_servers: str, topic: str) -> AsyncIterator[Work]
 async def our_consume_values(bootstrap_servers: str, topic: str) -> AsyncIterator[Work]:
     async with _our_consumer(bootstrap_servers, topic) as consumer:
 
-        async def work(count: int) -> None:
+        async def work(count: int) -> int:
             seen = size = 0
             while seen < count:
                 found = await consumer.getmany(timeout_ms=POLL_MS, max_records=MAX_RECORDS)
+                if not found:
+                    raise Incomplete(f"no message within {POLL_MS} ms, after {seen} of {count}")
                 for records in found.values():
                     for value in records.values():
                         size += len(value)
                     seen += len(records)
             check(size, seen)
+            return seen
 
         yield work
 
@@ -160,10 +169,11 @@ async def aiokafka_produce(bootstrap_servers: str, topic: str) -> AsyncIterator[
     await producer.start()
     try:
 
-        async def work(count: int) -> None:
+        async def work(count: int) -> int:
             for _ in range(count):
                 await producer.send(topic, VALUE)
             await producer.flush()
+            return count
 
         yield work
     finally:
@@ -182,15 +192,18 @@ async def aiokafka_consume(bootstrap_servers: str, topic: str) -> AsyncIterator[
     try:
         consumer.assign([aiokafka.TopicPartition(topic, number) for number in range(PARTITIONS)])
 
-        async def work(count: int) -> None:
+        async def work(count: int) -> int:
             seen = size = 0
             while seen < count:
                 found = await consumer.getmany(timeout_ms=POLL_MS, max_records=MAX_RECORDS)
+                if not found:
+                    raise Incomplete(f"no message within {POLL_MS} ms, after {seen} of {count}")
                 for records in found.values():
                     for record in records:
                         size += len(record.value)
                     seen += len(records)
             check(size, seen)
+            return seen
 
         yield work
     finally:
@@ -215,21 +228,20 @@ def check(size: int, count: int) -> None:
 
 
 async def measure(options: argparse.Namespace) -> dict[str, float]:
-    warm_up = int(options.messages * WARM_UP)
     async with SIDES[options.client, options.action](options.bootstrap, options.topic) as work:
-        await work(warm_up)
+        warm_up = await work(int(options.messages * WARM_UP))
         profile = cProfile.Profile() if options.profile else None
         if profile is not None:
             profile.enable()
         began, cpu_began = time.perf_counter(), time.process_time()
-        await work(options.messages - warm_up)
+        messages = await work(options.messages - warm_up)
         seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
         if profile is not None:
             profile.disable()
             pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(
                 PROFILE_LINES
             )
-    return {"messages": options.messages - warm_up, "seconds": seconds, "cpu_seconds": cpu_seconds}
+    return {"messages": messages, "seconds": seconds, "cpu_seconds": cpu_seconds}
 
 
 def main() -> None:
