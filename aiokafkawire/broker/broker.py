@@ -52,12 +52,15 @@ class Broker:
         host: str = "127.0.0.1",
         advertised_host: str | None = None,
         ports: Sequence[int] | None = None,
+        racks: Sequence[str | None] | None = None,
         **options: Any,
     ) -> None:
         if not 1 <= nodes <= MAX_NODES:
             raise InvalidOption(f"nodes must be 1 to {MAX_NODES}, not {nodes}")
         if ports is not None and len(ports) != nodes:
             raise InvalidOption(f"{nodes} nodes need {nodes} ports, not {len(ports)}")
+        if racks is not None and len(racks) != nodes:
+            raise InvalidOption(f"{nodes} nodes need {nodes} racks, not {len(racks)}")
         known = list(BrokerOptions.__dataclass_fields__)
         for name in options:
             if name not in known:
@@ -68,6 +71,7 @@ class Broker:
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._bind = [Address(host, port) for port in ports or [0] * nodes]
         self._advertised_host = advertised_host
+        self._racks = {node: rack for node, rack in enumerate(racks or [], 1) if rack}
         self._lifecycle = Lifecycle(Host("broker"))
         self._faults = Faults()
         self._nodes: dict[int, Node] = {}
@@ -119,6 +123,7 @@ class Broker:
             identities=Identities(cluster.new_producer_id),
             served={key: (APIS[key].min_version, APIS[key].max_stable_version) for key in HANDLERS},
         )
+        cluster.racks.update(self._racks)
         host = self._lifecycle.host
         host.spawn(self._state.groups.run, name="groups")
         for node_id, address in zip(node_ids, self._bind, strict=True):
@@ -187,6 +192,10 @@ class Broker:
 
     # --- topics ------------------------------------------------------------------------------
 
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """The epoch of a partition's leader; it rises whenever another node leads."""
+        return self._partition(topic, partition).leader_epoch
+
     async def create_topic(
         self,
         name: str,
@@ -224,6 +233,17 @@ class Broker:
     # --- bad days ----------------------------------------------------------------------------
 
     def on(
+    async def add_partitions(self, topic: str, count: int) -> None:
+        """Let a topic have `count` partitions, more than before.
+
+        Raises `BrokerError` as the CreatePartitions API answers.
+        """
+        cluster = self._running.cluster
+        try:
+            cluster.add_partitions(cluster.topic(topic), count)
+        except Refusal as refusal:
+            raise error_for(refusal.code, topic=topic) from refusal
+
         self,
         api_key: ApiKey | int | None,
         action: Action,
@@ -283,6 +303,20 @@ class Broker:
         timeout_s: float = 10.0,
     ) -> SeenRequest:
         """Wait until so many matching requests are in the log; give the last of them.
+    def truncate(self, topic: str, partition: int, offset: int) -> None:
+        """Lose the end of a partition's log, as in an unclean leader change.
+
+        The batch that holds `offset` goes with all that follow it, and the leader's epoch rises.
+        Raises `BrokerError` for an offset that the log does not have.
+        """
+        found = self._partition(topic, partition)
+        try:
+            self._running.cluster.truncate(found, offset)
+        except Refusal as refusal:
+            raise error_for(
+                refusal.code, topic=topic, partition=partition, offset=offset
+            ) from refusal
+
 
         Raises `TimeoutError`.
         """

@@ -119,6 +119,37 @@ class PartitionLog:
             self._segments.pop(0).data.delete()
         self.producers.forget_before(self.start_offset)
 
+    def truncate(self, offset: int) -> None:
+        """Cut off the batch that holds `offset` and all that follows, if there is any."""
+        end = self.end_offset
+        while self._segments and self._segments[-1].end_offset > offset:
+            segment = self._segments[-1]
+            keep = bisect_left(segment.batches, offset, key=lambda batch: batch.last_offset)
+            cut = segment.batches[keep]
+            end = cut.base_offset
+            if keep:
+                segment.data.truncate(cut.position)
+                del segment.batches[keep:]
+            else:
+                segment.data.delete()
+                self._segments.pop()
+        if end == self.end_offset:
+            return
+        self.end_offset = max(end, self.start_offset)
+        while self._epochs and self._epochs[-1][1] >= self.end_offset:
+            self._epochs.pop()
+        self._remember_producers()
+
+    def _remember_producers(self) -> None:
+        """Learn anew, from what the log holds, what to know of idempotent producers."""
+        self.producers = ProducerStates(refuse_unknown=self._options.refuse_unknown_producers)
+        for segment in self._segments:
+            for view in iter_batches(segment.data.read(0, segment.data.size_bytes)):
+                batch = sequenced(view, view.base_offset)
+                if batch is not None:
+                    self.producers.appended(batch)
+        self.producers.forget_before(self.start_offset)
+
     def delete(self) -> None:
         """Delete everything from the store."""
         self._segments.clear()

@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -54,7 +54,9 @@ class Store(Protocol):
 
     def load_cluster(self) -> dict[str, Any] | None: ...
 
-    def save_cluster(self, state: Mapping[str, Any]) -> None: ...
+    def save_cluster(self, state: Callable[[], Mapping[str, Any]]) -> None:
+        """Keep what `state` gives; it is not asked for where nothing is kept."""
+        ...
 
     def load_offsets(self) -> Iterator[dict[str, Any]]: ...
 
@@ -116,7 +118,7 @@ class MemoryStore:
     def load_cluster(self) -> dict[str, Any] | None:
         return None
 
-    def save_cluster(self, state: Mapping[str, Any]) -> None:
+    def save_cluster(self, state: Callable[[], Mapping[str, Any]]) -> None:
         del state
 
     def load_offsets(self) -> Iterator[dict[str, Any]]:
@@ -200,8 +202,8 @@ class DirectoryStore:
             raise KafkaError(f"{self._cluster} is not a broker's state: {error}") from error
         return dict(state)
 
-    def save_cluster(self, state: Mapping[str, Any]) -> None:
-        _replace(self._cluster, json.dumps({"format": FORMAT, **state}, indent=1))
+    def save_cluster(self, state: Callable[[], Mapping[str, Any]]) -> None:
+        _replace(self._cluster, json.dumps({"format": FORMAT, **state()}, indent=1))
 
     def load_offsets(self) -> Iterator[dict[str, Any]]:
         if not self._offsets.exists():

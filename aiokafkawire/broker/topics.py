@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +14,7 @@ from uuid import UUID
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.options import BrokerOptions
 from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.settings import checked_topic_configs
 from aiokafkawire.broker.storage import Store
 from aiokafkawire.broker.watchers import Watchers
 from aiokafkawire.errors import KafkaError
@@ -45,34 +46,6 @@ DEFAULT_REPLICAS = 3
 
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
-BOOLEAN = ("true", "false")
-TOPIC_CONFIGS: Mapping[str, type | tuple[str, ...]] = {
-    "cleanup.policy": str,
-    "compression.type": str,
-    "delete.retention.ms": int,
-    "file.delete.delay.ms": int,
-    "flush.messages": int,
-    "flush.ms": int,
-    "index.interval.bytes": int,
-    "max.compaction.lag.ms": int,
-    "max.message.bytes": int,
-    "message.timestamp.after.max.ms": int,
-    "message.timestamp.before.max.ms": int,
-    "message.timestamp.type": ("CreateTime", "LogAppendTime"),
-    "min.cleanable.dirty.ratio": float,
-    "min.compaction.lag.ms": int,
-    "min.insync.replicas": int,
-    "preallocate": BOOLEAN,
-    "retention.bytes": int,
-    "retention.ms": int,
-    "segment.bytes": int,
-    "segment.index.bytes": int,
-    "segment.jitter.ms": int,
-    "segment.ms": int,
-    "unclean.leader.election.enable": BOOLEAN,
-}
-"""Kafka's topic options and what their values are. Most are kept and have no effect here."""
-
 
 @dataclass(slots=True, eq=False)
 class Partition:
@@ -94,6 +67,11 @@ class Partition:
             self.leader = node_id
             self.leader_epoch += 1
             self.changed.notify()
+
+    def check_leader(self, node_id: int) -> None:
+        """Refuse to a node that does not lead."""
+        if node_id != self.leader:
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def check_epoch(self, epoch: int) -> None:
         """Refuse a client whose view of the leader is older or newer; -1 is not checked."""
@@ -137,6 +115,7 @@ class Cluster:
         self.options = options
         self.topics: dict[str, Topic] = {}
         self.cluster_id = ""
+        self.racks: dict[int, str] = {}
         self.on_topic_deleted: list[Callable[[str], None]] = []
         self._by_id: dict[UUID, Topic] = {}
         self._slots = [self.node_ids[i % len(self.node_ids)] for i in range(COORDINATOR_SLOTS)]
@@ -247,15 +226,59 @@ class Cluster:
             else self._placed(name, partitions, replication_factor)
         )
         topic_id = UUID(int=self._rng.getrandbits(128), version=4)
-        topic = self._made(name, topic_id, replicas, _checked_configs(configs or {}))
+        topic = Topic(name, topic_id, [], checked_topic_configs(configs or {}))
+        topic.partitions += self._partitions(name, 0, replicas)
         if validate_only:
             return topic
         self._add(topic)
-        for partition in topic.partitions:
-            partition.leader = self._leader_for(partition.replicas, NO_LEADER)
-            partition.isr = [node for node in partition.replicas if node in self.live]
+        self._elect(topic.partitions)
         self.save()
         return topic
+
+    def add_partitions(
+        self,
+        topic: Topic,
+        count: int,
+        *,
+        assignments: Sequence[Sequence[int]] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Let a topic have `count` partitions, more than before. Raises `Refusal`."""
+        present = len(topic.partitions)
+        if count <= present:
+            raise Refusal(
+                ErrorCode.INVALID_PARTITIONS,
+                f"topic {topic.name!r} has {present} partitions, {count} would not be more",
+            )
+        if count > MAX_PARTITIONS:
+            raise Refusal(
+                ErrorCode.POLICY_VIOLATION, f"a topic cannot have over {MAX_PARTITIONS} partitions"
+            )
+        if assignments is None:
+            factor = len(topic.partitions[0].replicas)
+            placed = self._spread(topic.name, range(present, count), factor)
+        elif len(assignments) != count - present:
+            raise Refusal(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{count - present} new partitions, but {len(assignments)} assignments",
+            )
+        else:
+            placed = self._checked_assignments(dict(enumerate(assignments, present)), present)
+        if validate_only:
+            return
+        added = self._partitions(topic.name, present, placed)
+        topic.partitions += added
+        self._elect(added)
+        self.save()
+
+    def truncate(self, partition: Partition, offset: int) -> None:
+        """Cut the log's end off, as an unclean leader change does: the leader's epoch rises."""
+        if not partition.log.start_offset <= offset <= partition.log.end_offset:
+            raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
+        partition.log.truncate(offset)
+        partition.leader_epoch += 1
+        self.save()
+        partition.changed.notify()
 
     def delete_topic(self, topic: Topic) -> None:
         """Delete a topic with all its records."""
@@ -297,20 +320,27 @@ class Cluster:
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"{len(self.node_ids)} nodes cannot hold {factor} replicas",
             )
+        return self._spread(name, range(count), factor)
+
+    def _spread(self, name: str, indexes: range, factor: int) -> list[list[int]]:
         nodes = self.node_ids
         start = zlib.crc32(name.encode())
         return [
             [nodes[(start + index + replica) % len(nodes)] for replica in range(factor)]
-            for index in range(count)
+            for index in indexes
         ]
 
-    def _checked_assignments(self, assignments: Mapping[int, Sequence[int]]) -> list[list[int]]:
-        if sorted(assignments) != list(range(len(assignments))):
+    def _checked_assignments(
+        self, assignments: Mapping[int, Sequence[int]], first: int = 0
+    ) -> list[list[int]]:
+        indexes = range(first, first + len(assignments))
+        if sorted(assignments) != list(indexes):
             raise Refusal(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions must count from 0 without a gap"
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"partitions must count from {first} without a gap",
             )
-        placed = [list(assignments[index]) for index in range(len(assignments))]
-        for index, replicas in enumerate(placed):
+        placed = [list(assignments[index]) for index in indexes]
+        for index, replicas in zip(indexes, placed, strict=True):
             known = all(node in self.node_ids for node in replicas)
             if not replicas or len(dict.fromkeys(replicas)) != len(replicas) or not known:
                 raise Refusal(
@@ -319,19 +349,24 @@ class Cluster:
                 )
         return placed
 
-    def _made(
+    def _partitions(
         self,
         name: str,
-        topic_id: UUID,
+        first: int,
         replicas: list[list[int]],
-        configs: dict[str, str],
         starts: Mapping[int, int] = MappingProxyType({}),
-    ) -> Topic:
-        partitions = []
-        for index, nodes in enumerate(replicas):
+    ) -> list[Partition]:
+        made = []
+        for index, nodes in enumerate(replicas, first):
             log = PartitionLog(f"{name}-{index}", self._store, self.options, starts.get(index, 0))
-            partitions.append(Partition(name, index, nodes, log))
-        return Topic(name, topic_id, partitions, configs)
+            made.append(Partition(name, index, nodes, log))
+        return made
+
+    def _elect(self, partitions: Iterable[Partition]) -> None:
+        """Let new partitions begin with the first of their replicas that is up."""
+        for partition in partitions:
+            partition.leader = self._leader_for(partition.replicas, NO_LEADER)
+            partition.isr = [node for node in partition.replicas if node in self.live]
 
     def _add(self, topic: Topic) -> None:
         self.topics[topic.name] = topic
@@ -352,28 +387,29 @@ class Cluster:
 
     def save(self) -> None:
         """Write what a restart needs; called by every change but a log's own."""
-        self._store.save_cluster(
-            {
-                "cluster_id": self.cluster_id,
-                "producer_id_limit": self._producer_id_limit,
-                "topics": [
-                    {
-                        "name": topic.name,
-                        "topic_id": uuid_to_text(topic.topic_id),
-                        "configs": topic.configs,
-                        "partitions": [
-                            {
-                                "replicas": partition.replicas,
-                                "leader_epoch": partition.leader_epoch,
-                                "log_start_offset": partition.log.start_offset,
-                            }
-                            for partition in topic.partitions
-                        ],
-                    }
-                    for topic in self.topics.values()
-                ],
-            }
-        )
+        self._store.save_cluster(self._state)
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "cluster_id": self.cluster_id,
+            "producer_id_limit": self._producer_id_limit,
+            "topics": [
+                {
+                    "name": topic.name,
+                    "topic_id": uuid_to_text(topic.topic_id),
+                    "configs": topic.configs,
+                    "partitions": [
+                        {
+                            "replicas": partition.replicas,
+                            "leader_epoch": partition.leader_epoch,
+                            "log_start_offset": partition.log.start_offset,
+                        }
+                        for partition in topic.partitions
+                    ],
+                }
+                for topic in self.topics.values()
+            ],
+        }
 
     def _load(self) -> None:
         state = self._store.load_cluster()
@@ -398,7 +434,8 @@ class Cluster:
         ]
         starts = {index: int(entry["log_start_offset"]) for index, entry in enumerate(partitions)}
         topic_id = uuid_from_text(saved["topic_id"])
-        topic = self._made(saved["name"], topic_id, replicas, dict(saved["configs"]), starts)
+        topic = Topic(saved["name"], topic_id, [], dict(saved["configs"]))
+        topic.partitions += self._partitions(topic.name, 0, replicas, starts)
         for partition, entry in zip(topic.partitions, partitions, strict=True):
             partition.leader = partition.replicas[0]
             partition.leader_epoch = int(entry["leader_epoch"]) + 1
@@ -413,21 +450,3 @@ def check_topic_name(name: str) -> None:
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"a topic cannot be named {name!r}: 1 to 249 of a-z, A-Z, 0-9, '.', '_', '-'",
         )
-
-
-def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
-    checked = {}
-    for name, value in configs.items():
-        kind = TOPIC_CONFIGS.get(name)
-        if kind is None:
-            raise Refusal(ErrorCode.INVALID_CONFIG, f"unknown topic config {name!r}")
-        if value is None:
-            raise Refusal(ErrorCode.INVALID_CONFIG, f"topic config {name!r} has no value")
-        try:
-            valid = value in kind if isinstance(kind, tuple) else kind(value) is not None
-        except ValueError:
-            valid = False
-        if not valid:
-            raise Refusal(ErrorCode.INVALID_CONFIG, f"topic config {name!r} cannot be {value!r}")
-        checked[name] = value
-    return checked

@@ -14,8 +14,12 @@ from aiokafkawire.broker.apis import HANDLERS
 from aiokafkawire.wire import APIS, NO_ID, ApiKey, ErrorCode, Request
 from aiokafkawire.wire.messages import (
     api_versions,
+    create_partitions,
     create_topics,
+    delete_groups,
     delete_topics,
+    describe_cluster,
+    describe_configs,
     describe_groups,
     fetch,
     find_coordinator,
@@ -26,7 +30,9 @@ from aiokafkawire.wire.messages import (
     list_groups,
     list_offsets,
     offset_commit,
+    offset_delete,
     offset_fetch,
+    offset_for_leader_epoch,
     sync_group,
 )
 
@@ -133,6 +139,37 @@ def delete_topics_request(version: int, topic_id: UUID) -> Request[Any]:
     return delete_topics.DeleteTopicsRequest(topics=states, timeout_ms=1)
 
 
+def offset_for_leader_epoch_request(version: int, topic_id: UUID) -> Request[Any]:
+    asked = offset_for_leader_epoch.OffsetForLeaderPartition(partition=0, leader_epoch=0)
+    topic = offset_for_leader_epoch.OffsetForLeaderTopic(topic="t", partitions=[asked])
+    return offset_for_leader_epoch.OffsetForLeaderEpochRequest(topics=[topic])
+
+
+def create_partitions_request(version: int, topic_id: UUID) -> Request[Any]:
+    topic = create_partitions.CreatePartitionsTopic(name=f"d-{version}", count=3, assignments=None)
+    return create_partitions.CreatePartitionsRequest(
+        topics=[topic], timeout_ms=1_000, validate_only=False
+    )
+
+
+def describe_configs_request(version: int, topic_id: UUID) -> Request[Any]:
+    resources = [
+        describe_configs.DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=None
+        )
+        for kind, name in ((2, "t"), (4, "1"), (4, ""))
+    ]
+    return describe_configs.DescribeConfigsRequest(
+        resources=resources, include_synonyms=version >= 1
+    )
+
+
+def offset_delete_request(version: int, topic_id: UUID) -> Request[Any]:
+    asked = offset_delete.OffsetDeleteRequestPartition(partition_index=0)
+    topic = offset_delete.OffsetDeleteRequestTopic(name="t", partitions=[asked])
+    return offset_delete.OffsetDeleteRequest(group_id="nobody", topics=[topic])
+
+
 # What is asked, and the error codes of a fresh broker's answer.
 REQUESTS: dict[ApiKey, tuple[Maker, set[ErrorCode]]] = {
     ApiKey.PRODUCE: (produce, {ErrorCode.NONE}),
@@ -178,6 +215,20 @@ REQUESTS: dict[ApiKey, tuple[Maker, set[ErrorCode]]] = {
     ApiKey.INIT_PRODUCER_ID: (
         lambda v, i: init_producer_id.InitProducerIdRequest(
             transactional_id=None, transaction_timeout_ms=1_000
+        ),
+        {ErrorCode.NONE},
+    ),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (offset_for_leader_epoch_request, {ErrorCode.NONE}),
+    ApiKey.DESCRIBE_CONFIGS: (describe_configs_request, {ErrorCode.NONE}),
+    ApiKey.CREATE_PARTITIONS: (create_partitions_request, {ErrorCode.NONE}),
+    ApiKey.DELETE_GROUPS: (
+        lambda v, i: delete_groups.DeleteGroupsRequest(groups_names=["nobody"]),
+        {ErrorCode.GROUP_ID_NOT_FOUND},
+    ),
+    ApiKey.OFFSET_DELETE: (offset_delete_request, {ErrorCode.GROUP_ID_NOT_FOUND}),
+    ApiKey.DESCRIBE_CLUSTER: (
+        lambda v, i: describe_cluster.DescribeClusterRequest(
+            include_cluster_authorized_operations=False
         ),
         {ErrorCode.NONE},
     ),

@@ -270,8 +270,7 @@ async def test_a_client_that_leaves_ends_its_wait(broker: Broker) -> None:
     async with connected(broker, broker.leader("t", 0)) as client:
         await client.send(request(0, max_wait_ms=2**31 - 1), 12)
         await broker.wait_for_request(ApiKey.FETCH)
-    state = broker._state
-    assert state is not None
+    state = broker._running
     partition = state.cluster.topics["t"].partitions[0]
     with anyio.fail_after(5):
         while len(partition.changed):

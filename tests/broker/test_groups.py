@@ -131,8 +131,7 @@ async def test_a_session_ends_by_the_clock() -> None:
     ):
         given = (await client.call(join(session_ms=30), 9)).member_id
         me = await client.call(join(given, session_ms=30), 9)
-        state = broker._state
-        assert state is not None
+        state = broker._running
         group = state.groups.get("g")
         assert group is not None
         with anyio.fail_after(5):
@@ -253,7 +252,7 @@ async def test_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             await client.call(join(group=name), 3)
         full = await client.call(join(group="c"), 3)
         assert full.error_code == E.COORDINATOR_NOT_AVAILABLE
-        (member,) = broker._state.groups.get("a").members  # type: ignore[union-attr]
+        (member,) = broker._running.groups.get("a").members  # type: ignore[union-attr]
         await client.call(LeaveGroupRequest(group_id="a", member_id=member), 2)
         assert (await client.call(join(group="c"), 3)).error_code == E.NONE
 

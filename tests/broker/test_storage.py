@@ -44,8 +44,8 @@ def test_a_directory_finds_its_segments_again(tmp_path: Path) -> None:
 def test_the_cluster_state_is_replaced_as_a_whole(tmp_path: Path) -> None:
     store = DirectoryStore(tmp_path)
     assert store.load_cluster() is None
-    store.save_cluster({"topics": [1]})
-    store.save_cluster({"topics": []})
+    store.save_cluster(lambda: {"topics": [1]})
+    store.save_cluster(lambda: {"topics": []})
     assert DirectoryStore(tmp_path).load_cluster() == {"format": 1, "topics": []}
     assert [path.name for path in tmp_path.iterdir()] == ["cluster.json"]
 

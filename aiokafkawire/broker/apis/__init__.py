@@ -5,8 +5,12 @@ from types import MappingProxyType
 
 from aiokafkawire.broker.apis import (
     api_versions,
+    create_partitions,
     create_topics,
+    delete_groups,
     delete_topics,
+    describe_cluster,
+    describe_configs,
     describe_groups,
     fetch,
     find_coordinator,
@@ -18,7 +22,9 @@ from aiokafkawire.broker.apis import (
     list_offsets,
     metadata,
     offset_commit,
+    offset_delete,
     offset_fetch,
+    offset_for_leader_epoch,
     produce,
     sync_group,
 )
@@ -46,6 +52,14 @@ HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
         ApiKey.CREATE_TOPICS: Handler(create_topics.handle, create_topics.failed),
         ApiKey.DELETE_TOPICS: Handler(delete_topics.handle, delete_topics.failed),
         ApiKey.INIT_PRODUCER_ID: Handler(init_producer_id.handle, init_producer_id.failed),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: Handler(
+            offset_for_leader_epoch.handle, offset_for_leader_epoch.failed
+        ),
+        ApiKey.DESCRIBE_CONFIGS: Handler(describe_configs.handle, describe_configs.failed),
+        ApiKey.CREATE_PARTITIONS: Handler(create_partitions.handle, create_partitions.failed),
+        ApiKey.DELETE_GROUPS: Handler(delete_groups.handle, delete_groups.failed),
+        ApiKey.OFFSET_DELETE: Handler(offset_delete.handle, offset_delete.failed),
+        ApiKey.DESCRIBE_CLUSTER: Handler(describe_cluster.handle, describe_cluster.failed),
     }
 )
 """How each API is carried out, by its key."""

@@ -34,7 +34,10 @@ class NodeEndpoints:
         address = self._call.state.addresses.get(leader_id)
         if address is not None and leader_id in self._call.cluster.live:
             self._nodes[leader_id] = NodeEndpoint(
-                node_id=leader_id, host=address.host, port=address.port
+                node_id=leader_id,
+                host=address.host,
+                port=address.port,
+                rack=self._call.cluster.racks.get(leader_id),
             )
         return LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
 

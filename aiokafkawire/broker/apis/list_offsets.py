@@ -79,9 +79,9 @@ def _partition(
     )
     try:
         partition = call.cluster.partition(call.cluster.topic(name), asked.partition_index)
-        if partition.leader != call.node_id and request.replica_id != DEBUG_REPLICA:
-            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         partition.check_epoch(asked.current_leader_epoch)
+        if request.replica_id != DEBUG_REPLICA:
+            partition.check_leader(call.node_id)
         if call.version == 0:
             offsets = _old_style(partition, asked.timestamp)
             response.old_style_offsets = offsets[: max(asked.max_num_offsets, 0)]

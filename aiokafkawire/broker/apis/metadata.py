@@ -43,7 +43,12 @@ async def handle(call: Call, request: MetadataRequest) -> MetadataResponse:
         topics = [_asked(call, each, request) for each in distinct.values()]
     return MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=node, host=address.host, port=address.port)
+            MetadataResponseBroker(
+                node_id=node,
+                host=address.host,
+                port=address.port,
+                rack=cluster.racks.get(node),
+            )
             for node in cluster.live
             if (address := call.state.addresses.get(node)) is not None
         ],

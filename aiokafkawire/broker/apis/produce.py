@@ -101,8 +101,7 @@ def _produced(
             else call.cluster.topic(topic_data.name)
         )
         partition = call.cluster.partition(topic, data.index)
-        if partition.leader != call.node_id:
-            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        partition.check_leader(call.node_id)
         return _append(call, request, topic, partition, data.records)
     except _RecordRefusal as refusal:
         return PartitionProduceResponse(

@@ -63,6 +63,19 @@ class Groups:
             group = self._groups[group_id] = self._made(group_id)
         return group
 
+    def delete(self, group_id: str) -> ErrorCode:
+        """Forget a group and its offsets, unless it has members."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        reply: Promise[Result] = Promise()
+        self.handle(group, Delete(reply=reply))
+        code = cast("ErrorCode", reply.result())
+        if not code:
+            self.offsets.forget(group_id, list(self.offsets.of(group_id)))
+            del self._groups[group_id]
+        return code
+
     def member_id(self, prefix: str) -> str:
         """A fresh member id, made as Kafka makes it."""
         return f"{prefix}-{UUID(int=self._rng.getrandbits(128))}"

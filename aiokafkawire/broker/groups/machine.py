@@ -470,9 +470,8 @@ class ClassicGroup:
 
     def _on_delete(self, event: Delete, now: float) -> None:
         del now
-        if self.pending:
-            self._reply(event.reply, ErrorCode.NON_EMPTY_GROUP)
-            return
+        # Newcomers that only hold an id do not count; they are told so when they come with it.
+        self.pending = {}
         self._become(DEAD)
         self._reply(event.reply, ErrorCode.NONE)
 
@@ -551,7 +550,7 @@ TRANSITIONS: Mapping[tuple[GroupState, type[Event]], Row] = MappingProxyType(
         (EMPTY, Commit): Row(_G._on_commit_empty, (EMPTY,)),
         (EMPTY, Tick): Row(_G._on_tick, (EMPTY,)),
         (EMPTY, CoordinatorMoved): Row(_G._on_moved, (EMPTY,)),
-        (EMPTY, Delete): Row(_G._on_delete, (EMPTY, DEAD)),
+        (EMPTY, Delete): Row(_G._on_delete, (DEAD,)),
         (PREPARING, Join): Row(_G._on_join, (PREPARING, COMPLETING)),
         (PREPARING, Sync): Row(_G._on_sync, (PREPARING,)),
         (PREPARING, Heartbeat): Row(_G._on_heartbeat, (PREPARING,)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -66,6 +66,16 @@ class OffsetStore:
         if offsets:
             self._groups.setdefault((storage, group), {}).update(offsets)
             self._write([_line(storage, group, tp, entry) for tp, entry in offsets.items()])
+
+    def forget(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget what a group committed for some partitions, if it did."""
+        key = OffsetsStorage.KAFKA, group
+        offsets = self._groups.get(key, {})
+        gone = [tp for tp in partitions if offsets.pop(tp, None) is not None]
+        if not offsets:
+            self._groups.pop(key, None)
+        if gone:
+            self._write([_line(*key, tp, None) for tp in gone])
 
     def forget_topic(self, topic: str) -> None:
         """Forget all offsets of a deleted topic."""

@@ -1,0 +1,52 @@
+"""DescribeCluster: the nodes, those that are down included if asked for."""
+
+from __future__ import annotations
+
+from aiokafkawire.broker.apis.metadata import ALL_CLUSTER_OPERATIONS
+from aiokafkawire.broker.call import Call
+from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from aiokafkawire.wire.messages.metadata import OPERATIONS_NOT_ASKED
+
+__all__ = ("failed", "handle")
+
+BROKERS, CONTROLLERS = 1, 2
+
+
+async def handle(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    if request.endpoint_type == CONTROLLERS:
+        return failed(request, call.version, ErrorCode.MISMATCHED_ENDPOINT_TYPE)
+    if request.endpoint_type != BROKERS:
+        return failed(request, call.version, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
+    cluster = call.cluster
+    return DescribeClusterResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        endpoint_type=BROKERS,
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=node,
+                host=address.host,
+                port=address.port,
+                rack=cluster.racks.get(node),
+                is_fenced=node not in cluster.live,
+            )
+            for node, address in call.state.addresses.items()
+            if node in cluster.live or request.include_fenced_brokers
+        ],
+        cluster_authorized_operations=(
+            ALL_CLUSTER_OPERATIONS
+            if request.include_cluster_authorized_operations
+            else OPERATIONS_NOT_ASKED
+        ),
+    )
+
+
+def failed(request: DescribeClusterRequest, version: int, code: int) -> DescribeClusterResponse:
+    return DescribeClusterResponse(throttle_time_ms=0, error_code=code, cluster_id="", brokers=[])

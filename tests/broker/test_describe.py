@@ -1,0 +1,154 @@
+"""DescribeCluster and DescribeConfigs, and what settings there are."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from aiokafkawire.broker import Broker, BrokerOptions
+from aiokafkawire.broker.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Source
+from aiokafkawire.errors import BrokerError, InvalidOption
+from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.messages.describe_cluster import DescribeClusterRequest
+from aiokafkawire.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+
+from .raw_client import connected, metadata_request
+
+E = ErrorCode
+TOPIC, NODE = 2, 4
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    async with Broker(nodes=2, racks=["east", None], max_message_bytes=5_000) as broker:
+        await broker.create_topic("t", configs={"retention.ms": "60000"})
+        yield broker
+
+
+async def describe(
+    broker: Broker, kind: int, name: str, *keys: str, version: int = 4, node: int = 1, **more: Any
+) -> Any:
+    resource = DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
+    )
+    async with connected(broker, node) as client:
+        request = DescribeConfigsRequest(resources=[resource], **more)
+        (result,) = (await client.call(request, version)).results
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return result
+
+
+async def test_the_cluster_is_described(broker: Broker) -> None:
+    await broker.kill(2)
+    async with connected(broker) as client:
+        request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+        found = await client.call(request, 2)
+        assert (found.cluster_id, found.controller_id) == (broker.cluster_id, 1)
+        assert [(b.broker_id, b.rack, b.is_fenced) for b in found.brokers] == [(1, "east", False)]
+        assert found.brokers[0].port == broker.nodes[1].port
+        assert found.cluster_authorized_operations > 0
+        request.include_fenced_brokers = True
+        found = await client.call(request, 2)
+        assert [(b.broker_id, b.is_fenced) for b in found.brokers] == [(1, False), (2, True)]
+        for kind, code in ((2, E.MISMATCHED_ENDPOINT_TYPE), (3, E.UNSUPPORTED_ENDPOINT_TYPE)):
+            request.endpoint_type = kind
+            assert (await client.call(request, 2)).error_code == code
+
+
+async def test_racks_are_told_with_the_metadata(broker: Broker) -> None:
+    async with connected(broker) as client:
+        found = await client.call(metadata_request("t"), 12)
+    assert {node.node_id: node.rack for node in found.brokers} == {1: "east", 2: None}
+
+
+def test_each_node_needs_its_rack() -> None:
+    with pytest.raises(InvalidOption, match="2 nodes need 2 racks, not 1"):
+        Broker(nodes=2, racks=["east"])
+
+
+async def test_a_topic_tells_what_was_set_and_what_follows(broker: Broker) -> None:
+    result = await describe(broker, TOPIC, "t", include_synonyms=True)
+    assert (result.error_code, result.error_message) == (E.NONE, None)
+    configs = {config.name: config for config in result.configs}
+    assert set(configs) == set(TOPIC_SETTINGS)
+    retention = configs["retention.ms"]
+    assert (retention.value, retention.config_source) == ("60000", Source.TOPIC)
+    assert [(s.name, s.source) for s in retention.synonyms] == [("retention.ms", Source.TOPIC)]
+    largest = configs["max.message.bytes"]
+    assert (largest.value, largest.config_source) == ("5000", Source.DEFAULT)
+    assert [(s.name, s.value) for s in largest.synonyms] == [("message.max.bytes", "5000")]
+    assert not any(config.read_only or config.is_sensitive for config in configs.values())
+
+
+async def test_a_node_tells_its_options(broker: Broker) -> None:
+    result = await describe(broker, NODE, "1")
+    configs = {config.name: config.value for config in result.configs}
+    assert set(configs) == {*BROKER_SETTINGS, "node.id", "broker.id", "broker.rack"}
+    assert configs["broker.rack"] == "east"
+    assert configs["message.max.bytes"] == "5000"
+    assert configs["auto.create.topics.enable"] == "true"
+    assert {config.config_source for config in result.configs} == {Source.STATIC_BROKER}
+    assert all(config.synonyms == [] for config in result.configs)
+    other = await describe(broker, NODE, "2", node=2)
+    assert "broker.rack" not in [config.name for config in other.configs]
+
+
+async def test_some_settings_alone(broker: Broker) -> None:
+    result = await describe(broker, TOPIC, "t", "retention.ms", "nothing")
+    assert [config.name for config in result.configs] == ["retention.ms"]
+    old = await describe(broker, TOPIC, "t", "retention.ms", "segment.ms", version=0)
+    assert {config.name: config.is_default for config in old.configs} == {
+        "retention.ms": False,
+        "segment.ms": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "nowhere", E.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "not a name", E.INVALID_TOPIC_EXCEPTION),
+        (NODE, "2", E.INVALID_REQUEST),
+        (8, "1", E.INVALID_REQUEST),
+    ],
+)
+async def test_what_is_not_here(broker: Broker, kind: int, name: str, code: ErrorCode) -> None:
+    result = await describe(broker, kind, name)
+    assert (result.error_code, result.configs) == (code, [])
+    assert result.error_message
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "good"),
+    [
+        ("retention.ms", "-1", True),
+        ("retention.ms", "1d", False),
+        ("min.cleanable.dirty.ratio", "0.1", True),
+        ("min.cleanable.dirty.ratio", "half", False),
+        ("preallocate", "true", True),
+        ("preallocate", "1", False),
+        ("message.timestamp.type", "LogAppendTime", True),
+        ("message.timestamp.type", "Never", False),
+        ("retention.hours", "1", False),
+    ],
+)
+async def test_a_topic_takes_what_kafka_would(
+    broker: Broker, name: str, value: str, good: bool
+) -> None:
+    if good:
+        await broker.create_topic("u", configs={name: value})
+        return
+    with pytest.raises(BrokerError, match="INVALID_CONFIG"):
+        await broker.create_topic("u", configs={name: value})
+
+
+def test_every_option_named_by_a_setting_exists() -> None:
+    options = BrokerOptions()
+    for setting in [*TOPIC_SETTINGS.values(), *BROKER_SETTINGS.values()]:
+        assert setting.value(options)
+        assert setting.accepts(setting.value(options))
