@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from aiokafkawire.broker import Broker
     from aiokafkawire.consumer import Consumer, RebalanceListener
     from aiokafkawire.errors import KafkaError
-    from aiokafkawire.group import Assignor, RangeAssignor
+    from aiokafkawire.group import (
+        Assignor,
+        CooperativeStickyAssignor,
+        MemberSubscription,
+        RangeAssignor,
+        RoundRobinAssignor,
+        StickyAssignor,
+    )
     from aiokafkawire.producer import Delivery, Partitioner, Producer
     from aiokafkawire.records import Record, Records
     from aiokafkawire.types import (
@@ -30,8 +37,10 @@ __all__ = (
     "Assignor",
     "Broker",
     "Consumer",
+    "CooperativeStickyAssignor",
     "Delivery",
     "KafkaError",
+    "MemberSubscription",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "Partitioner",
@@ -41,6 +50,8 @@ __all__ = (
     "Record",
     "RecordMetadata",
     "Records",
+    "RoundRobinAssignor",
+    "StickyAssignor",
     "TimestampType",
     "TopicPartition",
     "__version__",
@@ -50,8 +61,10 @@ _ROOMS = {
     "Assignor": "group",
     "Broker": "broker",
     "Consumer": "consumer",
+    "CooperativeStickyAssignor": "group",
     "Delivery": "producer",
     "KafkaError": "errors",
+    "MemberSubscription": "group",
     "OffsetAndMetadata": "types",
     "OffsetAndTimestamp": "types",
     "Partitioner": "producer",
@@ -61,6 +74,8 @@ _ROOMS = {
     "Record": "records",
     "RecordMetadata": "types",
     "Records": "records",
+    "RoundRobinAssignor": "group",
+    "StickyAssignor": "group",
     "TimestampType": "types",
     "TopicPartition": "types",
 }

@@ -82,3 +82,17 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"skipped where nothing may be missing: {report.longrepr}"
     return report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print what tests told with `record_property("summary", line)`."""
+    told = {
+        str(value)
+        for report in terminalreporter.getreports("passed")
+        for name, value in report.user_properties
+        if name == "summary"
+    }
+    if told:
+        terminalreporter.section("what was counted")
+        for line in sorted(told):
+            terminalreporter.line(line)

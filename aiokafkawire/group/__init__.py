@@ -5,6 +5,15 @@ from aiokafkawire.group.assignors import (
     CooperativeStickyAssignor,
     MemberSubscription,
     RangeAssignor,
+    RoundRobinAssignor,
+    StickyAssignor,
 )
 
-__all__ = ("Assignor", "CooperativeStickyAssignor", "MemberSubscription", "RangeAssignor")
+__all__ = (
+    "Assignor",
+    "CooperativeStickyAssignor",
+    "MemberSubscription",
+    "RangeAssignor",
+    "RoundRobinAssignor",
+    "StickyAssignor",
+)

@@ -3,12 +3,15 @@
 from .base import Assignor, MemberSubscription
 from .option import assignors_of
 from .range import RangeAssignor
-from .sticky import CooperativeStickyAssignor
+from .round_robin import RoundRobinAssignor
+from .sticky import CooperativeStickyAssignor, StickyAssignor
 
 __all__ = (
     "Assignor",
     "CooperativeStickyAssignor",
     "MemberSubscription",
     "RangeAssignor",
+    "RoundRobinAssignor",
+    "StickyAssignor",
     "assignors_of",
 )

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aiokafkawire.types import TopicPartition
 
-__all__ = ("Assignor", "MemberSubscription", "java_order", "member_order")
+__all__ = (
+    "Assignor",
+    "MemberSubscription",
+    "by_topic",
+    "java_order",
+    "java_table_order",
+    "member_order",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +86,37 @@ def java_order(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
+def java_table_order(texts: Sequence[str]) -> list[str]:
+    """The order in which a hash table of Java's holds these strings.
+
+    Some results of Java's assignors follow it; it does not depend on the order of `texts`.
+    """
+    buckets = 16
+    while len(texts) > buckets * 3 // 4:
+        buckets *= 2
+
+    def bucket(text: str) -> int:
+        code = 0
+        for unit in memoryview(text.encode("utf-16", "surrogatepass")).cast("H")[1:]:
+            code = (code * 31 + unit) & 0xFFFFFFFF
+        return (code ^ (code >> 16)) & (buckets - 1)
+
+    return sorted(texts, key=lambda text: (bucket(text), java_order(text)))
+
+
 def member_order(member: MemberSubscription) -> tuple[bool, bytes]:
     """Static members first, by their instance id; the others by their member id."""
     if member.group_instance_id is not None:
         return False, java_order(member.group_instance_id)
     return True, java_order(member.member_id)
+
+
+def by_topic(
+    members: Iterable[MemberSubscription],
+) -> list[tuple[str, list[MemberSubscription]]]:
+    """The topics that are subscribed to, in Java's order, each with its members as they come."""
+    readers: dict[str, list[MemberSubscription]] = {}
+    for member in members:
+        for topic in dict.fromkeys(member.topics):
+            readers.setdefault(topic, []).append(member)
+    return [(topic, readers[topic]) for topic in sorted(readers, key=java_order)]

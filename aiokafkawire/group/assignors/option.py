@@ -9,13 +9,16 @@ from aiokafkawire.errors import InvalidOption
 
 from .base import Assignor
 from .range import RangeAssignor
-from .sticky import CooperativeStickyAssignor
+from .round_robin import RoundRobinAssignor
+from .sticky import CooperativeStickyAssignor, StickyAssignor
 
 __all__ = ("BY_NAME", "assignors_of")
 
 BY_NAME: Mapping[str, type[Assignor]] = {
-    "range": RangeAssignor,
-    "cooperative-sticky": CooperativeStickyAssignor,
+    RangeAssignor.name: RangeAssignor,
+    RoundRobinAssignor.name: RoundRobinAssignor,
+    StickyAssignor.name: StickyAssignor,
+    CooperativeStickyAssignor.name: CooperativeStickyAssignor,
 }
 
 

@@ -1,20 +1,88 @@
-"""The sticky assignors: balance first, and then what members have they keep."""
+"""The sticky assignors: balance first, and then what members have they keep (KIP-54, KIP-429)."""
 
 from __future__ import annotations
 
-import struct
+from abc import abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from aiokafkawire.types import TopicPartition
 
-from .base import Assignor, MemberSubscription, java_order
+from .balancing import divide_unequally
+from .base import Assignor, MemberSubscription, by_topic, java_order
+from .claims import (
+    NO_GENERATION,
+    Owned,
+    decode_generation,
+    decode_owned,
+    encode_generation,
+    encode_owned,
+    settle,
+)
+from .equal_shares import divide_equally
+from .racks import Racks
 
-__all__ = ("CooperativeStickyAssignor",)
-
-_GENERATION = struct.Struct(">i")
+__all__ = ("CooperativeStickyAssignor", "StickyAssignor")
 
 
-class CooperativeStickyAssignor(Assignor):
+class _Sticky(Assignor):
+    @abstractmethod
+    def _owned(self, member: MemberSubscription) -> Owned:
+        """What a member says it had."""
+
+    def assign(
+        self,
+        partitions: Mapping[str, int],
+        members: Sequence[MemberSubscription],
+        racks: Mapping[TopicPartition, tuple[str, ...]],
+    ) -> dict[str, list[TopicPartition]]:
+        return self._divide(partitions, members, racks)[0]
+
+    def _divide(
+        self,
+        partitions: Mapping[str, int],
+        members: Sequence[MemberSubscription],
+        racks: Mapping[TopicPartition, tuple[str, ...]],
+    ) -> tuple[dict[str, list[TopicPartition]], frozenset[TopicPartition]]:
+        """The assignment, and what of it nobody may go on with, because several claim it."""
+        ordered = sorted(members, key=lambda member: java_order(member.member_id))
+        counts = {
+            topic: partitions[topic]
+            for topic, _ in by_topic(ordered)
+            if partitions.get(topic, 0) > 0
+        }
+        claims = settle(ordered, counts, self._owned)
+        every = [TopicPartition(topic, n) for topic, count in counts.items() for n in range(count)]
+        where = Racks(ordered, every, racks)
+        if len({frozenset(member.topics) for member in ordered}) == 1:
+            return divide_equally(every, claims.owned, where), claims.disputed
+        return divide_unequally(counts, ordered, claims, where), frozenset()
+
+
+class StickyAssignor(_Sticky):
+    """As balanced as can be, and what balance allows to stay where it is stays (KIP-54).
+
+    Members give everything up at each rebalance all the same, and get most of it back; see
+    `CooperativeStickyAssignor` for members that go on working meanwhile. Where racks are known,
+    a partition may move to a member of a replica's rack.
+    """
+
+    name = "sticky"
+
+    def __init__(self) -> None:
+        self._last: Owned | None = None
+
+    def user_data(self, topics: Sequence[str]) -> bytes | None:
+        return None if self._last is None else encode_owned(*self._last)
+
+    def assigned(self, partitions: Sequence[TopicPartition], generation_id: int) -> None:
+        self._last = Owned(tuple(partitions), generation_id)
+
+    def _owned(self, member: MemberSubscription) -> Owned:
+        return decode_owned(member.user_data)
+
+
+class CooperativeStickyAssignor(_Sticky):
     """Sticky, for members that keep their partitions while they join again (KIP-429).
 
     A partition that changes hands is given to nobody in the generation in which its old owner
@@ -25,13 +93,19 @@ class CooperativeStickyAssignor(Assignor):
     cooperative = True
 
     def __init__(self) -> None:
-        self._generation = -1
+        self._generation = NO_GENERATION
 
     def user_data(self, topics: Sequence[str]) -> bytes | None:
-        return _GENERATION.pack(self._generation)
+        return encode_generation(self._generation)
 
     def assigned(self, partitions: Sequence[TopicPartition], generation_id: int) -> None:
         self._generation = generation_id
+
+    def _owned(self, member: MemberSubscription) -> Owned:
+        generation = member.generation
+        if generation < 0:
+            generation = decode_generation(member.user_data)
+        return Owned(member.owned, generation)
 
     def assign(
         self,
@@ -39,31 +113,13 @@ class CooperativeStickyAssignor(Assignor):
         members: Sequence[MemberSubscription],
         racks: Mapping[TopicPartition, tuple[str, ...]],
     ) -> dict[str, list[TopicPartition]]:
-        ordered = sorted(members, key=lambda member: java_order(member.member_id))
-        newest = max((member.generation for member in ordered), default=-1)
-        owners = {
-            tp: member.member_id
-            for member in ordered
-            if member.generation == newest
-            for tp in member.owned
-        }
-        assignment: dict[str, list[TopicPartition]] = {member.member_id: [] for member in ordered}
-        for topic, count in sorted(partitions.items()):
-            readers = [member.member_id for member in ordered if topic in member.topics]
-            quota = -(-count // len(readers)) if readers else 0
-            held = dict.fromkeys(readers, 0)
-            free = []
-            for partition in range(count):
-                tp = TopicPartition(topic, partition)
-                owner = owners.get(tp)
-                if owner in held and held[owner] < quota:
-                    held[owner] += 1
-                    assignment[owner].append(tp)
-                else:
-                    free.append(tp)
-            for tp in free if readers else ():
-                reader = min(held, key=held.__getitem__)
-                held[reader] += 1
-                if owners.get(tp) is None:
-                    assignment[reader].append(tp)
+        assignment, disputed = self._divide(partitions, members, racks)
+        holders = Counter(tp for member in members for tp in set(member.owned))
+        for member in members:
+            had = set(member.owned)
+            assignment[member.member_id] = [
+                tp
+                for tp in assignment[member.member_id]
+                if tp not in disputed and (tp in had or not holders[tp])
+            ]
         return assignment

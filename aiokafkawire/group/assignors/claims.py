@@ -1,0 +1,152 @@
+"""What members had before, as they tell it: input of the sticky assignors, not to be trusted."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire.consumer_protocol import group_by_topic
+
+from .base import MemberSubscription
+
+__all__ = (
+    "Claims",
+    "Owned",
+    "decode_generation",
+    "decode_owned",
+    "encode_generation",
+    "encode_owned",
+    "settle",
+)
+
+NO_GENERATION = -1
+
+_SHORT = struct.Struct(">h")
+_INT = struct.Struct(">i")
+
+
+class Owned(NamedTuple):
+    """What a member says that it got, and in which generation."""
+
+    partitions: Iterable[TopicPartition] = ()
+    generation: int = NO_GENERATION
+
+
+def encode_owned(partitions: Iterable[TopicPartition], generation: int) -> bytes:
+    """User data of `sticky`, version 1: the partitions by topic, then the generation."""
+    topics = group_by_topic(partitions)
+    parts = [_INT.pack(len(topics))]
+    for entry in topics:
+        name = entry.topic.encode()
+        numbers = entry.partitions
+        parts += (_SHORT.pack(len(name)), name)
+        parts.append(struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))
+    parts.append(_INT.pack(generation))
+    return b"".join(parts)
+
+
+def decode_owned(data: bytes | None) -> Owned:
+    """Read user data of `sticky`. Version 0 has no generation; what cannot be read owns nothing."""
+    if not data:
+        return Owned()
+    try:
+        partitions, end = _decode_partitions(data)
+    except (struct.error, ValueError):
+        return Owned()
+    if len(data) - end < _INT.size:
+        return Owned(partitions)
+    return Owned(partitions, _INT.unpack_from(data, end)[0])
+
+
+def _decode_partitions(data: bytes) -> tuple[list[TopicPartition], int]:
+    partitions: list[TopicPartition] = []
+    count, at = _count(data, 0, _SHORT.size + _INT.size)
+    for _ in range(count):
+        (length,) = _SHORT.unpack_from(data, at)
+        at += _SHORT.size
+        if length < 0 or length > len(data) - at:
+            raise ValueError("a topic's name is longer than what is there")
+        topic = data[at : at + length].decode()
+        size, at = _count(data, at + length, _INT.size)
+        numbers = struct.unpack_from(f">{size}i", data, at)
+        at += size * _INT.size
+        partitions += (TopicPartition(topic, number) for number in numbers)
+    return partitions, at
+
+
+def _count(data: bytes, at: int, least_bytes_each: int) -> tuple[int, int]:
+    (count,) = _INT.unpack_from(data, at)
+    at += _INT.size
+    if count < 0 or count * least_bytes_each > len(data) - at:
+        raise ValueError("an array is longer than what is there")
+    return count, at
+
+
+def encode_generation(generation: int) -> bytes:
+    """User data of `cooperative-sticky`."""
+    return _INT.pack(generation)
+
+
+def decode_generation(data: bytes | None) -> int:
+    """Read user data of `cooperative-sticky`; -1 for what cannot be read."""
+    if data is None or len(data) < _INT.size:
+        return NO_GENERATION
+    generation: int = _INT.unpack_from(data)[0]
+    return generation
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Who had what, of the partitions that exist.
+
+    A partition that several members claim belongs to the one of the newest generation; if these
+    are several, to none of them, and it is `disputed`. `former` has, for partitions that somebody
+    of an older generation claims, the newest of these.
+    """
+
+    owned: Mapping[str, Sequence[TopicPartition]]
+    disputed: frozenset[TopicPartition]
+    former: Mapping[TopicPartition, str]
+
+    @property
+    def nothing(self) -> bool:
+        return not any(self.owned.values())
+
+
+def settle(
+    members: Sequence[MemberSubscription],
+    counts: Mapping[str, int],
+    owned_by: Callable[[MemberSubscription], Owned],
+) -> Claims:
+    """Decide between the claims of members. `counts` has the partitions of each topic."""
+    told = {member.member_id: owned_by(member) for member in members}
+    newest = max((owned.generation for owned in told.values()), default=NO_GENERATION)
+    owners: dict[TopicPartition, tuple[int, str]] = {}
+    former: dict[TopicPartition, tuple[int, str]] = {}
+    disputed: dict[TopicPartition, int] = {}
+    for member in members:
+        partitions, generation = told[member.member_id]
+        for tp in dict.fromkeys(partitions):
+            if not 0 <= tp.partition < counts.get(tp.topic, 0):
+                continue
+            if generation < newest and tp.topic in member.topics:
+                former[tp] = _newer(former.get(tp), generation, member.member_id)
+            owner = owners.get(tp)
+            if owner is not None and owner[0] == generation:
+                disputed[tp] = generation
+            owners[tp] = _newer(owner, generation, member.member_id)
+    in_dispute = frozenset(tp for tp, generation in disputed.items() if owners[tp][0] == generation)
+    owned: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
+    for tp, (_, member_id) in owners.items():
+        if tp not in in_dispute:
+            owned[member_id].append(tp)
+    return Claims(owned, in_dispute, {tp: member_id for tp, (_, member_id) in former.items()})
+
+
+def _newer(known: tuple[int, str] | None, generation: int, member_id: str) -> tuple[int, str]:
+    if known is not None and known[0] >= generation:
+        return known
+    return generation, member_id
