@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
@@ -199,6 +200,22 @@ class ProducerConfig(ClientConfig):
     partitioner: Callable[..., int] | None = _option(
         None, "A function that chooses the partition of each record; see `Partitioner`."
     )
+    partitioner_ignore_keys: bool = _option(
+        False, "Spread records with a key as those without: a key decides nothing."
+    )
+    partitioner_adaptive_partitioning_enable: bool = _option(
+        True, "Without a key: let partitions with short queues have more records (KIP-794)."
+    )
+    partitioner_availability_timeout_ms: int = _number(
+        0,
+        meaning="Without a key: pass over partitions whose broker has taken nothing for so long;"
+        " 0: never.",
+    )
+    metadata_max_idle_ms: int = _number(
+        300_000,
+        5_000,
+        meaning="How long metadata of a topic that nothing is sent to is kept fresh.",
+    )
 
     @property
     def required_acks(self) -> int:
@@ -363,6 +380,10 @@ class ProducerOptions(ClientOptions, total=False):
     compression_type: CompressionName
     compression_level: int | None
     partitioner: Callable[..., int] | None
+    partitioner_ignore_keys: bool
+    partitioner_adaptive_partitioning_enable: bool
+    partitioner_availability_timeout_ms: int
+    metadata_max_idle_ms: int
 
 
 class ConsumerOptions(ClientOptions, total=False):

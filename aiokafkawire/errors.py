@@ -7,7 +7,7 @@ when it is made again unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 __all__ = (
@@ -328,15 +328,23 @@ class DeliveryUnknown(KafkaError):
 class DeliveriesFailed(KafkaError):
     """Records failed and nobody awaited their `Delivery`.
 
-    Raised by `flush` and by leaving the producer. `count` is how many; `first` is the first
-    record's error.
+    Raised by `flush` and by leaving the producer. `count` is how many, `counts` how many of each
+    topic and partition; `first` is the first record's error.
 
     What to do: await each `Delivery` whose outcome matters; for these records look at `first`.
     """
 
-    def __init__(self, reason: str = "", *, count: int, first: BaseException | None) -> None:
+    def __init__(
+        self,
+        reason: str = "",
+        *,
+        count: int,
+        first: BaseException | None,
+        counts: Mapping[tuple[str, int], int] | None = None,
+    ) -> None:
         super().__init__(reason)
         self.count = count
+        self.counts = dict(counts or {})
         self.first = first
 
 
