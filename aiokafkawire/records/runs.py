@@ -7,7 +7,10 @@ run, and all that is wrong, is left to `decode_records`: the results and the err
 
 from __future__ import annotations
 
+import sys
 from array import array
+from functools import lru_cache
+from struct import Struct
 from typing import NamedTuple
 
 from aiokafkawire.errors import CorruptRecords
@@ -17,6 +20,7 @@ from .kernel import decode_records, decode_varint
 
 __all__ = ("decode",)
 
+MAX_INT64 = (1 << 63) - 1
 MIN_RUN_RECORDS = 16
 """Fewer are not worth the slices."""
 FIRST_PIECE_RECORDS = 8
@@ -29,6 +33,8 @@ _LOW_BYTE = bytes(range(128, 256, 2)) * 128  # of two, by delta
 _HIGH_BYTE = b"".join(bytes((high,)) * 64 for high in range(128))
 _CONTINUED = bytes(128) + b"\1" * 128  # a table for bytes.translate
 _ENDED = b"\1" * 128 + bytes(128)
+_ODD = b"\0\1" * 128  # zigzag: of a negative number
+_HALF = bytes(byte >> 1 for byte in range(128)) * 2
 _TWO_BYTES = [n >> 1 ^ -(n & 1) for n in range(128 * 128)]
 
 
@@ -168,15 +174,11 @@ def _fill(  # noqa: PLR0917 - a hot call
 ) -> None:
     size = shape.size
     end = index + count
-    first = base_offset + shape.offset_delta
-    columns.offsets[index:end] = array("q", range(first, first + count))
+    columns.offsets[index:end] = _rising(count, base_offset + shape.offset_delta, 1)
     columns.timestamps[index:end] = _timestamps(columns.data, begin, count, base_timestamp, shape)
-    length = count * size
-    starts = range(begin + shape.key_at, begin + shape.key_at + length, size)
-    columns.key_start[index:end] = array("q", starts)
+    columns.key_start[index:end] = _rising(count, begin + shape.key_at, size)
     columns.key_length[index:end] = array("q", (shape.key_length,)) * count
-    starts = range(begin + shape.value_at, begin + shape.value_at + length, size)
-    columns.value_start[index:end] = array("q", starts)
+    columns.value_start[index:end] = _rising(count, begin + shape.value_at, size)
     columns.value_length[index:end] = array("q", (shape.value_length,)) * count
 
 
@@ -184,12 +186,55 @@ def _timestamps(
     data: bytes, begin: int, count: int, base_timestamp: int, shape: _Shape
 ) -> array[int]:
     size, at = shape.size, begin + shape.timestamp_at
-    deltas = _TWO_BYTES
     low = _column(data, at, count, size)
     if shape.timestamp_bytes == 1:
         if low.count(low[0]) == count:
-            return array("q", (base_timestamp + deltas[low[0]],)) * count
-        return array("q", [base_timestamp + deltas[byte] for byte in low])
-    high = _column(data, at + 1, count, size)
+            return array("q", (base_timestamp + _TWO_BYTES[low[0]],)) * count
+        high = bytes(count)
+    else:
+        high = _column(data, at + 1, count, size)
+    if low.translate(_ODD).find(1) < 0 and 0 <= base_timestamp < MAX_INT64 - _TWO_BYTE_DELTAS:
+        deltas = _spread(low.translate(_HALF)) + (_spread(high) << 6)
+        return _array(count, deltas + _lanes(count)[1] * base_timestamp)
     pairs = zip(low, high, strict=True)
-    return array("q", [base_timestamp + deltas[less + (more << 7) - 128] for less, more in pairs])
+    return array(
+        "q", [base_timestamp + _TWO_BYTES[(less & 127) + (more << 7)] for less, more in pairs]
+    )
+
+
+# --- many integers of 64 bits in one large one, so that one operation is carried out on all -----
+
+
+def _rising(count: int, first: int, step: int) -> array[int]:
+    """`count` integers, each `step` above the one before; none is negative."""
+    if first + count * step > MAX_INT64:
+        return array("q", range(first, first + count * step, step))
+    indexes, ones = _lanes(count)
+    return _array(count, indexes * step + ones * first)
+
+
+@lru_cache(maxsize=32)
+def _lanes(count: int) -> tuple[int, int]:
+    """The numbers from 0 up to `count`, and as many ones."""
+    if count == _TWO_BYTE_DELTAS:
+        pack = Struct(f"<{count}q").pack
+        columns = range(count), [1] * count
+        indexes, ones = (int.from_bytes(pack(*column), "little") for column in columns)
+        return indexes, ones
+    indexes, ones = _lanes(_TWO_BYTE_DELTAS)
+    mask = (1 << 64 * count) - 1
+    return indexes & mask, ones & mask
+
+
+def _spread(column: bytes) -> int:
+    """Each byte as an integer of its own."""
+    lanes = bytearray(8 * len(column))
+    lanes[::8] = column
+    return int.from_bytes(lanes, "little")
+
+
+def _array(count: int, lanes: int) -> array[int]:
+    found = array("q", lanes.to_bytes(8 * count, "little"))
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found

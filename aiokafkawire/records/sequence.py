@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 from aiokafkawire.types import ANY_LEADER_EPOCH, TimestampType, TopicPartition
@@ -92,8 +92,11 @@ class Records(Sequence[Record]):
 
     def __iter__(self) -> Iterator[Record]:
         topic, partition = self.topic_partition
-        for columns, start, stop, timestamp_type, leader_epoch in self._segments:
-            yield from iterate(columns, start, stop, topic, partition, timestamp_type, leader_epoch)
+        parts = (
+            iterate(columns, start, stop, topic, partition, timestamp_type, leader_epoch)
+            for columns, start, stop, timestamp_type, leader_epoch in self._segments
+        )
+        return chain.from_iterable(parts)
 
     @overload
     def __getitem__(self, index: int) -> Record: ...
