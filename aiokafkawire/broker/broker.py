@@ -72,17 +72,27 @@ class Broker:
         self._bind = [Address(host, port) for port in ports or [0] * nodes]
         self._advertised_host = advertised_host
         self._racks = {node: rack for node, rack in enumerate(racks or [], 1) if rack}
-        self._lifecycle = Lifecycle(Host("broker"))
+        self._lifecycle: Lifecycle[State] = Lifecycle("broker", f"Broker nodes={nodes}")
         self._faults = Faults()
         self._nodes: dict[int, Node] = {}
-        self._state: State | None = None
         self._store: Store | None = None
 
     # --- life --------------------------------------------------------------------------------
 
+    def __repr__(self) -> str:
+        return str(self._lifecycle)
+
+    async def start(self) -> None:
+        """Listen. The same as entering `async with`; `stop` is then up to the caller."""
+        await self.__aenter__()
+
+    async def stop(self) -> None:
+        """Close every node. May be called again, and before the end of `async with`."""
+        await self.aclose()
+
     async def __aenter__(self) -> Self:
         try:
-            await self._lifecycle.enter(self._start)
+            await self._lifecycle.enter(self, self._start)
         except BaseException:
             self._close_store()
             raise
@@ -97,7 +107,7 @@ class Broker:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close every node. May be called again, and before the end of `async with`."""
+        """The same as `stop`."""
         deadline = 0.0 if self._runtime is None else self._runtime.clock.now() + CLOSE_TIMEOUT_S
         await self._lifecycle.leave(self._stop, deadline)
         self._close_store()
@@ -106,16 +116,17 @@ class Broker:
         if self._store is not None:
             self._store.close()
 
-    async def _start(self) -> None:
+    async def _start(self, host: Host) -> State:
         runtime = self._runtime = self._runtime or RealRuntime()
         directory = self._data_dir
         self._store = store = MemoryStore() if directory is None else DirectoryStore(directory)
         store.open()
         node_ids = range(1, len(self._bind) + 1)
         cluster = Cluster(node_ids, store, self.options, runtime.rng)
+        cluster.racks.update(self._racks)
         offsets = OffsetStore(store)
         cluster.on_topic_deleted.append(offsets.forget_topic)
-        self._state = State(
+        state = State(
             options=self.options,
             clock=runtime.clock,
             cluster=cluster,
@@ -123,28 +134,27 @@ class Broker:
             identities=Identities(cluster.new_producer_id),
             served={key: (APIS[key].min_version, APIS[key].max_stable_version) for key in HANDLERS},
         )
-        cluster.racks.update(self._racks)
-        host = self._lifecycle.host
-        host.spawn(self._state.groups.run, name="groups")
+        host.spawn(state.groups.run, name="groups")
         for node_id, address in zip(node_ids, self._bind, strict=True):
             self._nodes[node_id] = Node(node_id, host, runtime, self._faults, self.requests)
-            await self._listen(self._nodes[node_id], address)
+            await self._listen(self._nodes[node_id], address, state)
+        return state
 
-    async def _listen(self, node: Node, address: Address) -> None:
+    async def _listen(self, node: Node, address: Address, state: State) -> None:
         try:
-            await node.start(self._running, address)
+            await node.start(state, address)
         except OSError as error:
             raise KafkaError(f"node {node.node_id} cannot listen on {address}: {error}") from error
         assert node.address is not None
         shown = Address(self._advertised_host or node.address.host, node.address.port)
-        self._running.addresses[node.node_id] = shown
+        state.addresses[node.node_id] = shown
 
-    async def _stop(self) -> None:
+    async def _stop(self, state: State) -> None:
         for node in self._nodes.values():
             node.cut()
         for node in self._nodes.values():
             await node.stopped()
-        self._running.cluster.save()
+        state.cluster.save()
 
     # --- what it is --------------------------------------------------------------------------
 
@@ -182,6 +192,10 @@ class Broker:
         """The node that leads a partition, -1 when no replica is up."""
         return self._partition(topic, partition).leader
 
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """The epoch of a partition's leader; it rises whenever another node leads."""
+        return self._partition(topic, partition).leader_epoch
+
     def coordinator(self, group_id: str) -> int:
         """The node that coordinates a group, -1 when no node is up."""
         return self._running.cluster.coordinator(group_id)
@@ -191,10 +205,6 @@ class Broker:
         return self._partition(topic, partition).log.end_offset
 
     # --- topics ------------------------------------------------------------------------------
-
-    def leader_epoch(self, topic: str, partition: int) -> int:
-        """The epoch of a partition's leader; it rises whenever another node leads."""
-        return self._partition(topic, partition).leader_epoch
 
     async def create_topic(
         self,
@@ -223,16 +233,6 @@ class Broker:
         except Refusal as refusal:
             raise error_for(refusal.code, topic=name) from refusal
 
-    def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
-        """Move the start of a partition's log, as retention would."""
-        found = self._partition(topic, partition)
-        found.log.delete_before(before_offset)
-        self._running.cluster.save()
-        found.changed.notify()
-
-    # --- bad days ----------------------------------------------------------------------------
-
-    def on(
     async def add_partitions(self, topic: str, count: int) -> None:
         """Let a topic have `count` partitions, more than before.
 
@@ -244,6 +244,16 @@ class Broker:
         except Refusal as refusal:
             raise error_for(refusal.code, topic=topic) from refusal
 
+    def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
+        """Move the start of a partition's log, as retention would."""
+        found = self._partition(topic, partition)
+        found.log.delete_before(before_offset)
+        self._running.cluster.save()
+        found.changed.notify()
+
+    # --- bad days ----------------------------------------------------------------------------
+
+    def on(
         self,
         api_key: ApiKey | int | None,
         action: Action,
@@ -278,7 +288,7 @@ class Broker:
         node = self._node(node_id)
         await self.kill(node_id)
         assert node.address is not None
-        await self._listen(node, node.address)
+        await self._listen(node, node.address, self._running)
         self._running.cluster.node_came(node_id)
 
     def pause(self, node_id: int) -> None:
@@ -293,16 +303,6 @@ class Broker:
         """Make another live node the leader of a partition. Raises ValueError for a dead one."""
         self._running.cluster.move_leader(self._partition(topic, partition), node_id)
 
-    async def wait_for_request(
-        self,
-        api_key: ApiKey | int,
-        *,
-        count: int = 1,
-        node: int | None = None,
-        matching: Callable[[SeenRequest], bool] = lambda seen: True,
-        timeout_s: float = 10.0,
-    ) -> SeenRequest:
-        """Wait until so many matching requests are in the log; give the last of them.
     def truncate(self, topic: str, partition: int, offset: int) -> None:
         """Lose the end of a partition's log, as in an unclean leader change.
 
@@ -317,6 +317,16 @@ class Broker:
                 refusal.code, topic=topic, partition=partition, offset=offset
             ) from refusal
 
+    async def wait_for_request(
+        self,
+        api_key: ApiKey | int,
+        *,
+        count: int = 1,
+        node: int | None = None,
+        matching: Callable[[SeenRequest], bool] = lambda seen: True,
+        timeout_s: float = 10.0,
+    ) -> SeenRequest:
+        """Wait until so many matching requests are in the log; give the last of them.
 
         Raises `TimeoutError`.
         """
@@ -343,10 +353,7 @@ class Broker:
 
     @property
     def _running(self) -> State:
-        if self._state is None:
-            self._lifecycle.check_running()
-        assert self._state is not None
-        return self._state
+        return self._lifecycle.running()
 
     def _node(self, node_id: int) -> Node:
         node = self._nodes.get(node_id)

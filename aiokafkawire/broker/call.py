@@ -10,7 +10,7 @@ from aiokafkawire.broker.identities import Identities
 from aiokafkawire.broker.options import BrokerOptions
 from aiokafkawire.broker.topics import Cluster
 from aiokafkawire.broker.watchers import Watchers
-from aiokafkawire.runtime import Address, Clock
+from aiokafkawire.runtime import Address, Clock, Session
 from aiokafkawire.wire import ApiKey
 
 __all__ = ("Call", "Disconnect", "Peer", "State")
@@ -35,7 +35,7 @@ class Peer:
 
 
 @dataclass(slots=True, eq=False)
-class State:
+class State(Session):
     """What all nodes and all handlers share. `addresses` are those that clients are told."""
 
     options: BrokerOptions

@@ -19,10 +19,11 @@ from aiokafkawire.runtime import (
     Lifecycle,
     RealRuntime,
     Runtime,
-    TaskHandle,
     checkpoint,
     current_task,
+    label,
 )
+from aiokafkawire.runtime.lifecycle import Phase
 from aiokafkawire.types import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -39,8 +40,8 @@ from .subscription import Manual, Nothing, Pattern, RebalanceListener, Subscript
 
 __all__ = ("BatchIterator", "Consumer", "RecordIterator")
 
-HURRIED_CLOSE_S = 1.0
-"""How long a consumer that is left by a cancellation (Ctrl-C) may take to commit and to leave."""
+QUIET_CLOSE_S = 0.75
+"""How long a consumer may take to leave with nothing to commit, or by a cancellation (Ctrl-C)."""
 
 MAX_INT64 = 2**63 - 1
 
@@ -78,16 +79,48 @@ class Consumer:
         self.config = make(ConsumerConfig, options)
         self._assignors = assignors_of(self.config.partition_assignment_strategy)
         self._runtime = _runtime
-        self._lifecycle = Lifecycle(Host("consumer", self._crashed), self._lost)
+        self._lifecycle: Lifecycle[Core] = Lifecycle("consumer", self._label())
         self._wanted: Subscription = topics_of(topics) if topics else Nothing()
         self._listener: RebalanceListener | None = None
-        self._core: Core | None = None
+
+    def _label(self) -> str:
+        group_id = self.config.group_id
+        group = "" if group_id is None else f" group_id={group_id!r}"
+        return label("Consumer", self.config) + group
+
+    def __repr__(self) -> str:
+        return str(self._lifecycle)
 
     # --- life ---
 
+    async def start(self) -> None:
+        """Connect, and begin to read. Raises `NoBrokerAvailable`, `AuthenticationFailed`.
+
+        The same as entering `async with`; `stop` is then up to the caller, in whatever task. After
+        a failure it may be called again. A consumer that was stopped stays so.
+        """
+        await self._lifecycle.enter(self, self._start)
+
+    async def stop(self) -> None:
+        """Commit what is processed (with auto-commit), leave the group, close.
+
+        Takes at most `close_timeout_ms`, and the time of the rebalance callback beside it; with
+        nothing to commit less than a second, whatever the brokers do, and the same when `async
+        with` is left by a cancellation. What this task was given counts as processed. Raises what
+        the next call would have raised of what went wrong in between. Calling it again does
+        nothing.
+        """
+        failure = await self._close(processed=True)
+        if failure is not None:
+            raise failure
+
+    async def aclose(self) -> None:
+        """The same as `stop`."""
+        await self.stop()
+
     async def __aenter__(self) -> Self:
-        """Connect. Raises `NoBrokerAvailable`, `AuthenticationFailed`."""
-        await self._lifecycle.enter(self._start)
+        """The same as `start`."""
+        await self.start()
         return self
 
     async def __aexit__(
@@ -96,57 +129,45 @@ class Consumer:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        """As `stop`; what that would raise becomes a note of the body's own exception."""
         cancelled = exc is not None and not isinstance(exc, Exception)
-        await self._close(processed=exc_type is None, hurry=cancelled)
+        failure = await self._close(processed=exc is None, hurry=cancelled)
+        if failure is None:
+            return
+        if exc is None:
+            raise failure
+        exc.add_note(str(failure))
 
-    async def aclose(self) -> None:
-        """Commit what is processed (with auto-commit), leave the group, close. Never raises.
-
-        Takes at most `close_timeout_ms`, and the time of the rebalance callback beside it (when
-        `async with` is left by a cancellation: at most a second). May be called again, and from any
-        task. What this task was given counts as processed.
-        """
-        await self._close(processed=True)
-
-    async def _start(self) -> None:
-        runtime = self._runtime = self._runtime or RealRuntime()
-        core = self._core = Core(self.config, runtime, self._lifecycle.host, self._assignors)
+    async def _start(self, host: Host) -> Core:
+        runtime = self._runtime or RealRuntime()
+        core = Core(self.config, runtime, host, self._assignors)
         await core.start()
         core.subscribe(self._wanted, self._listener)
+        return core
 
-    async def _close(self, *, processed: bool, hurry: bool = False) -> None:
-        core, runtime = self._core, self._runtime
-        if core is None or runtime is None:
-            await self._lifecycle.leave(_nothing, 0.0)
-            return
+    async def _close(self, *, processed: bool, hurry: bool = False) -> Exception | None:
+        core = self._lifecycle.session
+        if core is None:
+            await self._lifecycle.leave(_goodbye, NEVER)
+            return None
         if processed:
             core.assignment.came_back(current_task())
-        now = runtime.clock.now()
+        now = core.runtime.clock.now()
         deadline = now + self.config.close_timeout_ms / 1000
-        limit = core.close_limit(deadline)
-        if hurry:
-            deadline = limit = min(deadline, now + HURRIED_CLOSE_S)
+        if hurry or not core.unsaved:
+            deadline = min(deadline, now + QUIET_CLOSE_S)
+        limit = deadline if hurry else core.close_limit(deadline)
 
-        async def goodbye() -> None:
+        async def goodbye(core: Core) -> None:
             core.changed()
             await core.close(deadline, limit)
 
         await self._lifecycle.leave(goodbye, limit)
-
-    def _lost(self) -> None:
-        """Somebody cancelled all tasks of the event loop: whoever waits shall hear of it."""
-        if self._core is not None:
-            self._core.changed()
-
-    def _crashed(self, task: TaskHandle, error: Exception) -> None:
-        if self._core is not None:
-            self._core.crashed(task, error)
+        return self._lifecycle.untold() or core.untold()
 
     @property
     def _running(self) -> Core:
-        self._lifecycle.check_running()
-        assert self._core is not None
-        return self._core
+        return self._lifecycle.running()
 
     def _deadline(self, core: Core, timeout_ms: float | None = None) -> float:
         limit = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
@@ -189,7 +210,7 @@ class Consumer:
 
     def _want(self, wanted: Subscription, listener: RebalanceListener | None) -> None:
         self._wanted, self._listener = wanted, listener
-        if self._core is not None:
+        if self._lifecycle.phase not in {Phase.NEW, Phase.STARTING}:
             self._running.subscribe(wanted, listener)
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -199,7 +220,6 @@ class Consumer:
     # --- records ---
 
     def __aiter__(self) -> RecordIterator:
-        self._lifecycle.check_running()
         return RecordIterator(self)
 
     def batches(self) -> BatchIterator:
@@ -207,7 +227,7 @@ class Consumer:
 
         A batch may be given to `commit`.
         """
-        self._lifecycle.check_running()
+        self._lifecycle.running()
         return BatchIterator(self)
 
     @overload
@@ -255,7 +275,7 @@ class Consumer:
         core.enter(caller)
         try:
             while True:
-                self._lifecycle.check_running()
+                self._lifecycle.running()
                 core.check()
                 record = core.next_record(owner, caller)
                 if record is not None or not await core.wait(deadline):
@@ -277,7 +297,7 @@ class Consumer:
         try:
             await checkpoint()
             while True:
-                self._lifecycle.check_running()
+                self._lifecycle.running()
                 core.check()
                 records = core.take(caller, max_records, only, one=one)
                 if records or not await core.wait(deadline):
@@ -337,7 +357,7 @@ class Consumer:
                 raise RequestTimedOut(
                     "the position was not found in time", topic=topic, partition=number
                 )
-            self._lifecycle.check_running()
+            self._lifecycle.running()
         return position
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
@@ -497,8 +517,8 @@ class BatchIterator:
         return next(iter(found.values()))
 
 
-async def _nothing() -> None:
-    return None
+async def _goodbye(core: Core) -> None:
+    await core.cluster.aclose()
 
 
 def _checked(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:

@@ -16,7 +16,7 @@ from aiokafkawire.group.coordinator import GroupMember
 from aiokafkawire.group.offsets import Committed, Credentials, GroupOffsets
 from aiokafkawire.group.states import NO_GENERATION
 from aiokafkawire.records import Record, Records
-from aiokafkawire.runtime import Host, Runtime, TaskHandle, checkpoint, wait_until
+from aiokafkawire.runtime import Host, Runtime, Session, checkpoint, wait_until
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
 from .assignment import Assignment, Cursor, again, to_commit
@@ -88,6 +88,7 @@ class Membership:
         )
         self.manual = False
         self.parting = 0
+        self.told_end = False
 
     def credentials(self) -> Credentials | None:
         """As whom to commit at present, if at all."""
@@ -112,7 +113,7 @@ class Membership:
         return await self.offsets.fetch(partitions, deadline)
 
 
-class Core:
+class Core(Session):
     """Made when the consumer is entered; its tasks run in `host`."""
 
     def __init__(
@@ -173,16 +174,36 @@ class Core:
             if self.config.enable_auto_commit:
                 self._host.spawn(self._auto_commit, self.group, name="auto-commit")
 
+    @property
+    def unsaved(self) -> bool:
+        """Whether something waits to be committed, so that leaving may take its time."""
+        if self.group is None or not self.config.enable_auto_commit:
+            return False
+        return bool(self.group.parting or to_commit(self.assignment.values()))
+
     async def close(self, deadline: float, limit: float) -> None:
-        """Commit what is processed up to the deadline, leave the group, close the connections."""
+        """Commit what is processed up to the deadline, leave the group, close the connections.
+
+        Callbacks that take longer move the deadline, up to the limit.
+        """
         self._stop_giving()
         if self.group is not None:
-            self.group.rebalance.close_deadline = deadline
-            if self.group.manual and self.config.enable_auto_commit:
-                await self.group.outside(deadline)
-                await self.group.rebalance.commit_processed(self.assignment.values())
-            await self.group.member.close(limit)
+            await self._leave_group(self.group, deadline, limit)
         await self.cluster.aclose()
+
+    async def _leave_group(self, group: Membership, deadline: float, limit: float) -> None:
+        clock, rebalance = self.runtime.clock, group.rebalance
+        allowed_s = deadline - clock.now()
+        rebalance.close_deadline = deadline
+        if group.manual and self.config.enable_auto_commit:
+            await group.outside(deadline)
+            await rebalance.commit_processed(self.assignment.values())
+        while not await group.member.close(deadline) and rebalance.in_callback:
+            while rebalance.in_callback and await self._news.wait(limit):
+                pass
+            if clock.now() >= limit:
+                break
+            rebalance.close_deadline = deadline = min(limit, clock.now() + allowed_s)
 
     def close_limit(self, deadline: float) -> float:
         """The close's deadline, and the time that a callback may take beside it."""
@@ -190,12 +211,21 @@ class Core:
             return deadline
         return deadline + self.config.rebalance_callback_timeout_ms / 1000
 
-    def crashed(self, task: TaskHandle, error: Exception) -> None:
-        """A task failed in a way that it must not."""
-        logger.error("consumer task %s failed", task.name, exc_info=error)
-        failure = KafkaError(f"the consumer's task {task.name} failed: {error!r}")
-        failure.__cause__ = error
-        self.raise_once(failure)
+    def broken(self, failure: KafkaError) -> None:
+        """A task failed in a way that it must not; the next call raises it."""
+        self._news.tell()
+
+    def lost(self) -> None:
+        """Somebody cancelled all tasks of the event loop: whoever waits shall hear of it."""
+        self._news.tell()
+
+    def untold(self) -> Exception | None:
+        """What the next call would have raised of what went wrong in the background."""
+        if self._raised:
+            return self._raised.pop(0)
+        if self.group is None or self.group.told_end or self.group.member.error is None:
+            return None
+        return again(self.group.member.error)
 
     # --- what to read ---
 
@@ -351,6 +381,7 @@ class Core:
         if self._raised:
             raise self._raised.pop(0)
         if self.group is not None and (error := self.group.member.error) is not None:
+            self.group.told_end = True
             raise again(error)
         self.assignment.raise_broken()
         subscription = self.subscription

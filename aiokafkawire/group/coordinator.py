@@ -222,10 +222,10 @@ class GroupMember:
                 self._post(on.Rejoin(f"topic {topic!r} has {now} partitions, not {count}"))
                 return
 
-    async def close(self, deadline: float) -> None:
-        """Revoke, leave, and wait for it up to the deadline."""
+    async def close(self, deadline: float) -> bool:
+        """Revoke, leave, and wait for it; False if the deadline came first."""
         self._post(on.Closing(deadline))
-        await wait_until(self._closed, deadline)
+        return await wait_until(self._closed, deadline)
 
     async def run(self) -> None:
         """Wake the machine when a deadline comes, for ever."""

@@ -13,7 +13,7 @@ from aiokafkawire.producer.partition_queue import PartitionQueue
 from aiokafkawire.producer.sender import Sender
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.records.kernel import Headers, as_bytes
-from aiokafkawire.runtime import Runtime, copy_of
+from aiokafkawire.runtime import Runtime
 
 __all__ = ("RECORD_OVERHEAD_BYTES", "Intake", "NewRecord", "checked")
 
@@ -115,7 +115,7 @@ class Intake:
         """Put a record into the buffer; None if there is no room, or if its topic or partition is
         not known yet. Whoever `waited` does not stand behind others that wait."""
         if self._sender.failure is not None:
-            raise copy_of(self._sender.failure)
+            self._sender.refused()
         topic, value, key, partition, timestamp_ms, headers, size = record
         accumulator = self._accumulator
         queues = accumulator.topics.get(topic)

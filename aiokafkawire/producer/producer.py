@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Unpack
@@ -12,7 +11,6 @@ from aiokafkawire.config import ProducerConfig, ProducerOptions, make
 from aiokafkawire.errors import (
     BufferFull,
     ClientClosed,
-    DeliveriesFailed,
     KafkaError,
     UnknownTopic,
 )
@@ -26,24 +24,28 @@ from aiokafkawire.runtime import (
     Lifecycle,
     RealRuntime,
     Runtime,
-    TaskHandle,
-    checkpoint,
+    Session,
+    label,
 )
 from aiokafkawire.types import RecordMetadata
 
 __all__ = ("Producer",)
 
-logger = logging.getLogger("aiokafkawire.producer")
 
-
-class _Session:
-    """What a producer has between entering and leaving."""
+class _Session(Session):
+    """What a producer has between starting and stopping."""
 
     def __init__(self, config: ProducerConfig, runtime: Runtime, host: Host) -> None:
         self.runtime = runtime
         self.cluster = Cluster(config, runtime, host)
         self.sender = Sender(config, runtime, host, self.cluster)
         self.intake = Intake(config, runtime, self.sender)
+
+    def broken(self, failure: KafkaError) -> None:
+        self.sender.end(failure)
+
+    def lost(self) -> None:
+        self.sender.end(ClientClosed("the producer's tasks were cancelled"))
 
 
 class Producer:
@@ -70,20 +72,42 @@ class Producer:
     def __init__(
         self, *, _runtime: Runtime | None = None, **options: Unpack[ProducerOptions]
     ) -> None:
-        """Check the options (`InvalidOption`). Nothing is connected before `async with`."""
+        """Check the options (`InvalidOption`). Nothing is connected before `start`."""
         self.config = make(ProducerConfig, options)
         self._given_runtime = _runtime
-        self._life: Lifecycle | None = None
-        self._session: _Session | None = None
+        self._lifecycle: Lifecycle[_Session] = Lifecycle("producer", label("Producer", self.config))
+
+    def __repr__(self) -> str:
+        return str(self._lifecycle)
 
     # --- life ---------------------------------------------------------------------------------
 
+    async def start(self) -> None:
+        """Find the cluster. Raises `NoBrokerAvailable` after `default_api_timeout_ms`.
+
+        The same as entering `async with`; `stop` is then up to the caller, in whatever task. After
+        a failure it may be called again. A producer that was stopped stays so.
+        """
+        await self._lifecycle.enter(self, self._start)
+
+    async def stop(self) -> None:
+        """Send what is in the buffer, for at most `close_timeout_ms`, and close.
+
+        With an empty buffer that takes no time, whatever the brokers do. Raises `DeliveriesFailed`
+        if records failed and nobody awaited them, and what made the producer unable to go on if no
+        call has raised it. Calling it again does nothing.
+        """
+        failure = await self._close()
+        if failure is not None:
+            raise failure
+
+    async def aclose(self) -> None:
+        """The same as `stop`."""
+        await self.stop()
+
     async def __aenter__(self) -> Producer:
-        """Find the cluster. Raises `NoBrokerAvailable` after `default_api_timeout_ms`."""
-        if self._life is not None:
-            raise ClientClosed("the producer was entered before; make a new one to enter again")
-        self._life = Lifecycle(Host("producer", self._crashed), self._lost)
-        await self._life.enter(self._start)
+        """The same as `start`."""
+        await self.start()
         return self
 
     async def __aexit__(
@@ -92,7 +116,7 @@ class Producer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close; see `aclose`."""
+        """As `stop`; what that would raise becomes a note of the body's own exception."""
         failure = await self._close()
         if failure is None:
             return
@@ -100,69 +124,32 @@ class Producer:
             raise failure
         error.add_note(str(failure))
 
-    async def aclose(self) -> None:
-        """Send what is in the buffer, for at most `close_timeout_ms`, and close.
-
-        Raises `DeliveriesFailed` if records failed and nobody awaited them. Calling it again does
-        nothing.
-        """
-        failure = await self._close()
-        if failure is not None:
-            raise failure
-
-    async def _start(self) -> None:
-        assert self._life is not None
+    async def _start(self, host: Host) -> _Session:
         runtime = self._given_runtime or RealRuntime()
-        session = _Session(self.config, runtime, self._life.host)
+        session = _Session(self.config, runtime, host)
         timeout_s = self.config.default_api_timeout_ms / 1_000
         await session.cluster.start(runtime.clock.now() + timeout_s)
         session.sender.start()
-        self._session = session
+        return session
 
-    async def _close(self) -> DeliveriesFailed | None:
-        if self._life is None:
-            return None
-        session, self._session = self._session, None
+    async def _close(self) -> KafkaError | None:
+        session = self._lifecycle.session
         if session is None:
-            await self._life.leave(checkpoint, NEVER)
+            await self._lifecycle.leave(_goodbye, NEVER)
             return None
         sender = session.sender
+        fatal = sender.untold or self._lifecycle.untold()
         closed = ClientClosed("the producer was closed before the record was sent")
         sender.refuse(closed)
-
-        async def goodbye() -> None:
-            await sender.settled(NEVER)
-            sender.accumulator.abort(closed)
-            await session.cluster.aclose()
-
         deadline = session.runtime.clock.now() + self.config.close_timeout_ms / 1_000
         try:
-            await self._life.leave(goodbye, deadline)
+            await self._lifecycle.leave(_goodbye, deadline)
         finally:
             sender.accumulator.abort(closed)
-        return sender.accumulator.tally.take()
-
-    def _crashed(self, task: TaskHandle, error: Exception) -> None:
-        """A task of this producer raised what it should have answered for: a defect."""
-        logger.error("producer: task %s failed", task.name, exc_info=error)
-        if self._session is not None:
-            failure = KafkaError(f"the producer is broken: its task {task.name!r} failed: {error}")
-            failure.__cause__ = error
-            self._session.sender.fail(failure)
-
-    def _lost(self) -> None:
-        """Somebody cancelled all tasks of the event loop, or the loop ends."""
-        if self._session is not None:
-            self._session.sender.end(ClientClosed("the producer's tasks were cancelled"))
+        return sender.accumulator.tally.take() or fatal
 
     def _running(self) -> _Session:
-        session = self._session
-        if session is None:
-            if self._life is None:
-                raise ClientClosed("the producer is not entered yet; use it inside 'async with'")
-            self._life.check_running()
-            raise ClientClosed("the producer is closing; use it inside 'async with'")
-        return session
+        return self._lifecycle.running()
 
     # --- sending ------------------------------------------------------------------------------
 
@@ -329,3 +316,8 @@ class Producer:
         deadline = session.runtime.clock.now() + self.config.max_block_ms / 1_000
         queues = await session.intake.learn(topic, deadline)
         return tuple(queue.topic_partition.partition for queue in queues.queues)
+
+
+async def _goodbye(session: _Session) -> None:
+    await session.sender.settled(NEVER)
+    await session.cluster.aclose()

@@ -15,7 +15,7 @@ from aiokafkawire.producer.partition_queue import Policy
 from aiokafkawire.producer.room import Room
 from aiokafkawire.producer.sequences import Identities
 from aiokafkawire.records import Compression
-from aiokafkawire.runtime import Host, Runtime, Signal
+from aiokafkawire.runtime import Host, Runtime, Signal, copy_of
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import NO_ID, ErrorCode, error_for
 from aiokafkawire.wire.messages.init_producer_id import InitProducerIdRequest
@@ -66,6 +66,8 @@ class Sender:
             settings_of(config), self.identities, wake=self._wake, freed=self.room.freed
         )
         self.failure: KafkaError | None = None
+        # Why the producer cannot go on, if neither a call nor a record has told it.
+        self.untold: KafkaError | None = None
         self._nodes: dict[NodeId, NodeSender] = {}
         self._to_time = Signal()
         self._to_identify = Signal()
@@ -94,7 +96,15 @@ class Sender:
         """The producer cannot go on: everything ends with `error`, and so does every later call."""
         if self.failure is None:
             logger.error("the producer cannot go on: %s", error)
+            if not self.accumulator.incomplete:
+                self.untold = error
         self.end(error)
+
+    def refused(self) -> None:
+        """Raise why no record is taken any more."""
+        if self.failure is not None:
+            self.untold = None
+            raise copy_of(self.failure)
 
     def check_identity(self) -> None:
         """Ask for a producer id, if the epochs of the last one are used up."""

@@ -14,7 +14,7 @@ from aiokafkawire.runtime.base import (
     Transport,
 )
 from aiokafkawire.runtime.host import Host, TaskHandle, being_cancelled, current_task
-from aiokafkawire.runtime.lifecycle import Lifecycle
+from aiokafkawire.runtime.lifecycle import Lifecycle, Session, label
 from aiokafkawire.runtime.real import RealRuntime
 from aiokafkawire.runtime.waiting import Promise, Signal, checkpoint, copy_of, wait_until
 
@@ -29,6 +29,7 @@ __all__ = (
     "Promise",
     "RealRuntime",
     "Runtime",
+    "Session",
     "Signal",
     "TaskHandle",
     "Transport",
@@ -36,5 +37,6 @@ __all__ = (
     "checkpoint",
     "copy_of",
     "current_task",
+    "label",
     "wait_until",
 )

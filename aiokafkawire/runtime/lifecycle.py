@@ -1,105 +1,274 @@
-"""Entering and leaving a client, the same for all of them."""
+"""Starting and stopping a client, the same for all of them."""
 
 from __future__ import annotations
 
 import enum
+import logging
+import os
+import sys
+import warnings
+import weakref
 from collections.abc import Awaitable, Callable
+from typing import Generic, NoReturn, TypeVar, cast
 
 import anyio
 
-from aiokafkawire.errors import ClientClosed
-from aiokafkawire.runtime.host import Host
+from aiokafkawire.config import ClientConfig
+from aiokafkawire.errors import ClientClosed, KafkaError
+from aiokafkawire.runtime.base import Address
+from aiokafkawire.runtime.host import Host, TaskHandle, thread_notifier
+from aiokafkawire.runtime.waiting import copy_of
 
-__all__ = ("Lifecycle", "Phase")
+__all__ = ("Lifecycle", "Phase", "Session", "label")
+
+logger = logging.getLogger("aiokafkawire.runtime")
+
+PACKAGE = __name__.partition(".")[0]
 
 
 class Phase(enum.Enum):
-    """Where a client stands in its life; it only goes forward."""
+    """Where a client stands in its life."""
 
-    NEW = "not entered yet"
+    NEW = "not started yet"
     STARTING = "starting"
     RUNNING = "running"
+    BROKEN = "broken"
+    LOST = "cut off"
     CLOSING = "closing"
     CLOSED = "closed"
+    FORKED = "left behind by a fork"
 
 
-class Lifecycle:
-    """Holds a client's phase and its host.
+ADVICE = {
+    Phase.NEW: "use it inside 'async with', or after 'await start()'",
+    Phase.STARTING: "use it inside 'async with', or after 'await start()'",
+    Phase.LOST: "its tasks were cancelled by the application, or by the end of the event loop",
+    Phase.CLOSING: "make a new one",
+    Phase.CLOSED: "make a new one",
+    Phase.FORKED: "it runs in the parent process, and the child needs one of its own",
+}
 
-    `enter` starts the host and waits for the client's own start; `leave` waits, shielded from
-    cancellation, for the client's own goodbye up to a deadline, and then ends all tasks. A
-    cancellation that no shield holds (asyncio's `task.cancel()`) cuts the goodbye short, and so
-    does the end of the event loop; the tasks end all the same. `on_lost` is called when somebody
-    else ended the tasks of a running client: asyncio lets anyone cancel every task of the loop.
+
+class Session:
+    """What a client has between starting and stopping."""
+
+    __slots__ = ()
+
+    def broken(self, failure: KafkaError) -> None:
+        """A task failed with what it should have answered for: a defect. Wake who waits."""
+
+    def lost(self) -> None:
+        """Somebody else ended the tasks. Wake who waits."""
+
+
+S = TypeVar("S", bound=Session)
+
+
+class Lifecycle(Generic[S]):
+    """Holds a client's phase, its host, and what runs in it.
+
+    `enter` starts a host and waits for the client's own start, which makes the session; if that
+    fails or is cancelled, nothing stays behind, and the client may be started again. `leave` waits,
+    shielded from cancellation, for the client's own goodbye up to a deadline, and then ends all
+    tasks. A cancellation that no shield holds (asyncio's `task.cancel()`) cuts the goodbye short,
+    and so does the end of the event loop; the tasks end all the same.
+
+    Nothing in here refers to the client itself, so that one that is dropped is found out: it is
+    named (`label`, and where it was made) in a ResourceWarning, and its tasks are ended.
     """
 
-    def __init__(self, host: Host, on_lost: Callable[[], None] | None = None) -> None:
-        self.host = host
-        self._on_lost = on_lost
+    def __init__(self, name: str, label: str = "") -> None:
+        self.name = name
+        self.label = label or name
         self.phase = Phase.NEW
+        self.host = Host(name)
+        self.session: S | None = None
+        self.failure: KafkaError | None = None
+        self._open: S | None = None
+        self._told = False
         self._closed = anyio.Event()
+        self._made_at = _caller()
+        self._watch: weakref.finalize[..., object] | None = None
 
-    @property
-    def name(self) -> str:
-        return self.host.name
+    def __str__(self) -> str:
+        return f"<{self.label} ({self.phase.value})>"
 
-    def check_running(self) -> None:
-        """Raise `ClientClosed` unless the client was entered and not yet left."""
-        if self.phase is not Phase.RUNNING:
-            raise ClientClosed(f"the {self.name} is {self.phase.value}; use it inside 'async with'")
+    # --- what may be done ---
 
-    async def enter(self, start: Callable[[], Awaitable[None]]) -> None:
-        """Start; if that fails or is cancelled, nothing stays behind."""
+    def running(self) -> S:
+        """The session, while the client runs. Raises `ClientClosed`, or why it cannot go on."""
+        return self._open or self.refuse()
+
+    def refuse(self) -> NoReturn:
+        """Say why the client cannot be used."""
+        if self.phase is Phase.BROKEN and self.failure is not None:
+            self._told = True
+            raise copy_of(self.failure)
+        raise ClientClosed(f"the {self.name} is {self.phase.value}: {ADVICE[self.phase]}")
+
+    def untold(self) -> KafkaError | None:
+        """The failure that no call has raised yet, if there is one; gives it once."""
+        if self._told or self.failure is None:
+            return None
+        self._told = True
+        return copy_of(self.failure)
+
+    # --- starting ---
+
+    async def enter(self, client: object, start: Callable[[Host], Awaitable[S]]) -> None:
+        """Start; `ClientClosed` unless the client is new (or its last start failed)."""
+        if self.phase in {Phase.STARTING, Phase.RUNNING, Phase.BROKEN}:
+            raise ClientClosed(f"the {self.name} is {self.phase.value} already")
         if self.phase is not Phase.NEW:
-            raise ClientClosed(
-                f"the {self.name} is {self.phase.value}; make a new one to enter again"
-            )
+            self.refuse()
         self.phase = Phase.STARTING
+        self._closed = anyio.Event()
+        self.host = host = Host(self.name, self._crashed)
+        _lives.add(cast("Lifecycle[Session]", self))
         try:
-            await self.host.start()
-            self.host.on_end = self._lost
-            await start()
+            await host.start()
+            with anyio.CancelScope() as scope:
+                host.on_end = scope.cancel
+                self.session = await start(host)
+            if self.session is None or not host.running:
+                raise self.failure or ClientClosed(
+                    f"the {self.name} was stopped while it was starting"
+                )
+            host.on_end = self._lost
+            self._watch = weakref.finalize(client, self._dropped, thread_notifier())
         except BaseException:
-            self.phase = Phase.CLOSED
-            await self._end()
+            await self._fall_back()
             raise
+        self._open = self.session
         self.phase = Phase.RUNNING
 
-    async def leave(self, goodbye: Callable[[], Awaitable[None]], deadline: float) -> None:
-        """Close; a second call waits for the first one to finish."""
-        if self.phase in {Phase.CLOSING, Phase.CLOSED}:
-            await self._closed.wait()
-            return
-        was_running = self.phase is Phase.RUNNING
-        self.phase = Phase.CLOSING
-        try:
-            # Without the host's tasks nobody does what a goodbye waits for.
-            if was_running and self.host.running:
-                with anyio.CancelScope(deadline=deadline, shield=True) as scope:
-                    self.host.on_end = scope.cancel
-                    await goodbye()
-        finally:
-            self.host.on_end = None
-            self.phase = Phase.CLOSED
-            await self._end()
-
-    def _lost(self) -> None:
-        if self.phase is not Phase.RUNNING:
-            return
-        self.phase = Phase.CLOSED
-        self._closed.set()
-        if self._on_lost is not None:
-            self._on_lost()
-
-    def abort(self) -> None:
-        """End all tasks without a goodbye; return at once."""
-        self.phase = Phase.CLOSED
-        self._closed.set()
-        self.host.abort()
-
-    async def _end(self) -> None:
+    async def _fall_back(self) -> None:
+        """Leave nothing of a start that failed."""
+        self.host.on_end = None
+        self.session = None
         self.host.abort()
         try:
             await self.host.stop()
         finally:
+            # Whoever stopped it meanwhile has the last word.
+            if self.phase is Phase.STARTING:
+                self.phase, self.failure = Phase.NEW, None
+                _lives.discard(cast("Lifecycle[Session]", self))
+
+    # --- stopping ---
+
+    async def leave(self, goodbye: Callable[[S], Awaitable[None]], deadline: float) -> None:
+        """Close. A second call waits for the first one to finish; in a forked child does nothing.
+
+        `goodbye` is only called for a client that runs.
+        """
+        if self.phase is Phase.FORKED:
+            return
+        if self.phase in {Phase.CLOSING, Phase.CLOSED}:
+            await self._closed.wait()
+            return
+        session, self._open = self.session, None
+        if self.phase is not Phase.STARTING:
+            self.host.on_end = None
+        self.phase = Phase.CLOSING
+        try:
+            # Without the host's tasks nobody does what a goodbye waits for.
+            if session is not None and self.host.running:
+                with anyio.CancelScope(deadline=deadline, shield=True) as scope:
+                    self.host.on_end = scope.cancel
+                    await goodbye(session)
+        finally:
+            await self._end()
+
+    def abort(self) -> None:
+        """End all tasks without a goodbye; return at once."""
+        self._open = None
+        self.phase = Phase.CLOSED
+        self._forget()
+        self._closed.set()
+        self.host.abort()
+
+    async def _end(self) -> None:
+        self.phase = Phase.CLOSED
+        self._forget()
+        self.host.abort()
+        try:
+            await self.host.stop()
+        finally:
+            self.session = None
             self._closed.set()
+
+    def _forget(self) -> None:
+        _lives.discard(cast("Lifecycle[Session]", self))
+        if self._watch is not None:
+            self._watch.detach()
+            self._watch = None
+
+    # --- what may happen to a client ---
+
+    def _crashed(self, task: TaskHandle, error: Exception) -> None:
+        logger.error("%s: task %s failed", self.name, task.name, exc_info=error)
+        if self.failure is None:
+            self.failure = KafkaError(
+                f"the {self.name} is broken: its task {task.name!r} failed: {error!r}"
+            )
+            self.failure.__cause__ = error
+        if self.phase is Phase.STARTING:
+            self.host.abort()
+        elif self.phase is Phase.RUNNING and self.session is not None:
+            self.phase, self._open = Phase.BROKEN, None
+            self.session.broken(copy_of(self.failure))
+
+    def _lost(self) -> None:
+        if self.phase in {Phase.RUNNING, Phase.BROKEN} and self.session is not None:
+            self.phase, self._open = Phase.LOST, None
+            self.session.lost()
+
+    def _dropped(self, notify: Callable[[Callable[[], None]], None]) -> None:
+        """The client was garbage-collected, by whatever thread; or the interpreter ends."""
+        text = f"{self} was never closed; it was made at {self._made_at}"
+        self.session = self._open = None
+        try:
+            notify(self.host.abort)
+        except RuntimeError:
+            # The event loop is gone, and the tasks with it.
+            pass
+        finally:
+            warnings.warn(text, ResourceWarning, stacklevel=2)
+
+    def forked(self) -> None:
+        """This is a child process: what was started runs in the parent, on its connections."""
+        self._forget()
+        self.phase = Phase.FORKED
+        self.session = self._open = None
+
+
+_lives: weakref.WeakSet[Lifecycle[Session]] = weakref.WeakSet()
+"""The clients of this process that are started."""
+
+
+def _after_fork() -> None:
+    for life in list(_lives):
+        life.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def label(kind: str, config: ClientConfig) -> str:
+    """How a client is named in its `repr`: by what tells it from others, and nothing secret."""
+    servers = ",".join(str(Address(*address)) for address in config.bootstrap_addresses)
+    return f"{kind} client_id={config.client_id!r} bootstrap_servers={servers!r}"
+
+
+def _caller() -> str:
+    """File and line of the code outside of this package that makes a client."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _is_ours(module: str) -> bool:
+    return module == PACKAGE or module.startswith(PACKAGE + ".")

@@ -61,7 +61,7 @@ async def test_one_request_in_flight_if_so_told(broker: Broker, new_producer: Ne
     ) as producer:
         for number in range(20):
             await producer.send("t", b"%02d" % number, partition=0)
-        assert all(node._tasks == 1 for node in producer._session.sender._nodes.values())
+        assert all(node._tasks == 1 for node in producer._lifecycle.session.sender._nodes.values())
         await producer.flush()
     assert broker.end_offset("t", 0) == 20
 
@@ -94,7 +94,7 @@ async def test_a_broker_that_refuses_the_client_fails_its_records_at_once(
 ):
     async with new_producer() as producer:
         await producer.partitions_for("t")
-        cluster = producer._session.cluster
+        cluster = producer._lifecycle.session.cluster
 
         class Refusing:
             last_failure = None

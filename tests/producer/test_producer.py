@@ -59,7 +59,7 @@ def test_options_are_checked_when_it_is_made():
 
 async def test_it_must_be_entered(new_producer: New):
     producer = new_producer()
-    with pytest.raises(ClientClosed, match="not entered"):
+    with pytest.raises(ClientClosed, match="not started"):
         await producer.send("t", b"v")
     await producer.aclose()
 
@@ -192,7 +192,8 @@ def test_a_producer_whose_tasks_were_cancelled_says_so_and_holds_nobody() -> Non
                 await waiting
             with pytest.raises(ClientClosed, match="tasks were cancelled"):
                 await producer.send("t", b"v")
-            await producer.flush()
+            with pytest.raises(ClientClosed, match="tasks were cancelled"):
+                await producer.flush()
             await producer.aclose()
 
     asyncio.run(main())
@@ -391,7 +392,7 @@ async def test_five_requests_are_in_flight_and_no_more(broker: Broker, new_produ
         gate = broker.on(ApiKey.PRODUCE, Delay(0.2), times=1)
         broker.requests.clear()
         deliveries = [await producer.send("t", value, partition=0) for value in numbers(10)]
-        intake = producer._session.sender.accumulator.topics["t"].by_partition[0]
+        intake = producer._lifecycle.session.sender.accumulator.topics["t"].by_partition[0]
         await broker.wait_for_request(ApiKey.PRODUCE)
         while len(intake.in_flight) < 5:
             await anyio.lowlevel.checkpoint()
@@ -477,7 +478,7 @@ async def test_a_call_cancelled_before_the_buffer_sends_nothing(broker: Broker, 
             scope.cancel()
             for _ in range(10_000):
                 await producer.send("t", b"v", partition=0)
-        sent = producer._session.sender.accumulator.incomplete
+        sent = producer._lifecycle.session.sender.accumulator.incomplete
         count = sum(receipt.count for receipt in sent)
         await producer.flush()
     assert scope.cancelled_caught

@@ -87,7 +87,7 @@ async def test_a_refused_producer_id_ends_the_producer(broker: Broker, new_produ
 
 def watch_offloading(producer: Producer) -> list[object]:
     """What the producer gives to other threads from now on."""
-    runtime = producer._session.runtime
+    runtime = producer._lifecycle.session.runtime
     offloaded = []
     through = runtime.offload
 
@@ -141,7 +141,7 @@ async def test_a_defect_in_a_task_ends_the_producer_with_a_word(
 ):
     async with new_producer() as producer:
         await producer.send_and_wait("t", b"v")
-        accumulator = producer._session.sender.accumulator
+        accumulator = producer._lifecycle.session.sender.accumulator
 
         def broken(*_: object) -> None:
             raise ArithmeticError("a defect")
@@ -156,7 +156,7 @@ async def test_a_defect_in_a_task_ends_the_producer_with_a_word(
 async def test_after_the_last_epoch_there_is_another_producer_id(broker: Broker, new_producer: New):
     async with new_producer(request_timeout_ms=100, delivery_timeout_ms=200) as producer:
         await producer.send_and_wait("t", b"1", partition=0)
-        identities = producer._session.sender.identities
+        identities = producer._lifecycle.session.sender.identities
         first = identities.current.producer_id
         identities.current = ProducerIdAndEpoch(first, MAX_EPOCH)
         await producer.send_and_wait("t", b"2", partition=0)

@@ -3,50 +3,73 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import time
+import warnings
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 import pytest
 
-from aiokafkawire.errors import ClientClosed
+from aiokafkawire.config import ClientConfig, make
+from aiokafkawire.errors import ClientClosed, KafkaError
 from aiokafkawire.runtime import (
     NEVER,
     Address,
     Host,
     Lifecycle,
     RealRuntime,
+    Session,
     Transport,
     checkpoint,
+    label,
 )
 from aiokafkawire.runtime.lifecycle import Phase
 
 WITHIN_S = 3.0
 
 
+class Told(Session):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.failures: list[KafkaError] = []
+        self.losses = 0
+
+    def broken(self, failure: KafkaError) -> None:
+        self.failures.append(failure)
+
+    def lost(self) -> None:
+        self.losses += 1
+
+
 class Client:
     """The least client there can be: one task, and a goodbye."""
 
     def __init__(self, goodbye: Callable[[], Awaitable[None]] | None = None) -> None:
-        self.life = Lifecycle(Host("client"))
+        self.life: Lifecycle[Session] = Lifecycle("client")
         self.close_timeout_s = 5.0
         self.said_goodbye = False
+        self.session = Told()
         self._goodbye = goodbye
 
     async def __aenter__(self) -> Client:
-        await self.life.enter(self._start)
+        await self.life.enter(self, self._start)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         deadline = self.clock.now() + self.close_timeout_s
         await self.life.leave(self._leave, deadline)
 
-    async def _start(self) -> None:
+    async def _start(self, host: Host) -> Session:
         self.clock = RealRuntime().clock
-        self.task = self.life.host.spawn(anyio.sleep_forever, name="work")
+        self.task = host.spawn(anyio.sleep_forever, name="work")
+        return self.session
 
-    async def _leave(self) -> None:
+    async def _leave(self, session: Session) -> None:
+        assert session is self.session
         if self._goodbye is not None:
             await self._goodbye()
         self.said_goodbye = True
@@ -89,6 +112,10 @@ class OwnError(Exception):
     pass
 
 
+async def no_goodbye(_: Session) -> None:
+    await checkpoint()
+
+
 async def test_the_bodys_exception_comes_through_as_it_is():
     error = OwnError("mine")
     with pytest.raises(OwnError) as caught:
@@ -119,43 +146,57 @@ async def test_a_goodbye_that_hangs_is_cut_at_the_deadline():
 
 
 async def test_a_failing_start_leaves_nothing_behind():
-    life = Lifecycle(Host("client"))
+    life: Lifecycle[Session] = Lifecycle("client")
     tasks: list[Any] = []
 
-    async def start() -> None:
-        tasks.append(life.host.spawn(anyio.sleep_forever, name="work"))
-        raise OwnError("no broker")
+    async def start(host: Host) -> Session:
+        tasks.append(host.spawn(anyio.sleep_forever, name="work"))
+        if len(tasks) == 1:
+            raise OwnError("no broker")
+        return Told()
 
     with pytest.raises(OwnError):
-        await life.enter(start)
+        await life.enter(life, start)
     assert tasks[0].done
-    with pytest.raises(ClientClosed, match="closed"):
-        life.check_running()
+    with pytest.raises(ClientClosed, match="not started yet"):
+        life.running()
+    await life.enter(life, start)
+    life.running()
+    assert not tasks[1].done
+    await life.leave(no_goodbye, NEVER)
 
 
 async def test_a_cancelled_start_leaves_nothing_behind():
-    life = Lifecycle(Host("client"))
+    life: Lifecycle[Session] = Lifecycle("client")
     tasks: list[Any] = []
+    begun = anyio.Event()
 
-    async def start() -> None:
-        tasks.append(life.host.spawn(anyio.sleep_forever, name="work"))
+    async def start(host: Host) -> Session:
+        tasks.append(host.spawn(anyio.sleep_forever, name="work"))
+        begun.set()
         await anyio.sleep_forever()
+        return Told()
 
-    with anyio.move_on_after(0.05):
-        await life.enter(start)
+    async with anyio.create_task_group() as group:
+        group.start_soon(life.enter, life, start)
+        await begun.wait()
+        group.cancel_scope.cancel()
     assert tasks[0].done
+    assert life.phase is Phase.NEW
 
 
 async def test_use_outside_of_the_block_is_named():
     client = Client()
-    with pytest.raises(ClientClosed, match="not entered yet"):
-        client.life.check_running()
+    with pytest.raises(ClientClosed, match="not started yet: use it inside 'async with'"):
+        client.life.running()
     async with client:
-        client.life.check_running()
-        with pytest.raises(ClientClosed, match="running"):
+        assert client.life.running() is client.session
+        with pytest.raises(ClientClosed, match="running already"):
             await client.__aenter__()
-    with pytest.raises(ClientClosed, match="closed"):
-        client.life.check_running()
+    with pytest.raises(ClientClosed, match="closed: make a new one"):
+        client.life.running()
+    with pytest.raises(ClientClosed, match="closed: make a new one"):
+        await client.__aenter__()
 
 
 async def test_leaving_twice_waits_for_the_first():
@@ -251,24 +292,212 @@ def test_a_goodbye_under_way_ends_with_the_tasks() -> None:
 
 
 def test_a_client_hears_that_its_tasks_were_cancelled_by_somebody_else() -> None:
-    lost: list[str] = []
+    client = Client()
 
     async def main() -> None:
-        life = Lifecycle(Host("client"), lambda: lost.append("tasks"))
-        await life.enter(checkpoint)
-        supervisors = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in supervisors:
+        await client.__aenter__()
+        await anyio.wait_all_tasks_blocked()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
             task.cancel()
-        await asyncio.wait(supervisors)
-        await life.leave(checkpoint, NEVER)
+        await asyncio.wait(others)
+        assert client.session.losses == 1
+        with pytest.raises(ClientClosed, match="tasks were cancelled by the application"):
+            client.life.running()
+        await client.__aexit__()
 
     asyncio.run(main())
-    assert lost == ["tasks"]
+    assert client.session.losses == 1
+    assert not client.said_goodbye
 
 
 async def test_leaving_is_no_loss():
-    lost: list[str] = []
-    life = Lifecycle(Host("client"), lambda: lost.append("tasks"))
-    await life.enter(checkpoint)
-    await life.leave(checkpoint, NEVER)
-    assert not lost
+    async with Client() as client:
+        pass
+    assert not client.session.losses
+
+
+async def test_a_client_that_was_never_started_can_be_closed():
+    client = Client()
+    await client.life.leave(client._leave, NEVER)
+    with pytest.raises(ClientClosed, match="closed"):
+        await client.__aenter__()
+    assert not client.said_goodbye
+
+
+async def test_closing_ends_a_start_that_is_under_way():
+    life: Lifecycle[Session] = Lifecycle("client")
+    begun = anyio.Event()
+    heard: list[str] = []
+
+    async def start(host: Host) -> Session:
+        begun.set()
+        await anyio.sleep_forever()
+        return Told()
+
+    async def enter() -> None:
+        try:
+            await life.enter(life, start)
+        except ClientClosed as error:
+            heard.append(str(error))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(enter)
+        await begun.wait()
+        await life.leave(no_goodbye, NEVER)
+    assert heard == ["the client was stopped while it was starting"]
+    assert life.phase is Phase.CLOSED
+
+
+# --- defects -------------------------------------------------------------------------------------
+
+
+async def fail() -> None:
+    raise OwnError("a defect")
+
+
+async def test_a_task_that_fails_breaks_the_client(caplog: pytest.LogCaptureFixture):
+    client = Client()
+    async with client:
+        task = client.life.host.spawn(fail, name="odd")
+        await task.wait()
+        await anyio.wait_all_tasks_blocked()
+        assert [str(failure) for failure in client.session.failures] == [
+            "the client is broken: its task 'odd' failed: OwnError('a defect')"
+        ]
+        assert client.life.phase is Phase.BROKEN
+    failure = client.life.untold()
+    assert failure is not None
+    assert isinstance(failure.__cause__, OwnError)
+    assert client.life.untold() is None
+    assert client.said_goodbye
+    assert "task odd failed" in caplog.text
+
+
+async def test_a_failure_that_a_call_raised_is_told():
+    client = Client()
+    async with client:
+        await client.life.host.spawn(fail, name="odd").wait()
+        await anyio.wait_all_tasks_blocked()
+        for _ in range(2):
+            with pytest.raises(KafkaError, match="its task 'odd' failed"):
+                client.life.running()
+    assert client.life.untold() is None
+
+
+async def test_a_task_that_fails_during_the_start_ends_the_start():
+    life: Lifecycle[Session] = Lifecycle("client")
+
+    async def start(host: Host) -> Session:
+        host.spawn(fail, name="odd")
+        await anyio.sleep_forever()
+        return Told()
+
+    with pytest.raises(KafkaError, match="its task 'odd' failed"):
+        await life.enter(life, start)
+    assert life.phase is Phase.NEW
+    assert life.failure is None
+
+
+# --- clients that nobody closes ------------------------------------------------------------------
+
+
+async def test_a_dropped_client_is_named_and_its_tasks_end():
+    client: Client | None = Client()
+    assert client is not None
+    await client.__aenter__()
+    task = client.task
+    with pytest.warns(
+        ResourceWarning, match=r"client \(running\)> was never closed; .*test_lifecycle"
+    ):
+        client = drop(client)
+    with anyio.fail_after(WITHIN_S):
+        await task.wait()
+
+
+def drop(client: Client) -> None:
+    del client
+
+
+async def test_a_client_that_was_closed_is_dropped_in_silence():
+    client = Client()
+    async with client:
+        pass
+    del client
+    gc.collect()
+
+
+async def test_a_client_that_never_started_is_dropped_in_silence():
+    client = Client()
+    del client
+    gc.collect()
+
+
+def test_a_client_that_outlives_its_event_loop_is_named_too() -> None:
+    clients = [Client()]
+
+    async def main() -> None:
+        await clients[0].__aenter__()
+        await anyio.wait_all_tasks_blocked()
+
+    asyncio.run(main())
+    assert clients[0].life.phase is Phase.LOST
+    with pytest.warns(ResourceWarning, match=r"client \(cut off\)> was never closed"):
+        clients.clear()
+
+
+def in_child(work: Callable[[], str]) -> str:
+    """What a forked child tells."""
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        child = os.fork()
+    if child == 0:
+        try:
+            os.write(writing, work().encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading) as told:
+        return told.read()
+
+
+async def test_a_forked_child_needs_a_client_of_its_own():
+    client = Client()
+
+    def use() -> str:
+        try:
+            client.life.running()
+        except ClientClosed as error:
+            return str(error)
+        return "no error"
+
+    async with client:
+        told = in_child(use)
+        assert "left behind by a fork: it runs in the parent process" in told
+        client.life.running()
+    assert "closed" in in_child(use)
+
+
+async def test_a_forked_child_does_not_close_what_is_the_parents():
+    client = Client()
+
+    def close() -> str:
+        asyncio.run(client.__aexit__())  # type: ignore[arg-type]
+        return f"{client.life.phase.name} {client.said_goodbye}"
+
+    async with client:
+        assert in_child(close) == "FORKED False"
+    assert client.said_goodbye
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+def test_a_label_has_what_tells_clients_apart() -> None:
+    config = make(ClientConfig, {"bootstrap_servers": "one:1,[::1]:2", "client_id": "mine"})
+    life: Lifecycle[Session] = Lifecycle("producer", label("Producer", config))
+    assert str(life) == (
+        "<Producer client_id='mine' bootstrap_servers='one:1,[::1]:2' (not started yet)>"
+    )

@@ -12,7 +12,7 @@ from aiokafkawire.cluster import Cluster
 from aiokafkawire.cluster.routing import Controller
 from aiokafkawire.config import ClientConfig, make
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.runtime import Host, Lifecycle, RealRuntime
+from aiokafkawire.runtime import Host, Lifecycle, RealRuntime, Session
 from aiokafkawire.wire import ErrorCode, error_for
 from aiokafkawire.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from aiokafkawire.wire.messages.delete_topics import DeleteTopicsRequest
@@ -40,11 +40,11 @@ class Topic:
         self.name = name
         self.may_exist = False
         self._partitions = partitions
-        self._lifecycle = Lifecycle(Host("demo topic"))
+        self._lifecycle: Lifecycle[Session] = Lifecycle("demo topic")
         self._cluster: Cluster | None = None
 
     async def __aenter__(self) -> Self:
-        await self._lifecycle.enter(self._create)
+        await self._lifecycle.enter(self, self._create)
         return self
 
     async def __aexit__(
@@ -56,9 +56,9 @@ class Topic:
         timeout_s = DELETE_TIMEOUT_S if exc is None else CANCELLED_DELETE_TIMEOUT_S
         await self._lifecycle.leave(self._delete, anyio.current_time() + timeout_s)
 
-    async def _create(self) -> None:
+    async def _create(self, host: Host) -> Session:
         deadline = anyio.current_time() + TIMEOUT_S
-        self._cluster = Cluster(self._config, RealRuntime(), self._lifecycle.host)
+        self._cluster = Cluster(self._config, RealRuntime(), host)
         await self._cluster.start(deadline)
         request = CreateTopicsRequest(
             topics=[
@@ -78,8 +78,9 @@ class Topic:
             if topic.error_code != ErrorCode.NONE:
                 raise error_for(topic.error_code, api="CreateTopics", topic=self.name)
         await self._cluster.topic(self.name, deadline)
+        return Session()
 
-    async def _delete(self) -> None:
+    async def _delete(self, _: Session) -> None:
         assert self._cluster is not None
         request = DeleteTopicsRequest(
             topic_names=[self.name], timeout_ms=int(DELETE_TIMEOUT_S * 1000)
