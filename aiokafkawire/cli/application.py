@@ -31,6 +31,7 @@ __all__ = ("application", "run")
 COMMANDS = {
     "broker": "aiokafkawire.cli.broker",
     "consume": "aiokafkawire.cli.consume",
+    "decode": "aiokafkawire.cli.decode",
     "demo": "aiokafkawire.cli.demo.command",
     "produce": "aiokafkawire.cli.produce",
 }

@@ -21,7 +21,7 @@ from typing import Any
 from aiokafkawire.records import Record
 from aiokafkawire.types import NO_TIMESTAMP, TimestampType
 
-__all__ = ("InvalidLine", "Outgoing", "from_json", "to_json")
+__all__ = ("InvalidLine", "Outgoing", "from_json", "put", "to_json")
 
 HEADER_NAMES = ("name", "value", "value_base64")
 NAMES = (
@@ -63,12 +63,12 @@ def to_json(record: Record) -> bytes:
         "timestamp_ms": record.timestamp_ms,
         "timestamp_type": TimestampType(record.timestamp_type).name.lower(),
     }
-    _put(form, "key", record.key)
-    _put(form, "value", record.value)
+    put(form, "key", record.key)
+    put(form, "value", record.value)
     headers = []
     for name, value in record.headers:
         header: dict[str, Any] = {"name": name}
-        _put(header, "value", value)
+        put(header, "value", value)
         headers.append(header)
     form["headers"] = headers
     return json.dumps(form, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
@@ -97,7 +97,8 @@ def from_json(line: bytes) -> Outgoing:
     )
 
 
-def _put(form: dict[str, Any], name: str, data: bytes | None) -> None:
+def put(form: dict[str, Any], name: str, data: bytes | None) -> None:
+    """Add bytes to an object: as text under `name`, in base64 under another if they are none."""
     if data is None:
         form[name] = None
         return

@@ -1,0 +1,149 @@
+"""`aiokafkawire decode`: frames to JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from aiokafkawire.cli.frames import Decoded, Decoder, Hint, find_api, from_hex, split
+from aiokafkawire.cli.inside import expanded
+from aiokafkawire.cli.problems import Failure
+from aiokafkawire.errors import InvalidOption, KafkaError
+from aiokafkawire.wire import to_json
+
+__all__ = ("decode",)
+
+MAX_INPUT_BYTES = 256 * 2**20
+"""The input is held in memory as a whole."""
+
+
+@click.command(short_help="Print frames of Kafka's protocol as JSON.")
+@click.option("--api", "api_name", metavar="NAME", help="API, by name or key; of a response.")
+@click.option("--version", type=click.IntRange(min=0), help="Version of the API; of a response.")
+@click.option("--response", is_flag=True, help="The frames are responses.")
+@click.option("--body", is_flag=True, help="There is no header before the message.")
+@click.option(
+    "-i",
+    "--inside",
+    is_flag=True,
+    help="Print what stands in bytes as well: records, subscriptions, assignments.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option(
+    "-f",
+    "--file",
+    "path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Read frames, or their hexadecimal form, from a file.",
+)
+@click.argument("digits", nargs=-1, metavar="[HEX]...")
+def decode(
+    *,
+    api_name: str | None,
+    version: int | None,
+    response: bool,
+    body: bool,
+    inside: bool,
+    as_json: bool,
+    path: Path | None,
+    digits: tuple[str, ...],
+) -> None:
+    """Print requests and responses, given in hexadecimal digits, as JSON in Kafka's own form.
+
+    Without HEX and -f they are read from stdin, which may also hold the bytes themselves. A frame
+    may come with its length before it or, alone, without. A request says what it is. So does a
+    response that comes after its request; of others --response --api --version tell it, as far as
+    the bytes leave it open.
+    """
+    hint = Hint(None if api_name is None else find_api(api_name), version, response, body)
+    if version is not None and hint.api is None:
+        raise InvalidOption("--version needs --api: give both, or neither")
+    if digits and path is not None:
+        raise InvalidOption("HEX and -f are both given: one of them is the input")
+    indent = None if as_json else 2
+    try:
+        for form in forms(_read(digits, path), hint, inside=inside):
+            _write(json.dumps(form, ensure_ascii=False, indent=indent).encode() + b"\n")
+    except BrokenPipeError:
+        # Whoever read has had enough, as `head` has.
+        return
+
+
+def forms(pieces: list[bytes], hint: Hint, *, inside: bool) -> Iterator[dict[str, Any]]:
+    """The JSON form of each frame. Raises `Failure` for the first that is none."""
+    decoder = Decoder(hint)
+    number = 0
+    for piece in pieces:
+        for frame in split(memoryview(piece), hint):
+            number += 1
+            try:
+                yield form_of(decoder.decode(frame), inside=inside)
+            except (KafkaError, Failure) as error:
+                if isinstance(error, InvalidOption):
+                    raise
+                raise Failure(f"frame {number}, {len(frame)} bytes: {error}") from error
+
+
+def form_of(decoded: Decoded, *, inside: bool) -> dict[str, Any]:
+    """A frame as Kafka's request log has it: header and message, and what API it is."""
+    header: dict[str, Any] = {
+        "requestApiKey": int(decoded.api.key),
+        "requestApiVersion": decoded.version,
+        "requestApiKeyName": decoded.api.key.name,
+    }
+    form: dict[str, Any] = {"requestHeader": header}
+    if decoded.guessed:
+        form["guessed"] = True
+    if decoded.also_fits:
+        form["fitsVersionsToo"] = list(decoded.also_fits)
+    if decoded.is_response:
+        if decoded.correlation_id is not None:
+            form["responseHeader"] = {"correlationId": decoded.correlation_id}
+    elif decoded.correlation_id is not None:
+        header |= {"correlationId": decoded.correlation_id, "clientId": decoded.client_id}
+    render = expanded if inside else to_json
+    name = "response" if decoded.is_response else "request"
+    form[name] = render(decoded.message, decoded.version)
+    return form
+
+
+def _read(digits: tuple[str, ...], path: Path | None) -> list[bytes]:
+    """The input, in pieces that hold whole frames."""
+    if digits:
+        pieces = from_hex("\n".join(digits).encode())
+        if pieces is None:
+            raise InvalidOption(f"{digits[0]!r} is not hexadecimal; -f reads a file")
+        return pieces
+    data = _all_of(sys.stdin.fileno()) if path is None else _file(path)
+    if not data:
+        raise Failure("the input is empty: give HEX, -f FILE, or frames on stdin")
+    return from_hex(data) or [data]
+
+
+def _file(path: Path) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return _all_of(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _all_of(descriptor: int) -> bytes:
+    data = bytearray()
+    while chunk := os.read(descriptor, 2**20):
+        data += chunk
+        if len(data) > MAX_INPUT_BYTES:
+            raise Failure(f"the input is over {MAX_INPUT_BYTES} bytes: give it in parts")
+    return bytes(data)
+
+
+def _write(data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(sys.stdout.fileno(), view) :]

@@ -1,0 +1,130 @@
+"""Messages as JSON in Kafka's own form, on wish with what their bytes hold in turn.
+
+Where `to_json` writes base64 there may stand instead: record batches (`records` of Produce and
+Fetch), and a member's subscription and assignment (JoinGroup, SyncGroup, DescribeGroups).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aiokafkawire.cli.json_lines import put
+from aiokafkawire.errors import CorruptRecords, MalformedMessage
+from aiokafkawire.records import BatchView, iter_batches
+from aiokafkawire.wire import Buffer, Message, Struct, to_json
+from aiokafkawire.wire.consumer_protocol import NEWEST, decode_assignment, decode_subscription
+from aiokafkawire.wire.schema import Field, schema_of
+
+__all__ = ("expanded", "records_form")
+
+
+def expanded(message: Message, version: int) -> dict[str, Any]:
+    """The JSON form of a message, with the form of what is inside of it."""
+    form = to_json(message, version)
+    _expand(message, form)
+    return form
+
+
+def records_form(data: Buffer) -> list[dict[str, Any]]:
+    """Record batches: the header of each, and its records.
+
+    What is damaged has its reason under `corrupt`.
+    """
+    forms: list[dict[str, Any]] = []
+    try:
+        for batch in iter_batches(data):
+            forms.append(_head(batch))
+            batch.check_crc()
+            forms[-1]["records"] = _records(batch)
+    except CorruptRecords as error:
+        if not forms or "records" in forms[-1]:
+            forms.append({})
+        forms[-1]["corrupt"] = str(error)
+    return forms
+
+
+def _head(batch: BatchView) -> dict[str, Any]:
+    if batch.magic < 2:
+        return {"magic": batch.magic, "attributes": batch.attributes, "crc": batch.crc}
+    return {
+        "baseOffset": batch.base_offset,
+        "lastOffset": batch.last_offset,
+        "partitionLeaderEpoch": batch.partition_leader_epoch,
+        "magic": batch.magic,
+        "crc": batch.crc,
+        "compression": batch.compression.name.lower(),
+        "timestampType": batch.timestamp_type.name,
+        "isTransactional": batch.is_transactional,
+        "isControl": batch.is_control,
+        "baseTimestamp": batch.base_timestamp,
+        "maxTimestamp": batch.max_timestamp,
+        "producerId": batch.producer_id,
+        "producerEpoch": batch.producer_epoch,
+        "baseSequence": batch.base_sequence,
+    }
+
+
+def _records(batch: BatchView) -> list[dict[str, Any]]:
+    columns = batch.columns()
+    forms = []
+    for index, offset in enumerate(columns.offsets):
+        form: dict[str, Any] = {"offset": offset, "timestamp": columns.timestamps[index]}
+        put(form, "key", columns.key(index))
+        put(form, "value", columns.value(index))
+        form["headers"] = []
+        for name, value in columns.headers(index):
+            header: dict[str, Any] = {"name": name}
+            put(header, "value", value)
+            form["headers"].append(header)
+        forms.append(form)
+    return forms
+
+
+def _subscription(data: Buffer) -> dict[str, Any]:
+    return _with_version(data, decode_subscription)
+
+
+def _assignment(data: Buffer) -> dict[str, Any]:
+    return _with_version(data, decode_assignment)
+
+
+def _with_version(data: Buffer, decode: Callable[[Buffer], Message]) -> dict[str, Any]:
+    version = min(int.from_bytes(bytes(data[:2])), NEWEST)
+    return {"version": version, **to_json(decode(data), version)}
+
+
+INSIDE: dict[tuple[str, str], Callable[[Buffer], Any]] = {
+    ("JoinGroupRequestProtocol", "metadata"): _subscription,
+    ("JoinGroupResponseMember", "metadata"): _subscription,
+    ("SyncGroupRequestAssignment", "assignment"): _assignment,
+    ("SyncGroupResponse", "assignment"): _assignment,
+    ("DescribedGroupMember", "member_metadata"): _subscription,
+    ("DescribedGroupMember", "member_assignment"): _assignment,
+}
+"""Bytes that a consumer's group has a form for; those of other groups stay as they are."""
+
+
+def _expand(struct: Struct, form: dict[str, Any]) -> None:
+    schema = schema_of(type(struct))
+    for field in schema.fields:
+        value = getattr(struct, field.name)
+        if value and field.wire_name in form:
+            _expand_field(schema.name, field, value, form)
+
+
+def _expand_field(struct: str, field: Field, value: Any, form: dict[str, Any]) -> None:
+    kind = field.kind
+    if kind.struct is not None:
+        _expand(value, form[field.wire_name])
+    elif kind.element is not None and kind.element.struct is not None:
+        for each, its_form in zip(value, form[field.wire_name], strict=True):
+            _expand(each, its_form)
+    elif kind.primitive is not None and kind.primitive.name == "records":
+        form[field.wire_name] = records_form(value)
+    elif (struct, field.name) in INSIDE:
+        try:
+            form[field.wire_name] = INSIDE[struct, field.name](value)
+        except MalformedMessage:
+            # A group of another kind than consumers': its bytes are its own.
+            return
