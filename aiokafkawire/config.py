@@ -12,7 +12,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
+from typing import Any, Literal, NamedTuple, Required, TypedDict, TypeVar
 
 from aiokafkawire.errors import InvalidOption
 
@@ -343,7 +343,7 @@ class ConsumerConfig(ClientConfig):
 class ClientOptions(TypedDict, total=False):
     """The keyword arguments of every client; see `ClientConfig`."""
 
-    bootstrap_servers: str | Sequence[str]
+    bootstrap_servers: Required[str | Sequence[str]]
     client_id: str
     client_rack: str
     api_version: str | None

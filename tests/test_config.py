@@ -34,6 +34,15 @@ def test_the_typed_dict_equals_the_option_class(config_class: type, options: typ
 
 
 @pytest.mark.parametrize(
+    "options", [config.ClientOptions, config.ProducerOptions, config.ConsumerOptions]
+)
+def test_type_checkers_ask_for_bootstrap_servers(options: type):
+    hints = typing.get_type_hints(options, include_extras=True)
+    required = [name for name, hint in hints.items() if typing.get_origin(hint) is typing.Required]
+    assert required == ["bootstrap_servers"]
+
+
+@pytest.mark.parametrize(
     ("config_class", "options"),
     [
         (ClientConfig, config.ClientOptions),
