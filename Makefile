@@ -5,8 +5,10 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3 || command -v pyth
 BIN := .venv/bin
 READY := .venv/.ready
 PYTEST := $(BIN)/pytest
+# Two processes; the tests of one file stay in one, in their order.
+APART := -n 2 --dist loadfile
 
-.PHONY: help demo test kafka test-brokers lint docs check format clean
+.PHONY: help demo test kafka test-brokers endurance bench lint docs check format clean
 
 help: ## Show the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -24,8 +26,9 @@ $(READY): requirements-dev.txt pyproject.toml
 demo: $(READY) ## The main job on the embedded broker (INPUT=path, BOOTSTRAP=host:port)
 	@$(BIN)/aiokafkawire demo
 
-test: $(READY) ## All tests but those on real Kafka
-	$(PYTEST) --ignore=tests/brokers
+test: $(READY) ## All tests but those on real Kafka, with the coverage of each room
+	$(PYTEST) --ignore=tests/brokers $(APART) --cov=aiokafkawire --cov-branch --cov-report=json:.coverage.json
+	@$(BIN)/python -m tests.rooms .coverage.json
 
 kafka: $(READY) ## Fetch Apache Kafka's jars into .cache
 	$(BIN)/python -m tests.brokers.kafka --fetch
@@ -33,6 +36,13 @@ kafka: $(READY) ## Fetch Apache Kafka's jars into .cache
 test-brokers: $(READY) ## Tests on real Apache Kafka, started from Maven artifacts
 	$(PYTEST) tests/brokers
 	$(PYTEST) tests/behaviour --on kafka
+	$(PYTEST) tests/behaviour --on kafka3
+
+endurance: $(READY) ## The long proofs on three real nodes (about 15 minutes)
+	$(BIN)/python -m tests.endurance
+
+bench: $(READY) ## Messages a second beside aiokafka on real Kafka
+	$(BIN)/python -m benchmarks.compare
 
 lint: $(READY) ## Style, types, import contracts
 	$(BIN)/ruff check .
@@ -45,11 +55,11 @@ docs: $(READY) ## The documentation, into build/docs
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -d build/doctrees docs build/docs
 
 check: lint ## Lint, types and the fast tests
-	$(PYTEST) --ignore=tests/brokers -m "not slow" -q -n 2 --dist loadfile
+	$(PYTEST) --ignore=tests/brokers -m "not slow" -q $(APART)
 
 format: $(READY) ## Format the code
 	$(BIN)/ruff check --fix --quiet .
 	$(BIN)/ruff format .
 
 clean: ## Remove what the commands made
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info build dist
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage* *.egg-info build dist

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,14 @@ import pytest
 import sniffio
 
 RUNTIME_TESTS = Path(__file__).parent / "runtime"
+BEHAVIOUR = "tests/behaviour/"
+
+BEHAVIOUR_ON = {
+    "embedded": "the embedded broker",
+    "kafka": "real Kafka of one node",
+    "kafka3": "real Kafka of three nodes, on asyncio alone",
+}
+"""What `--on` may be, and what it is called."""
 
 BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
     "asyncio": ("asyncio", {"use_uvloop": False}),
@@ -24,7 +33,7 @@ BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--on",
-        choices=("embedded", "kafka", "kafka3"),
+        choices=tuple(BEHAVIOUR_ON),
         default="embedded",
         help="what the tests of behaviour run on: the embedded broker, real Kafka of one node, "
         "or (on asyncio alone) of three nodes",
@@ -84,15 +93,22 @@ def pytest_runtest_makereport(
     return report
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print what tests told with `record_property("summary", line)`."""
-    told = {
-        str(value)
-        for report in terminalreporter.getreports("passed")
-        for name, value in report.user_properties
-        if name == "summary"
-    }
-    if told:
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print what tests told with `record_property`.
+
+    ("summary", line) is printed once; ("counted", what) once with the number of times that it was
+    told. These reach us from wherever the tests ran, as printing would not.
+    """
+    passed = [report for report in terminalreporter.getreports("passed") if report.when == "call"]
+    told = [entry for report in passed for entry in report.user_properties]
+    lines = {str(value) for name, value in told if name == "summary"}
+    counted = Counter(str(value) for name, value in told if name == "counted")
+    lines |= {f"{what}: {count}" for what, count in counted.items()}
+    functions = {report.nodeid.split("[")[0] for report in passed if BEHAVIOUR in report.nodeid}
+    if functions:
+        where = BEHAVIOUR_ON[config.getoption("--on")]
+        lines.add(f"behaviour: {len(functions)} test functions on {where}")
+    if lines:
         terminalreporter.section("what was counted")
-        for line in sorted(told):
+        for line in sorted(lines):
             terminalreporter.line(line)

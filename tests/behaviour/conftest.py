@@ -26,8 +26,6 @@ MIN_SESSION_TIMEOUT_MS = 500
 REAL_NODES = {"kafka": 1, "kafka3": 3}
 """What `--on` stands for."""
 
-_passed: set[str] = set()
-
 
 @dataclass(frozen=True)
 class Cluster:
@@ -95,21 +93,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in ours if backend_of(item) not in {None, "asyncio"}]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Remember what ran: a function counts once, on however many backends it did."""
-    if report.when == "call" and report.passed and HERE in Path(report.fspath).resolve().parents:
-        _passed.add(report.nodeid.split("[")[0])
-
-
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    if _passed:
-        where = {
-            "embedded": "the embedded broker",
-            "kafka": "real Kafka of one node",
-            "kafka3": "real Kafka of three nodes, on asyncio alone",
-        }[config.getoption("--on")]
-        terminalreporter.write_line(f"behaviour: {len(_passed)} test functions on {where}")

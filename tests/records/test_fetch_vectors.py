@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,7 +28,9 @@ def as_tuples(records: Any) -> list[tuple[int, bytes | None, bytes | None]]:
 
 
 @pytest.mark.parametrize("isolation", IsolationLevel)
-def test_fetch_vectors(isolation: IsolationLevel, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fetch_vectors(
+    isolation: IsolationLevel, record_property: Callable[[str, object], None]
+) -> None:
     name = "readCommitted" if isolation else "readUncommitted"
     for vector in VECTORS:
         expected = [
@@ -52,6 +55,5 @@ def test_fetch_vectors(isolation: IsolationLevel, capsys: pytest.CaptureFixture[
         by_batch = fetched(vector, isolation)
         assert [row for records in by_batch for row in as_tuples(records)] == expected
         assert by_batch.position == next_offset
-    with capsys.disabled():
-        print(f"\n  fetches/{name}: {len(VECTORS)} of {len(VECTORS)} vectors")
+    record_property("summary", f"golden vectors, fetches/{name}: {len(VECTORS)}")
     assert len(VECTORS) == 100

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import zlib
+from collections.abc import Callable
 
 import crc32c
 import pytest
@@ -26,7 +27,7 @@ def vectors(kind: str) -> list[dict[str, object]]:
     return chosen
 
 
-def test_murmur2_vectors(capsys: pytest.CaptureFixture[str]) -> None:
+def test_murmur2_vectors(record_property: Callable[[str, object], None]) -> None:
     chosen = vectors("murmur2")
     for vector in chosen:
         key = unbase64(vector["key"])  # type: ignore[arg-type]
@@ -34,28 +35,25 @@ def test_murmur2_vectors(capsys: pytest.CaptureFixture[str]) -> None:
         hashed = murmur2(key)
         assert hashed == murmur2(bytearray(key)) == murmur2(memoryview(key)) == vector["murmur2"]
         assert hashed & 0x7FFFFFFF == vector["toPositive"]
-    with capsys.disabled():
-        print(f"\n  hashes/murmur2: {len(chosen)} vectors")
+    record_property("summary", f"golden vectors, hashes/murmur2: {len(chosen)}")
 
 
-def test_checksum_vectors(capsys: pytest.CaptureFixture[str]) -> None:
+def test_checksum_vectors(record_property: Callable[[str, object], None]) -> None:
     chosen = vectors("crc")
     for vector in chosen:
         data = unbase64(vector["data"])  # type: ignore[arg-type]
         assert zlib.crc32(data) == vector["crc32"]
         assert crc32c.crc32c(data) == vector["crc32c"]
-    with capsys.disabled():
-        print(f"\n  hashes/crc: {len(chosen)} vectors")
+    record_property("summary", f"golden vectors, hashes/crc: {len(chosen)}")
 
 
-def test_varint_vectors(capsys: pytest.CaptureFixture[str]) -> None:
+def test_varint_vectors(record_property: Callable[[str, object], None]) -> None:
     chosen = vectors("varint")
     for vector in chosen:
         encoded = bytes.fromhex(vector["varlong"])  # type: ignore[arg-type]
         assert kernel.encode_varint(vector["value"]) == encoded  # type: ignore[arg-type]
         assert kernel.decode_varint(encoded, 0, 10) == (vector["value"], len(encoded))
-    with capsys.disabled():
-        print(f"\n  hashes/varint: {len(chosen)} vectors")
+    record_property("summary", f"golden vectors, hashes/varint: {len(chosen)}")
 
 
 @given(INT64, st.binary(max_size=3))

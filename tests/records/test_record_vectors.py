@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -106,7 +107,7 @@ def read_all(batches: Any) -> None:
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_vectors_decode(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_vectors_decode(group: str, record_property: Callable[[str, object], None]) -> None:
     vectors = [vector for vector in VECTORS if vector["group"] == group]
     failed = []
     for vector in vectors:
@@ -114,10 +115,8 @@ def test_vectors_decode(group: str, capsys: pytest.CaptureFixture[str]) -> None:
             check_vector(vector)
         except Exception as error:
             failed.append(f"{vector['id']}: {type(error).__name__} {error}"[:300])
-    with capsys.disabled():
-        print(
-            f"\n  records/{group}: {len(vectors) - len(failed)} of {len(vectors)} vectors decoded"
-        )
+    told = f"{len(vectors) - len(failed)} of {len(vectors)}"
+    record_property("summary", f"golden vectors, records/{group}: {told} decoded")
     assert not failed, "\n".join(failed)
 
 
@@ -165,7 +164,7 @@ def reencode(expected: dict[str, Any], data: bytes) -> bytes:
     return assign_offsets(batch, expected["baseOffset"], epoch, time)
 
 
-def test_vectors_encode_to_the_same_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_vectors_encode_to_the_same_bytes(record_property: Callable[[str, object], None]) -> None:
     vectors = [vector for vector in VECTORS if vector["reencodable"]]
     failed = []
     for vector in vectors:
@@ -177,9 +176,7 @@ def test_vectors_encode_to_the_same_bytes(capsys: pytest.CaptureFixture[str]) ->
             parts.append(reencode(batch, data[start : start + batch["sizeInBytes"]]))
         if b"".join(parts) != data:
             failed.append(vector["id"])
-    with capsys.disabled():
-        print(
-            f"\n  {len(vectors) - len(failed)} of {len(vectors)} vectors encoded to the same bytes"
-        )
+    told = f"{len(vectors) - len(failed)} of {len(vectors)}"
+    record_property("summary", f"golden vectors, records: {told} encoded to the same bytes")
     assert not failed
     assert len(vectors) == 130

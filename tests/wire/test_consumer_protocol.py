@@ -1,5 +1,6 @@
 import base64
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ def user_data(vector: dict[str, Any]) -> bytes | None:
     return None if vector["userData"] is None else base64.b64decode(vector["userData"])
 
 
-def test_subscriptions_of_kafka() -> None:
+def test_subscriptions_of_kafka(record_property: Callable[[str, object], None]) -> None:
     for vector in vectors.lines(FILE):
         if vector["kind"] != "subscription":
             continue
@@ -39,10 +40,10 @@ def test_subscriptions_of_kafka() -> None:
             version=vector["version"],
         )
         assert made == raw, vector["id"]
-        vectors.checked[FILE] += 1
+        record_property("counted", f"golden vectors of messages, both directions, {FILE}")
 
 
-def test_assignments_of_kafka() -> None:
+def test_assignments_of_kafka(record_property: Callable[[str, object], None]) -> None:
     for vector in vectors.lines(FILE):
         if vector["kind"] != "assignment":
             continue
@@ -57,7 +58,7 @@ def test_assignments_of_kafka() -> None:
             partitions, user_data=user_data(vector), version=vector["version"]
         )
         assert made == raw, vector["id"]
-        vectors.checked[FILE] += 1
+        record_property("counted", f"golden vectors of messages, both directions, {FILE}")
 
 
 def test_the_vectors_are_there() -> None:

@@ -1,6 +1,7 @@
 """Every golden vector of a message, from bytes to JSON and from JSON to bytes."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.wire import vectors
 
 
 @pytest.mark.parametrize("name", vectors.by_message())
-def test_message_vectors(name: str) -> None:
+def test_message_vectors(name: str, record_property: Callable[[str, object], None]) -> None:
     cls = wire.message_class(name)
     versions = set()
     for file, vector in vectors.by_message()[name]:
@@ -28,7 +29,7 @@ def test_message_vectors(name: str) -> None:
         if issubclass(cls, Request | Response):
             assert cls.header_version(version) == vector["headerVersion"], vector["id"]
             assert cls.api_key == vector["apiKey"], vector["id"]
-        vectors.checked[file] += 1
+        record_property("counted", f"golden vectors of messages, both directions, {file}")
     assert versions == set(range(cls.min_version, cls.max_version + 1))
 
 

@@ -1,16 +1,13 @@
-"""The golden vectors of tests/vectors, and a count of those that were checked."""
+"""The golden vectors of tests/vectors."""
 
 import gzip
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent.parent / "vectors"
-
-checked: Counter[str] = Counter()
-"""How many vectors of each file were checked in this session."""
 
 
 @cache
