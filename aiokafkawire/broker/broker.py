@@ -10,6 +10,7 @@ from typing import Any, Self
 from aiokafkawire.broker.apis import HANDLERS
 from aiokafkawire.broker.call import State
 from aiokafkawire.broker.faults import Action, Fault, Faults, RequestLog, SeenRequest
+from aiokafkawire.broker.fetch_sessions import FetchSessions
 from aiokafkawire.broker.groups import Groups, OffsetStore
 from aiokafkawire.broker.identities import Identities
 from aiokafkawire.broker.node import Node
@@ -146,6 +147,9 @@ class Broker:
         except OSError as error:
             raise KafkaError(f"node {node.node_id} cannot listen on {address}: {error}") from error
         assert node.address is not None
+        assert self._runtime is not None
+        sessions = FetchSessions(self._runtime.rng, self.options.max_fetch_sessions)
+        state.fetch_sessions[node.node_id] = sessions
         shown = Address(self._advertised_host or node.address.host, node.address.port)
         state.addresses[node.node_id] = shown
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from aiokafkawire.broker.fetch_sessions import FetchSessions
 from aiokafkawire.broker.groups.coordinator import Groups
 from aiokafkawire.broker.identities import Identities
 from aiokafkawire.broker.options import BrokerOptions
@@ -45,6 +46,7 @@ class State(Session):
     identities: Identities
     served: Mapping[ApiKey, tuple[int, int]]
     addresses: dict[int, Address] = field(default_factory=dict)
+    fetch_sessions: dict[int, FetchSessions] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

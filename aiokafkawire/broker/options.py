@@ -42,6 +42,7 @@ class BrokerOptions:
     offset_metadata_max_bytes: int = 4_096
     refuse_unknown_producers: bool = False
     max_connections: int = 1_024
+    max_fetch_sessions: int = 1_000
 
     def __post_init__(self) -> None:
         for name, field in self.__dataclass_fields__.items():

@@ -233,14 +233,19 @@ async def test_a_fetch_gives_up_after_max_wait(client: RawClient) -> None:
 async def test_a_waiting_fetch_hears_of_a_new_leader(broker: Broker, client: RawClient) -> None:
     topic = (await client.call(metadata_request("t"), 12)).topics[0]
     epoch = topic.partitions[0].leader_epoch
-    for version in (12, 16):
+    for version, known, code in (
+        (10, -1, E.NOT_LEADER_OR_FOLLOWER),
+        (16, epoch + 2, E.FENCED_LEADER_EPOCH),
+    ):
         topic_id = topic.topic_id if version >= 13 else NO_ID
         broker.requests.clear()
-        await client.send(request(0, max_wait_ms=60_000, topic_id=topic_id), version)
+        fields = {"current_leader_epoch": known}
+        asked = request(0, max_wait_ms=60_000, topic_id=topic_id, fields=fields)
+        await client.send(asked, version)
         await broker.wait_for_request(ApiKey.FETCH)
         broker.move_leader("t", 0, 2)
         _, response = await client.receive(ApiKey.FETCH, version)
-        assert only(response).error_code == E.NOT_LEADER_OR_FOLLOWER
+        assert only(response).error_code == code
         broker.move_leader("t", 0, 1)
     hint = only(response).current_leader
     assert (hint.leader_id, hint.leader_epoch) == (2, epoch + 3)
@@ -281,15 +286,9 @@ async def test_a_client_that_leaves_ends_its_wait(broker: Broker) -> None:
 async def test_a_debug_replica_reads_from_a_follower(broker: Broker, client: RawClient) -> None:
     await produce(client, b"a")
     async with connected(broker, 2) as follower:
-        assert only(await fetched(follower, 0)).error_code == E.NOT_LEADER_OR_FOLLOWER
-        assert values(only(await fetched(follower, 0, replica_id=-2)).records) == [b"a"]
-
-
-async def test_sessions_are_refused(client: RawClient) -> None:
-    answer = await fetched(client, 0, session_id=0, session_epoch=0)
-    assert answer.session_id == 0
-    answer = await fetched(client, 0, session_id=7, session_epoch=3)
-    assert answer.error_code == E.FETCH_SESSION_ID_NOT_FOUND
+        refused = only(await fetched(follower, 0, 10))
+        assert refused.error_code == E.NOT_LEADER_OR_FOLLOWER
+        assert values(only(await fetched(follower, 0, 10, replica_id=-2)).records) == [b"a"]
 
 
 async def test_a_log_that_parted_is_told(broker: Broker) -> None:
@@ -314,3 +313,18 @@ async def test_read_committed_lists_aborted_transactions(client: RawClient) -> N
     await produce(client, b"a")
     assert only(await fetched(client, 0)).aborted_transactions is None
     assert only(await fetched(client, 0, isolation_level=1)).aborted_transactions == []
+
+
+async def test_an_end_that_was_lost_is_told_before_the_offset_is_refused(
+    broker: Broker,
+) -> None:
+    async with connected(broker, broker.leader("t", 0)) as client:
+        await produce(client, b"a")
+        await produce(client, b"b", b"c")
+        broker.truncate("t", 0, 1)
+        await produce(client, b"B")
+        answer = only(await fetched(client, 3, fields={"last_fetched_epoch": 0}))
+        assert (answer.error_code, answer.records) == (E.NONE, b"")
+        assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 1)
+        assert only(await fetched(client, 3)).error_code == E.OFFSET_OUT_OF_RANGE
+        assert values(only(await fetched(client, 1)).records) == [b"B"]

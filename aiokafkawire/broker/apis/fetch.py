@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from aiokafkawire.broker.apis.base import NodeEndpoints
 from aiokafkawire.broker.call import Call
+from aiokafkawire.broker.fetch_sessions import Wanted
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.topics import Partition
@@ -21,48 +23,69 @@ from aiokafkawire.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    FetchTopic,
     PartitionData,
 )
 
 __all__ = ("failed", "handle")
 
+CONSUMER = -1
 DEBUG_REPLICA = -2
-"""The replica id of a reader that does not mind whether the node leads."""
+"""The replica ids of those who are none; the second does not mind whether the node leads."""
+
+NO_REPLICA = -1
 
 FIRST_MAGIC_1_VERSION = 2
 FIRST_WHOLE_BATCH_VERSION = 3
 FIRST_MAGIC_2_VERSION = 4
 FIRST_ZSTD_VERSION = 10
+FIRST_RACK_VERSION = 11
 FIRST_ID_VERSION = 13
+FIRST_REPLICA_STATE_VERSION = 15
 FIRST_LEADER_HINT_VERSION = 16
 
 READ_COMMITTED = 1
-FULL_FETCH_EPOCHS = (-1, 0)
 
 
 @dataclass(slots=True)
 class _Position:
     """One partition of the request, and how it stands: found or refused, diverging or not."""
 
-    topic_name: str
-    topic_id: UUID
-    asked: FetchPartition
+    wanted: Wanted
     partition: Partition | None = None
     code: ErrorCode = ErrorCode.NONE
     diverging: EpochEndOffset | None = None
+    preferred_replica: int = NO_REPLICA
 
     @property
     def readable(self) -> Partition | None:
-        return None if self.code or self.diverging is not None else self.partition
+        special = self.code or self.diverging is not None or self.preferred_replica != NO_REPLICA
+        return None if special else self.partition
 
 
 async def handle(call: Call, request: FetchRequest) -> FetchResponse:
-    """Every fetch is answered outside of a session: id 0 refuses one, as a full cache does."""
-    if request.session_epoch not in FULL_FETCH_EPOCHS:
-        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
-    positions = await _wait(call, request)
-    return _response(call, request, positions)
+    sessions = call.state.fetch_sessions[call.node_id]
+    clock = call.state.clock
+    by_id = call.version >= FIRST_ID_VERSION
+    try:
+        fetching = sessions.begin(request, clock.now(), by_id=by_id)
+        positions = await _wait(call, request, fetching.wanted)
+        endpoints = NodeEndpoints(call)
+        reader = _Reader(call.version, min(request.max_bytes, call.state.options.max_fetch_bytes))
+        data = [_partition(call, request, each, reader, endpoints) for each in positions]
+        session_id, told = sessions.answer(fetching, data, clock.now())
+    except Refusal as refusal:
+        return FetchResponse(error_code=refusal.code, responses=[])
+    topics: dict[tuple[str, UUID], FetchableTopicResponse] = {}
+    for wanted, partition in told:
+        key = wanted.topic, wanted.topic_id
+        if key not in topics:
+            topics[key] = FetchableTopicResponse(
+                topic=wanted.topic, topic_id=wanted.topic_id, partitions=[]
+            )
+        topics[key].partitions.append(partition)
+    return FetchResponse(
+        session_id=session_id, responses=list(topics.values()), node_endpoints=endpoints.nodes
+    )
 
 
 def failed(request: FetchRequest, version: int, code: int) -> FetchResponse:
@@ -79,7 +102,7 @@ def failed(request: FetchRequest, version: int, code: int) -> FetchResponse:
     )
 
 
-async def _wait(call: Call, request: FetchRequest) -> list[_Position]:
+async def _wait(call: Call, request: FetchRequest, asked: Sequence[Wanted]) -> list[_Position]:
     """Look until `min_bytes` are there, something is wrong, or `max_wait_ms` have passed."""
     clock = call.state.clock
     deadline = clock.now() + max(request.max_wait_ms, 0) / 1000
@@ -88,11 +111,7 @@ async def _wait(call: Call, request: FetchRequest) -> list[_Position]:
     call.peer.left.add(signal.set)
     try:
         while True:
-            positions = [
-                _look(call, request, topic, asked)
-                for topic in request.topics
-                for asked in topic.partitions
-            ]
+            positions = [_look(call, request, wanted) for wanted in asked]
             waiting = request.max_wait_ms > 0 and positions and not call.peer.gone
             if not waiting or _satisfied(request, positions):
                 return positions
@@ -108,31 +127,59 @@ async def _wait(call: Call, request: FetchRequest) -> list[_Position]:
             partition.changed.remove(signal.set)
 
 
-def _look(
-    call: Call, request: FetchRequest, topic_asked: FetchTopic, asked: FetchPartition
-) -> _Position:
-    position = _Position(topic_asked.topic, topic_asked.topic_id, asked)
+def _look(call: Call, request: FetchRequest, wanted: Wanted) -> _Position:
+    position = _Position(wanted)
     cluster = call.cluster
     try:
         topic = (
-            cluster.topic_by_id(topic_asked.topic_id)
+            cluster.topic_by_id(wanted.topic_id)
             if call.version >= FIRST_ID_VERSION
-            else cluster.topic(topic_asked.topic)
+            else cluster.topic(wanted.topic)
         )
-        position.partition = cluster.partition(topic, asked.partition)
-        _check(call, request, position.partition, asked)
-        position.diverging = _diverging(position.partition, asked)
+        position.partition = partition = cluster.partition(topic, wanted.asked.partition)
+        partition.check_epoch(wanted.asked.current_leader_epoch)
+        if not _may_serve(call, request, partition):
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        position.preferred_replica = _preferred_replica(call, request, partition)
+        if position.preferred_replica == NO_REPLICA:
+            position.diverging = _diverging(partition, wanted.asked)
+            if position.diverging is None:
+                _check_offset(call, partition, wanted.asked)
     except Refusal as refusal:
         position.code = refusal.code
     return position
 
 
-def _check(call: Call, request: FetchRequest, partition: Partition, asked: FetchPartition) -> None:
-    replica = request.replica_id if call.version < 15 else request.replica_state.replica_id
-    may_serve = replica == DEBUG_REPLICA and call.node_id in partition.replicas
-    if partition.leader != call.node_id and not may_serve:
-        raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    partition.check_epoch(asked.current_leader_epoch)
+def _replica_id(call: Call, request: FetchRequest) -> int:
+    if call.version < FIRST_REPLICA_STATE_VERSION:
+        return request.replica_id
+    return request.replica_state.replica_id
+
+
+def _may_serve(call: Call, request: FetchRequest, partition: Partition) -> bool:
+    """Followers serve consumers that know of it (KIP-392), and readers that do not mind."""
+    if partition.leader == call.node_id:
+        return True
+    replica = _replica_id(call, request)
+    knows = replica == CONSUMER and call.version >= FIRST_RACK_VERSION
+    return (knows or replica == DEBUG_REPLICA) and call.node_id in partition.replicas
+
+
+def _preferred_replica(call: Call, request: FetchRequest, partition: Partition) -> int:
+    """The follower in the client's own rack, if the leader stands in another."""
+    racks = call.cluster.racks
+    if (
+        partition.leader != call.node_id
+        or not request.rack_id
+        or _replica_id(call, request) != CONSUMER
+        or racks.get(partition.leader) == request.rack_id
+    ):
+        return NO_REPLICA
+    near = (node for node in partition.isr if racks.get(node) == request.rack_id)
+    return next(near, NO_REPLICA)
+
+
+def _check_offset(call: Call, partition: Partition, asked: FetchPartition) -> None:
     log = partition.log
     if not log.start_offset <= asked.fetch_offset <= log.end_offset:
         raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -147,7 +194,7 @@ def _diverging(partition: Partition, asked: FetchPartition) -> EpochEndOffset | 
     if asked.last_fetched_epoch < 0:
         return None
     found = partition.log.epoch_end(asked.last_fetched_epoch, partition.leader_epoch)
-    if found is None:
+    if found is None or asked.fetch_offset < partition.log.start_offset:
         raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
     epoch, end = found
     if epoch < asked.last_fetched_epoch or end < asked.fetch_offset:
@@ -161,23 +208,9 @@ def _satisfied(request: FetchRequest, positions: list[_Position]) -> bool:
         partition = position.readable
         if partition is None:
             return True
-        asked = position.asked
+        asked = position.wanted.asked
         size += partition.log.available_bytes(asked.fetch_offset, asked.partition_max_bytes)
     return size >= request.min_bytes
-
-
-def _response(call: Call, request: FetchRequest, positions: list[_Position]) -> FetchResponse:
-    endpoints = NodeEndpoints(call)
-    reader = _Reader(call.version, min(request.max_bytes, call.state.options.max_fetch_bytes))
-    topics: dict[tuple[str, UUID], FetchableTopicResponse] = {}
-    for position in positions:
-        key = (position.topic_name, position.topic_id)
-        if key not in topics:
-            topics[key] = FetchableTopicResponse(
-                topic=position.topic_name, topic_id=position.topic_id, partitions=[]
-            )
-        topics[key].partitions.append(_partition(call, request, position, reader, endpoints))
-    return FetchResponse(responses=list(topics.values()), node_endpoints=endpoints.nodes)
 
 
 def _partition(
@@ -189,7 +222,7 @@ def _partition(
 ) -> PartitionData:
     partition = position.partition
     if position.code or partition is None:
-        data = _refused(position.asked.partition, position.code)
+        data = _refused(position.wanted.asked.partition, position.code)
         hinted = position.code in {
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             ErrorCode.FENCED_LEADER_EPOCH,
@@ -209,8 +242,10 @@ def _partition(
     )
     if position.diverging is not None:
         data.diverging_epoch = position.diverging
+    elif position.preferred_replica != NO_REPLICA:
+        data.preferred_read_replica = position.preferred_replica
     else:
-        data.records = reader.read(log, position.asked)
+        data.records = reader.read(log, position.wanted.asked)
     return data
 
 
