@@ -1,0 +1,140 @@
+"""What is looked for in what was written, read and committed. Each check gives a list of problems.
+
+No I/O: the checks themselves are tested with results that are wrong.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+SHOWN = 5
+"""Examples of one kind that a problem names."""
+
+
+class Place(NamedTuple):
+    partition: int
+    offset: int
+
+
+class Span(NamedTuple):
+    """Offsets of one partition from `first` up to `end`, without it."""
+
+    partition: int
+    first: int
+    end: int
+
+
+def _some(found: Sequence[object]) -> str:
+    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return ", ".join(map(str, found[:SHOWN])) + more
+
+
+def check_log(
+    acknowledged: Mapping[int, Place],
+    unknown: Iterable[int],
+    log: Mapping[int, Sequence[tuple[int, int]]],
+) -> list[str]:
+    """What a producer was told against what the partitions hold, as (offset, number) each.
+
+    Numbers were sent in ascending order. What is acknowledged must be there once and at the place
+    that was told; what has an unknown outcome may be there once; nothing else may be.
+    """
+    problems = []
+    found: dict[int, list[Place]] = defaultdict(list)
+    for partition, entries in log.items():
+        numbers = [number for _, number in entries]
+        if numbers != sorted(numbers):
+            problems.append(f"partition {partition} is not in the order in which it was sent")
+        for offset, number in entries:
+            found[number].append(Place(partition, offset))
+    missing = sorted(acknowledged.keys() - found.keys())
+    if missing:
+        problems.append(f"{len(missing)} acknowledged and not there: {_some(missing)}")
+    twice = sorted(number for number, places in found.items() if len(places) > 1)
+    if twice:
+        problems.append(f"{len(twice)} there more than once: {_some(twice)}")
+    elsewhere = sorted(
+        number for number, place in acknowledged.items() if found.get(number, [place])[0] != place
+    )
+    if elsewhere:
+        problems.append(f"{len(elsewhere)} not where they were told to be: {_some(elsewhere)}")
+    strange = sorted(found.keys() - acknowledged.keys() - set(unknown))
+    if strange:
+        problems.append(f"{len(strange)} there and told to have failed: {_some(strange)}")
+    return problems
+
+
+def check_processed(spans: Iterable[Span], ends: Mapping[int, int]) -> list[str]:
+    """Whether all offsets of each partition, from 0 up to its end, were processed."""
+    by_partition: dict[int, list[Span]] = defaultdict(list)
+    for span in spans:
+        by_partition[span.partition].append(span)
+    skipped = []
+    for partition, end in sorted(ends.items()):
+        reached = 0
+        for span in sorted(by_partition[partition]):
+            if span.first > reached:
+                skipped.append(Span(partition, reached, span.first))
+            reached = max(reached, span.end)
+        if reached < end:
+            skipped.append(Span(partition, reached, end))
+    if not skipped:
+        return []
+    count = sum(span.end - span.first for span in skipped)
+    where = _some([f"{span.partition}@{span.first}-{span.end - 1}" for span in skipped])
+    return [f"{count} messages were not processed: {where}"]
+
+
+def processed_again(spans: Iterable[Span]) -> int:
+    """How many messages were processed more than once: allowed, but told."""
+    by_partition: dict[int, list[Span]] = defaultdict(list)
+    for span in spans:
+        by_partition[span.partition].append(span)
+    again = 0
+    for some in by_partition.values():
+        reached = 0
+        for span in sorted(some):
+            again += max(min(span.end, reached) - span.first, 0)
+            reached = max(reached, span.end)
+    return again
+
+
+def check_commits(history: Iterable[Place], in_doubt: Iterable[Place] = ()) -> list[str]:
+    """Whether the committed offsets of each partition only ever went forward.
+
+    `history` is in the order in which the coordinator wrote it. Commits `in_doubt`, whose sender
+    never heard of an outcome, may have been written late.
+    """
+    doubtful = set(in_doubt)
+    newest: dict[int, int] = {}
+    back = []
+    for place in history:
+        partition, offset = place
+        before = newest.get(partition, 0)
+        if offset < before and place not in doubtful:
+            back.append(f"partition {partition} from {before} to {offset}")
+        newest[partition] = offset
+    return [f"{len(back)} commits went back: {_some(back)}"] if back else []
+
+
+def check_owners(owned: Mapping[str, Iterable[int]], partitions: int) -> list[str]:
+    """Whether each partition has one owner."""
+    owners = Counter(partition for some in owned.values() for partition in some)
+    shared = [partition for partition, count in sorted(owners.items()) if count > 1]
+    alone = [partition for partition in range(partitions) if partition not in owners]
+    problems = []
+    if shared:
+        problems.append(f"{len(shared)} partitions have more than one owner: {_some(shared)}")
+    if alone:
+        problems.append(f"{len(alone)} partitions have no owner: {_some(alone)}")
+    return problems
+
+
+def longest_gap(times: Iterable[float], begin: float, end: float) -> float:
+    """The longest time from `begin` to `end` without any of `times`, in their unit."""
+    inside = sorted(time for time in times if begin < time < end)
+    edges = [begin, *inside, end]
+    return max(later - earlier for earlier, later in pairwise(edges))
