@@ -47,11 +47,15 @@ def divide_unequally(
                 table.place(tp, index)
             else:
                 revoked = True
-    starting = not table.owner
     free = [tp for tp in every if tp not in table.owner]
     _fill(table, free, racks, ids)
     former = {tp: indexes[member_id] for tp, member_id in claims.former.items()}
-    _balance(table, every, [] if revoked else free, former, starting)
+    movable = [tp for tp in every if len(readers[tp.topic]) > 1]
+    moves = _Moves(table, former, MAX_SWAPS_PER_PARTITION * len(movable))
+    if not revoked:
+        # What is new to its owner moves first; often nothing else has to.
+        moves.improve([tp for tp in free if len(readers[tp.topic]) > 1])
+    moves.improve(movable)
     given: dict[str, list[TopicPartition]] = {member_id: [] for member_id in ids}
     for tp in every:
         given[ids[table.owner[tp]]].append(tp)
@@ -85,9 +89,6 @@ class _Table:
         """The one with the fewest partitions."""
         return min(map(self._weights.__getitem__, readers)) % self._members
 
-    def counts(self) -> list[int]:
-        return [self.count(index) for index in range(self._members)]
-
 
 def _fill(table: _Table, free: Sequence[TopicPartition], racks: Racks, ids: Sequence[str]) -> None:
     """Give the free partitions to those that have the fewest; within racks first."""
@@ -103,30 +104,6 @@ def _fill(table: _Table, free: Sequence[TopicPartition], racks: Racks, ids: Sequ
             table.place(tp, table.least(table.readers[tp.topic]))
 
 
-def _balance(
-    table: _Table,
-    every: Sequence[TopicPartition],
-    fresh: Sequence[TopicPartition],
-    former: Mapping[TopicPartition, int],
-    starting: bool,
-) -> None:
-    """Move partitions until no move helps; the ones that are new to their owner before others."""
-    movable = [tp for tp in every if len(table.readers[tp.topic]) > 1]
-    moves = _Moves(table, former, MAX_SWAPS_PER_PARTITION * len(movable))
-    before = dict(table.owner)
-    imbalance = _imbalance(table.counts())
-    moves.improve([tp for tp in fresh if len(table.readers[tp.topic]) > 1])
-    if moves.improve(movable) and not starting and _imbalance(table.counts()) >= imbalance:
-        for tp, index in before.items():
-            table.place(tp, index)
-
-
-def _imbalance(counts: Sequence[int]) -> int:
-    """The sum of the differences between all pairs."""
-    ordered = sorted(counts)
-    return sum((2 * place - len(ordered) + 1) * count for place, count in enumerate(ordered))
-
-
 class _Moves:
     """Moves of partitions between members, and which were made."""
 
@@ -137,9 +114,8 @@ class _Moves:
         self._made: dict[TopicPartition, tuple[int, int]] = {}
         self._between: dict[tuple[str, int, int], dict[TopicPartition, None]] = {}
 
-    def improve(self, movable: Sequence[TopicPartition]) -> bool:
+    def improve(self, movable: Sequence[TopicPartition]) -> None:
         """Move these partitions as long as it brings members nearer to each other."""
-        moved = False
         again = True
         while again:
             again = False
@@ -147,8 +123,7 @@ class _Moves:
                 target = self._target(tp)
                 if target is not None:
                     self._move(self._in_stead_of(tp, target), target)
-                    moved = again = True
-        return moved
+                    again = True
 
     def _target(self, tp: TopicPartition) -> int | None:
         """Who had better have it: its former owner, or who has the fewest."""

@@ -111,10 +111,6 @@ class Claims:
     disputed: frozenset[TopicPartition]
     former: Mapping[TopicPartition, str]
 
-    @property
-    def nothing(self) -> bool:
-        return not any(self.owned.values())
-
 
 def settle(
     members: Sequence[MemberSubscription],

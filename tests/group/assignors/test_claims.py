@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from aiokafkawire.group.assignors import MemberSubscription
+from aiokafkawire.group.assignors.claims import (
+    Claims,
+    Owned,
+    decode_generation,
+    decode_owned,
+    encode_generation,
+    encode_owned,
+    settle,
+)
+from aiokafkawire.types import TopicPartition
+from tests.group.assignors.cases import lines_of
+
+CASES = list(lines_of("consumer-protocol.jsonl.gz"))
+
+
+def tps(*numbers: int, topic: str = "a") -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for number in numbers]
+
+
+def test_user_data_of_sticky_is_that_of_java() -> None:
+    read = 0
+    for case in CASES:
+        if case["kind"] != "sticky-user-data":
+            continue
+        data = bytes.fromhex(case["hex"])
+        expected = sorted(TopicPartition(*tp) for tp in case["partitions"])
+        partitions, generation = decode_owned(data)
+        assert sorted(partitions) == expected
+        assert generation == (-1 if case["generation"] is None else case["generation"])
+        if case["generation"] is not None:
+            ours = encode_owned(partitions, generation)
+            assert ours == data
+        read += 1
+    assert read > 20
+
+
+def test_user_data_of_cooperative_sticky_is_that_of_java() -> None:
+    cases = [case for case in CASES if case["kind"] == "cooperative-user-data"]
+    assert len(cases) > 5
+    for case in cases:
+        assert encode_generation(case["generation"]).hex() == case["hex"]
+        assert decode_generation(bytes.fromhex(case["hex"])) == case["generation"]
+
+
+GOOD = encode_owned([*tps(1, 2), *tps(0, topic="ä")], 7)
+
+
+def test_what_follows_is_left_aside() -> None:
+    assert decode_owned(GOOD + b"more") == decode_owned(GOOD)
+    assert decode_generation(b"\0\0\0\x05more") == 5
+
+
+@given(st.binary(max_size=40) | st.binary(max_size=8).map(GOOD.__add__))
+@example(struct.pack(">i", 2**31 - 1))
+@example(struct.pack(">iH", 1, 0xFFFF) + bytes(8))
+@example(struct.pack(">ih1si", 1, 1, b"a", 2**30))
+@example(struct.pack(">ih1si", 1, 1, b"\xff", 0))
+@example(struct.pack(">ih1si", 1, 9, b"a", 0))
+@example(struct.pack(">i", -1))
+@example(b"\0")
+def test_user_data_of_others_never_raises(data: bytes) -> None:
+    partitions, generation = decode_owned(data)
+    assert len(list(partitions)) * 4 <= len(data)
+    assert -(2**31) <= generation < 2**31
+    assert -(2**31) <= decode_generation(data) < 2**31
+
+
+@pytest.mark.parametrize("cut", range(len(GOOD)))
+def test_a_cut_off_owner_owns_nothing(cut: int) -> None:
+    without_generation = len(GOOD) - 4
+    expected = Owned() if cut < without_generation else Owned(decode_owned(GOOD).partitions)
+    assert decode_owned(GOOD[:cut]) == expected
+
+
+def settled(counts: dict[str, int], **told: tuple[Any, int]) -> Claims:
+    members = [
+        MemberSubscription(name, ("a",), owned=tuple(owned), generation=generation)
+        for name, (owned, generation) in told.items()
+    ]
+    return settle(members, counts, lambda member: Owned(member.owned, member.generation))
+
+
+def test_only_partitions_that_exist_count() -> None:
+    claimed = [*tps(0, 1, 2, -1), *tps(0, topic="gone"), *tps(0)]
+    claims = settled({"a": 2}, one=(claimed, 3))
+    assert claims.owned == {"one": tps(0, 1)}
+    assert not claims.disputed
+
+
+def test_the_newest_generation_owns() -> None:
+    claims = settled({"a": 4}, old=(tps(0, 1, 2), 3), new=(tps(1), 4), older=(tps(2, 3), 2))
+    assert claims.owned == {"old": tps(0, 2), "new": tps(1), "older": tps(3)}
+    assert not claims.disputed
+    assert claims.former == dict(zip(tps(0, 1, 2, 3), ["old", "old", "old", "older"], strict=True))
+
+
+def test_what_two_of_one_generation_claim_is_nobodys() -> None:
+    claims = settled({"a": 3}, one=(tps(0, 1), 3), two=(tps(1, 2), 3), three=(tps(1), 2))
+    assert claims.owned == {"one": tps(0), "two": tps(2), "three": []}
+    assert claims.disputed == {TopicPartition("a", 1)}
+
+
+def test_a_dispute_of_old_generations_does_not_matter() -> None:
+    claims = settled({"a": 1}, one=(tps(0), 3), two=(tps(0), 3), three=(tps(0), 4))
+    assert claims.owned == {"one": [], "two": [], "three": tps(0)}
+    assert not claims.disputed
+
+
+def test_a_former_owner_must_still_subscribe() -> None:
+    members = [
+        MemberSubscription("left", ("b",), owned=(TopicPartition("a", 0),), generation=1),
+        MemberSubscription("here", ("a",), generation=2),
+    ]
+    claims = settle(
+        members, {"a": 1, "b": 1}, lambda member: Owned(member.owned, member.generation)
+    )
+    assert not claims.former
