@@ -28,6 +28,7 @@ __all__ = (
     "make",
     "nearest",
     "options_of",
+    "reset_duration_ms",
 )
 
 MAX_INT32 = 2**31 - 1
@@ -37,6 +38,15 @@ MAX_TEXT_BYTES = 32_767
 
 COMPRESSION_LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131_072, 22)}
 """The lowest and the highest level, as Kafka has them; the other codecs have none."""
+
+MAX_DURATION_MS = 2**53
+"""Far more than the age of any record; keeps the arithmetic of timestamps in 64 bits."""
+
+_BY_DURATION = re.compile(
+    r"by_duration:P(?=.)(?:([0-9]{1,18})D)?"
+    r"(?:T(?=.)(?:([0-9]{1,18})H)?(?:([0-9]{1,18})M)?(?:([0-9]{1,18})(?:\.([0-9]{1,9}))?S)?)?",
+    re.IGNORECASE,
+)
 
 Acks = Literal["all", -1, 0, 1] | int
 CompressionName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -302,8 +312,9 @@ class ConsumerConfig(ClientConfig):
     auto_commit_interval_ms: int = _number(5_000, 1, meaning="Time between two such commits.")
     auto_offset_reset: str = _option(
         "latest",
-        'Where to begin without a committed offset: "earliest", "latest",'
-        ' or "none" (`NoOffset` is raised).',
+        "Where to begin without a committed offset, or where the log has not the offset any more:"
+        ' "earliest", "latest", "by_duration:PnDTnHnMnS" (so long ago, as "by_duration:P7D"), or'
+        ' "none" (`NoOffset` is raised).',
     )
     check_crcs: bool = _option(True, "Whether the checksum of each batch is verified.")
     isolation_level: Literal["read_uncommitted", "read_committed"] = _choice(
@@ -325,9 +336,10 @@ class ConsumerConfig(ClientConfig):
     def _check_together(self) -> None:
         super(ConsumerConfig, self)._check_together()
         policy = self.auto_offset_reset
-        if policy not in {"earliest", "latest", "none"}:
+        if policy not in {"earliest", "latest", "none"} and reset_duration_ms(policy) is None:
             raise InvalidOption(
-                f"auto_offset_reset must be 'earliest', 'latest' or 'none', not {policy!r}"
+                "auto_offset_reset must be 'earliest', 'latest', 'none' or 'by_duration:PnDTnHnMnS'"
+                f" (as 'by_duration:P7D'), not {policy!r}"
             )
         if self.heartbeat_interval_ms >= self.effective_session_timeout_ms:
             raise InvalidOption(
@@ -507,6 +519,20 @@ def nearest(name: str, known: Sequence[str]) -> str:
     candidates = [candidate for candidate in known if candidate.startswith(name)]
     candidates += difflib.get_close_matches(name.replace(".", "_"), known, n=1, cutoff=0.6)
     return f"; did you mean {candidates[0]!r}?" if candidates else ""
+
+
+def reset_duration_ms(policy: Any) -> int | None:
+    """How far back `auto_offset_reset` goes, in milliseconds; None if it is no duration (KIP-1106).
+
+    A duration is written as in ISO 8601, with a day of 24 hours: "by_duration:P1DT12H".
+    """
+    found = _BY_DURATION.fullmatch(policy) if isinstance(policy, str) else None
+    if found is None:
+        return None
+    days, hours, minutes, seconds, fraction = (part or "0" for part in found.groups())
+    whole_s = ((int(days) * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(seconds)
+    duration_ms = whole_s * 1_000 + int(fraction.ljust(3, "0")[:3])
+    return duration_ms if duration_ms <= MAX_DURATION_MS else None
 
 
 def _check_field(field: dataclasses.Field[Any], value: Any) -> None:

@@ -13,6 +13,7 @@ from aiokafkawire.config import (
     make,
     options_of,
     parse_address,
+    reset_duration_ms,
 )
 from aiokafkawire.errors import InvalidOption
 
@@ -175,3 +176,31 @@ def test_servers_must_be_given(servers: object):
         make(ClientConfig, {"bootstrap_servers": servers})
     with pytest.raises(InvalidOption, match="bootstrap_servers is missing"):
         make(ClientConfig, {})
+
+
+@pytest.mark.parametrize(
+    ("policy", "duration_ms"),
+    [
+        ("by_duration:P7D", 7 * 86_400_000),
+        ("by_duration:PT1H30M", 5_400_000),
+        ("by_duration:P1DT2H3M4.5S", 93_784_500),
+        ("by_duration:pt0.0019s", 1),
+        ("by_duration:PT0S", 0),
+    ],
+)
+def test_a_reset_by_duration_is_read(policy: str, duration_ms: int):
+    assert reset_duration_ms(policy) == duration_ms
+    options = {"bootstrap_servers": "b", "auto_offset_reset": policy}
+    assert make(ConsumerConfig, options).auto_offset_reset == policy
+
+
+@pytest.mark.parametrize(
+    "policy",
+    ["by_duration", "P1D", *(f"by_duration:{text}" for text in (
+        "", "P", "PT", "P1DT", "1D", "P1", "PT1D", "P1H", "PT1S1M", "P1W", "P1Y", "P-1D", "-P1D",
+        "PT.5S", "PT1,5S", "P1D ", "P999999999999999999D",
+    ))],
+)  # fmt: skip
+def test_a_bad_duration_is_refused(policy: str):
+    with pytest.raises(InvalidOption, match="by_duration:PnDTnHnMnS"):
+        make(ConsumerConfig, {"bootstrap_servers": "b", "auto_offset_reset": policy})
