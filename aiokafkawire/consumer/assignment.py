@@ -10,7 +10,7 @@ from aiokafkawire.records import Record, Records
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
 from .buffer import MAX_CALLERS, FetchBuffer, Lease
-from .partition import Broken, Damaged, Partition, Positioned
+from .partition import Damaged, Partition, Positioned, Refused
 
 __all__ = ("CURSOR_RECORDS", "Assignment", "Cursor", "again", "to_commit")
 
@@ -37,11 +37,16 @@ class Cursor:
         """The next record; None when it is time to look up."""
         if not self._left:
             return None
-        self._left -= 1
         record = self._buffer.next(self._lease)
         if record is not None:
+            self._left -= 1
             self._partition.gave(record.offset, self._buffer.position)
         return record
+
+    @property
+    def given(self) -> int:
+        """How many records it gave."""
+        return CURSOR_RECORDS - self._left
 
 
 class Assignment:
@@ -50,6 +55,8 @@ class Assignment:
     def __init__(self) -> None:
         self._partitions: dict[TopicPartition, Partition] = {}
         self._given: dict[object, dict[FetchBuffer, None]] = {}
+        self._cursor: Cursor | None = None
+        self._records_given = 0
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -106,7 +113,9 @@ class Assignment:
             if lease is not None:
                 self._note(caller, buffer)
                 self._had_turn(partition)
-                return Cursor(partition, buffer, lease)
+                self._records_given = self.records_given
+                self._cursor = Cursor(partition, buffer, lease)
+                return self._cursor
         return None
 
     def take(
@@ -130,6 +139,7 @@ class Assignment:
                 while left and (records := buffer.take(left, caller)) is not None:
                     given.setdefault(partition.tp, []).append(records)
                     left -= len(records)
+                    self._records_given += len(records)
                     first = records.first_offset
                     assert first is not None
                     partition.gave(first, records.next_offset)
@@ -144,12 +154,23 @@ class Assignment:
                 break
         return {tp: _joined(parts) for tp, parts in given.items()}
 
+    @property
+    def records_given(self) -> int:
+        """How many records the application was given, of whichever partition."""
+        return self._records_given + (0 if self._cursor is None else self._cursor.given)
+
     def raise_broken(self) -> None:
-        """Raise what a partition is broken by, if one is that the application may hear of."""
+        """Raise what keeps a partition from being read, if the application may hear of it.
+
+        What may go away by itself is raised once for all partitions of a topic.
+        """
         for partition in self._partitions.values():
-            state = partition.state
-            if isinstance(state, Broken) and not partition.paused and not partition.revoked:
-                raise again(state.error)
+            error = partition.hear()
+            if error is not None:
+                for other in self._partitions.values():
+                    if other.tp.topic == partition.tp.topic and _is_refused_so(other, error):
+                        other.hear()
+                raise again(error)
 
     def _turns(self, only: Collection[TopicPartition] | None) -> list[Partition]:
         return [
@@ -190,6 +211,15 @@ def to_commit(partitions: Iterable[Partition]) -> dict[TopicPartition, OffsetAnd
     """What is processed and not known to be committed."""
     found = {partition.tp: partition.to_commit() for partition in partitions}
     return {tp: offset for tp, offset in found.items() if offset is not None}
+
+
+def _is_refused_so(partition: Partition, error: KafkaError) -> bool:
+    """Whether a broker refused the partition as it did another."""
+    state = partition.state
+    if not isinstance(state, Refused):
+        return False
+    code = getattr(error, "code", None)
+    return type(state.error) is type(error) and getattr(state.error, "code", None) == code
 
 
 def again(error: KafkaError) -> KafkaError:

@@ -6,12 +6,13 @@ import logging
 from collections import deque
 from collections.abc import Iterator
 from struct import Struct
+from typing import NamedTuple
 
 from aiokafkawire.records import Buffer as Bytes
 from aiokafkawire.records import FetchedBatches, Record, Records
 from aiokafkawire.types import ANY_LEADER_EPOCH
 
-__all__ = ("MAX_CALLERS", "FetchBuffer", "Lease", "end_of_batches")
+__all__ = ("MAX_CALLERS", "Extent", "FetchBuffer", "Lease", "extent_of")
 
 logger = logging.getLogger("aiokafkawire.consumer")
 
@@ -21,33 +22,57 @@ MAX_CALLERS = 1_000
 FRONT_RECORDS = 256
 """Records that are taken out at once to be given one by one."""
 
-_BATCH = Struct(">qi")
-_LAST_OFFSET_DELTA = Struct(">i")
-_BATCH_BYTES = 12
+_OFFSET_AND_SIZE = Struct(">qi")
+_EPOCH = Struct(">i")
+_HEAD_BYTES = 12
 _MAGIC_POSITION = 16
+_LAST_OFFSET_DELTA = Struct(">i")
 _LAST_OFFSET_DELTA_POSITION = 23
+_COUNT = Struct(">i")
+_COUNT_POSITION = 57
+_HEADER_BYTES = 61
+_LEAST_BYTES = 26
 
 
-def end_of_batches(data: Bytes, fetch_offset: int) -> int:
-    """The offset after the last whole batch in a fetch response, without decoding any.
+class Extent(NamedTuple):
+    """How far fetched bytes reach: the offset after the last whole batch, and that batch's epoch.
 
-    What does not look like batches ends it: decoding says what is wrong with it.
+    The epoch is -1 if it is not known.
+    """
+
+    end: int
+    leader_epoch: int
+
+
+def extent_of(data: Bytes, fetch_offset: int, high_watermark: int | None = None) -> Extent:
+    """How far a fetch response reaches, without decoding it.
+
+    What does not look like batches ends it, as a batch does that cannot reach as far as it says:
+    decoding tells what is wrong with it.
     """
     view = memoryview(data)
-    position, end = 0, fetch_offset
-    while len(view) - position > _LAST_OFFSET_DELTA_POSITION:
-        offset, size = _BATCH.unpack_from(view, position)
-        after = position + _BATCH_BYTES + size
+    position, end, leader_epoch = 0, fetch_offset, ANY_LEADER_EPOCH
+    while len(view) - position >= _LEAST_BYTES:
+        last, size = _OFFSET_AND_SIZE.unpack_from(view, position)
+        after = position + _HEAD_BYTES + size
+        epoch = ANY_LEADER_EPOCH
         if size <= 0 or after > len(view):
             break
-        last = offset
         if view[position + _MAGIC_POSITION] >= 2:
-            if after - position < _LAST_OFFSET_DELTA_POSITION + 4:
+            if after - position < _HEADER_BYTES:
                 break
-            last += _LAST_OFFSET_DELTA.unpack_from(view, position + _LAST_OFFSET_DELTA_POSITION)[0]
-        end = max(end, last + 1)
+            delta: int = _LAST_OFFSET_DELTA.unpack_from(
+                view, position + _LAST_OFFSET_DELTA_POSITION
+            )[0]
+            count: int = _COUNT.unpack_from(view, position + _COUNT_POSITION)[0]
+            last += delta
+            if high_watermark is not None and last >= high_watermark and delta != count - 1:
+                break
+            epoch = _EPOCH.unpack_from(view, position + _HEAD_BYTES)[0]
+        if last >= end:
+            end, leader_epoch = last + 1, epoch
         position = after
-    return end
+    return Extent(end, leader_epoch)
 
 
 class Lease:
@@ -66,25 +91,29 @@ class FetchBuffer:
     """Fetched bytes in order, and the position of the application in them.
 
     A seek makes a new buffer: whatever was fetched for an old one finds it gone. `position` is the
-    offset of the next record to give; `fetch_offset` that of the next to fetch.
+    offset of the next record to give; `fetch_offset` that of the next to fetch. `leader_epoch` and
+    `fetch_epoch` are the epochs in which the offsets before these two were written, -1 if that is
+    not known.
     """
 
     __slots__ = (
         "_chunks",
         "_front",
         "_iterator",
+        "_leader_epoch",
         "_leases",
         "_left",
+        "fetch_epoch",
         "fetch_offset",
-        "leader_epoch",
         "position",
         "size_bytes",
     )
 
     def __init__(self, position: int, leader_epoch: int = ANY_LEADER_EPOCH) -> None:
         self.position = position
-        self.leader_epoch = leader_epoch
         self.fetch_offset = position
+        self.fetch_epoch = leader_epoch
+        self._leader_epoch = leader_epoch
         self.size_bytes = 0
         self._chunks: deque[tuple[FetchedBatches, int]] = deque()
         self._front: Records | None = None
@@ -97,11 +126,33 @@ class FetchBuffer:
         """Whether nothing is there to be given. What is there may turn out to be no records."""
         return self._front is None and not self._chunks
 
-    def add(self, batches: FetchedBatches, size_bytes: int, next_offset: int) -> None:
-        """Append what was fetched at `fetch_offset`; the next fetch is at `next_offset`."""
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch that the offset before `position` was written in, -1 if it is not known."""
+        front = self._front
+        if front is None or self._left == len(front):
+            return self._leader_epoch
+        return front[: len(front) - self._left].leader_epoch
+
+    def add(self, batches: FetchedBatches, size_bytes: int, extent: Extent) -> None:
+        """Append what was fetched at `fetch_offset`; the next fetch is at the end of it."""
         self._chunks.append((batches, size_bytes))
         self.size_bytes += size_bytes
-        self.fetch_offset = next_offset
+        self.fetch_offset, self.fetch_epoch = extent
+
+    def drop(self) -> None:
+        """Forget what was fetched and not given: it is to be fetched again."""
+        self._leader_epoch = self.leader_epoch
+        self._set_front(None)
+        self._chunks.clear()
+        self.size_bytes = 0
+        self.fetch_offset, self.fetch_epoch = self.position, self._leader_epoch
+
+    def correct_epoch(self, leader_epoch: int) -> None:
+        """The log knows the offset before `fetch_offset` under this epoch."""
+        self.fetch_epoch = leader_epoch
+        if self.empty:
+            self._leader_epoch = leader_epoch
 
     # --- giving ---
 
@@ -146,10 +197,10 @@ class FetchBuffer:
         if self._left:
             self.position = record.offset + 1
         else:
-            assert self._front is not None
-            next_offset = self._front.next_offset
+            front = self._front
+            assert front is not None
             self._set_front(None)
-            self._advance(next_offset, record.leader_epoch)
+            self._advance(front.next_offset, front.leader_epoch)
         return record
 
     def _load(self, max_records: int) -> bool:
@@ -164,10 +215,8 @@ class FetchBuffer:
                 self._set_front(records)
             else:
                 # Control batches, or records of aborted transactions: nothing to see.
-                self.position = max(self.position, batches.position)
-        if self._front is None and not self._chunks:
-            # Offsets that the log has not any more (compaction) are passed over.
-            self.position = max(self.position, self.fetch_offset)
+                self._pass_to(batches.position, batches.leader_epoch)
+        self._pass_gap()
         return self._front is not None
 
     def _set_front(self, records: Records | None) -> None:
@@ -177,10 +226,17 @@ class FetchBuffer:
 
     def _advance(self, next_offset: int, leader_epoch: int) -> None:
         self.position = next_offset
-        if leader_epoch != ANY_LEADER_EPOCH:
-            self.leader_epoch = leader_epoch
+        self._leader_epoch = leader_epoch
+        self._pass_gap()
+
+    def _pass_to(self, offset: int, leader_epoch: int) -> None:
+        if offset > self.position:
+            self.position, self._leader_epoch = offset, leader_epoch
+
+    def _pass_gap(self) -> None:
+        """Offsets that the log has not any more (compaction) are passed over."""
         if self._front is None and not self._chunks:
-            self.position = max(self.position, self.fetch_offset)
+            self._pass_to(self.fetch_offset, self.fetch_epoch)
 
     # --- what counts as processed ---
 

@@ -351,7 +351,7 @@ class Consumer:
         deadline = self._deadline(core)
         await checkpoint()
         while (position := self._owned(core, partition).position) is None:
-            core.assignment.raise_broken()
+            core.raise_broken()
             if not await core.wait(deadline):
                 topic, number = partition
                 raise RequestTimedOut(
@@ -456,10 +456,28 @@ class Consumer:
 
         None before the first fetch. With read_committed the end is the last stable offset.
         """
-        owned = self._owned(self._running, partition)
-        if owned.position is None or owned.high_watermark is None:
-            return None
-        return max(owned.high_watermark - owned.position, 0)
+        return self._owned(self._running, partition).lag
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """The high watermark, as of the last fetch: the offset after the last replicated record.
+
+        None before the first fetch.
+        """
+        return self._owned(self._running, partition).high_watermark
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """Before which offset all transactions are over, as of the last fetch.
+
+        None before the first fetch, and from brokers before 0.11.
+        """
+        return self._owned(self._running, partition).last_stable_offset
+
+    def metrics(self) -> dict[str, int | float]:
+        """Numbers at present; each name ends in its unit, `_total` counts since `async with`.
+
+        The names are listed in the documentation of the consumer.
+        """
+        return self._running.metrics()
 
     async def partitions_for(self, topic: str) -> tuple[int, ...]:
         """The partitions of a topic. Raises `UnknownTopic`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import anyio
 
@@ -20,6 +20,7 @@ from aiokafkawire.runtime import Host, Runtime, Session, checkpoint, wait_until
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
 from .assignment import Assignment, Cursor, again, to_commit
+from .counters import Counters
 from .fetcher import Fetcher, isolation_of
 from .list_offsets import OffsetLister
 from .partition import (
@@ -77,7 +78,7 @@ class Membership:
             config.group_id,
             credentials=self.credentials,
             on_doubt=self._doubt,
-            on_committed=core.assignment.acknowledged,
+            on_committed=core.committed,
             require_stable=config.isolation_level == "read_committed",
         )
         self.rebalance = Rebalance(
@@ -123,6 +124,7 @@ class Core(Session):
         self.runtime = runtime
         self.cluster = Cluster(config, runtime, host)
         self.assignment = Assignment()
+        self.counters = Counters()
         self.lister = OffsetLister(self.cluster, runtime, isolation_of(config))
         self.subscription: Subscription = Nothing()
         self.cursor: Cursor | None = None
@@ -147,6 +149,7 @@ class Core(Session):
             on_change=self.changed,
             heard=self._heard,
             raise_once=self.raise_once,
+            counters=self.counters,
         )
         self.positioner = Positioner(
             self.cluster,
@@ -383,7 +386,7 @@ class Core(Session):
         if self.group is not None and (error := self.group.member.error) is not None:
             self.group.told_end = True
             raise again(error)
-        self.assignment.raise_broken()
+        self.raise_broken()
         subscription = self.subscription
         if isinstance(subscription, Nothing):
             raise KafkaError("nothing to read: call subscribe() or assign() first")
@@ -392,6 +395,21 @@ class Core(Session):
             missing = self._topics.check(self.cluster.metadata, subscription.topics, now)
             if missing is not None:
                 raise missing
+
+    def raise_broken(self) -> None:
+        """Raise what keeps a partition from being read."""
+        try:
+            self.assignment.raise_broken()
+        except KafkaError:
+            # What was told may be tried again.
+            self.fetcher.wake()
+            self.positioner.wake()
+            raise
+
+    def metrics(self) -> dict[str, int | float]:
+        """What was counted, and how things stand."""
+        self.counters.records_given = self.assignment.records_given
+        return self.counters.snapshot(self.assignment.values()) | self.cluster.metrics()
 
     def moved(self) -> None:
         """The application sought, paused or resumed."""
@@ -444,7 +462,13 @@ class Core(Session):
         try:
             await group.offsets.commit(offsets, deadline)
         except KafkaError as error:
+            self.counters.commit_failures += 1
             logger.warning("group %s: auto-commit failed: %s", self.config.group_id, error)
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """The coordinator acknowledged these."""
+        self.counters.commits += 1
+        self.assignment.acknowledged(offsets)
 
     async def commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit what is owned. Raises `CommitFailed` for what is not."""
@@ -463,7 +487,12 @@ class Core(Session):
         deadline = self.runtime.clock.now() + self.config.default_api_timeout_ms / 1000
         if not await group.outside(deadline):
             raise RequestTimedOut("the group was not left in time", api="OffsetCommit")
-        await group.offsets.commit(offsets, deadline, last=group.rebalance.giving_back(offsets))
+        last = group.rebalance.giving_back(offsets)
+        try:
+            await group.offsets.commit(offsets, deadline, last=last)
+        except KafkaError:
+            self.counters.commit_failures += 1
+            raise
 
     def need_group(self) -> Membership:
         """The group; `InvalidOption` without one."""

@@ -7,11 +7,17 @@ from typing import NamedTuple
 from uuid import UUID
 
 from aiokafkawire.cluster.cluster import Cluster
+from aiokafkawire.cluster.metadata import MetadataSnapshot
 from aiokafkawire.cluster.routing import Node
 from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.connection import Backoff
 from aiokafkawire.errors import ClientClosed, CorruptRecords, KafkaError, RecordTooLarge
-from aiokafkawire.records import IsolationLevel, decode_fetch, partial_message_size
+from aiokafkawire.records import (
+    FetchedBatches,
+    IsolationLevel,
+    decode_fetch,
+    partial_message_size,
+)
 from aiokafkawire.runtime import Host, Runtime, Signal
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import NO_ID
@@ -25,8 +31,9 @@ from aiokafkawire.wire.messages.fetch import (
 )
 
 from .assignment import Assignment
-from .buffer import end_of_batches
-from .partition import Damaged, OutOfRange
+from .buffer import extent_of
+from .counters import Counters
+from .partition import Damaged, EpochEnded, Leader, OutOfRange, Partition, ReadReplica, Refusal
 from .planner import FetchLimits, FetchPart, FetchPlan, FetchPlanner
 
 __all__ = ("Fetcher", "fetch_request", "isolation_of")
@@ -71,6 +78,7 @@ class Fetcher:
         on_change: Callable[[], None],
         heard: Callable[[KafkaError | None], None],
         raise_once: Callable[[Exception], None],
+        counters: Counters | None = None,
     ) -> None:
         self._cluster = cluster
         self._runtime = runtime
@@ -81,6 +89,7 @@ class Fetcher:
         self._on_change = on_change
         self._heard = heard
         self._raise_once = raise_once
+        self._counters = counters or Counters()
         self._planner = FetchPlanner(
             FetchLimits(config.fetch_max_bytes, config.max_partition_fetch_bytes)
         )
@@ -94,31 +103,40 @@ class Fetcher:
 
     async def run(self) -> None:
         """Plan and begin fetches, until the host stops."""
+        followed: MetadataSnapshot | None = None
         while self._host.running:
             now = self._runtime.clock.now()
             owned = self._assignment.values()
-            for plan in self._planner.plan(owned, self._cluster.metadata.leader, now):
+            metadata = self._cluster.metadata
+            if metadata is not followed:
+                # Partitions whose leader is another now do not wait for the old one's answer.
+                followed = metadata
+                for partition in owned:
+                    found = metadata.leader(partition.tp)
+                    partition.follow(None if found is None else Leader(*found))
+            for plan in self._planner.plan(owned, metadata.leader, now, metadata.nodes):
                 self._host.spawn(self._fetch, plan, name=f"fetch-{plan.node}")
-            if self._planner.leaderless:
-                self._cluster.request_update()
             await self._wake.wait(self._planner.next_deadline(owned, now))
 
     async def _fetch(self, plan: FetchPlan) -> None:
+        clock = self._runtime.clock
         timeout_s = (self._config.request_timeout_ms + self._config.fetch_max_wait_ms) / 1000
         ids = {
             part.partition.tp.topic: self._cluster.metadata.topic_id(part.partition.tp.topic)
             for part in plan.parts
         }
         rest_until: float | None = None
+        began = clock.now()
         try:
             response = await self._cluster.request(
                 fetch_request(plan, ids, self._config),
                 to=Node(plan.node),
-                deadline=self._runtime.clock.now() + timeout_s,
+                deadline=began + timeout_s,
                 retry=False,
             )
             self._failures.pop(plan.node, None)
             self._heard(None)
+            self._counters.fetched(clock.now() - began)
             self._take(plan, response, ids)
         except ClientClosed:
             # The consumer is being closed: there is nobody to tell.
@@ -133,7 +151,11 @@ class Fetcher:
     def _failed(self, plan: FetchPlan, error: KafkaError) -> float:
         """Leave a node that failed alone for a while, and tell what time does not mend."""
         failures = self._failures[plan.node] = self._failures.get(plan.node, 0) + 1
+        self._counters.fetch_failures += 1
         self._cluster.request_update()
+        for part in plan.parts:
+            if part.from_follower:
+                part.partition.replica = None
         if not error.retriable:
             self._raise_once(error)
         return self._runtime.clock.now() + self._backoff.delay(failures, self._runtime.rng)
@@ -144,26 +166,56 @@ class Fetcher:
         for part, data in answered(plan, response, ids):
             if not part.awaited:
                 continue
-            if data.error_code == ErrorCode.NONE:
-                self._store(part, data)
-            else:
+            if data.error_code != ErrorCode.NONE:
                 self._refused(plan.node, part, data)
+            elif data.diverging_epoch.epoch >= 0:
+                self._diverged(part, data)
+            else:
+                self._store(plan.node, part, data)
 
-    def _store(self, part: FetchPart, data: PartitionData) -> None:
+    def _store(self, node: NodeId, part: FetchPart, data: PartitionData) -> None:
         partition = part.partition
-        committed_only = isolation_of(self._config) is IsolationLevel.READ_COMMITTED
-        known_end = data.last_stable_offset if committed_only else data.high_watermark
-        partition.high_watermark = known_end if known_end >= 0 else None
+        self._note_ends(partition, data)
+        follower = data.preferred_read_replica
+        if follower >= 0 and follower != node:
+            until = self._runtime.clock.now() + self._config.metadata_max_age_ms / 1000
+            partition.replica = ReadReplica(follower, until)
+        else:
+            partition.failures = 0
         records = data.records
         if records is None or not len(records):
             return
-        end = end_of_batches(records, part.offset)
-        if end <= part.offset and self._cut_off(part, partial_message_size(records)):
+        extent = extent_of(records, part.offset, partition.high_watermark)
+        if extent.end <= part.offset and self._cut_off(part, partial_message_size(records)):
             return
         partition.max_bytes = None
-        batches = decode_fetch(
-            *partition.tp,
-            records,
+        batches = self._decoded(part, data, partition.high_watermark)
+        if extent.end <= part.offset:
+            self._must_advance(part, batches)
+            return
+        part.buffer.add(batches, len(records), extent)
+        self._counters.bytes_fetched += len(records)
+        self._planner.got_data(partition.tp)
+        self._on_data()
+
+    def _note_ends(self, partition: Partition, data: PartitionData) -> None:
+        """Take over where the log ends; -1 says that it is not known."""
+        high, stable = data.high_watermark, data.last_stable_offset
+        partition.high_watermark = high if high >= 0 else None
+        partition.last_stable_offset = stable if stable >= 0 else None
+        committed_only = isolation_of(self._config) is IsolationLevel.READ_COMMITTED
+        partition.known_end = (
+            partition.last_stable_offset
+            if committed_only and stable >= 0
+            else partition.high_watermark
+        )
+
+    def _decoded(
+        self, part: FetchPart, data: PartitionData, high_watermark: int | None
+    ) -> FetchedBatches:
+        return decode_fetch(
+            *part.partition.tp,
+            data.records,
             part.offset,
             check_crcs=self._config.check_crcs,
             isolation=isolation_of(self._config),
@@ -172,15 +224,11 @@ class Fetcher:
                 for aborted in data.aborted_transactions or ()
             ],
             max_decompressed_bytes=self._config.max_decompressed_bytes,
+            high_watermark=high_watermark,
         )
-        if end <= part.offset:
-            self._must_advance(part, end)
-            return
-        part.buffer.add(batches, len(records), end)
-        self._planner.got_data(partition.tp)
-        self._on_data()
 
-    def _must_advance(self, part: FetchPart, end: int) -> None:
+    def _must_advance(self, part: FetchPart, batches: FetchedBatches) -> None:
+        """The answer brings reading no further: it would be asked for for ever."""
         topic, number = part.partition.tp
         error = CorruptRecords(
             "what the broker sent has no record at or after the offset that was asked for",
@@ -188,6 +236,13 @@ class Fetcher:
             partition=number,
             offset=part.offset,
         )
+        try:
+            batches.take(1)
+        except CorruptRecords as damage:
+            error = damage
+        self._break(part, error)
+
+    def _break(self, part: FetchPart, error: KafkaError) -> None:
         part.partition.handle(Damaged(part.state, error))
         self._on_data()
 
@@ -208,41 +263,52 @@ class Fetcher:
             partition=number,
             offset=part.offset,
         )
-        part.partition.handle(Damaged(part.state, error))
-        self._on_data()
+        self._break(part, error)
         return True
+
+    def _diverged(self, part: FetchPart, data: PartitionData) -> None:
+        """The leader has other records than those that were read (KIP-595)."""
+        end = data.diverging_epoch
+        self._rest(part.partition)
+        part.partition.handle(EpochEnded(part.state, end.epoch, end.end_offset))
+        self._on_change()
 
     def _refused(self, node: NodeId, part: FetchPart, data: PartitionData) -> None:
         partition = part.partition
+        code = data.error_code
         error = error_for(
-            data.error_code,
+            code,
             api="Fetch",
             broker=str(node),
             topic=partition.tp.topic,
             partition=partition.tp.partition,
             offset=part.offset,
         )
-        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        self._rest(partition)
+        if part.from_follower and code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            # Whatever is the matter with the follower, the leader knows better.
+            partition.replica = None
+            self._cluster.request_update()
+        elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
             partition.handle(OutOfRange(part.state, error))
-            self._rest(partition.tp)
             self._on_change()
-            return
-        if data.error_code == ErrorCode.CORRUPT_MESSAGE or not error.retriable:
-            partition.handle(Damaged(part.state, error))
+        elif code == ErrorCode.CORRUPT_MESSAGE:
+            self._break(part, error)
+        elif not error.retriable:
+            partition.handle(Refusal(part.state, error))
             self._on_data()
-            return
-        if data.current_leader.leader_id >= 0:
-            self._cluster.leader_hint(
-                partition.tp, data.current_leader.leader_id, data.current_leader.leader_epoch
-            )
-        self._cluster.request_update()
-        self._rest(partition.tp)
+        else:
+            if data.current_leader.leader_id >= 0:
+                self._cluster.leader_hint(
+                    partition.tp, data.current_leader.leader_id, data.current_leader.leader_epoch
+                )
+            self._cluster.request_update()
 
-    def _rest(self, tp: TopicPartition) -> None:
-        partition = self._assignment.get(tp)
-        if partition is not None:
-            delay_s = self._backoff.delay(1, self._runtime.rng)
-            partition.not_before = self._runtime.clock.now() + delay_s
+    def _rest(self, partition: Partition) -> None:
+        """Leave a partition alone for a while, the longer the oftener it failed in a row."""
+        partition.failures += 1
+        delay_s = self._backoff.delay(partition.failures, self._runtime.rng)
+        partition.not_before = self._runtime.clock.now() + delay_s
 
 
 # --- messages ---------------------------------------------------------------------------------
@@ -262,6 +328,7 @@ def fetch_request(plan: FetchPlan, ids: dict[str, UUID], config: ConsumerConfig)
                 partition=number,
                 current_leader_epoch=part.leader_epoch,
                 fetch_offset=part.offset,
+                last_fetched_epoch=part.fetch_epoch,
                 partition_max_bytes=part.max_bytes,
             )
         )
@@ -272,6 +339,7 @@ def fetch_request(plan: FetchPlan, ids: dict[str, UUID], config: ConsumerConfig)
         max_bytes=config.fetch_max_bytes,
         isolation_level=isolation_of(config),
         topics=list(topics.values()),
+        rack_id=config.client_rack,
     )
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.routing import Node
 from aiokafkawire.connection import Backoff, ByVersion
-from aiokafkawire.errors import KafkaError, ProtocolError, RequestTimedOut
+from aiokafkawire.errors import KafkaError, RequestTimedOut
 from aiokafkawire.runtime import Runtime
 from aiokafkawire.types import NodeId, OffsetAndTimestamp, TopicPartition
 from aiokafkawire.wire import ApiKey
-from aiokafkawire.wire.error_codes import ErrorCode, error_for
 from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -20,6 +18,8 @@ from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+
+from .answers import Answers, by_leader
 
 __all__ = ("ListedOffsets", "OffsetLister")
 
@@ -29,12 +29,8 @@ FIRST_WITH_TIMESTAMPS = 1
 """Version 0 knows the starts of segments only, by the time of their files."""
 
 
-@dataclass(slots=True)
-class ListedOffsets:
-    """What one node said: an offset (None: no record is that young) or an error for each."""
-
-    found: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
-    failed: dict[TopicPartition, KafkaError] = field(default_factory=dict)
+ListedOffsets = Answers[OffsetAndTimestamp | None]
+"""What one node said: an offset (None: no record is that young) or an error for each."""
 
 
 class OffsetLister:
@@ -51,7 +47,7 @@ class OffsetLister:
         self, node: NodeId, timestamps: Mapping[TopicPartition, int], deadline: float
     ) -> ListedOffsets:
         """Ask one node, once. Does not raise for what it answers."""
-        listed = ListedOffsets()
+        listed = ListedOffsets("ListOffsets", node)
         try:
             response = await self._cluster.request(
                 self._request(timestamps),
@@ -64,7 +60,13 @@ class OffsetLister:
             self._cluster.request_update()
             listed.failed = dict.fromkeys(timestamps, error)
             return listed
-        self._read(node, response, timestamps, listed)
+        for topic in response.topics:
+            for entry in topic.partitions:
+                tp = TopicPartition(topic.name, entry.partition_index)
+                if tp in timestamps:
+                    listed.add(tp, entry.error_code, _offset(entry))
+        if listed.close(timestamps):
+            self._cluster.request_update()
         return listed
 
     async def all(
@@ -82,7 +84,7 @@ class OffsetLister:
             failed: dict[TopicPartition, KafkaError] = {}
             for topic in dict.fromkeys(tp.topic for tp in left):
                 await self._cluster.topic(topic, deadline)
-            for node, tps in self.by_leader(left).items():
+            for node, tps in by_leader(self._cluster.metadata, left).items():
                 listed = await self.at_node(node, {tp: left[tp] for tp in tps}, deadline)
                 found |= listed.found
                 failed |= listed.failed
@@ -93,15 +95,6 @@ class OffsetLister:
             if left:
                 await self._pause(attempt, next(iter(left)), failed, deadline)
         return {tp: found[tp] for tp in timestamps}
-
-    def by_leader(self, tps: Iterable[TopicPartition]) -> dict[NodeId, list[TopicPartition]]:
-        """Partitions by the node that leads them; those without a leader are left out."""
-        grouped: dict[NodeId, list[TopicPartition]] = {}
-        for tp in tps:
-            leader = self._cluster.metadata.leader(tp)
-            if leader is not None:
-                grouped.setdefault(leader[0], []).append(tp)
-        return grouped
 
     async def _pause(
         self,
@@ -145,42 +138,6 @@ class OffsetLister:
             )
 
         return ByVersion(ApiKey.LIST_OFFSETS, build)
-
-    def _read(
-        self,
-        node: NodeId,
-        response: ListOffsetsResponse,
-        timestamps: Mapping[TopicPartition, int],
-        listed: ListedOffsets,
-    ) -> None:
-        stale = False
-        for topic in response.topics:
-            for entry in topic.partitions:
-                tp = TopicPartition(topic.name, entry.partition_index)
-                if tp not in timestamps:
-                    continue
-                if entry.error_code == ErrorCode.NONE:
-                    listed.found[tp] = _offset(entry)
-                    continue
-                listed.failed[tp] = error_for(
-                    entry.error_code,
-                    api="ListOffsets",
-                    broker=str(node),
-                    topic=tp.topic,
-                    partition=tp.partition,
-                )
-                stale = True
-        for tp in timestamps:
-            if tp not in listed.found and tp not in listed.failed:
-                listed.failed[tp] = ProtocolError(
-                    "the answer leaves a partition out",
-                    api="ListOffsets",
-                    broker=str(node),
-                    topic=tp.topic,
-                    partition=tp.partition,
-                )
-        if stale:
-            self._cluster.request_update()
 
 
 def _offset(entry: ListOffsetsPartitionResponse) -> OffsetAndTimestamp | None:

@@ -2,39 +2,64 @@
 
 A machine without I/O. An answer names the state that asked for it (`asked`), so that one that comes
 after a seek or another reset is told from the one that is waited for.
+
+A position bears the leader epoch of the record before it. When another leader is known, the leader
+is asked where that epoch ended in its log (KIP-320) before anything more is fetched or given.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
-from aiokafkawire.errors import KafkaError, NoOffset
-from aiokafkawire.types import ANY_LEADER_EPOCH, OffsetAndMetadata, TopicPartition
+from aiokafkawire.config import reset_duration_ms
+from aiokafkawire.errors import (
+    BrokerError,
+    KafkaError,
+    LogTruncated,
+    NoOffset,
+    UnsupportedVersion,
+)
+from aiokafkawire.types import ANY_LEADER_EPOCH, NodeId, OffsetAndMetadata, TopicPartition
+from aiokafkawire.wire.error_codes import ErrorCode
 
 from .buffer import FetchBuffer
 
 __all__ = (
     "TRANSITIONS",
+    "Ago",
     "AwaitingCommitted",
     "Broken",
     "CommittedKnown",
     "Damaged",
+    "EpochEnded",
+    "Leader",
+    "LeaderChanged",
     "Listed",
     "LogPoint",
     "LookupFailed",
     "OutOfRange",
     "Partition",
     "Positioned",
+    "ReadReplica",
+    "Refusal",
+    "Refused",
     "Renewed",
     "ResetTo",
     "Resetting",
     "SoughtTo",
     "ToCommitted",
+    "Told",
+    "Validating",
     "reset_point",
 )
+
+logger = logging.getLogger("aiokafkawire.consumer")
+
+NO_OFFSET = -1
 
 
 class LogPoint(IntEnum):
@@ -44,8 +69,32 @@ class LogPoint(IntEnum):
     EARLIEST = -2
 
 
-def reset_point(policy: str) -> LogPoint | None:
+@dataclass(frozen=True, slots=True)
+class Ago:
+    """A time before the one at which it is asked for."""
+
+    milliseconds: int
+
+
+class Leader(NamedTuple):
+    """Who leads a partition. The epoch is -1 where brokers do not tell it."""
+
+    node: NodeId
+    epoch: int
+
+
+class ReadReplica(NamedTuple):
+    """The node that a leader would have a reader fetch from (KIP-392), until a time."""
+
+    node: NodeId
+    until: float
+
+
+def reset_point(policy: str) -> LogPoint | Ago | None:
     """Where `auto_offset_reset` begins; None for "none"."""
+    duration_ms = reset_duration_ms(policy)
+    if duration_ms is not None:
+        return Ago(duration_ms)
     return {"earliest": LogPoint.EARLIEST, "latest": LogPoint.LATEST}.get(policy)
 
 
@@ -63,15 +112,40 @@ class AwaitingCommitted:
 class Resetting:
     """The offset of a timestamp (milliseconds), or of an end of the log, is needed."""
 
-    timestamp: int
+    timestamp: int | Ago
     not_before: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Positioned:
-    """Reading. The buffer holds the position."""
+class Validating:
+    """Whether `leader` has what was read up to here is to be found out; nothing is given.
+
+    `failures` counts how often that was tried in vain.
+    """
 
     buffer: FetchBuffer
+    leader: Leader
+    not_before: float = 0.0
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Positioned:
+    """Reading. The buffer holds the position, which fits the log of `leader`, if one is known."""
+
+    buffer: FetchBuffer
+    leader: Leader | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Refused:
+    """A broker refused something for a reason that may go away: the application has to hear it.
+
+    It is raised once, and then `then` is tried again.
+    """
+
+    error: KafkaError
+    then: AwaitingCommitted | Resetting | Validating | Positioned
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +159,7 @@ class Broken:
     buffer: FetchBuffer | None = None
 
 
-State = AwaitingCommitted | Resetting | Positioned | Broken
+State = AwaitingCommitted | Resetting | Validating | Positioned | Refused | Broken
 
 
 # --- events -----------------------------------------------------------------------------------
@@ -104,15 +178,33 @@ class Listed:
     asked: State
     offset: int | None
     leader_epoch: int = ANY_LEADER_EPOCH
+    leader: Leader | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LookupFailed:
-    """Asking for the offset failed; if that passes, it is asked for again at `again_at`."""
+    """Asking failed; the same is asked again at `again_at`, unless that cannot help."""
 
     asked: State
     error: KafkaError
     again_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChanged:
+    leader: Leader
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnded:
+    """Where the epoch of the fetch offset ended in the leader's log.
+
+    `leader_epoch` is the largest epoch there up to the one asked for; both are -1 if there is none.
+    """
+
+    asked: State
+    leader_epoch: int
+    end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +240,19 @@ class Damaged:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """The partition cannot be read at present."""
+
+    asked: State
+    error: KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The application has heard of the refusal."""
+
+
+@dataclass(frozen=True, slots=True)
 class Renewed:
     """The topic was deleted and made anew: old offsets mean nothing."""
 
@@ -156,11 +261,15 @@ Event = (
     CommittedKnown
     | Listed
     | LookupFailed
+    | LeaderChanged
+    | EpochEnded
     | SoughtTo
     | ResetTo
     | ToCommitted
     | OutOfRange
     | Damaged
+    | Refusal
+    | Told
     | Renewed
 )
 
@@ -169,20 +278,25 @@ class Partition:
     """One partition from its assignment to its end.
 
     `policy` is auto_offset_reset. `revoked` partitions give and fetch nothing any more, and may
-    still be committed. `high_watermark` is where the log ended for this reader at the last fetch,
-    `not_before` when it may be fetched again after a failure, `max_bytes` a limit of its own for a
-    message that is larger than the usual one. `given` is the range of offsets that the application
-    was given, `acknowledged` the offset that the coordinator is known to keep.
+    still be committed. `high_watermark` and `last_stable_offset` are as the last fetch told,
+    `known_end` the one of them where the log ends for this reader. `not_before` is when it may be
+    fetched again after `failures` in a row, `max_bytes` a limit of its own for a message that is
+    larger than the usual one, `replica` a follower to fetch from. `given` is the range of offsets
+    that the application was given, `acknowledged` the offset that the coordinator is known to keep.
     """
 
     __slots__ = (
         "acknowledged",
+        "failures",
         "given",
         "high_watermark",
+        "known_end",
+        "last_stable_offset",
         "max_bytes",
         "not_before",
         "paused",
         "policy",
+        "replica",
         "revoked",
         "state",
         "tp",
@@ -197,8 +311,12 @@ class Partition:
         self.given: tuple[int, int] | None = None
         self.acknowledged: int | None = None
         self.high_watermark: int | None = None
+        self.last_stable_offset: int | None = None
+        self.known_end: int | None = None
         self.not_before = 0.0
+        self.failures = 0
         self.max_bytes: int | None = None
+        self.replica: ReadReplica | None = None
 
     def handle(self, event: Event) -> None:
         """Go to the next state. An answer to a state that is over has no effect."""
@@ -209,10 +327,28 @@ class Partition:
         if not isinstance(self.state, Positioned):
             self.max_bytes = None
 
+    def follow(self, leader: Leader | None) -> None:
+        """Have the position validated, if it is not known to fit the log of this leader."""
+        state = self.state
+        if not isinstance(state, Positioned | Validating) or leader is None:
+            return
+        if state.leader != leader:
+            self.handle(LeaderChanged(leader))
+
+    def hear(self) -> KafkaError | None:
+        """What the application has to hear of this partition now, if anything."""
+        state = self.state
+        if self.paused or self.revoked or not isinstance(state, Broken | Refused):
+            return None
+        if isinstance(state, Refused):
+            self.handle(Told())
+        return state.error
+
     @property
     def buffer(self) -> FetchBuffer | None:
         """What is known of the position; it gives records only while `Positioned`."""
-        return self.state.buffer if isinstance(self.state, Positioned | Broken) else None
+        state = self.state.then if isinstance(self.state, Refused) else self.state
+        return None if isinstance(state, AwaitingCommitted | Resetting) else state.buffer
 
     @property
     def readable(self) -> FetchBuffer | None:
@@ -226,6 +362,12 @@ class Partition:
         """The offset of the next record to give, once it is known."""
         buffer = self.buffer
         return None if buffer is None else buffer.position
+
+    @property
+    def lag(self) -> int | None:
+        """How far the position is behind the end as of the last fetch, if both are known."""
+        position, end = self.position, self.known_end
+        return None if position is None or end is None else max(end - position, 0)
 
     def gave(self, first: int, next_offset: int) -> None:
         """Note what the application was given."""
@@ -280,7 +422,7 @@ def _start_at_committed(p: Partition, state: State, event: CommittedKnown) -> St
 def _start_at_listed(p: Partition, state: Resetting, event: Listed) -> State:
     if event.offset is None:
         return Resetting(LogPoint.LATEST)
-    return Positioned(FetchBuffer(event.offset, event.leader_epoch))
+    return Positioned(FetchBuffer(event.offset, event.leader_epoch), event.leader)
 
 
 def _seek(p: Partition, state: State, event: SoughtTo) -> State:
@@ -296,15 +438,77 @@ def _ask_committed(p: Partition, state: State, event: ToCommitted) -> State:
 
 
 def _ask_again(p: Partition, state: AwaitingCommitted, event: LookupFailed) -> State:
-    if event.error.retriable:
-        return AwaitingCommitted(event.again_at)
-    return Broken(event.error)
+    again = AwaitingCommitted(event.again_at)
+    return again if event.error.retriable else Refused(event.error, again)
 
 
 def _list_again(p: Partition, state: Resetting, event: LookupFailed) -> State:
-    if event.error.retriable:
-        return Resetting(state.timestamp, event.again_at)
-    return Broken(event.error)
+    again = Resetting(state.timestamp, event.again_at)
+    return again if event.error.retriable else Refused(event.error, again)
+
+
+def _validate_again(p: Partition, state: Validating, event: LookupFailed) -> State:
+    if _cannot_be_asked(event.error):
+        return Positioned(state.buffer, state.leader)
+    again = Validating(state.buffer, state.leader, event.again_at, state.failures + 1)
+    return again if event.error.retriable else Refused(event.error, again)
+
+
+def _cannot_be_asked(error: KafkaError) -> bool:
+    """Whether a broker does not tell a consumer where epochs end (before 2.3 only to brokers)."""
+    refused = (
+        isinstance(error, BrokerError) and error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    )
+    return refused or isinstance(error, UnsupportedVersion)
+
+
+def _follow(p: Partition, state: Positioned | Validating, event: LeaderChanged) -> State:
+    p.replica = None
+    p.not_before = 0.0
+    return _doubt(state.buffer, event.leader)
+
+
+def _doubt(buffer: FetchBuffer, leader: Leader) -> State:
+    """Have a position validated, where that can be done."""
+    if ANY_LEADER_EPOCH in {buffer.fetch_epoch, leader.epoch}:
+        return Positioned(buffer, leader)
+    return Validating(buffer, leader)
+
+
+def _compare(p: Partition, state: Positioned | Validating, event: EpochEnded) -> State:
+    """Whether the leader's log has what was fetched, as far as its epochs tell."""
+    buffer, leader = state.buffer, state.leader
+    if event.end_offset >= buffer.fetch_offset and event.leader_epoch != ANY_LEADER_EPOCH:
+        buffer.correct_epoch(min(event.leader_epoch, buffer.fetch_epoch))
+        return Positioned(buffer, leader)
+    if buffer.fetch_offset > buffer.position:
+        # It may be that only what was not given yet is gone.
+        buffer.drop()
+        return Positioned(buffer) if leader is None else _doubt(buffer, leader)
+    return _truncated(p, state, event)
+
+
+def _truncated(p: Partition, state: Positioned | Validating, event: EpochEnded) -> State:
+    position = state.buffer.position
+    known = NO_OFFSET not in {event.end_offset, event.leader_epoch}
+    what = f"the log was cut: its leader has other records before offset {position}"
+    if known:
+        what += f", from {event.end_offset} on"
+    if p.policy == "none":
+        error = LogTruncated(
+            f"{what}, and auto_offset_reset is 'none': seek to go on",
+            topic=p.tp.topic,
+            partition=p.tp.partition,
+            offset=position,
+            diverging_offset=event.end_offset if known else None,
+            leader_epoch=event.leader_epoch if known else None,
+        )
+        return Broken(error, state.buffer)
+    if not known:
+        logger.warning("%s: %s; going on by auto_offset_reset (%s)", p.tp, what, p.policy)
+        return _by_policy(p, what)
+    logger.warning("%s: %s; going on there", p.tp, what)
+    return Positioned(FetchBuffer(event.end_offset, event.leader_epoch), state.leader)
 
 
 def _out_of_range(p: Partition, state: Positioned, event: OutOfRange) -> State:
@@ -318,16 +522,25 @@ def _break(p: Partition, state: Positioned, event: Damaged) -> State:
     return Broken(event.error, state.buffer)
 
 
+def _refuse(p: Partition, state: Resetting | Validating | Positioned, event: Refusal) -> State:
+    return Refused(event.error, replace(state))
+
+
+def _try_again(p: Partition, state: Refused, event: Told) -> State:
+    return state.then
+
+
 def _start_over(p: Partition, state: State, event: Renewed) -> State:
     p.acknowledged = None
     p.given = None
+    p.replica = None
     return _by_policy(p, "the topic was deleted and made anew")
 
 
 TRANSITIONS: Mapping[tuple[type, type], Callable[[Partition, Any, Any], State]] = {
     **{
         (state, event): handler
-        for state in (AwaitingCommitted, Resetting, Positioned, Broken)
+        for state in (AwaitingCommitted, Resetting, Validating, Positioned, Refused, Broken)
         for event, handler in (
             (SoughtTo, _seek),
             (ResetTo, _reset),
@@ -339,6 +552,15 @@ TRANSITIONS: Mapping[tuple[type, type], Callable[[Partition, Any, Any], State]] 
     (AwaitingCommitted, LookupFailed): _ask_again,
     (Resetting, Listed): _start_at_listed,
     (Resetting, LookupFailed): _list_again,
+    (Resetting, Refusal): _refuse,
+    (Validating, LeaderChanged): _follow,
+    (Validating, EpochEnded): _compare,
+    (Validating, LookupFailed): _validate_again,
+    (Validating, Refusal): _refuse,
+    (Positioned, LeaderChanged): _follow,
+    (Positioned, EpochEnded): _compare,
     (Positioned, OutOfRange): _out_of_range,
     (Positioned, Damaged): _break,
+    (Positioned, Refusal): _refuse,
+    (Refused, Told): _try_again,
 }

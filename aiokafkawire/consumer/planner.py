@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from aiokafkawire.types import NodeId, TopicPartition
 
 from .buffer import FetchBuffer
-from .partition import Partition, Positioned
+from .partition import Leader, Partition, Positioned
 
-__all__ = ("HOLD_S", "FetchLimits", "FetchPart", "FetchPlan", "FetchPlanner", "Leader")
+__all__ = ("HOLD_S", "FetchLimits", "FetchPart", "FetchPlan", "FetchPlanner", "LeaderOf")
 
 HOLD_S = 0.1
 """How long a node that leads a full partition is not fetched from.
@@ -20,20 +20,28 @@ A fetch that waits at the broker for the other partitions would keep this one wa
 application has read it. A partition that stays full must not keep the others waiting, though.
 """
 
-Leader = Callable[[TopicPartition], tuple[NodeId, int] | None]
+LeaderOf = Callable[[TopicPartition], tuple[NodeId, int] | None]
 """Node id and leader epoch of a partition's leader, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """Bounds in bytes. Once `buffer_bytes` are fetched and not given, nothing more is fetched."""
+    """Bounds in bytes. Once `buffer_bytes` are fetched and not given, nothing more is fetched.
+
+    Partitions that are paused keep up to `partition_bytes` and one answer each beside that, so that
+    they never hold back the others.
+    """
 
     buffer_bytes: int
     partition_bytes: int
 
 
 class FetchPart(NamedTuple):
-    """One partition of a fetch. The answer is of use only while `state` is the partition's."""
+    """One partition of a fetch. The answer is of use only while `state` is the partition's.
+
+    `fetch_epoch` is the epoch of the record before `offset`; `from_follower` tells that the node is
+    not the leader.
+    """
 
     partition: Partition
     state: Positioned
@@ -41,6 +49,8 @@ class FetchPart(NamedTuple):
     offset: int
     leader_epoch: int
     max_bytes: int
+    fetch_epoch: int
+    from_follower: bool
 
     @property
     def awaited(self) -> bool:
@@ -70,73 +80,102 @@ class FetchPlanner:
     def __init__(self, limits: FetchLimits) -> None:
         self._limits = limits
         self._busy: dict[NodeId, FetchPlan] = {}
+        self._under_way: set[Positioned] = set()
         self._resting: dict[NodeId, float] = {}
         self._full_since: dict[NodeId, float] = {}
         self._held: dict[NodeId, float] = {}
         self._turns: dict[TopicPartition, int] = {}
         self._turn = 0
-        self.leaderless = False
 
     @property
     def busy(self) -> tuple[NodeId, ...]:
         """The nodes that a fetch is under way at."""
         return tuple(self._busy)
 
-    def plan(self, partitions: Iterable[Partition], leader: Leader, now: float) -> list[FetchPlan]:
-        """The fetches to begin now. `leaderless` then says that the metadata is not enough."""
-        owned = list(partitions)
-        self.leaderless = False
+    def plan(
+        self,
+        partitions: Collection[Partition],
+        leader_of: LeaderOf,
+        now: float,
+        nodes: Container[NodeId] = (),
+    ) -> list[FetchPlan]:
+        """The fetches to begin now. Followers are fetched from only if they are among `nodes`."""
         self._resting = {node: until for node, until in self._resting.items() if until > now}
-        self._turns = {p.tp: self._turns.get(p.tp, 0) for p in owned}
-        full = {found[0]: now for p in owned if self._full(p) and (found := leader(p.tp))}
         self._held = {}
-        self._full_since = full | {n: t for n, t in self._full_since.items() if n in full}
-        buffered = sum(p.buffer.size_bytes for p in owned if p.buffer is not None)
+        if len(self._turns) > 2 * len(partitions):
+            self._turns = {p.tp: self._turns[p.tp] for p in partitions if p.tp in self._turns}
+        wanting, full, buffered = self._survey(partitions, now)
+        full_nodes = {
+            found.node: now for p in full if (found := _leader(leader_of, p.tp)) is not None
+        }
+        since = self._full_since
+        self._full_since = full_nodes | {n: since[n] for n in full_nodes if n in since}
         if buffered >= self._limits.buffer_bytes:
             return []
-        under_way = {part.buffer for plan in self._busy.values() for part in plan.parts}
         by_node: dict[NodeId, list[FetchPart]] = {}
-        for partition in sorted(owned, key=lambda p: self._turns[p.tp]):
-            state = partition.state
-            if not isinstance(state, Positioned) or state.buffer in under_way:
+        for partition in sorted(wanting, key=lambda p: self._turns.get(p.tp, 0)):
+            leader = _leader(leader_of, partition.tp)
+            if leader is None:
                 continue
-            if not self._wants(partition, state.buffer, now):
-                continue
-            found = leader(partition.tp)
-            if found is None:
-                self.leaderless = True
-                continue
-            node, epoch = found
+            partition.follow(leader)
+            node = _source(partition, leader, now, nodes)
             if node in self._busy or node in self._resting:
                 continue
-            if node in full and now < (until := self._full_since[node] + HOLD_S):
+            if node in full_nodes and now < (until := self._full_since[node] + HOLD_S):
                 self._held[node] = until
                 continue
-            max_bytes = partition.max_bytes or self._limits.partition_bytes
-            part = FetchPart(
-                partition, state, state.buffer, state.buffer.fetch_offset, epoch, max_bytes
-            )
-            by_node.setdefault(node, []).append(part)
-        plans = [FetchPlan(node, _alone(parts), node in full) for node, parts in by_node.items()]
-        self._busy.update({plan.node: plan for plan in plans})
-        return plans
+            state = partition.state
+            if isinstance(state, Positioned):
+                part = self._part(partition, state, leader, node)
+                by_node.setdefault(node, []).append(part)
+        return [self._begin(node, parts, node in full_nodes) for node, parts in by_node.items()]
 
-    def _wants(self, partition: Partition, buffer: FetchBuffer, now: float) -> bool:
-        return (
-            not partition.paused
-            and not partition.revoked
-            and partition.not_before <= now
-            and buffer.size_bytes < self._limits.partition_bytes
+    def _survey(
+        self, partitions: Iterable[Partition], now: float
+    ) -> tuple[list[Partition], list[Partition], int]:
+        """Who wants data, who has enough of it, and how many bytes there are."""
+        wanting: list[Partition] = []
+        full: list[Partition] = []
+        buffered = 0
+        for partition in partitions:
+            state = partition.state
+            if not isinstance(state, Positioned) or partition.paused:
+                continue
+            size_bytes = state.buffer.size_bytes
+            buffered += size_bytes
+            if partition.revoked:
+                continue
+            if size_bytes >= self._limits.partition_bytes:
+                full.append(partition)
+            elif partition.not_before <= now and state not in self._under_way:
+                wanting.append(partition)
+        return wanting, full, buffered
+
+    def _part(
+        self, partition: Partition, state: Positioned, leader: Leader, node: NodeId
+    ) -> FetchPart:
+        buffer = state.buffer
+        return FetchPart(
+            partition,
+            state,
+            buffer,
+            offset=buffer.fetch_offset,
+            leader_epoch=leader.epoch,
+            max_bytes=partition.max_bytes or self._limits.partition_bytes,
+            fetch_epoch=buffer.fetch_epoch,
+            from_follower=node != leader.node,
         )
 
-    def _full(self, partition: Partition) -> bool:
-        """Whether it has data enough, and will want more as soon as that is read."""
-        buffer = partition.readable
-        return buffer is not None and buffer.size_bytes >= self._limits.partition_bytes
+    def _begin(self, node: NodeId, parts: list[FetchPart], brief: bool) -> FetchPlan:
+        plan = FetchPlan(node, _alone(parts), brief)
+        self._busy[node] = plan
+        self._under_way.update(part.state for part in plan.parts)
+        return plan
 
     def finished(self, plan: FetchPlan, rest_until: float | None = None) -> None:
         """A fetch is over; after a failure its node is left alone until then."""
         self._busy.pop(plan.node, None)
+        self._under_way.difference_update(part.state for part in plan.parts)
         if rest_until is not None:
             self._resting[plan.node] = rest_until
 
@@ -151,6 +190,20 @@ class FetchPlanner:
         later += [until for until in self._resting.values() if until > now]
         later += self._held.values()
         return min(later, default=float("inf"))
+
+
+def _leader(leader_of: LeaderOf, tp: TopicPartition) -> Leader | None:
+    found = leader_of(tp)
+    return None if found is None else Leader(*found)
+
+
+def _source(partition: Partition, leader: Leader, now: float, nodes: Container[NodeId]) -> NodeId:
+    """The node to fetch from: the leader, unless it named a follower, which is not known away."""
+    replica = partition.replica
+    if replica is None or replica.until <= now or replica.node not in nodes:
+        partition.replica = None
+        return leader.node
+    return replica.node
 
 
 def _alone(parts: list[FetchPart]) -> tuple[FetchPart, ...]:

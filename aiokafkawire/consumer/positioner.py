@@ -1,30 +1,47 @@
-"""Finds where to begin: committed offsets from the coordinator, others from the leaders."""
+"""Finds where to begin: committed offsets from the coordinator, others from the leaders.
+
+Has the leaders validate positions, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.connection import Backoff
-from aiokafkawire.errors import KafkaError
-from aiokafkawire.runtime import NEVER, Host, Runtime, Signal
+from aiokafkawire.errors import KafkaError, UnknownTopic
+from aiokafkawire.runtime import Host, Runtime, Signal
 from aiokafkawire.types import NodeId, OffsetAndMetadata, TopicPartition
 
+from .answers import Answers, by_leader
 from .assignment import Assignment
+from .epoch_ends import EpochEnd, EpochQuestion, epoch_ends
 from .list_offsets import OffsetLister
 from .partition import (
+    Ago,
     AwaitingCommitted,
     CommittedKnown,
+    EpochEnded,
     Event,
+    Leader,
     Listed,
     LookupFailed,
     Partition,
+    Positioned,
+    Refusal,
     Resetting,
     State,
+    Validating,
 )
+from .search import LeaderSearch, MissingPartitions
 
 __all__ = ("CommittedOffsets", "Positioner")
+
+MAX_STALE_ASKS = 5
+"""How often newer metadata is waited for when a position is of an epoch that it does not know."""
+
+Asked = dict[Partition, State]
 
 
 class CommittedOffsets(Protocol):
@@ -38,7 +55,7 @@ class CommittedOffsets(Protocol):
 
 
 class Positioner:
-    """Works on the partitions of an assignment that have no position.
+    """Works on the partitions of an assignment that have no position, or a doubtful one.
 
     `on_change` is called when some have one, or cannot have one; `heard` as in `Fetcher`.
     """
@@ -57,8 +74,7 @@ class Positioner:
     ) -> None:
         config = cluster.config
         self._cluster = cluster
-        self._clock = runtime.clock
-        self._rng = runtime.rng
+        self._runtime = runtime
         self._host = host
         self._assignment = assignment
         self._committed = committed
@@ -68,6 +84,8 @@ class Positioner:
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._failures = 0
         self._asked: dict[State, None] = {}
+        self._search = LeaderSearch(config.retry_backoff_ms / 1000)
+        self._missing = MissingPartitions(config.default_api_timeout_ms / 1000)
         self._wake = Signal()
 
     def wake(self) -> None:
@@ -77,60 +95,62 @@ class Positioner:
     async def run(self) -> None:
         """Begin look-ups as they become due, until the host stops."""
         while self._host.running:
+            now = self._runtime.clock.now()
             owned = [p for p in self._assignment.values() if not p.revoked]
-            now = self._clock.now()
-            self._ask_committed([p for p in owned if self._due(p, AwaitingCommitted, now)])
-            self._ask_leaders([p for p in owned if self._due(p, Resetting, now)])
-            later = [
-                p.state.not_before
-                for p in owned
-                if isinstance(p.state, AwaitingCommitted | Resetting) and p.state.not_before > now
-            ]
-            await self._wake.wait(min(later, default=NEVER))
+            self._follow_leaders(owned, now)
+            waiting = [p for p in owned if isinstance(p.state, _ASKING) and not self._is_asked(p)]
+            due = [p for p in waiting if _not_before(p.state) <= now]
+            self._ask_committed([p for p in due if isinstance(p.state, AwaitingCommitted)])
+            self._ask_offsets([p for p in due if isinstance(p.state, Resetting)])
+            self._validate([p for p in due if isinstance(p.state, Validating)], now)
+            later = [_not_before(p.state) for p in waiting if _not_before(p.state) > now]
+            await self._wake.wait(min([*later, self._search.next_at, self._missing.next_at]))
 
-    def _due(self, partition: Partition, kind: type, now: float) -> bool:
-        state = partition.state
-        return (
-            isinstance(state, kind)
-            and state not in self._asked
-            and getattr(state, "not_before", now) <= now
+    def _is_asked(self, partition: Partition) -> bool:
+        return partition.state in self._asked
+
+    def _follow_leaders(self, owned: list[Partition], now: float) -> None:
+        """Doubt positions whose leader is another now, and look for leaders that are not known."""
+        metadata = self._cluster.metadata
+        absent: list[TopicPartition] = []
+        leaderless = False
+        for partition in owned:
+            found = metadata.leader(partition.tp)
+            if found is not None:
+                partition.follow(Leader(*found))
+                continue
+            leaderless = True
+            topic = metadata.topics.get(partition.tp.topic)
+            if topic is not None and partition.tp.partition not in topic.partitions:
+                absent.append(partition.tp)
+        for tp in self._missing.overdue(absent, now):
+            self._refuse(tp)
+        if not leaderless:
+            self._search.found()
+        elif self._search.missing(now, self._runtime.rng):
+            self._cluster.request_update()
+
+    def _refuse(self, tp: TopicPartition) -> None:
+        partition = self._assignment.get(tp)
+        if partition is None or not isinstance(partition.state, _REFUSABLE):
+            return
+        error = UnknownTopic(
+            f"topic {tp.topic!r} has no partition {tp.partition}, and did not come to have one for"
+            f" {self._cluster.config.default_api_timeout_ms / 1000:g} s (default_api_timeout_ms)",
+            topic=tp.topic,
+            partition=tp.partition,
         )
+        partition.handle(Refusal(partition.state, error))
+        self._on_change()
+
+    # --- committed offsets ---
 
     def _ask_committed(self, partitions: list[Partition]) -> None:
         if partitions and self._committed is not None:
-            self._asked.update((p.state, None) for p in partitions)
-            asked = {p: p.state for p in partitions}
+            asked = self._note(partitions)
             self._host.spawn(self._fetch_committed, self._committed, asked, name="offset-fetch")
 
-    def _ask_leaders(self, partitions: list[Partition]) -> None:
-        by_name = {p.tp: p for p in partitions}
-        grouped = self._lister.by_leader(by_name)
-        for node, tps in grouped.items():
-            asked = {by_name[tp]: by_name[tp].state for tp in tps}
-            self._asked.update((state, None) for state in asked.values())
-            self._host.spawn(self._list, node, asked, name=f"list-offsets-{node}")
-        if len(by_name) > sum(map(len, grouped.values())):
-            self._cluster.request_update()
-
-    def _deadline(self) -> float:
-        return self._clock.now() + self._cluster.config.request_timeout_ms / 1000
-
-    def _tell(self, asked: dict[Partition, State], events: dict[TopicPartition, Event]) -> None:
-        for partition, state in asked.items():
-            self._asked.pop(state, None)
-            event = events.get(partition.tp)
-            if event is not None:
-                partition.handle(event)
-        self._on_change()
-        self._wake.set()
-
-    def _again_at(self) -> float:
-        self._failures += 1
-        return self._clock.now() + self._backoff.delay(self._failures, self._rng)
-
-    async def _fetch_committed(
-        self, committed: CommittedOffsets, asked: dict[Partition, State]
-    ) -> None:
+    async def _fetch_committed(self, committed: CommittedOffsets, asked: Asked) -> None:
         events: dict[TopicPartition, Event] = {}
         try:
             found = await committed.fetch([p.tp for p in asked], self._deadline())
@@ -144,25 +164,133 @@ class Positioner:
         finally:
             self._tell(asked, events)
 
-    async def _list(self, node: NodeId, asked: dict[Partition, State]) -> None:
-        events: dict[TopicPartition, Event] = {}
-        states = {p.tp: state for p, state in asked.items()}
+    # --- offsets by time ---
+
+    def _ask_offsets(self, partitions: list[Partition]) -> None:
+        by_name = {p.tp: p for p in partitions}
+        for node, tps in by_leader(self._cluster.metadata, by_name).items():
+            asked = self._note([by_name[tp] for tp in tps])
+            self._host.spawn(self._list, node, asked, name=f"list-offsets-{node}")
+
+    async def _list(self, node: NodeId, asked: Asked) -> None:
+        wall_ms = self._runtime.clock.wall_ms()
         timestamps = {
-            tp: state.timestamp for tp, state in states.items() if isinstance(state, Resetting)
+            p.tp: _timestamp(state.timestamp, wall_ms)
+            for p, state in asked.items()
+            if isinstance(state, Resetting)
         }
-        try:
+        leaders = {tp: self._leader(tp) for tp in timestamps}
+        states = {p.tp: state for p, state in asked.items()}
+
+        async def ask() -> dict[TopicPartition, Event]:
             listed = await self._lister.at_node(node, timestamps, self._deadline())
-            self._heard(next(iter(listed.failed.values()), None) if not listed.found else None)
+            events = self._failed(states, listed)
             for tp, offset in listed.found.items():
                 if offset is None:
                     events[tp] = Listed(states[tp], None)
                 else:
-                    events[tp] = Listed(states[tp], offset.offset, offset.leader_epoch)
-            if listed.failed:
-                again_at = self._again_at()
+                    events[tp] = Listed(states[tp], offset.offset, offset.leader_epoch, leaders[tp])
+            return events
+
+        await self._telling(asked, ask())
+
+    # --- validation ---
+
+    def _validate(self, partitions: list[Partition], now: float) -> None:
+        by_node: dict[NodeId, list[Partition]] = {}
+        for partition in partitions:
+            state = partition.state
+            assert isinstance(state, Validating)
+            leader = state.leader
+            if state.buffer.fetch_epoch > leader.epoch and state.failures < MAX_STALE_ASKS:
+                # The metadata is behind what was read or committed.
+                self._cluster.request_update()
+                delay_s = self._backoff.delay(state.failures + 1, self._runtime.rng)
+                error = KafkaError("the metadata is of an older leader", retriable=True)
+                partition.handle(LookupFailed(state, error, now + delay_s))
+                self._wake.set()
             else:
-                self._failures = 0
-            for tp, error in listed.failed.items():
-                events[tp] = LookupFailed(states[tp], error, again_at)
+                by_node.setdefault(leader.node, []).append(partition)
+        for node, some in by_node.items():
+            self._host.spawn(
+                self._ask_epochs, node, self._note(some), name=f"validate-positions-{node}"
+            )
+
+    async def _ask_epochs(self, node: NodeId, asked: Asked) -> None:
+        questions = {
+            p.tp: EpochQuestion(state.buffer.fetch_epoch, state.leader.epoch)
+            for p, state in asked.items()
+            if isinstance(state, Validating)
+        }
+        states = {p.tp: state for p, state in asked.items()}
+
+        async def ask() -> dict[TopicPartition, Event]:
+            ends: Answers[EpochEnd] = await epoch_ends(
+                self._cluster, node, questions, self._deadline()
+            )
+            events = self._failed(states, ends)
+            for tp, end in ends.found.items():
+                events[tp] = EpochEnded(states[tp], end.epoch, end.end_offset)
+            return events
+
+        await self._telling(asked, ask())
+
+    # --- asking ---
+
+    def _leader(self, tp: TopicPartition) -> Leader | None:
+        found = self._cluster.metadata.leader(tp)
+        return None if found is None else Leader(*found)
+
+    def _note(self, partitions: Iterable[Partition]) -> Asked:
+        asked = {p: p.state for p in partitions}
+        self._asked.update((state, None) for state in asked.values())
+        return asked
+
+    def _failed(
+        self, states: Mapping[TopicPartition, State], answers: Answers[Any]
+    ) -> dict[TopicPartition, Event]:
+        self._heard(next(iter(answers.failed.values()), None) if not answers.found else None)
+        if not answers.failed:
+            self._failures = 0
+            return {}
+        again_at = self._again_at()
+        return {
+            tp: LookupFailed(states[tp], error, again_at) for tp, error in answers.failed.items()
+        }
+
+    async def _telling(self, asked: Asked, ask: Awaitable[dict[TopicPartition, Event]]) -> None:
+        events: dict[TopicPartition, Event] = {}
+        try:
+            events = await ask
         finally:
             self._tell(asked, events)
+
+    def _tell(self, asked: Asked, events: dict[TopicPartition, Event]) -> None:
+        for partition, state in asked.items():
+            self._asked.pop(state, None)
+            event = events.get(partition.tp)
+            if event is not None:
+                partition.handle(event)
+        self._on_change()
+        self._wake.set()
+
+    def _deadline(self) -> float:
+        return self._runtime.clock.now() + self._cluster.config.request_timeout_ms / 1000
+
+    def _again_at(self) -> float:
+        self._failures += 1
+        return self._runtime.clock.now() + self._backoff.delay(self._failures, self._runtime.rng)
+
+
+_ASKING = (AwaitingCommitted, Resetting, Validating)
+_REFUSABLE = (Resetting, Validating, Positioned)
+
+
+def _not_before(state: State) -> float:
+    return (
+        state.not_before if isinstance(state, AwaitingCommitted | Resetting | Validating) else 0.0
+    )
+
+
+def _timestamp(point: int | Ago, wall_ms: int) -> int:
+    return max(wall_ms - point.milliseconds, 0) if isinstance(point, Ago) else point

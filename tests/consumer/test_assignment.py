@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from aiokafkawire.consumer.assignment import CURSOR_RECORDS, Assignment, again, to_commit
-from aiokafkawire.consumer.buffer import FetchBuffer, end_of_batches
+from aiokafkawire.consumer.buffer import FetchBuffer, extent_of
 from aiokafkawire.consumer.partition import Broken, Partition, Positioned
 from aiokafkawire.errors import CorruptRecords, KafkaError
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
@@ -16,7 +16,7 @@ P2 = TopicPartition("orders", 2)
 def partition(tp: TopicPartition, data: bytes = b"") -> Partition:
     buffer = FetchBuffer(0)
     if data:
-        buffer.add(fetched(data, 0, tp), len(data), end_of_batches(data, 0))
+        buffer.add(fetched(data, 0, tp), len(data), extent_of(data, 0))
     return Partition(tp, "earliest", Positioned(buffer))
 
 
@@ -69,7 +69,7 @@ def test_records_over_several_batches_and_chunks_come_as_one() -> None:
     one = partition(P0, log(3, 3))
     data = log(2, start=6)
     assert one.buffer is not None
-    one.buffer.add(fetched(data, 6), len(data), 8)
+    one.buffer.add(fetched(data, 6), len(data), extent_of(data, 6))
     taken = assignment(one).take("a", 100)[P0]
     assert taken.offsets() == list(range(8))
     assert taken.next_offset == 8

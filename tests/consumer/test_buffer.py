@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafkawire.consumer import buffer as buffer_module
-from aiokafkawire.consumer.buffer import FetchBuffer, end_of_batches
+from aiokafkawire.consumer.buffer import Extent, FetchBuffer, extent_of
 from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.records import control_batch
 
 from .logs import fetched, log
 
@@ -21,22 +22,32 @@ def filled(*sizes: int, start: int = 0) -> FetchBuffer:
 
 def add(buffer: FetchBuffer, data: bytes) -> None:
     offset = buffer.fetch_offset
-    buffer.add(fetched(data, offset), len(data), end_of_batches(data, offset))
+    buffer.add(fetched(data, offset), len(data), extent_of(data, offset))
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_the_end_is_found_without_decoding(magic: int) -> None:
     data = log(3, 2, start=10, magic=magic)
-    assert end_of_batches(data, 10) == 15
-    assert end_of_batches(data[:-1], 10) < 15  # the last one is cut off
-    assert end_of_batches(data[:5], 10) == 10
-    assert end_of_batches(data, 40) == 40
-    assert end_of_batches(b"", 7) == 7
+    epoch = 0 if magic == 2 else -1
+    assert extent_of(data, 10) == (15, epoch)
+    assert extent_of(data[:-1], 10).end < 15  # the last one is cut off
+    assert extent_of(data[:5], 10) == (10, -1)
+    assert extent_of(data, 40) == (40, -1)
+    assert extent_of(b"", 7) == (7, -1)
+
+
+def test_a_batch_that_cannot_reach_so_far_ends_what_was_fetched() -> None:
+    good, lying = log(3, start=10, leader_epoch=1), bytearray(log(2, start=13, leader_epoch=4))
+    lying[23:27] = (1_000).to_bytes(4)  # the delta of its last offset
+    assert extent_of(good + lying, 10, high_watermark=15) == (13, 1)
+    assert extent_of(good + lying, 10) == (1_014, 4)
+    # A broker looks for its high watermark before it reads: young batches may lie behind it.
+    assert extent_of(good + log(2, start=13), 10, high_watermark=13).end == 15
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_have_an_end(data: bytes) -> None:
-    assert end_of_batches(data, 5) >= 5
+    assert extent_of(data, 5, 100).end >= 5
 
 
 def test_records_are_given_in_order_and_the_position_follows() -> None:
@@ -99,9 +110,9 @@ def test_one_by_one_the_record_before_is_processed() -> None:
 def test_gaps_are_passed_over() -> None:
     buffer = FetchBuffer(0)
     data = log(2)
-    buffer.add(fetched(data), len(data), 9)  # compaction removed what was after them
+    buffer.add(fetched(data), len(data), Extent(9, 4))  # compaction removed what was after them
     buffer.take(5, "a")
-    assert buffer.position == 9
+    assert (buffer.position, buffer.leader_epoch) == (9, 4)
     assert buffer.processed == 0
     buffer.came_back("a")
     assert buffer.processed == 9
@@ -110,7 +121,7 @@ def test_gaps_are_passed_over() -> None:
 def test_chunks_without_records_move_the_position() -> None:
     buffer = FetchBuffer(5)
     data = log(3)  # all of it lies before the position
-    buffer.add(fetched(data, 5), len(data), 6)
+    buffer.add(fetched(data, 5), len(data), Extent(6, 0))
     assert buffer.take(10, "a") is None
     assert (buffer.position, buffer.empty, buffer.size_bytes) == (6, True, 0)
 
@@ -131,9 +142,65 @@ def test_damage_is_told_after_the_records_before_it() -> None:
 
 def test_the_leader_epoch_of_what_was_given_is_known() -> None:
     buffer = FetchBuffer(0)
-    add(buffer, log(2, leader_epoch=7))
+    add(buffer, log(2, leader_epoch=7) + log(2, start=2, leader_epoch=8))
+    assert (buffer.leader_epoch, buffer.fetch_epoch) == (-1, 8)
     buffer.take(1, "a")
     assert buffer.leader_epoch == 7
+    lease = buffer.open("a")
+    assert lease is not None
+    for offset, epoch in ((1, 7), (2, 8), (3, 8)):
+        record = buffer.next(lease)
+        assert record is not None
+        assert (record.offset, buffer.leader_epoch) == (offset, epoch)
+
+
+def test_records_of_a_format_without_epochs_leave_the_epoch_open() -> None:
+    # The old epoch with the new offset would look like a log that was cut.
+    buffer = FetchBuffer(0, 3)
+    add(buffer, log(2, magic=1))
+    assert (buffer.leader_epoch, buffer.fetch_epoch) == (3, -1)
+    buffer.take(2, "a")
+    assert (buffer.position, buffer.leader_epoch) == (2, -1)
+
+
+def test_the_epoch_of_batches_without_records_counts() -> None:
+    data = log(2, leader_epoch=3) + control_batch(
+        5, 0, commit=True, coordinator_epoch=1, timestamp_ms=5, base_offset=2, leader_epoch=4
+    )
+    for size in (2, 9):
+        buffer = FetchBuffer(0)
+        add(buffer, data)
+        records = buffer.take(size, "a")
+        assert records is not None
+        assert (records.next_offset, records.leader_epoch) == ((2, 3) if size == 2 else (3, 4))
+        buffer.take(1, "a")
+        assert (buffer.position, buffer.leader_epoch) == (3, 4)
+
+
+def test_what_was_not_given_can_be_dropped_and_leases_stay() -> None:
+    buffer = FetchBuffer(0)
+    add(buffer, log(3, leader_epoch=3) + log(3, start=3, leader_epoch=4))
+    lease = buffer.open("a")
+    assert lease is not None
+    buffer.next(lease)
+    buffer.next(lease)
+    buffer.drop()
+    assert (buffer.position, buffer.fetch_offset, buffer.fetch_epoch) == (2, 2, 3)
+    assert (buffer.empty, buffer.size_bytes, buffer.processed) == (True, 0, 1)
+    assert buffer.next(lease) is None
+    add(buffer, log(2, start=2, leader_epoch=5))
+    records = buffer.take(9, "a")
+    assert records is not None
+    assert records.offsets() == [2, 3]
+
+
+def test_an_epoch_is_corrected_where_the_log_knows_better() -> None:
+    buffer = FetchBuffer(0, 5)
+    buffer.correct_epoch(4)
+    assert (buffer.leader_epoch, buffer.fetch_epoch) == (4, 4)
+    add(buffer, log(2, leader_epoch=6))
+    buffer.correct_epoch(5)
+    assert (buffer.leader_epoch, buffer.fetch_epoch) == (4, 5)
 
 
 def test_callers_that_never_come_back_are_bounded(

@@ -5,8 +5,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafkawire.consumer.buffer import FetchBuffer
-from aiokafkawire.consumer.partition import Partition, Positioned, Resetting, SoughtTo
+from aiokafkawire.consumer.buffer import Extent, FetchBuffer
+from aiokafkawire.consumer.partition import (
+    EpochEnded,
+    Leader,
+    Partition,
+    Positioned,
+    ReadReplica,
+    Resetting,
+    SoughtTo,
+    Validating,
+)
 from aiokafkawire.consumer.planner import HOLD_S, FetchLimits, FetchPlanner
 from aiokafkawire.types import TopicPartition
 
@@ -19,11 +28,12 @@ def partition(tp: TopicPartition, offset: int = 0) -> Partition:
     return Partition(tp, "earliest", Positioned(FetchBuffer(offset)))
 
 
-def fill(one: Partition, size_bytes: int) -> None:
+def fill(one: Partition, size_bytes: int, leader_epoch: int = -1) -> None:
     buffer = one.buffer
     assert buffer is not None
     data = log(1, start=buffer.fetch_offset)
-    buffer.add(fetched(data, buffer.fetch_offset, one.tp), size_bytes, buffer.fetch_offset + 1)
+    extent = Extent(buffer.fetch_offset + 1, leader_epoch)
+    buffer.add(fetched(data, buffer.fetch_offset, one.tp), size_bytes, extent)
 
 
 def leaders(**nodes: int | None) -> Any:
@@ -49,12 +59,18 @@ def test_partitions_are_fetched_from_their_leaders_one_request_a_node() -> None:
     assert [plan.node for plan in planner.plan(owned, leaders(p0=1, p1=2), 0.0)] == [2]
 
 
-def test_a_partition_is_not_fetched_twice_at_once_when_its_leader_moves() -> None:
+def test_a_partition_whose_leader_moves_does_not_wait_for_the_old_one() -> None:
     planner = FetchPlanner(LIMITS)
     one = partition(P0)
-    planner.plan([one], leaders(p0=1), 0.0)
-    assert planner.plan([one], leaders(p0=2), 0.0) == []
+    (old,) = planner.plan([one], leaders(p0=1), 0.0)
+    assert planner.plan([one], leaders(p0=1), 0.0) == []
+    one.follow(Leader(2, 9))
+    (new,) = planner.plan([one], leaders(p0=2), 0.0)
+    assert (new.node, new.parts[0].offset) == (2, 0)
+    assert new.parts[0].awaited
+    assert not old.parts[0].awaited
     one.handle(SoughtTo(50))
+    planner.finished(new)
     assert planner.plan([one], leaders(p0=2), 0.0)[0].parts[0].offset == 50
 
 
@@ -69,7 +85,6 @@ def test_who_is_not_fetched() -> None:
     owned = [paused, revoked, later, full, resetting]
     assert planner.plan(owned, leaders(), 0.0) == []
     assert planner.next_deadline(owned, 0.0) == 3.0
-    assert not planner.leaderless
     assert planner.plan(owned, leaders(), 3.0)[0].parts[0].partition is later
 
 
@@ -116,10 +131,77 @@ def test_all_buffers_together_are_bounded() -> None:
     assert planner.plan(owned, leaders(), 0.0) == []
 
 
-def test_a_partition_without_a_leader_is_told() -> None:
+def test_a_partition_without_a_leader_waits_for_one() -> None:
     planner = FetchPlanner(LIMITS)
-    assert planner.plan([partition(P0)], leaders(p0=None), 0.0) == []
-    assert planner.leaderless
+    one = partition(P0)
+    assert planner.plan([one], leaders(p0=None), 0.0) == []
+    assert planner.plan([one], leaders(), 0.0)
+
+
+def test_paused_partitions_do_not_hold_back_the_others() -> None:
+    planner = FetchPlanner(FetchLimits(1_500, 1_000))
+    paused, other = partition(P0), partition(P1)
+    fill(paused, 1_500)
+    paused.paused = True
+    (plan,) = planner.plan([paused, other], leaders(), 0.0)
+    assert [part.partition for part in plan.parts] == [other]
+
+
+def test_the_epoch_of_what_was_fetched_last_is_sent() -> None:
+    planner = FetchPlanner(LIMITS)
+    one = Partition(P0, "earliest", Positioned(FetchBuffer(5, 9), Leader(1, 9)))
+    (plan,) = planner.plan([one], leaders(), 0.0)
+    assert plan.parts[0].fetch_epoch == 9
+    planner.finished(plan)
+    fill(one, 10, leader_epoch=8)
+    (plan,) = planner.plan([one], leaders(), 0.0)
+    assert plan.parts[0].fetch_epoch == 8
+
+
+def test_a_position_of_an_epoch_is_validated_before_another_leader_is_fetched_from() -> None:
+    planner = FetchPlanner(LIMITS)
+    one = Partition(P0, "earliest", Positioned(FetchBuffer(5, 3), Leader(2, 8)))
+    assert planner.plan([one], leaders(), 0.0) == []
+    state = one.state
+    assert isinstance(state, Validating)
+    assert state.leader == Leader(1, 9)
+    one.handle(EpochEnded(state, 3, 5))
+    assert planner.plan([one], leaders(), 0.0)
+
+
+def test_a_follower_is_fetched_from_while_it_is_the_preferred_one_and_listed() -> None:
+    planner = FetchPlanner(LIMITS)
+    one, other = partition(P0), partition(P1)
+    for each in (one, other):
+        each.follow(Leader(1, 9))
+    one.replica = ReadReplica(2, until=10.0)
+    plans = planner.plan([one, other], leaders(), 0.0, nodes={1, 2})
+    assert [(plan.node, plan.parts[0].from_follower) for plan in plans] == [(2, True), (1, False)]
+    for plan in plans:
+        planner.finished(plan)
+    for now, nodes in ((10.0, {1, 2}), (0.0, {1})):
+        one.replica = ReadReplica(2, until=10.0)
+        (plan,) = planner.plan([one], leaders(), now, nodes=nodes)
+        assert (plan.node, plan.parts[0].from_follower) == (1, False)
+        assert one.replica is None
+        planner.finished(plan)
+
+
+def test_another_leader_ends_the_preference_of_a_follower() -> None:
+    planner = FetchPlanner(LIMITS)
+    one = partition(P0)
+    one.follow(Leader(1, 9))
+    one.replica = ReadReplica(2, until=10.0)
+    (plan,) = planner.plan([one], leaders(p0=3), 0.0, nodes={1, 2, 3})
+    assert plan.node == 3
+
+
+def test_turns_of_partitions_that_are_gone_are_forgotten() -> None:
+    planner = FetchPlanner(LIMITS)
+    for number in range(100):
+        planner.got_data(TopicPartition("orders", number))
+    planner.plan([partition(P0)], leaders(), 0.0)
+    assert len(planner._turns) == 1
 
 
 def test_a_node_that_failed_is_left_alone_for_a_while() -> None:
@@ -188,8 +270,10 @@ def test_whatever_happens_the_bounds_hold(data: st.DataObject) -> None:
                         assert not part.partition.paused
                         assert part.buffer.size_bytes < LIMITS.partition_bytes
                     under_way.append(plan)
-                buffers = [part.buffer for plan in under_way for part in plan.parts]
-                assert len({id(buffer) for buffer in buffers}) == len(buffers)
+                awaited = [
+                    id(part.buffer) for plan in under_way for part in plan.parts if part.awaited
+                ]
+                assert len(set(awaited)) == len(awaited)
             case "answer" if under_way:
                 plan = under_way.pop(data.draw(st.integers(0, len(under_way) - 1)))
                 for part in plan.parts:

@@ -33,20 +33,23 @@ async def test_a_position_is_looked_for_until_it_is_found(api: ApiKey, action: A
         assert fault.hits == 2
 
 
-async def test_what_no_repetition_mends_is_told_until_a_seek() -> None:
+async def test_what_does_not_pass_by_itself_is_told_and_asked_again() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 3))
-        broker.on(ApiKey.OFFSET_FETCH, Answer(ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        fault = broker.on(ApiKey.OFFSET_FETCH, Answer(ErrorCode.GROUP_AUTHORIZATION_FAILED))
         async with consumer(broker, group_id="g") as reader:
             reader.assign([P0])
             with anyio.fail_after(TIMEOUT_S):
                 with pytest.raises(BrokerError, match="GROUP_AUTHORIZATION_FAILED"):
                     await reader.getone()
                 with pytest.raises(BrokerError, match="GROUP_AUTHORIZATION_FAILED"):
-                    await reader.getmany()
+                    await reader.getmany(timeout_ms=5_000)
                 with pytest.raises(BrokerError, match="GROUP_AUTHORIZATION_FAILED"):
                     await reader.position(P0)
+            assert fault.hits == 3  # nobody asks while the application has not heard
+            fault.remove()
+            assert await reader.position(P0) == 0
             reader.seek(P0, 1)
             assert (await read(reader, 1))[0].offset == 1
 
