@@ -51,6 +51,31 @@ SUITE = """
             async with Producer(bootstrap_servers=bootstrap_servers):
                 1 / 0
 
+    class Container:
+        # What frameworks do: start in one task, stop in another.
+        def __init__(self, bootstrap_servers):
+            self.producer = Producer(bootstrap_servers=bootstrap_servers)
+            self.consumer = Consumer("orders", bootstrap_servers=bootstrap_servers, group_id="g")
+
+        async def start(self):
+            for client in (self.producer, self.consumer):
+                await asyncio.create_task(client.start())
+
+        async def stop(self):
+            await asyncio.gather(self.producer.stop(), self.consumer.stop())
+
+    @pytest_asyncio.fixture
+    async def container(bootstrap_servers):
+        container = Container(bootstrap_servers)
+        await container.start()
+        yield container
+        await container.stop()
+
+    async def test_clients_of_a_container(container):
+        await container.producer.send_and_wait("orders", value=b"book")
+        while not container.consumer.assignment():
+            await container.consumer.getmany(timeout_ms=20)
+
     async def test_wait_for_leaves_a_client_usable(bootstrap_servers):
         async with Consumer("orders", bootstrap_servers=bootstrap_servers) as consumer:
             with pytest.raises(asyncio.TimeoutError):
@@ -75,4 +100,4 @@ def test_a_project_on_pytest_asyncio(tmp_path: Path, mode: str):
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "4 passed" in ran.stdout
+    assert "5 passed" in ran.stdout

@@ -129,7 +129,12 @@ class Lifecycle(Generic[S]):
             await host.start()
             with anyio.CancelScope() as scope:
                 host.on_end = scope.cancel
-                self.session = await start(host)
+                try:
+                    self.session = await start(host)
+                except KafkaError:
+                    # Why the tasks ended says more than what that looked like from inside.
+                    if host.running:
+                        raise
             if self.session is None or not host.running:
                 raise self.failure or ClientClosed(
                     f"the {self.name} was stopped while it was starting"

@@ -1,0 +1,206 @@
+"""Clients that are started and stopped, dropped, forked, and named."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from aiokafkawire.consumer import Consumer
+from aiokafkawire.errors import ClientClosed, KafkaError
+from aiokafkawire.producer import Producer
+from aiokafkawire.types import TopicPartition
+from tests.behaviour.support import MEMBER, WITHIN_S, stored, take
+from tests.leaks import nothing_left
+
+CLIENTS = pytest.mark.parametrize("client_class", [Producer, Consumer])
+Class = Callable[..., Any]
+
+
+async def test_clients_are_started_and_stopped(bootstrap_servers: str, topic: str, group_id: str):
+    producer = Producer(bootstrap_servers=bootstrap_servers, linger_ms=60_000)
+    consumer = Consumer(topic, bootstrap_servers=bootstrap_servers, group_id=group_id, **MEMBER)
+    async with nothing_left(timers=False):
+        await producer.start()
+        await producer.send(topic, b"kept")
+        await producer.stop()
+        await consumer.start()
+        assert [record.value for record in await take(consumer, 1)] == [b"kept"]
+        await consumer.stop()
+
+
+async def test_clients_are_stopped_by_another_task(bootstrap_servers: str, topic: str):
+    producer = Producer(bootstrap_servers=bootstrap_servers, linger_ms=60_000)
+    consumer = Consumer(bootstrap_servers=bootstrap_servers)
+
+    async def start() -> None:
+        await producer.start()
+        await consumer.start()
+        await producer.send(topic, b"kept")
+
+    async def stop() -> None:
+        await consumer.stop()
+        await producer.stop()
+
+    with anyio.fail_after(WITHIN_S):
+        async with nothing_left(timers=False):
+            for step in (start, stop):
+                async with anyio.create_task_group() as group:
+                    group.start_soon(step)
+    assert [record.value for record in await stored(bootstrap_servers, topic)] == [b"kept"]
+
+
+@CLIENTS
+async def test_a_client_goes_from_new_to_running_to_closed(
+    bootstrap_servers: str, client_class: Class
+):
+    client = client_class(bootstrap_servers=bootstrap_servers)
+    with pytest.raises(ClientClosed, match=r"not started yet: .*'await start\(\)'"):
+        await client.partitions_for("topic")
+    await client.start()
+    with pytest.raises(ClientClosed, match="running already"):
+        await client.start()
+    await client.stop()
+    await client.stop()
+    await client.aclose()
+    with pytest.raises(ClientClosed, match="closed: make a new one"):
+        await client.partitions_for("topic")
+    with pytest.raises(ClientClosed, match="closed: make a new one"):
+        await client.start()
+
+
+@CLIENTS
+async def test_a_client_may_be_stopped_before_it_was_started(
+    bootstrap_servers: str, client_class: Class
+):
+    client = client_class(bootstrap_servers=bootstrap_servers)
+    await client.stop()
+    with pytest.raises(ClientClosed, match="closed: make a new one"):
+        await client.start()
+
+
+@CLIENTS
+async def test_a_stop_ends_a_start_under_way(bootstrap_servers: str, client_class: Class):
+    client = client_class(bootstrap_servers=bootstrap_servers)
+    outcome: list[str] = []
+
+    async def start() -> None:
+        try:
+            await client.start()
+        except ClientClosed as error:
+            outcome.append(str(error))
+
+    async with nothing_left(timers=False), anyio.create_task_group() as group:
+        group.start_soon(start)
+        while "(starting)" not in repr(client):
+            await anyio.lowlevel.checkpoint()
+        await client.stop()
+    assert len(outcome) == 1
+    assert "stopped while it was starting" in outcome[0]
+
+
+@CLIENTS
+async def test_a_name_says_which_client_it_is(bootstrap_servers: str, client_class: Class):
+    client = client_class(bootstrap_servers=bootstrap_servers, client_id="billing-7")
+    name = f"<{client_class.__name__} client_id='billing-7' bootstrap_servers='{bootstrap_servers}'"
+    assert repr(client) == f"{name} (not started yet)>"
+    async with client:
+        assert repr(client) == f"{name} (running)>"
+    assert repr(client) == f"{name} (closed)>"
+
+
+def test_the_name_of_a_member_has_its_group() -> None:
+    member = Consumer("orders", bootstrap_servers="one:1", group_id="billing")
+    assert "group_id='billing'" in repr(member)
+
+
+@CLIENTS
+async def test_a_client_that_nobody_stopped_is_named(bootstrap_servers: str, client_class: Class):
+    async with nothing_left(timers=False):
+        client: Any = client_class(bootstrap_servers=bootstrap_servers, client_id="forgotten")
+        await client.start()
+        made_at = rf"was never closed; it was made at {re.escape(__file__)}:\d+"
+        with pytest.warns(ResourceWarning, match=rf"'forgotten' .*\(running\)> {made_at}"):
+            client = None
+        # Its tasks and connections go all the same.
+        await anyio.wait_all_tasks_blocked()
+
+
+def in_child(work: Callable[[], Any]) -> str:
+    """What a forked child's event loop raises."""
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        child = os.fork()
+    if child == 0:
+        try:
+            asyncio.run(work())
+        except KafkaError as error:
+            os.write(writing, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading) as told:
+        return told.read()
+
+
+async def test_a_forked_child_may_not_use_the_parents_clients(bootstrap_servers: str, topic: str):
+    async with (
+        Producer(bootstrap_servers=bootstrap_servers) as producer,
+        Consumer(bootstrap_servers=bootstrap_servers) as consumer,
+    ):
+        consumer.assign(TopicPartition(topic, 0))
+        assert "left behind by a fork" in in_child(lambda: producer.send(topic, b"child"))
+        assert "left behind by a fork" in in_child(consumer.getone)
+        assert in_child(producer.stop) == in_child(consumer.stop) == ""
+        # Nothing of this has touched the parent's connections.
+        assert (await producer.send_and_wait(topic, b"parent")).offset == 0
+        assert await consumer.end_offsets() == {TopicPartition(topic, 0): 1}
+
+
+class Clumsy:
+    """A listener that fails when partitions go, after the application's last call."""
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        pass
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        raise LookupError("cannot save")
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        pass
+
+
+async def owning(bootstrap_servers: str, topic: str, group_id: str) -> Consumer:
+    consumer = Consumer(bootstrap_servers=bootstrap_servers, group_id=group_id, **MEMBER)
+    consumer.subscribe([topic], listener=Clumsy())
+    await consumer.start()
+    with anyio.fail_after(WITHIN_S):
+        while not consumer.assignment():
+            await consumer.getmany(timeout_ms=20)
+    return consumer
+
+
+async def test_what_failed_after_the_last_call_is_raised_by_stop(
+    bootstrap_servers: str, topic: str, group_id: str
+):
+    consumer = await owning(bootstrap_servers, topic, group_id)
+    with pytest.raises(LookupError, match="cannot save"):
+        await consumer.stop()
+    await consumer.stop()
+
+
+async def test_what_failed_after_the_last_call_is_a_note_of_the_bodys_exception(
+    bootstrap_servers: str, topic: str, group_id: str
+):
+    mine = ValueError("mine")
+    consumer = await owning(bootstrap_servers, topic, group_id)
+    await consumer.__aexit__(ValueError, mine, None)
+    assert mine.__notes__ == ["cannot save"]

@@ -1,0 +1,156 @@
+"""Leaving takes no time when there is nothing to say, whatever the brokers do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from aiokafkawire.broker import Broker
+from aiokafkawire.consumer import Consumer
+from aiokafkawire.producer import Producer
+from aiokafkawire.runtime import Address, Buffer, RealRuntime, Transport
+from aiokafkawire.types import TopicPartition
+from tests.faults.support import READER, WITHIN_S, ends_within
+
+SOON_S = 1.0
+
+MEMBER: dict[str, Any] = READER | {"session_timeout_ms": 1_500, "heartbeat_interval_ms": 50}
+
+
+class BadNetwork(RealRuntime):
+    """The network, until it goes bad in one of several ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trouble: str | None = None
+
+    async def connect(self, address: Address) -> Transport:
+        if self.trouble is not None:
+            await anyio.sleep_forever()
+        return BadTransport(await super().connect(address), self)
+
+
+class BadTransport:
+    """One connection of it."""
+
+    def __init__(self, inner: Transport, network: BadNetwork) -> None:
+        self.peer = inner.peer
+        self.abort, self.aclose = inner.abort, inner.aclose
+        self._inner = inner
+        self._network = network
+        self._stopped = False
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        if self._stopped:
+            await anyio.sleep_forever()
+        if self._network.trouble == "black hole":
+            await anyio.sleep_forever()
+        count = await self._inner.receive_into(buffer)
+        if self._network.trouble == "silence in mid-frame" and count:
+            self._stopped = True
+            return min(count, 6)
+        return count
+
+    async def send(self, buffers: Sequence[Buffer]) -> None:
+        if self._network.trouble == "nothing goes out":
+            await anyio.sleep_forever()
+        await self._inner.send(buffers)
+
+
+Mischief = Callable[[Broker, BadNetwork], Awaitable[None]]
+
+
+async def pause(broker: Broker, network: BadNetwork) -> None:
+    for node in broker.nodes:
+        broker.pause(node)
+
+
+async def kill(broker: Broker, network: BadNetwork) -> None:
+    for node in broker.nodes:
+        await broker.kill(node)
+
+
+def goes_bad(trouble: str) -> Mischief:
+    async def mischief(broker: Broker, network: BadNetwork) -> None:
+        network.trouble = trouble
+
+    mischief.__name__ = trouble
+    return mischief
+
+
+@asynccontextmanager
+async def in_time(client: Any) -> AsyncIterator[Any]:
+    await client.start()
+    yield client
+    with ends_within(SOON_S):
+        await client.stop()
+
+
+@pytest.mark.parametrize(
+    "mischief",
+    [
+        pause,
+        kill,
+        goes_bad("black hole"),
+        goes_bad("silence in mid-frame"),
+        goes_bad("nothing goes out"),
+    ],
+    ids=lambda mischief: mischief.__name__,
+)
+async def test_leaving_with_nothing_to_say(
+    broker: Broker, topic: str, group_id: str, mischief: Mischief
+):
+    network = BadNetwork()
+    servers = broker.bootstrap_servers
+    clients = [
+        Producer(bootstrap_servers=servers, _runtime=network),
+        Consumer(bootstrap_servers=servers, _runtime=network),
+        Consumer(topic, bootstrap_servers=servers, group_id=group_id, _runtime=network, **MEMBER),
+    ]
+    ready = [anyio.Event() for _ in clients]
+    bad = anyio.Event()
+    producer, reader, member = clients
+
+    async def leave(client: Any) -> None:
+        async with in_time(client):
+            if client is producer:
+                await producer.send_and_wait("other", b"v")
+            elif client is reader:
+                reader.assign(TopicPartition(topic, 0))
+                await reader.position(TopicPartition(topic, 0))
+            else:
+                while not member.assignment():
+                    await member.getmany(timeout_ms=10)
+            ready[clients.index(client)].set()
+            await bad.wait()
+
+    async def spoil() -> None:
+        for event in ready:
+            await event.wait()
+        await mischief(broker, network)
+        await anyio.sleep(0.05)  # the clients meet it, each in its own way
+        bad.set()
+
+    with anyio.fail_after(WITHIN_S):
+        async with anyio.create_task_group() as group:
+            group.start_soon(spoil)
+            for client in clients:
+                group.start_soon(leave, client)
+
+
+async def test_a_start_into_a_black_hole_ends_when_it_is_told_to(broker: Broker):
+    network = BadNetwork()
+    network.trouble = "black hole"
+    client = Producer(bootstrap_servers=broker.bootstrap_servers, _runtime=network)
+    async with anyio.create_task_group() as group:
+        with ends_within(SOON_S):
+            group.start_soon(client.start)
+            await anyio.wait_all_tasks_blocked()
+            group.cancel_scope.cancel()
+    network.trouble = None
+    async with client:
+        await client.partitions_for("topic")

@@ -1,0 +1,99 @@
+"""What a client may leave behind in a process, and must not: tasks, sockets, threads, timers."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio.lowlevel
+import sniffio
+
+DESCRIPTORS = Path("/proc/self/fd")
+
+MAX_CHECKPOINTS = 100
+"""asyncio closes a socket some turns of its loop after it was told to."""
+
+DIGITS = "0123456789"
+
+MANY = 1_000_000
+
+POOLS = ("AnyIO worker thread", "Trio thread", "asyncio_")
+"""Threads that the event loop keeps for later work, and ends by itself."""
+
+
+def census() -> Counter[str]:
+    """How many of each kind there are now."""
+    tasks = _trio_tasks() if _on_trio() else [task.get_name() for task in asyncio.all_tasks()]
+    counts = Counter(f"task {name.rstrip(DIGITS)}" for name in tasks)
+    counts["socket"] = _sockets()
+    counts["timer"] = _timers()
+    counts.update(f"thread {t.name}" for t in threading.enumerate() if not t.name.startswith(POOLS))
+    return counts
+
+
+@asynccontextmanager
+async def nothing_left(*, timers: bool = True) -> AsyncIterator[None]:
+    """After the block there is nothing that was not there before; an exception goes first.
+
+    An embedded broker that is there all the time has timers of its own: `timers=False`.
+    """
+    before = census()
+    if not timers:
+        before["timer"] = MANY
+    yield
+    await settled(before)
+
+
+async def settled(before: Counter[str]) -> None:
+    """Wait a few turns of the loop until there is no more than `before`; fail if it stays."""
+    for _ in range(MAX_CHECKPOINTS):
+        if census() <= before:
+            break
+        await anyio.lowlevel.checkpoint()
+    left = census() - before
+    assert not left, f"left behind: {dict(left)}"
+    gc.collect()  # a coroutine never awaited, or a socket never closed, warns when it goes
+
+
+def _on_trio() -> bool:
+    return sniffio.current_async_library() == "trio"
+
+
+def _trio_tasks() -> list[str]:
+    import trio
+
+    root = trio.lowlevel.current_root_task()
+    names, nurseries = [], list(root.child_nurseries) if root else []
+    while nurseries:
+        for task in nurseries.pop().child_tasks:
+            names.append(task.name)
+            nurseries.extend(task.child_nurseries)
+    return names
+
+
+def _timers() -> int:
+    if _on_trio():
+        import trio
+
+        # What trio tells is only whether there is a deadline.
+        return trio.lowlevel.current_statistics().seconds_to_next_deadline < 3_600
+    scheduled = getattr(asyncio.get_running_loop(), "_scheduled", ())  # uvloop does not tell
+    return sum(not handle.cancelled() for handle in scheduled)
+
+
+def _sockets() -> int:
+    if not DESCRIPTORS.exists():
+        return 0
+    count = 0
+    for descriptor in os.listdir(DESCRIPTORS):
+        try:
+            count += os.readlink(DESCRIPTORS / descriptor).startswith("socket:")
+        except FileNotFoundError:  # the one that listed the directory
+            continue
+    return count
