@@ -1,0 +1,70 @@
+"""Run the proofs on three real nodes and print what they saw.
+
+python -m tests.endurance                      # all: `make endurance`
+python -m tests.endurance leader crowd
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from functools import partial
+
+from tests.brokers.kafka import Kafka, Unavailable
+from tests.endurance import proofs
+from tests.endurance.proofs import Report
+
+PROOFS: dict[str, Callable[[Kafka], Report]] = {
+    "leader": proofs.leader_killed,
+    "eager": partial(proofs.rebalances, strategy="range"),
+    "cooperative": partial(proofs.rebalances, strategy="cooperative-sticky"),
+    "outage": proofs.outage,
+    "crowd": partial(proofs.many_members, strategy="range"),
+    "crowd-cooperative": partial(proofs.many_members, strategy="cooperative-sticky"),
+}
+NODES = 3
+
+
+def prove(name: str, kafka: Kafka) -> bool:
+    """Whether a proof found nothing wrong. One that could not be ended is wrong, too."""
+    print(f"{name}:", flush=True)
+    began = time.monotonic()
+    try:
+        report = PROOFS[name](kafka)
+    except Exception:
+        traceback.print_exc()
+        print(f"  FAILED after {time.monotonic() - began:.0f} s", flush=True)
+        kafka.start()
+        return False
+    for problem in report.problems:
+        print(f"  PROBLEM: {problem}")
+    verdict = "FAILED" if report.problems else "right"
+    print(f"  {report.title}: {verdict} ({time.monotonic() - began:.0f} s)", flush=True)
+    return not report.problems
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("proofs", nargs="*", metavar="NAME", help=", ".join(PROOFS))
+    options = parser.parse_args()
+    unknown = set(options.proofs) - PROOFS.keys()
+    if unknown:
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(PROOFS)}")
+    try:
+        with Kafka(nodes=NODES) as kafka:
+            print(f"Kafka {kafka.release.version}, {NODES} nodes", flush=True)
+            right = [prove(name, kafka) for name in options.proofs or PROOFS]
+    except Unavailable as lack:
+        print(lack, file=sys.stderr)
+        return 1
+    print(f"{sum(right)} of {len(right)} proofs right")
+    return 0 if all(right) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

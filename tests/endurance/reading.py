@@ -1,0 +1,106 @@
+"""What the brokers hold, read by a client that is not ours."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterator
+
+import confluent_kafka
+
+from tests.endurance.checker import Place
+
+QUIET_SECONDS = 30.0
+BATCH = 10_000
+OFFSET_KEY_VERSIONS = (0, 1)
+
+
+def _consumer(servers: str) -> confluent_kafka.Consumer:
+    return confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+    )
+
+
+def ends(servers: str, topic: str) -> dict[int, int]:
+    """The end of each partition."""
+    consumer = _consumer(servers)
+    try:
+        return _ends(consumer, topic)
+    finally:
+        consumer.close()
+
+
+def _ends(consumer: confluent_kafka.Consumer, topic: str) -> dict[int, int]:
+    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    return {
+        number: consumer.get_watermark_offsets(
+            confluent_kafka.TopicPartition(topic, number), timeout=30
+        )[1]
+        for number in partitions
+    }
+
+
+def messages(servers: str, topic: str) -> Iterator[confluent_kafka.Message]:
+    """All that a topic holds, from each partition's first record to its present end."""
+    consumer = _consumer(servers)
+    try:
+        missing = {number: end for number, end in _ends(consumer, topic).items() if end}
+        consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in missing])
+        deadline = time.monotonic() + QUIET_SECONDS
+        while missing:
+            found = consumer.consume(BATCH, timeout=1.0)
+            if found:
+                deadline = time.monotonic() + QUIET_SECONDS
+            elif time.monotonic() > deadline:
+                raise TimeoutError(f"{topic} gives nothing more; partitions missing: {missing}")
+            for message in found:
+                if message.error():
+                    raise confluent_kafka.KafkaException(message.error())
+                yield message
+                if message.offset() + 1 >= missing.get(message.partition(), 0):
+                    missing.pop(message.partition(), None)
+    finally:
+        consumer.close()
+
+
+def log(servers: str, topic: str) -> dict[int, list[tuple[int, int]]]:
+    """A topic whose values are numbers: (offset, number) of each partition in the log's order."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for message in messages(servers, topic):
+        entry = (message.offset(), int(message.value()))
+        found.setdefault(message.partition(), []).append(entry)
+    return found
+
+
+def commits(servers: str, group: str, topic: str) -> list[Place]:
+    """Every commit of a group in a topic, in the order in which the coordinator wrote them.
+
+    Kafka keeps them in __consumer_offsets; one group's stand in one partition of it.
+    """
+    found = []
+    for message in messages(servers, "__consumer_offsets"):
+        key, value = message.key(), message.value()
+        if key is None or value is None:
+            continue
+        (version,) = struct.unpack_from(">h", key)
+        if version not in OFFSET_KEY_VERSIONS:
+            continue
+        of_group, position = _string(key, 2)
+        of_topic, position = _string(key, position)
+        if (of_group, of_topic) == (group, topic):
+            (partition,) = struct.unpack_from(">i", key, position)
+            (offset,) = struct.unpack_from(">q", value, 2)
+            found.append(Place(partition, offset))
+    return found
+
+
+def _string(data: bytes, position: int) -> tuple[str, int]:
+    (size,) = struct.unpack_from(">h", data, position)
+    begin = position + 2
+    return data[begin : begin + size].decode(), begin + size

@@ -1,0 +1,89 @@
+"""A child process that tells what it does as lines of JSON. It is ended by its own id."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+LOOK_EVERY_SECONDS = 0.05
+END_TIMEOUT_SECONDS = 15.0
+
+
+class GaveUp(RuntimeError):
+    """What was waited for did not come in time, or a process ended by itself."""
+
+
+class Teller:
+    def __init__(self, name: str, module: str, arguments: Iterable[object]) -> None:
+        self.name = name
+        self.told: list[dict[str, Any]] = []
+        self.alive = True
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._listen, name=name, daemon=True)
+        self._reader.start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.endswith("\n"):  # one that is cut off was told by nobody
+                self.told.append(json.loads(line))
+
+    @property
+    def ended(self) -> int | None:
+        """The exit code of a process that ended by itself."""
+        return self._process.poll() if self.alive else None
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self._process.pid, number)
+
+    def kill(self) -> None:
+        self.alive = False
+        self._process.kill()
+        self._process.wait(END_TIMEOUT_SECONDS)
+        self._reader.join(END_TIMEOUT_SECONDS)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def leave(self, timeout_seconds: float = END_TIMEOUT_SECONDS) -> None:
+        """Ask it to end; a process that does not, or fails at it, is a finding."""
+        self.send(signal.SIGTERM)
+        self.finish(timeout_seconds)
+
+    def finish(self, timeout_seconds: float) -> None:
+        """Wait until it ends."""
+        try:
+            code = self._process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired as error:
+            raise GaveUp(f"{self.name} did not end in {timeout_seconds:.0f} s") from error
+        finally:
+            self.kill()
+        if code != 0:
+            raise GaveUp(f"{self.name} ended with {code}")
+
+
+def until(what: str, holds: Callable[[], bool], timeout_seconds: float, *watched: Teller) -> float:
+    """Wait until it holds; the time it took. A process that ends with an error ends the wait."""
+    began = time.monotonic()
+    while not holds():
+        for teller in watched:
+            if teller.ended:
+                raise GaveUp(f"{teller.name} ended with {teller.ended} by itself; awaited: {what}")
+        if time.monotonic() - began > timeout_seconds:
+            raise GaveUp(f"not in {timeout_seconds:.0f} s: {what}")
+        time.sleep(LOOK_EVERY_SECONDS)
+    return time.monotonic() - began
