@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 import sys
@@ -24,6 +23,7 @@ from aiokafkawire.cli.problems import (
 )
 from aiokafkawire.cli.progress import ERASE_LINE
 from aiokafkawire.cli.running import Stopped
+from aiokafkawire.cli.shared import Suggesting
 from aiokafkawire.errors import InvalidOption, KafkaError
 
 __all__ = ("application", "run")
@@ -33,12 +33,14 @@ COMMANDS = {
     "consume": "aiokafkawire.cli.consume",
     "decode": "aiokafkawire.cli.decode",
     "demo": "aiokafkawire.cli.demo.command",
+    "groups": "aiokafkawire.cli.groups",
     "produce": "aiokafkawire.cli.produce",
+    "topics": "aiokafkawire.cli.topics",
 }
 """Where each command stands, under its own name; a shell waits for the import of one only."""
 
 
-class Commands(click.Group):
+class Commands(Suggesting):
     """The commands, imported when they are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -49,14 +51,6 @@ class Commands(click.Group):
             return None
         found: click.Command = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
         return found
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-        if args[0] not in COMMANDS and near:
-            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
-        return super().resolve_command(ctx, args)
 
 
 @click.group(

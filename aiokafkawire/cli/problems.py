@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from aiokafkawire import errors
+from aiokafkawire.wire import ErrorCode
 
 __all__ = ("FAILED", "INTERRUPTED", "OK", "TERMINATED", "USAGE", "Failure", "explain", "one_line")
 
@@ -40,6 +43,21 @@ ADVICE: tuple[tuple[type[BaseException], str], ...] = (
     (errors.UnsupportedVersion, "compare the broker's version with what this needs"),
 )
 
+ADVICE_BY_CODE: Mapping[int, str] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`aiokafkawire topics list` tells which there are",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "--if-missing passes over it",
+    ErrorCode.INVALID_PARTITIONS: "partitions can only be added, from those that it has",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "give -r at most the number of brokers",
+    ErrorCode.TOPIC_DELETION_DISABLED: "delete.topic.enable is off at the brokers",
+    ErrorCode.NON_EMPTY_GROUP: "stop its members first",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "stop the members that read the topic first",
+    ErrorCode.GROUP_ID_NOT_FOUND: "`aiokafkawire groups list` tells which there are",
+    ErrorCode.INVALID_GROUP_ID: "check the group's name",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "ask whoever runs the cluster for the right",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "ask whoever runs the cluster for the right",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "ask whoever runs the cluster for the right",
+}
+
 NO_SUCH_PARTITION = "-p -1 leaves the partition to the key"
 
 OPTION_OF_CODE = ", and allow_auto_create_topics is off"
@@ -58,6 +76,8 @@ def explain(error: BaseException) -> str:
     if isinstance(error, errors.UnsupportedVersion) and error.api is None:
         # No broker was asked: the text says what is needed.
         return text
+    if isinstance(error, errors.BrokerError) and error.code in ADVICE_BY_CODE:
+        return f"{text}; {ADVICE_BY_CODE[error.code]}"
     for kind, advice in ADVICE:
         if isinstance(error, kind):
             return f"{text}; {advice}"

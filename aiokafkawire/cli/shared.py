@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -9,12 +10,32 @@ import click
 
 from aiokafkawire.cli.running import BACKENDS
 
-__all__ = ("PATIENCE_MS", "backend_option", "client_arguments", "quiet_option")
+__all__ = (
+    "PATIENCE_MS",
+    "Suggesting",
+    "backend_option",
+    "client_arguments",
+    "json_option",
+    "quiet_option",
+)
 
 PATIENCE_MS = 15_000
 """How long the first contact may take (default_api_timeout_ms); somebody waits at a shell."""
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Suggesting(click.Group):
+    """Commands of which the nearest is named when one is mistyped."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        near = difflib.get_close_matches(args[0], known, n=1)
+        if args[0] not in known and near:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
 
 
 def backend_option(function: F) -> F:
@@ -31,6 +52,12 @@ def quiet_option(function: F) -> F:
     return click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")(
         function
     )
+
+
+def json_option(function: F) -> F:
+    return click.option(
+        "--json", "as_json", is_flag=True, help="One JSON object a line; see docs/cli.md."
+    )(function)
 
 
 def client_arguments(function: F) -> F:

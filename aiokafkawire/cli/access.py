@@ -1,0 +1,138 @@
+"""A command's way into a cluster: connected for as long as it takes, with one deadline."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, TypeVar
+
+from aiokafkawire.cli.arguments import client_options
+from aiokafkawire.cli.problems import FAILED, OK, Failure, explain, one_line
+from aiokafkawire.cli.running import Interruption, run
+from aiokafkawire.cli.shared import PATIENCE_MS
+from aiokafkawire.cli.streams import Output
+from aiokafkawire.cluster import Cluster, Route
+from aiokafkawire.config import ClientConfig, make, nearest
+from aiokafkawire.connection import ByVersion
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.runtime import Host, RealRuntime, Runtime
+from aiokafkawire.wire import ErrorCode, Request, Response, error_for
+
+__all__ = (
+    "Access",
+    "admin_options",
+    "carry_out",
+    "connected",
+    "print_out",
+    "refusal",
+    "require_topics",
+)
+
+R = TypeVar("R", bound=Response)
+
+CLOSE_TIMEOUT_MS = 5_000
+
+
+class Access(NamedTuple):
+    """A cluster that is connected, and until when (seconds of the runtime's clock)."""
+
+    cluster: Cluster
+    runtime: Runtime
+    deadline: float
+
+    @property
+    def timeout_ms(self) -> int:
+        """What is left of the time."""
+        return max(int((self.deadline - self.runtime.clock.now()) * 1000), 1)
+
+    async def request(
+        self, message: Request[R] | ByVersion[R], to: Route, *, max_version: int | None = None
+    ) -> R:
+        """Send a request to where it belongs; repeats what can be repeated until the deadline."""
+        return await self.cluster.request(
+            message, to=to, deadline=self.deadline, max_version=max_version
+        )
+
+
+def admin_options(brokers: str, assignments: Iterable[str]) -> dict[str, Any]:
+    """The options of a command that only asks and changes. Raises `InvalidOption`."""
+    return client_options(
+        ClientConfig,
+        assignments,
+        {"bootstrap_servers": brokers},
+        {
+            "allow_auto_create_topics": False,
+            "close_timeout_ms": CLOSE_TIMEOUT_MS,
+            "default_api_timeout_ms": PATIENCE_MS,
+        },
+    )
+
+
+@asynccontextmanager
+async def connected(options: dict[str, Any], *, all_topics: bool = False) -> AsyncIterator[Access]:
+    """Connect, with the metadata of all topics on wish. Raises `NoBrokerAvailable`."""
+    config = make(ClientConfig, options)
+    runtime = RealRuntime()
+    host = Host("aiokafkawire")
+    await host.start()
+    try:
+        cluster = Cluster(config, runtime, host)
+        cluster.all_topics = all_topics
+        deadline = runtime.clock.now() + config.default_api_timeout_ms / 1000
+        await cluster.start(deadline)
+        yield Access(cluster, runtime, deadline)
+        await cluster.aclose()
+    finally:
+        host.abort()
+        await host.stop()
+
+
+def refusal(code: int, message: str | None = None, **context: Any) -> KafkaError | None:
+    """The error of an answer, None if it is none; `message` is what the broker adds."""
+    if code == ErrorCode.NONE:
+        return None
+    error = error_for(code, **context)
+    if message:
+        error.reason += f": {message}"
+    return error
+
+
+def require_topics(access: Access, names: Sequence[str]) -> None:
+    """Raise `Failure` for a topic that does not exist; needs the metadata of all topics."""
+    known = access.cluster.metadata.topics
+    for name in names:
+        if name not in known:
+            raise Failure(
+                f"topic {name!r} does not exist{nearest(name, list(known))};"
+                " `aiokafkawire topics list` tells which do"
+            )
+
+
+async def print_out(text: str) -> None:
+    """Write to stdout."""
+    await Output(sys.stdout.fileno()).write(text.encode())
+
+
+def carry_out(
+    work: Callable[[Access], Awaitable[Sequence[Exception]]],
+    options: dict[str, Any],
+    backend: str,
+    *,
+    all_topics: bool = False,
+) -> int:
+    """Connect and do some work; its errors take a line each. Gives the exit code."""
+    failed: list[Exception] = []
+
+    async def connect(_: Interruption) -> None:
+        async with connected(options, all_topics=all_topics) as access:
+            failed.extend(await work(access))
+
+    try:
+        run(connect, backend=backend)
+    except BrokenPipeError:
+        # Whoever read has had enough, as `head` has.
+        return OK
+    for error in failed:
+        print(one_line(f"aiokafkawire: {explain(error)}"), file=sys.stderr, flush=True)
+    return FAILED if failed else OK

@@ -1,0 +1,339 @@
+"""What can be asked of a group, and done to one, without being its member."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafkawire.cli.access import Access, refusal
+from aiokafkawire.cli.arguments import Place, Position
+from aiokafkawire.cli.problems import Failure
+from aiokafkawire.cluster import Coordinator
+from aiokafkawire.connection import ByVersion
+from aiokafkawire.consumer.list_offsets import OffsetLister
+from aiokafkawire.errors import KafkaError, MalformedMessage, ProtocolError
+from aiokafkawire.group.offsets import Credentials, commit_request
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from aiokafkawire.wire import ApiKey, ErrorCode
+from aiokafkawire.wire.consumer_protocol import decode_assignment, flatten
+from aiokafkawire.wire.messages.delete_groups import DeleteGroupsRequest
+from aiokafkawire.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+)
+from aiokafkawire.wire.messages.list_groups import ListedGroup, ListGroupsRequest
+from aiokafkawire.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from aiokafkawire.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+
+__all__ = (
+    "Group",
+    "Lag",
+    "Member",
+    "counted",
+    "delete",
+    "delete_offsets",
+    "describe",
+    "list_groups",
+    "offsets_at",
+    "reset_offsets",
+)
+
+READ_UNCOMMITTED = 0
+EARLIEST, LATEST = -2, -1
+"""Timestamps of ListOffsets that stand for the ends of a log."""
+
+FIRST_AT_COORDINATOR = 1
+FIRST_WITH_GROUPS = 8
+FIRST_FOR_ALL_TOPICS = 2
+LAST_WITH_TOPIC_NAMES = 9
+"""Of OffsetFetch and OffsetCommit: later versions name topics by their ids alone."""
+
+IDLE_STATES = frozenset({"Empty", "Dead"})
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member; `partitions` are those assigned to it, empty while the group rebalances."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a group is in a partition. `committed` and `end` are None where there is none."""
+
+    partition: TopicPartition
+    committed: int | None
+    end: int | None
+    member_id: str | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Records between the committed offset and the end."""
+        if self.committed is None or self.end is None:
+            return None
+        return max(self.end - self.committed, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What a group's coordinator says of it."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    coordinator: int
+    members: tuple[Member, ...] = ()
+    offsets: tuple[Lag, ...] = field(default=())
+
+    @property
+    def lag(self) -> int:
+        """The sum over all partitions whose lag is known."""
+        return sum(each.lag or 0 for each in self.offsets)
+
+
+async def list_groups(access: Access) -> tuple[list[ListedGroup], list[KafkaError]]:
+    """The groups of all brokers by name, and the errors of brokers that did not tell."""
+    answers = await access.cluster.to_all(ListGroupsRequest(), deadline=access.deadline)
+    found: dict[str, ListedGroup] = {}
+    failed: list[KafkaError] = []
+    for node_id, answer in answers.items():
+        if isinstance(answer, KafkaError):
+            failed.append(answer)
+            continue
+        error = refusal(answer.error_code, api="ListGroups", broker=str(node_id))
+        if error is not None:
+            failed.append(error)
+        found.update({group.group_id: group for group in answer.groups})
+    return [found[name] for name in sorted(found)], failed
+
+
+async def describe(access: Access, group_id: str) -> Group:
+    """A group with its members, and its lag in each partition.
+
+    Needs the metadata of all topics. Raises `Failure` for a group that does not exist.
+    """
+    told, node_id = await _described(access, group_id)
+    members = tuple(map(_member, told.members))
+    committed = await _committed(access, group_id)
+    if told.group_state == "Dead" and not committed:
+        raise _no_group(group_id)
+    owners = {tp: member.member_id for member in members for tp in member.partitions}
+    partitions = sorted({*committed, *owners})
+    ends = await offsets_at(access, partitions, Position(Place.END))
+    return Group(
+        group_id=group_id,
+        state=told.group_state,
+        protocol_type=told.protocol_type,
+        protocol=told.protocol_data,
+        coordinator=node_id,
+        members=members,
+        offsets=tuple(
+            Lag(tp, committed.get(tp), ends.get(tp), owners.get(tp)) for tp in partitions
+        ),
+    )
+
+
+async def delete(access: Access, group_ids: Iterable[str]) -> list[KafkaError]:
+    """Delete groups without members, and their offsets; gives the errors of those that stay."""
+    errors: list[KafkaError] = []
+    for group_id in dict.fromkeys(group_ids):
+        response = await access.request(
+            DeleteGroupsRequest(groups_names=[group_id]), Coordinator(group_id)
+        )
+        for result in response.results:
+            errors += _of_group(group_id, result.error_code, "DeleteGroups")
+    return errors
+
+
+async def delete_offsets(
+    access: Access, group_id: str, partitions: Sequence[TopicPartition]
+) -> list[KafkaError]:
+    """Forget what a group has committed for some partitions; gives the errors."""
+    topics: dict[str, list[int]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    request = OffsetDeleteRequest(
+        group_id=group_id,
+        topics=[
+            OffsetDeleteRequestTopic(
+                name=name,
+                partitions=[OffsetDeleteRequestPartition(partition_index=n) for n in numbers],
+            )
+            for name, numbers in topics.items()
+        ],
+    )
+    response = await access.request(request, Coordinator(group_id))
+    errors = _of_group(group_id, response.error_code, "OffsetDelete")
+    for topic in response.topics:
+        # What is wrong is wrong for all partitions of a topic.
+        codes = dict.fromkeys(told.error_code for told in topic.partitions)
+        for code in codes:
+            errors += _of_group(group_id, code, "OffsetDelete", topic=topic.name)
+    return errors
+
+
+async def reset_offsets(
+    access: Access, group_id: str, offsets: Mapping[TopicPartition, int]
+) -> list[KafkaError]:
+    """Commit offsets in place of a group's members; gives the errors.
+
+    Raises `Failure` while the group has members: they would not hear of it.
+    """
+    told, _ = await _described(access, group_id, may_be_missing=True)
+    if told.group_state not in IDLE_STATES:
+        raise Failure(
+            f"group {group_id!r} is {told.group_state} with {counted(len(told.members), 'member')},"
+            " which would go on from where it is: stop it first"
+        )
+    wanted = {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
+    message = commit_request(group_id, Credentials(), wanted, {})
+    response = await access.cluster.request(
+        message,
+        to=Coordinator(group_id),
+        deadline=access.deadline,
+        min_version=FIRST_AT_COORDINATOR,
+        max_version=LAST_WITH_TOPIC_NAMES,
+    )
+    errors: list[KafkaError] = []
+    for topic in response.topics:
+        for partition in topic.partitions:
+            errors += _of_group(
+                group_id,
+                partition.error_code,
+                "OffsetCommit",
+                topic=topic.name,
+                partition=partition.partition_index,
+            )
+    return errors
+
+
+async def offsets_at(
+    access: Access, partitions: Sequence[TopicPartition], position: Position
+) -> dict[TopicPartition, int]:
+    """The offset of a place in each partition that has a leader; never beyond the log's ends."""
+    metadata = access.cluster.metadata
+    led = [tp for tp in partitions if metadata.leader(tp) is not None]
+    if not led:
+        return {}
+    lister = OffsetLister(access.cluster, access.runtime, READ_UNCOMMITTED)
+
+    async def listed(timestamp: int) -> dict[TopicPartition, int]:
+        found = await lister.all(dict.fromkeys(led, timestamp), access.deadline)
+        return {tp: offset.offset for tp, offset in found.items() if offset is not None}
+
+    ends = await listed(LATEST)
+    if position == Position(Place.END):
+        return ends
+    begins = await listed(EARLIEST)
+    match position.place:
+        case Place.BEGINNING:
+            return begins
+        case Place.END:
+            return {tp: max(begins[tp], ends[tp] - position.number) for tp in led}
+        case Place.FROM_TIME:
+            return ends | await listed(position.number)
+        case _:
+            return {tp: min(max(begins[tp], position.number), ends[tp]) for tp in led}
+
+
+async def _described(
+    access: Access, group_id: str, *, may_be_missing: bool = False
+) -> tuple[DescribedGroup, int]:
+    """The coordinator's word on a group, and which node that is."""
+    node_id = await access.cluster.coordinator(group_id, deadline=access.deadline)
+    response = await access.request(DescribeGroupsRequest(groups=[group_id]), Coordinator(group_id))
+    told = next((group for group in response.groups if group.group_id == group_id), None)
+    if told is None:
+        raise ProtocolError(f"the answer is not about the group {group_id!r}", api="DescribeGroups")
+    if told.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        if may_be_missing:
+            told.group_state = "Dead"
+            return told, node_id
+        raise _no_group(group_id)
+    for error in _of_group(group_id, told.error_code, "DescribeGroups", told.error_message):
+        raise error
+    return told, node_id
+
+
+async def _committed(access: Access, group_id: str) -> dict[TopicPartition, int]:
+    """Everything that a group has committed."""
+
+    def build(version: int) -> OffsetFetchRequest:
+        if version < FIRST_WITH_GROUPS:
+            return OffsetFetchRequest(group_id=group_id, topics=None)
+        group = OffsetFetchRequestGroup(group_id=group_id, topics=None)
+        return OffsetFetchRequest(groups=[group])
+
+    request: ByVersion[OffsetFetchResponse] = ByVersion(ApiKey.OFFSET_FETCH, build)
+    response = await access.cluster.request(
+        request,
+        to=Coordinator(group_id),
+        deadline=access.deadline,
+        min_version=FIRST_FOR_ALL_TOPICS,
+        max_version=LAST_WITH_TOPIC_NAMES,
+    )
+    topics: Sequence[Any] = response.topics
+    code = response.error_code
+    for group in response.groups:
+        topics, code = group.topics, group.error_code
+    for error in _of_group(group_id, code, "OffsetFetch"):
+        raise error
+    return {
+        TopicPartition(topic.name, partition.partition_index): partition.committed_offset
+        for topic in topics
+        for partition in topic.partitions
+        if partition.error_code == ErrorCode.NONE and partition.committed_offset >= 0
+    }
+
+
+def counted(number: int, what: str) -> str:
+    """So many of something: 1 member, 2 members."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _member(told: DescribedGroupMember) -> Member:
+    try:
+        partitions = flatten(decode_assignment(told.member_assignment).assigned_partitions)
+    except MalformedMessage:
+        # A group of another kind than consumers': what it assigns is not partitions.
+        partitions = []
+    return Member(
+        told.member_id,
+        told.group_instance_id,
+        told.client_id,
+        told.client_host,
+        tuple(sorted(partitions)),
+    )
+
+
+def _of_group(
+    group_id: str, code: int, api: str, message: str | None = None, **context: Any
+) -> list[KafkaError]:
+    """The error of an answer about a group, which it names; none for code 0."""
+    error = refusal(code, message, api=api, **context)
+    if error is None:
+        return []
+    error.reason = f"group {group_id!r}: {error.reason}"
+    return [error]
+
+
+def _no_group(group_id: str) -> Failure:
+    return Failure(
+        f"group {group_id!r} does not exist; `aiokafkawire groups list` tells which there are"
+    )

@@ -1,0 +1,275 @@
+"""`aiokafkawire groups`: list, describe, delete, reset-offsets, delete-offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from aiokafkawire.cli import group_requests as requests
+from aiokafkawire.cli.access import Access, admin_options, carry_out, print_out, require_topics
+from aiokafkawire.cli.arguments import Place, Position, parse_offset
+from aiokafkawire.cli.group_requests import Group
+from aiokafkawire.cli.problems import Failure
+from aiokafkawire.cli.reading import describe as described
+from aiokafkawire.cli.shared import Suggesting, client_arguments, json_option
+from aiokafkawire.cli.tables import json_line, table
+from aiokafkawire.errors import InvalidOption
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire.messages.list_groups import ListedGroup
+
+__all__ = ("groups",)
+
+Errors = Sequence[Exception]
+
+
+@click.group(cls=Suggesting, short_help="List, describe, reset and delete groups.")
+def groups() -> None:
+    """List and describe groups, with their lag; reset and delete their offsets."""
+
+
+@groups.command("list", short_help="Print the groups of the cluster.")
+@client_arguments
+@json_option
+def list_command(
+    *, brokers: str, assignments: tuple[str, ...], quiet: bool, backend: str, as_json: bool
+) -> int:
+    """Print the groups of the cluster, one a line."""
+
+    async def show(access: Access) -> Errors:
+        found, failed = await requests.list_groups(access)
+        lines = [
+            json_line(listed_form(group)) if as_json else f"{group.group_id}\n" for group in found
+        ]
+        await print_out("".join(lines))
+        return failed
+
+    return carry_out(show, admin_options(brokers, assignments), backend)
+
+
+@groups.command("describe", short_help="Print state, members, and lag per partition.")
+@client_arguments
+@json_option
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+def describe_command(
+    *,
+    brokers: str,
+    assignments: tuple[str, ...],
+    quiet: bool,
+    backend: str,
+    as_json: bool,
+    names: tuple[str, ...],
+) -> int:
+    """Print the state of the GROUPs, who their members are and what is assigned to them, and of
+    each partition what is committed, where it ends, and the lag between the two."""
+
+    async def show(access: Access) -> Errors:
+        found = [await requests.describe(access, name) for name in dict.fromkeys(names)]
+        if as_json:
+            await print_out("".join(json_line(group_form(group)) for group in found))
+        else:
+            await print_out("\n".join(map(group_text, found)))
+        return ()
+
+    return carry_out(show, admin_options(brokers, assignments), backend, all_topics=True)
+
+
+@groups.command("delete", short_help="Delete groups and their offsets.")
+@client_arguments
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+def delete_command(
+    *,
+    brokers: str,
+    assignments: tuple[str, ...],
+    quiet: bool,
+    backend: str,
+    names: tuple[str, ...],
+) -> int:
+    """Delete the GROUPs, which must have no members, and all that they have committed."""
+
+    async def change(access: Access) -> Errors:
+        return await requests.delete(access, names)
+
+    return carry_out(change, admin_options(brokers, assignments), backend)
+
+
+@groups.command("reset-offsets", short_help="Let a group begin elsewhere.")
+@client_arguments
+@json_option
+@click.option("-t", "--topic", required=True, help="The topic.")
+@click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Partition; may be repeated. All unless given.",
+)
+@click.option(
+    "-o",
+    "--offset",
+    required=True,
+    metavar="OFFSET",
+    help="beginning, end, N, -N (N before the end), s@MS (milliseconds since 1970).",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be committed, and do nothing.")
+@click.argument("group")
+def reset_command(
+    *,
+    brokers: str,
+    assignments: tuple[str, ...],
+    quiet: bool,
+    backend: str,
+    as_json: bool,
+    topic: str,
+    partitions: tuple[int, ...],
+    offset: str,
+    dry_run: bool,
+    group: str,
+) -> int:
+    """Commit offsets in the place of GROUP, which must have no members; prints them."""
+    position = parse_position(offset)
+
+    async def change(access: Access) -> Errors:
+        chosen = choose(access, topic, partitions)
+        offsets = await requests.offsets_at(access, chosen, position)
+        missing = [tp for tp in chosen if tp not in offsets]
+        if missing:
+            raise Failure(f"{described(missing)} of the topic have no leader: try again later")
+        if not dry_run:
+            errors = await requests.reset_offsets(access, group, offsets)
+            if errors:
+                return errors
+        rows = [(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
+        heads = ("topic", "partition", "offset")
+        if as_json:
+            await print_out("".join(json_line(dict(zip(heads, row, strict=True))) for row in rows))
+        else:
+            await print_out(table(heads, rows))
+        return ()
+
+    return carry_out(change, admin_options(brokers, assignments), backend, all_topics=True)
+
+
+@groups.command("delete-offsets", short_help="Forget what a group has committed for topics.")
+@client_arguments
+@click.argument("group")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+def delete_offsets_command(
+    *,
+    brokers: str,
+    assignments: tuple[str, ...],
+    quiet: bool,
+    backend: str,
+    group: str,
+    topics: tuple[str, ...],
+) -> int:
+    """Forget what GROUP has committed for the TOPICs; no member may be reading them."""
+
+    async def change(access: Access) -> Errors:
+        require_topics(access, topics)
+        chosen = [tp for name in dict.fromkeys(topics) for tp in choose(access, name, ())]
+        return await requests.delete_offsets(access, group, chosen)
+
+    return carry_out(change, admin_options(brokers, assignments), backend, all_topics=True)
+
+
+def choose(access: Access, topic: str, partitions: Sequence[int]) -> list[TopicPartition]:
+    """The partitions of a topic that are meant. Raises `Failure` for one that it lacks."""
+    require_topics(access, [topic])
+    known = access.cluster.metadata.topics[topic].partitions
+    for number in partitions:
+        if number not in known:
+            raise Failure(f"topic {topic!r} has no partition {number}, only 0 to {max(known)}")
+    return [TopicPartition(topic, number) for number in sorted({*partitions} or known)]
+
+
+def parse_position(text: str) -> Position:
+    """Read the argument of `-o`. Raises `InvalidOption`."""
+    position = parse_offset(text)
+    if position.place in {Place.STORED, Place.UNTIL_TIME}:
+        raise InvalidOption(f"-o {text!r} is no place to begin at: give beginning, end, N, s@MS")
+    return position
+
+
+# --- what is printed --------------------------------------------------------------------------
+
+
+def listed_form(group: ListedGroup) -> dict[str, Any]:
+    """A group as `groups list --json` has it; what old brokers do not tell is null."""
+    return {
+        "group": group.group_id,
+        "state": group.group_state or None,
+        "protocol_type": group.protocol_type,
+        "type": group.group_type or None,
+    }
+
+
+def group_form(group: Group) -> dict[str, Any]:
+    """A group as `groups describe --json` has it."""
+    return {
+        "group": group.group_id,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol": group.protocol,
+        "coordinator": group.coordinator,
+        "lag": group.lag,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "client_id": member.client_id,
+                "host": member.host,
+                "partitions": [tp._asdict() for tp in member.partitions],
+            }
+            for member in group.members
+        ],
+        "offsets": [
+            {
+                **each.partition._asdict(),
+                "committed": each.committed,
+                "end": each.end,
+                "lag": each.lag,
+                "member_id": each.member_id,
+            }
+            for each in group.offsets
+        ],
+    }
+
+
+def group_text(group: Group) -> str:
+    """A group as `groups describe` has it."""
+    how = f", {group.protocol}" if group.protocol else ""
+    count = requests.counted(len(group.members), "member")
+    head = f"{group.group_id}: {group.state}{how}, coordinator {group.coordinator}, {count}"
+    text = f"{head}, lag {group.lag}\n"
+    if group.offsets:
+        names: dict[str | None, int] = {
+            member.member_id: number for number, member in enumerate(group.members, 1)
+        }
+        text += table(
+            ("topic", "partition", "committed", "end", "lag", "member"),
+            [
+                (*each.partition, each.committed, each.end, each.lag, names.get(each.member_id))
+                for each in group.offsets
+            ],
+            "  ",
+        )
+    if group.members:
+        text += "\n" + table(
+            ("member", "id", "instance", "client", "host", "partitions"),
+            [
+                (
+                    number,
+                    member.member_id,
+                    member.group_instance_id,
+                    member.client_id,
+                    member.host,
+                    described(member.partitions),
+                )
+                for number, member in enumerate(group.members, 1)
+            ],
+            "  ",
+        )
+    return text

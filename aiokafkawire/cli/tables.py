@@ -1,0 +1,46 @@
+"""Columns for the eye, and objects for scripts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+__all__ = ("json_line", "table")
+
+GAP = "  "
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], indent: str = "") -> str:
+    """Lines of aligned columns under their heads: numbers to the right, `None` as a dash."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    right = [
+        any(row[column].isdecimal() for row in cells)
+        and all(row[column].isdecimal() or row[column] == "-" for row in cells)
+        for column in range(len(heads))
+    ]
+    widths = [
+        max(len(text) for text in (head, *(row[column] for row in cells)))
+        for column, head in enumerate(heads)
+    ]
+    lines = []
+    for row in ([*heads], *cells):
+        parts = [
+            text.rjust(width) if to_right else text.ljust(width)
+            for text, width, to_right in zip(row, widths, right, strict=True)
+        ]
+        lines.append(f"{indent}{GAP.join(parts)}".rstrip() + "\n")
+    return "".join(lines)
+
+
+def json_line(form: Any) -> str:
+    """One line of JSON."""
+    return json.dumps(form, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def _cell(value: Any) -> str:
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value)) or "-"
+    return str(value)

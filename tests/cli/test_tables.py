@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from aiokafkawire.cli.tables import json_line, table
+
+
+def test_numbers_stand_to_the_right_and_nothing_is_a_dash():
+    rows = [("orders", 0, None, [1, 2]), ("a", 12, "", [])]
+    assert table(("topic", "n", "none", "list"), rows, "  ") == (
+        "  topic    n  none  list\n  orders   0  -     1,2\n  a       12  -     -\n"
+    )
+
+
+def test_a_column_with_some_text_stands_to_the_left():
+    assert table(("value",), [(1,), ("word",)]) == "value\n1\nword\n"
+
+
+def test_an_empty_table_has_its_heads():
+    assert table(("a", "b"), []) == "a  b\n"
+
+
+def test_json_stands_on_one_line():
+    assert json_line({"a": "ü\n", "b": None}) == '{"a":"ü\\n","b":null}\n'
