@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-__all__ = ("PAGES", "ROOT", "Block", "Kind", "blocks_of")
+__all__ = ("PAGES", "ROOT", "Block", "Kind", "blocks_of", "commands_of")
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -43,6 +43,21 @@ class Block:
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+PROMPT = "$ "
+
+
+def commands_of(page: Path) -> list[tuple[int, str]]:
+    """What a page's `console` blocks type at a prompt, with the line that it stands in."""
+    found: list[tuple[int, str]] = []
+    inside = False
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        if fence := FENCE.match(line):
+            inside = not inside and fence[2] == "console"
+        elif inside and line.startswith(PROMPT):
+            found.append((number, line.removeprefix(PROMPT)))
+    return found
 
 
 def blocks_of(page: Path) -> list[Block]:

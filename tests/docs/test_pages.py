@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from .pages import PAGES, Kind, blocks_of
+from .pages import PAGES, Kind, blocks_of, commands_of
 
 PAGE = """\
 # A page
@@ -61,6 +61,11 @@ def test_blocks_come_in_order_with_their_lines_and_kinds(page: Path):
     assert blocks[0].code == "first = 1\nsecond = 2"
     assert blocks[1].code == "third = 3"
     assert blocks[5].code == "```"
+
+
+def test_commands_stand_at_a_prompt_of_a_console(page: Path):
+    page.write_text("```console\n$ one -a\noutput\n$ two\n```\n```text\n$ three\n```\n$ four\n")
+    assert commands_of(page) == [(2, "one -a"), (4, "two")]
 
 
 @pytest.mark.parametrize("beginning", ["```python", "<!-- hidden"])

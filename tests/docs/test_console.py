@@ -1,0 +1,71 @@
+"""The commands that the pages show exist, with all their options."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from aiokafkawire.cli.application import application
+from aiokafkawire.cli.application import run as run_command
+
+from .pages import PAGES, ROOT, commands_of
+
+PROGRAM = "aiokafkawire"
+
+COMMANDS = [
+    pytest.param(line, id=f"{page.relative_to(ROOT)}:{number}")
+    for page in PAGES
+    for number, text in commands_of(page)
+    for line in text.split(" | ")
+    if line.startswith(PROGRAM)
+]
+
+
+def parsed(line: str) -> dict[str, Any]:
+    """What click makes of a command, which is not run. Raises `click.UsageError`."""
+    _, *words = shlex.split(re.sub(r" [<>] .*", "", line))
+    command: click.Command | None = application
+    name: str | None = PROGRAM
+    while isinstance(command, click.Group):
+        name, command, words = command.resolve_command(click.Context(command), words)
+    assert command is not None
+    return command.make_context(name, words).params
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_of_a_page_is_understood(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # Files that a command reads must be there for it to be understood.
+    monkeypatch.chdir(tmp_path)
+    for word in shlex.split(line):
+        if re.fullmatch(r"\w+\.\w+", word):
+            (tmp_path / word).touch()
+    assert parsed(line)
+
+
+def test_there_are_commands_of_every_kind():
+    names = {param.values[0].split()[1] for param in COMMANDS}
+    assert names >= {"produce", "consume", "topics", "groups", "decode", "broker"}
+
+
+def test_what_does_not_exist_is_found():
+    with pytest.raises(click.UsageError):
+        parsed("aiokafkawire consume -b h:1 -t orders --no-such-option")
+
+
+def test_the_frame_that_the_page_decodes_gives_what_it_says(
+    capfdbinary: pytest.CaptureFixture[bytes],
+):
+    page = ROOT / "docs" / "cli.md"
+    (line,) = [text for _, text in commands_of(page) if re.match(r"aiokafkawire decode \d", text)]
+    assert run_command(shlex.split(line)[1:]) == 0
+    told = json.loads(capfdbinary.readouterr().out)
+    shown = page.read_text(encoding="utf-8").split("## decode")[1].split("```json\n")[1]
+    assert told == json.loads(shown.split("```")[0])
