@@ -45,8 +45,8 @@ class KafkaError(Exception):
     """The root of all errors of this package.
 
     `reason` is the sentence without the context; `str()` appends the context that is known:
-    `broker`, `api`, `topic`, `partition`, `offset`, `attempt` (None where it is not known or does
-    not apply). `retriable` says whether the same call, made again unchanged, can succeed.
+    `broker`, `api`, `group`, `topic`, `partition`, `offset`, `attempt` (None where it is not known
+    or does not apply). `retriable` says whether the same call, made again unchanged, can succeed.
 
     What to do: as the text says; it is raised itself only for what no other class tells better.
     """
@@ -59,6 +59,7 @@ class KafkaError(Exception):
         *,
         broker: str | None = None,
         api: str | None = None,
+        group: str | None = None,
         topic: str | None = None,
         partition: int | None = None,
         offset: int | None = None,
@@ -69,6 +70,7 @@ class KafkaError(Exception):
         self.reason = reason
         self.broker = broker
         self.api = api
+        self.group = group
         self.topic = topic
         self.partition = partition
         self.offset = offset
@@ -79,7 +81,7 @@ class KafkaError(Exception):
     def __str__(self) -> str:
         known = [
             f"{name} {value}"
-            for name in ("broker", "api", "topic", "partition", "offset", "attempt")
+            for name in ("broker", "api", "group", "topic", "partition", "offset", "attempt")
             if (value := getattr(self, name)) is not None
         ]
         text = self.reason or type(self).__name__

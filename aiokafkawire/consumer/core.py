@@ -89,7 +89,6 @@ class Membership:
         )
         self.manual = False
         self.parting = 0
-        self.told_end = False
 
     def credentials(self) -> Credentials | None:
         """As whom to commit at present, if at all."""
@@ -180,9 +179,12 @@ class Core(Session):
     @property
     def unsaved(self) -> bool:
         """Whether something waits to be committed, so that leaving may take its time."""
-        if self.group is None or not self.config.enable_auto_commit:
+        if self.group is None:
             return False
-        return bool(self.group.parting or to_commit(self.assignment.values()))
+        partitions = self.assignment.values()
+        if self.group.parting or self.group.offsets.pending(p.tp for p in partitions):
+            return True
+        return self.config.enable_auto_commit and bool(to_commit(partitions))
 
     async def close(self, deadline: float, limit: float) -> None:
         """Commit what is processed up to the deadline, leave the group, close the connections.
@@ -226,14 +228,16 @@ class Core(Session):
         """What the next call would have raised of what went wrong in the background."""
         if self._raised:
             return self._raised.pop(0)
-        if self.group is None or self.group.told_end or self.group.member.error is None:
+        if self.group is None or self.group.member.untold is None:
             return None
-        return again(self.group.member.error)
+        return again(self.group.member.untold)
 
     # --- what to read ---
 
     def subscribe(self, subscription: Subscription, listener: RebalanceListener | None) -> None:
         """Read this from now on, and nothing else."""
+        # What is refused here has changed nothing yet.
+        self.cluster.add_topics(subscription.topics)
         before, self.subscription = self.subscription, subscription
         if isinstance(before, Manual):
             kept = subscription.partitions if isinstance(subscription, Manual) else ()
@@ -243,7 +247,6 @@ class Core(Session):
         if self.group is not None:
             self.group.manual = isinstance(subscription, Manual)
             self.group.rebalance.listener = listener
-        self.cluster.add_topics(subscription.topics)
         self.cluster.remove_topics(before.topics)
         self.cluster.all_topics = isinstance(subscription, Pattern)
         if isinstance(subscription, Manual):
@@ -299,6 +302,7 @@ class Core(Session):
                 return
             if tuple(sorted(topics)) != member.topics:
                 member.subscribe(topics)
+                self.group.rebalance.narrow(topics)
             return
         present = {TopicPartition(t, n): None for t in topics for n in metadata.partitions(t)}
         known = {tp.topic for tp in self.assignment.names}
@@ -312,10 +316,12 @@ class Core(Session):
                     added.handle(ResetTo(LogPoint.EARLIEST))
 
     def _metadata_changed(self, update: Update) -> None:
-        for topic in update.renewed:
-            for partition in self.assignment.values():
-                if partition.tp.topic == topic:
-                    partition.handle(Renewed())
+        renewed = [p for p in self.assignment.values() if p.tp.topic in update.renewed]
+        for partition in renewed:
+            partition.handle(Renewed())
+        if renewed and self.group is not None:
+            reason = "the topic was deleted and made anew"
+            self.group.offsets.ended([p.tp for p in renewed], reason, lost=True)
         self._follow()
         if self.group is not None and not self.group.manual:
             self.group.member.metadata_changed()
@@ -384,7 +390,7 @@ class Core(Session):
         if self._raised:
             raise self._raised.pop(0)
         if self.group is not None and (error := self.group.member.error) is not None:
-            self.group.told_end = True
+            self.group.member.told()
             raise again(error)
         self.raise_broken()
         subscription = self.subscription
@@ -480,13 +486,16 @@ class Core(Session):
                     raise CommitFailed(
                         "this consumer does not own the partition any more"
                         + (f": {reason}" if reason else ""),
+                        group=self.config.group_id,
                         topic=tp.topic,
                         partition=tp.partition,
                     )
         await checkpoint()
         deadline = self.runtime.clock.now() + self.config.default_api_timeout_ms / 1000
         if not await group.outside(deadline):
-            raise RequestTimedOut("the group was not left in time", api="OffsetCommit")
+            raise RequestTimedOut(
+                "the group was not left in time", api="OffsetCommit", group=self.config.group_id
+            )
         last = group.rebalance.giving_back(offsets)
         try:
             await group.offsets.commit(offsets, deadline, last=last)
@@ -509,5 +518,6 @@ class Core(Session):
             group.rebalance.lost.clear()
             raise CommitFailed(
                 f"these partitions were lost before their records were committed: {names}"
-                f" ({reason})"
+                f" ({reason})",
+                group=self.config.group_id,
             )

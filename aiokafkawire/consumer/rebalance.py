@@ -69,6 +69,7 @@ class Rebalance:
         self._offsets = offsets
         self._hooks = hooks
         self._mine: dict[TopicPartition, Partition] = {}
+        self._going: frozenset[TopicPartition] = frozenset()
         self._last_callback: anyio.Event | None = None
         self._running_callbacks = 0
         self.listener: RebalanceListener | None = None
@@ -82,9 +83,16 @@ class Rebalance:
 
     # --- PartitionOwner ---
 
-    def assign(self, partitions: Collection[TopicPartition], generation: Generation) -> None:
-        """Own these partitions from now on; reading begins once the listener was told."""
-        self._offsets.rejoined(generation.number, partitions)
+    def entered_generation(self, generation: Generation, owned: Collection[TopicPartition]) -> None:
+        """A rebalance is over: what is owned may be committed in the new generation."""
+        self._offsets.rejoined(generation.number, owned)
+
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Own these partitions too; reading begins once the listener was told.
+
+        What was owned before goes on untouched. The listener hears of each rebalance that is over,
+        also if it brought nothing.
+        """
         for tp in partitions:
             partition = Partition(tp, self._config.auto_offset_reset, AwaitingCommitted())
             self._mine[tp] = partition
@@ -93,8 +101,15 @@ class Rebalance:
         if self.listener is not None:
             self._tell_later(self.listener.on_partitions_assigned, partitions)
 
+    def narrow(self, topics: Collection[str]) -> None:
+        """Give nothing of topics that are not subscribed to, until their partitions have gone."""
+        for tp, partition in self._mine.items():
+            if tp not in self._going:
+                partition.revoked = tp.topic not in topics
+
     def withdraw(self, partitions: Collection[TopicPartition]) -> None:
         """Give nothing of these any more; they can be committed until they are revoked."""
+        self._going = frozenset(partitions)
         for partition in self._of(partitions):
             partition.revoked = True
         self._hooks.stop_giving()
@@ -103,8 +118,7 @@ class Rebalance:
         """Call back, commit what is processed, and let go."""
         if self.listener is not None:
             await self._tell(self.listener.on_partitions_revoked, partitions, self._take_turn())
-        if self._config.enable_auto_commit:
-            await self.commit_processed(self._of(partitions))
+        await self.commit_processed(self._of(partitions))
         for partition in self._let_go(partitions):
             if not self._config.enable_auto_commit and partition.uncommitted:
                 logger.info(
@@ -135,6 +149,7 @@ class Rebalance:
 
     def _let_go(self, partitions: Collection[TopicPartition]) -> list[Partition]:
         gone = self._of(partitions)
+        self._going = self._going.difference(partitions)
         for partition in gone:
             del self._mine[partition.tp]
         self._assignment.remove(gone)
@@ -158,9 +173,14 @@ class Rebalance:
 
     # --- committing ---
 
-    async def commit_processed(self, partitions: Iterable[Partition]) -> None:
-        """The last commit of partitions that go; a failure is logged, and they go all the same."""
-        offsets = to_commit(partitions)
+    async def commit_processed(self, partitions: Collection[Partition]) -> None:
+        """The last commit of partitions that go; a failure is logged, and they go all the same.
+
+        What the application asked for and what is not acknowledged yet goes with it.
+        """
+        offsets = self._offsets.pending(partition.tp for partition in partitions)
+        if self._config.enable_auto_commit:
+            offsets |= to_commit(partitions)
         if not offsets:
             return
         timeout_s = self._config.request_timeout_ms / 1000

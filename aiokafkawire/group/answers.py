@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from aiokafkawire.errors import GroupFailed, KafkaError, ProtocolError
+from aiokafkawire.errors import GroupFailed, KafkaError, ProtocolError, UnknownServerError
 from aiokafkawire.wire import consumer_protocol
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 from aiokafkawire.wire.messages.heartbeat import HeartbeatResponse
@@ -13,14 +13,12 @@ from aiokafkawire.wire.messages.sync_group import SyncGroupResponse
 
 from . import events as on
 from . import states as s
-from .assignors import MemberSubscription
 
 __all__ = (
     "failure",
     "group_error",
     "heartbeat_answer",
     "join_answer",
-    "subscriptions_of",
     "sync_answer",
 )
 
@@ -61,6 +59,8 @@ def _error(request: int, code: int, api: str, broker: str | None) -> on.Answer:
     error = group_error(code, api, broker)
     if code == ErrorCode.FENCED_INSTANCE_ID:
         return on.InstanceFenced(request, error)
+    if isinstance(error, UnknownServerError):
+        return on.ServerFailed(request, error)
     return on.CoordinatorLost(request) if error.retriable else on.Refused(request, error)
 
 
@@ -122,22 +122,3 @@ def heartbeat_answer(
     if response.error_code != ErrorCode.NONE:
         return _error(request, response.error_code, "Heartbeat", broker)
     return on.HeartbeatAnswered(request)
-
-
-def subscriptions_of(members: Collection[s.JoinedMember]) -> list[MemberSubscription]:
-    """What the members told the leader. Raises `MalformedMessage`."""
-    subscriptions = []
-    for member in members:
-        told = consumer_protocol.decode_subscription(member.metadata)
-        subscriptions.append(
-            MemberSubscription(
-                member.member_id,
-                tuple(told.topics),
-                member.group_instance_id,
-                told.user_data,
-                tuple(consumer_protocol.flatten(told.owned_partitions)),
-                told.generation_id,
-                told.rack_id,
-            )
-        )
-    return subscriptions

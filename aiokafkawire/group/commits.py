@@ -78,10 +78,13 @@ class Idle(CommitState):
 
 @dataclass(frozen=True, slots=True)
 class Sending(CommitState):
+    """`rejoined` is set once a rebalance ended while the answer was on its way."""
+
     request: int
     sent: Mapping[TopicPartition, Wanted]
     generation: int
     attempt: int
+    rejoined: Rejoined | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +127,14 @@ class CommitDue:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The error code of each partition that was in the request."""
+    """The error code of each partition that was in the request.
+
+    `keeping`: the member is on its way into the next generation, and takes its partitions along.
+    """
 
     request: int
     codes: Mapping[TopicPartition, int]
+    keeping: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,17 +306,22 @@ def _send(m: Commits, state: Idle | Delayed, event: CommitDue, now: float) -> Ou
 def _answered(m: Commits, state: Sending, event: Answered, now: float) -> Outcome:
     effects: list[CommitEffect] = []
     held = delayed = doubted = forgotten = False
+    moves_on = event.keeping or state.rejoined is not None
     for tp, sent in state.sent.items():
         code = event.codes.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR)
         rebalancing = code == ErrorCode.REBALANCE_IN_PROGRESS
         outside = state.generation == NO_GENERATION
         if code == ErrorCode.NONE:
             effects += m.acknowledge(tp, sent)
+        elif code == ErrorCode.ILLEGAL_GENERATION and moves_on and not m.is_last(sent):
+            # The next generation has begun, and what this member keeps it can commit there.
+            held = True
         elif code in _FENCING or (rebalancing and not outside and m.is_last(sent)):
             doubted = True
             effects += m.refuse(tp, _fenced(tp, code), sent.ticket)
         elif rebalancing and not outside:
-            held = doubted = True
+            held = True
+            doubted |= not moves_on
         elif error_for(code).retriable:
             delayed = True
             forgotten |= code in _ELSEWHERE
@@ -324,10 +336,21 @@ def _answered(m: Commits, state: Sending, event: Answered, now: float) -> Outcom
     if forgotten:
         effects.append(ForgetCoordinator())
     if held:
-        return Held(state.generation), effects
+        after, more = _hold(m, state, now)
+        return after, (*effects, *more)
     if delayed:
         return _delay(m, state.attempt, now), effects
     return Idle(), effects
+
+
+def _hold(m: Commits, state: Sending, now: float) -> Outcome:
+    """Wait for the end of the rebalance, unless it is over, or something cannot wait for it."""
+    held = Held(state.generation)
+    if state.rejoined is not None:
+        return _release(m, held, state.rejoined, now)
+    if any(m.is_last(wanted) for wanted in m.wanted.values()):
+        return Idle(), ()
+    return held, ()
 
 
 def _unanswered(m: Commits, state: Sending, event: Unanswered, now: float) -> Outcome:
@@ -381,6 +404,10 @@ def _release(m: Commits, state: Held, event: Rejoined, now: float) -> Outcome:
     return Idle(), effects
 
 
+def _rejoin_while_sending(m: Commits, state: Sending, event: Rejoined, now: float) -> Outcome:
+    return replace(state, rejoined=event), ()
+
+
 def _stay(m: Commits, state: CommitState, event: Any, now: float) -> Outcome:
     return state, ()
 
@@ -397,7 +424,7 @@ TRANSITIONS: Mapping[tuple[type, type], Handler] = {
     (Sending, Answered): _answered,
     (Sending, Unanswered): _unanswered,
     (Sending, Ended): _end_while_sending,
-    (Sending, Rejoined): _stay,
+    (Sending, Rejoined): _rejoin_while_sending,
     (Delayed, Submitted): _submit,
     (Delayed, CommitDue): _send,
     (Delayed, Ended): _end,

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import anyio
 
 from aiokafkawire.cluster.cluster import Cluster
-from aiokafkawire.cluster.metadata import MetadataSnapshot
 from aiokafkawire.cluster.routing import Coordinator, CoordinatorType, Node
 from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.connection import ByVersion
-from aiokafkawire.errors import GroupFailed, KafkaError, ProtocolError
+from aiokafkawire.errors import GroupFailed, KafkaError, ProtocolError, UnknownServerError
 from aiokafkawire.runtime import Host, Runtime, Signal, wait_until
-from aiokafkawire.types import NodeId, TopicPartition
-from aiokafkawire.wire import ApiKey, ErrorCode, Request, Response
-from aiokafkawire.wire.consumer_protocol import encode_assignment, encode_subscription
+from aiokafkawire.types import NodeId
+from aiokafkawire.wire import ApiKey, Request, Response
+from aiokafkawire.wire.consumer_protocol import encode_subscription
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest
 from aiokafkawire.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from aiokafkawire.wire.messages.leave_group import (
@@ -32,11 +31,12 @@ from . import answers
 from . import effects as do
 from . import events as on
 from . import states as s
-from .assignors import Assignor, MemberSubscription
+from .assignors import Assignor
+from .leader import Leader
 from .membership import GroupSettings, Membership
 from .offsets import Credentials
 
-__all__ = ("JOIN_SLACK_S", "GroupMember", "PartitionOwner", "replica_racks", "settings_of")
+__all__ = ("JOIN_SLACK_S", "GroupMember", "PartitionOwner", "settings_of")
 
 logger = logging.getLogger("aiokafkawire.group")
 
@@ -44,6 +44,9 @@ JOIN_SLACK_S = 5.0
 """How long after the rebalance timeout an answer to JoinGroup or SyncGroup may still come."""
 
 PROTOCOL_TYPE = "consumer"
+
+MAX_REASON_CHARACTERS = 255
+"""What Kafka takes of the reason of a JoinGroup or LeaveGroup (KIP-800)."""
 
 FIRST_WITH_STATIC_MEMBERS: Mapping[ApiKey, int] = {
     ApiKey.JOIN_GROUP: 5,
@@ -58,7 +61,13 @@ R = TypeVar("R", bound=Response)
 class PartitionOwner(Protocol):
     """Who uses the partitions of a member: the consumer. All but `revoke` return at once."""
 
-    def assign(self, partitions: s.Assignment, generation: s.Generation) -> None: ...
+    def entered_generation(self, generation: s.Generation, owned: s.Assignment) -> None:
+        """A rebalance is over, and these may be committed in the new generation."""
+        ...
+
+    def assign(self, partitions: s.Assignment) -> None:
+        """These come to what is owned, if there are any; each rebalance ends with it."""
+        ...
 
     def withdraw(self, partitions: s.Assignment) -> None:
         """Give the application nothing of them any more; `revoke` follows."""
@@ -83,9 +92,10 @@ class PartitionOwner(Protocol):
         ...
 
 
-def settings_of(config: ConsumerConfig) -> GroupSettings:
+def settings_of(config: ConsumerConfig, assignors: Collection[Assignor]) -> GroupSettings:
     """What of a consumer's options concerns its membership."""
     return GroupSettings(
+        cooperative=all(assignor.cooperative for assignor in assignors),
         group_instance_id=config.group_instance_id,
         session_timeout_ms=config.effective_session_timeout_ms,
         session_timeout_is_default=config.session_timeout_ms is None,
@@ -95,28 +105,6 @@ def settings_of(config: ConsumerConfig) -> GroupSettings:
         retry_backoff_max_ms=config.retry_backoff_max_ms,
         request_timeout_ms=config.request_timeout_ms,
     )
-
-
-def topics_of(members: Sequence[MemberSubscription]) -> list[str]:
-    """All topics that some member subscribes to, sorted."""
-    return sorted({topic for member in members for topic in member.topics})
-
-
-def replica_racks(
-    metadata: MetadataSnapshot, topics: Iterable[str]
-) -> dict[TopicPartition, tuple[str, ...]]:
-    """The racks of the replicas of each partition of these topics; empty if none is known."""
-    racks = {id: node.rack for id, node in metadata.nodes.items() if node.rack}
-    if not racks:
-        return {}
-    return {
-        TopicPartition(topic, number): tuple(
-            dict.fromkeys(racks[node] for node in partition.replicas if node in racks)
-        )
-        for topic in topics
-        if topic in metadata.topics
-        for number, partition in metadata.topics[topic].partitions.items()
-    }
 
 
 class GroupMember:
@@ -140,12 +128,13 @@ class GroupMember:
         self._config = config
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._owner = owner
-        self._machine = Membership(settings_of(config), runtime.rng, self._clock.now())
+        self._leader = Leader(cluster, runtime.clock, config.group_id, self._assignors)
+        settings = settings_of(config, assignors)
+        self._machine = Membership(settings, runtime.rng, self._clock.now())
         self._events: deque[on.Event] = deque()
         self._handling = False
         self._deadline_moved = Signal()
         self._closed = anyio.Event()
-        self._counts: dict[str, int] = {}
 
     # --- what the consumer says and asks ---
 
@@ -159,6 +148,12 @@ class GroupMember:
         return self._machine.error
 
     @property
+    def untold(self) -> KafkaError | None:
+        """`error`, unless the application has heard it."""
+        state = self._machine.state
+        return None if isinstance(state, s.Failed | s.Fenced) and state.told else self.error
+
+    @property
     def topics(self) -> tuple[str, ...]:
         """What was last subscribed to."""
         return self._machine.topics
@@ -167,6 +162,11 @@ class GroupMember:
     def settled(self) -> bool:
         """Whether no rebalance is under way."""
         return isinstance(self._machine.state, s.Stable)
+
+    @property
+    def keeping(self) -> bool:
+        """Whether a rebalance is under way that takes partitions along into the next generation."""
+        return isinstance(self._machine.state, s.Keeper)
 
     @property
     def away(self) -> bool:
@@ -178,7 +178,12 @@ class GroupMember:
         generation = self._machine.generation
         if generation is None:
             return None
-        return Credentials(generation.number, generation.member_id, self._config.group_instance_id)
+        return Credentials(
+            generation.number,
+            generation.member_id,
+            self._config.group_instance_id,
+            self.keeping,
+        )
 
     @property
     def generation(self) -> s.Generation | None:
@@ -209,18 +214,18 @@ class GroupMember:
         """A commit was refused."""
         self._post(on.Doubted())
 
+    def told(self) -> None:
+        """The application was told of `error`: its next call may try anew."""
+        self._post(on.Told())
+
     def metadata_changed(self) -> None:
         """If this member leads, the group joins again when partitions were added."""
         generation = self._machine.generation
         if generation is None or not generation.leads or not self.settled:
             return
-        metadata = self._cluster.metadata
-        for topic, count in self._counts.items():
-            now = len(metadata.partitions(topic))
-            gone = metadata.errors.get(topic) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if now != count and (now or gone):
-                self._post(on.Rejoin(f"topic {topic!r} has {now} partitions, not {count}"))
-                return
+        reason = self._leader.outdated()
+        if reason is not None:
+            self._post(on.Rejoin(reason))
 
     async def close(self, deadline: float) -> bool:
         """Revoke, leave, and wait for it; False if the deadline came first."""
@@ -250,9 +255,13 @@ class GroupMember:
                     self._perform(effect)
         finally:
             self._handling = False
+        if not isinstance(self._machine.state, s.Inside):
+            self._leader.stand_down()
         if isinstance(self._machine.state, s.Closed):
-            self._forget_counts()
             self._closed.set()
+        error = self._machine.error
+        if error is not None:
+            error.group = self.group_id
         if self._machine.state is not before:
             self._deadline_moved.set()
             self._owner.changed()
@@ -276,16 +285,18 @@ class GroupMember:
             case do.SendLeave():
                 self._start("leave", self._leave(effect))
             case do.RevokePartitions(request, partitions):
-                self._forget_counts()
                 self._owner.withdraw(partitions)
                 self._start("revoke", self._revoke(request, partitions))
             case do.LosePartitions(partitions, reason):
-                self._forget_counts()
                 self._owner.lose(partitions, reason)
-            case do.AssignPartitions(partitions, generation):
-                self._log(f"generation {generation.number}: {len(partitions)} partitions")
-                self._owner.assign(partitions, generation)
+            case do.EnterGeneration(generation, owned):
+                self._log(f"generation {generation.number}: {len(owned)} partitions")
+                if not generation.leads:
+                    self._leader.stand_down()
+                self._owner.entered_generation(generation, owned)
                 self.metadata_changed()
+            case do.AssignPartitions(partitions):
+                self._owner.assign(partitions)
             case do.Interrupt():
                 self._owner.interrupt()
             case do.Note(text, warning):
@@ -340,6 +351,8 @@ class GroupMember:
                 self._owner.heard(error)
                 if error.retriable or isinstance(error, ProtocolError):
                     return on.CoordinatorMissing(request)
+                if isinstance(error, UnknownServerError):
+                    return on.ServerFailed(request, error)
                 return on.Refused(request, error)
             return on.CoordinatorFound(request, node)
 
@@ -355,6 +368,8 @@ class GroupMember:
                 metadata=encode_subscription(
                     effect.topics,
                     user_data=assignor.user_data(effect.topics),
+                    owned_partitions=effect.owned,
+                    generation_id=effect.generation,
                     rack_id=self._config.client_rack or None,
                 ),
             )
@@ -368,6 +383,7 @@ class GroupMember:
             group_instance_id=self._config.group_instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocols=protocols,
+            reason=effect.reason[:MAX_REASON_CHARACTERS],
         )
         return self._ask(
             effect.request,
@@ -460,9 +476,7 @@ class GroupMember:
     def _make_assignment(self, effect: do.MakeAssignment) -> Callable[[], Awaitable[on.Answer]]:
         async def make() -> on.Answer:
             try:
-                members = answers.subscriptions_of(effect.members)
-                counts = await self._count_partitions(topics_of(members))
-                assignments = self._divide(effect.protocol, counts, members)
+                assignments = await self._leader.assign(effect.protocol, effect.members)
             except KafkaError as error:
                 return on.Refused(effect.request, error)
             return on.AssignmentMade(effect.request, assignments)
@@ -471,56 +485,8 @@ class GroupMember:
 
     def _watch_later(self, joined: Sequence[s.JoinedMember]) -> None:
         async def watch() -> None:
-            try:
-                members = answers.subscriptions_of(joined)
-            except KafkaError as error:
-                self._log(f"its topics cannot be watched: {error}", logging.WARNING)
-            else:
-                await self._count_partitions(topics_of(members))
-                self.metadata_changed()
+            await self._leader.watch(joined)
+            self.metadata_changed()
 
         if self._host.running:
             self._host.spawn(watch, name="watch-partitions")
-
-    async def _count_partitions(self, topics: Sequence[str]) -> dict[str, int]:
-        """How many partitions each topic has; topics that do not exist (yet) are left out."""
-        self._forget_counts()
-        self._counts = dict.fromkeys(topics, 0)
-        self._cluster.add_topics(topics)
-        deadline = self._clock.now() + self._config.request_timeout_ms / 1000
-        metadata = self._cluster.metadata
-        while any(
-            topic not in metadata.topics and topic not in metadata.errors for topic in topics
-        ):
-            if not await self._cluster.wait_update(metadata.version, deadline):
-                break
-            metadata = self._cluster.metadata
-        counts = {topic: len(metadata.partitions(topic)) for topic in topics}
-        if list(self._counts) == list(topics):
-            self._counts = counts
-        return {topic: count for topic, count in counts.items() if count}
-
-    def _forget_counts(self) -> None:
-        if self._counts:
-            self._cluster.remove_topics(self._counts)
-            self._counts = {}
-
-    def _divide(
-        self, protocol: str, counts: Mapping[str, int], members: Sequence[MemberSubscription]
-    ) -> dict[str, bytes]:
-        """Run the assignor, and hold its result to what it must be. Raises `GroupFailed`."""
-        racks = replica_racks(self._cluster.metadata, counts)
-        try:
-            assignment = self._assignors[protocol].assign(counts, members, racks)
-        except Exception as error:
-            raise GroupFailed(f"the assignor {protocol!r} failed: {error!r}") from error
-        known = {member.member_id for member in members}
-        owners: dict[TopicPartition, str] = {}
-        for member_id, partitions in assignment.items():
-            for tp in partitions:
-                if member_id not in known or owners.setdefault(tp, member_id) != member_id:
-                    raise GroupFailed(f"the assignor {protocol!r} gives {tp} to the wrong member")
-        return {
-            member.member_id: encode_assignment(assignment.get(member.member_id, ()))
-            for member in members
-        }

@@ -12,6 +12,7 @@ from .states import Assignment, Generation, JoinedMember
 __all__ = (
     "AssignPartitions",
     "Effect",
+    "EnterGeneration",
     "FindCoordinator",
     "ForgetCoordinator",
     "Interrupt",
@@ -43,11 +44,16 @@ class ForgetCoordinator(Effect):
 
 @dataclass(frozen=True, slots=True)
 class SendJoin(Effect):
+    """`owned` are the partitions that the member keeps, as of `generation`."""
+
     request: int
     node: NodeId
     member_id: str
     topics: tuple[str, ...]
     session_timeout_ms: int
+    generation: int
+    owned: Assignment
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +118,21 @@ class LosePartitions(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class AssignPartitions(Effect):
-    partitions: Assignment
+class EnterGeneration(Effect):
+    """The rebalance is over. `owned` is what may be committed in the new generation.
+
+    That is all that was assigned, and what is still to be given back.
+    """
+
     generation: Generation
+    owned: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class AssignPartitions(Effect):
+    """These are the member's from now on, beside what it kept; the application is to be told."""
+
+    partitions: Assignment
 
 
 @dataclass(frozen=True, slots=True)

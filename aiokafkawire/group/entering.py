@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aiokafkawire.errors import GroupFailed
+from aiokafkawire.types import NodeId
 
 from . import effects as do
 from . import events as on
-from . import owning, steps
+from . import leaving, owning, steps
 from . import states as s
 from .steps import Outcome
 
@@ -23,12 +24,15 @@ OLD_BROKERS_SESSION_TIMEOUT_MS = 30_000
 MAX_CONTRADICTIONS = 5
 """So many contradicting answers in a row, and the member gives up."""
 
+MAX_SERVER_FAILURES = 10
+"""So many failures inside of the coordinator in a row, and the application is told."""
+
 NO_ASSIGNMENTS: Mapping[str, bytes] = {}
 
 
 def start(m: Membership, state: s.State, event: on.Subscribed, now: float) -> Outcome:
     m.topics = event.topics
-    return steps.seek(m, s.NOBODY)
+    return steps.ended(m, s.After.JOIN)
 
 
 def join_there(
@@ -41,8 +45,28 @@ def seek_later(m: Membership, state: s.Outside, event: on.Answer, now: float) ->
     return steps.back_off(m, state.identity, None, now)
 
 
-def join_later(m: Membership, state: s.Joining, event: on.Answer, now: float) -> Outcome:
-    return steps.back_off(m, state.identity, state.node, now)
+def join_later(
+    m: Membership, state: s.Joining | s.Rejoining, event: on.Answer, now: float
+) -> Outcome:
+    return steps.try_again(m, state, state.node, now)
+
+
+def doubt_server(
+    m: Membership,
+    state: s.Outside | s.Arriving | s.Keeper,
+    event: on.ServerFailed,
+    now: float,
+) -> Outcome:
+    """An error without a reason may pass; if it stays it is one that the application hears of."""
+    if isinstance(state, s.Inside) and event.request == state.pulse.request:
+        return owning.beat_in_spite(m, state, event, now)
+    m.server_failures += 1
+    if m.server_failures >= MAX_SERVER_FAILURES:
+        return leaving.fail(m, state, on.Refused(event.request, event.error), now)
+    after, effects = steps.try_again(m, state, None, now)
+    if m.server_failures > 1:
+        return after, effects
+    return after, (do.Note(f"joining again after {event.error}", warning=True), *effects)
 
 
 def join_anew_later(m: Membership, state: s.Joining, event: on.Answer, now: float) -> Outcome:
@@ -60,23 +84,32 @@ def join_under_id(
     m: Membership, state: s.Joining, event: on.MemberIdAssigned, now: float
 ) -> Outcome:
     if state.identity.member_id or not event.member_id:
-        reason = f"it requires another member id than {state.identity.member_id!r}"
-        return distrust(m, state, on.Contradicted(event.request, reason), now)
+        return distrust_id(m, state, event, now)
     return steps.join(m, state.node, replace(state.identity, member_id=event.member_id))
 
 
+def distrust_id(
+    m: Membership, state: s.Joining | s.Rejoining, event: on.MemberIdAssigned, now: float
+) -> Outcome:
+    reason = f"it requires another member id than {steps.identity_of(state).member_id!r}"
+    return distrust(m, state, on.Contradicted(event.request, reason), now)
+
+
 def lower_session_timeout(
-    m: Membership, state: s.Joining, event: on.SessionTimeoutRefused, now: float
+    m: Membership, state: s.Joining | s.Rejoining, event: on.SessionTimeoutRefused, now: float
 ) -> Outcome:
     refused = m.session_timeout_ms
     if not m.settings.session_timeout_is_default or refused <= OLD_BROKERS_SESSION_TIMEOUT_MS:
-        return s.Failed(event.error), ()
+        return leaving.fail(m, state, on.Refused(event.request, event.error), now)
     m.session_timeout_ms = OLD_BROKERS_SESSION_TIMEOUT_MS
     text = (
         f"the coordinator refuses the default session timeout of {refused} ms;"
         f" asking for {OLD_BROKERS_SESSION_TIMEOUT_MS} ms"
     )
-    after, effects = steps.join(m, state.node, state.identity)
+    if isinstance(state, s.Rejoining):
+        after, effects = steps.try_again(m, state, state.node, now)
+    else:
+        after, effects = steps.join(m, state.node, state.identity)
     return after, (do.Note(text), *effects)
 
 
@@ -111,73 +144,162 @@ def joined(
     if m.topics != state.topics:
         # Subscribed to other topics meanwhile: this generation's assignment is of no use.
         return steps.join(m, state.node, s.Identity(event.member_id, event.generation, attempt))
-    leads = isinstance(event, on.JoinedAsLeader)
-    generation = s.Generation(
-        event.member_id, event.generation, event.protocol, state.topics, leads
-    )
+    generation = generation_of(event, state.topics)
     request = m.new_request()
     pulse = m.new_pulse(state.node, now)
-    if isinstance(event, on.JoinedAsLeader) and not event.skip_assignment:
-        assigning = s.Assigning(generation, pulse, request, attempt)
-        return assigning, (do.MakeAssignment(request, event.protocol, event.members),)
-    syncing = s.Syncing(generation, pulse, request, attempt)
-    watch = (do.WatchPartitions(event.members),) if isinstance(event, on.JoinedAsLeader) else ()
-    return syncing, (*watch, do.SendSync(request, state.node, generation, NO_ASSIGNMENTS))
+    effects = next_requests(event, request, state.node, generation)
+    if isinstance(effects[0], do.MakeAssignment):
+        return s.Assigning(generation, pulse, request, attempt), effects
+    return s.Syncing(generation, pulse, request, attempt), effects
 
 
-def hand_out(m: Membership, state: s.Assigning, event: on.AssignmentMade, now: float) -> Outcome:
+def rejoined(
+    m: Membership, state: s.Rejoining, event: on.JoinedAsFollower | on.JoinedAsLeader, now: float
+) -> Outcome:
+    """As `joined`, with partitions of the generation before."""
+    wrong = contradiction(steps.identity_of(state), event)
+    if wrong is not None:
+        return distrust(m, state, on.Contradicted(event.request, wrong), now)
+    if event.generation > state.generation.number + 1:
+        # In between, what this member has may have been given to others.
+        m.reason = "the group had a generation without this member"
+        identity = s.Identity(event.member_id, event.generation, state.attempt)
+        after, effects = steps.join(m, state.node, identity)
+        return steps.or_leave(m, state, (after, (*steps.lose(state, m.reason), *effects)))
+    generation = generation_of(event, state.topics)
+    request = m.new_request()
+    effects = next_requests(event, request, state.node, generation)
+    assigns = isinstance(effects[0], do.MakeAssignment)
+    busy = s.Reassigning if assigns else s.Resyncing
+    pulse = m.new_pulse(state.node, now)
+    return busy(generation, pulse, state.assignment, request, state.attempt, state.leaving), effects
+
+
+def generation_of(
+    event: on.JoinedAsFollower | on.JoinedAsLeader, topics: tuple[str, ...]
+) -> s.Generation:
+    leads = isinstance(event, on.JoinedAsLeader)
+    return s.Generation(event.member_id, event.generation, event.protocol, topics, leads)
+
+
+def next_requests(
+    event: on.JoinedAsFollower | on.JoinedAsLeader,
+    request: int,
+    node: NodeId,
+    generation: s.Generation,
+) -> Sequence[do.Effect]:
+    """Divide the partitions, or ask for those of this member."""
+    sync = do.SendSync(request, node, generation, NO_ASSIGNMENTS)
+    if not isinstance(event, on.JoinedAsLeader):
+        return (sync,)
+    if event.skip_assignment:
+        return do.WatchPartitions(event.members), sync
+    return (do.MakeAssignment(request, event.protocol, event.members),)
+
+
+def hand_out(
+    m: Membership,
+    state: s.Assigning | s.Reassigning,
+    event: on.AssignmentMade,
+    now: float,
+) -> Outcome:
     node = state.pulse.node
     if node is None:
         # The coordinator moved while the assignor ran; by now the group may have changed too.
-        return steps.rejoin(m, state)
+        return steps.try_again(m, state, None, now)
     request = m.new_request()
-    syncing = s.Syncing(state.generation, state.pulse, request, state.attempt)
-    return syncing, (do.SendSync(request, node, state.generation, event.assignments),)
+    send = do.SendSync(request, node, state.generation, event.assignments)
+    if isinstance(state, s.Reassigning):
+        return s.Resyncing(
+            state.generation, state.pulse, state.assignment, request, state.attempt, state.leaving
+        ), (send,)
+    return s.Syncing(state.generation, state.pulse, request, state.attempt), (send,)
+
+
+def checked(state: s.Arriving, event: on.Synced) -> s.Assignment | on.Contradicted:
+    """What a member is given, in order, or what is wrong with it."""
+    subscribed = set(state.generation.topics)
+    for tp in event.assignment:
+        if tp.topic not in subscribed or tp.partition < 0:
+            reason = f"it assigns {tp}, which was not subscribed to"
+            return on.Contradicted(event.request, reason)
+    return tuple(sorted(set(event.assignment)))
 
 
 def become_stable(m: Membership, state: s.Syncing, event: on.Synced, now: float) -> Outcome:
-    subscribed = set(state.generation.topics)
-    strange = [tp for tp in event.assignment if tp.topic not in subscribed or tp.partition < 0]
-    if strange:
-        reason = f"it assigns {strange[0]}, which was not subscribed to"
-        return distrust(m, state, on.Contradicted(event.request, reason), now)
-    m.contradictions = 0
-    assignment = tuple(sorted(set(event.assignment)))
-    stable = s.Stable(state.generation, state.pulse, assignment)
-    effects = (do.AssignPartitions(assignment, state.generation),)
-    if m.topics == state.generation.topics:
+    given = checked(state, event)
+    if isinstance(given, on.Contradicted):
+        return distrust(m, state, given, now)
+    return settle(m, s.Stable(state.generation, state.pulse, given), given, now)
+
+
+def settle(m: Membership, stable: s.Stable, coming: s.Assignment, now: float) -> Outcome:
+    m.contradictions = m.server_failures = 0
+    effects = (
+        do.EnterGeneration(stable.generation, stable.assignment),
+        do.AssignPartitions(coming),
+    )
+    if m.topics == stable.generation.topics:
         return stable, effects
-    after, more = steps.rebalance(m, stable, event, now)
+    after, more = steps.rebalance(m, stable, "the subscription changed", now)
     return after, (*effects, *more)
 
 
+def take_difference(m: Membership, state: s.Resyncing, event: on.Synced, now: float) -> Outcome:
+    """Take what is new at once; give back what is not given any more, and join again without it."""
+    given = checked(state, event)
+    if isinstance(given, on.Contradicted):
+        return distrust(m, state, given, now)
+    stays, had = set(given), set(state.assignment)
+    going = tuple(tp for tp in state.assignment if tp not in stays)
+    coming = tuple(tp for tp in given if tp not in had)
+    if not going and state.leaving is None:
+        return settle(m, s.Stable(state.generation, state.pulse, given), coming, now)
+    m.contradictions = m.server_failures = 0
+    enter = do.EnterGeneration(state.generation, state.assignment)
+    if state.leaving is not None:
+        after, effects = steps.revoke(m, state, state.assignment, state.leaving.after)
+    else:
+        m.reason = "it gave back partitions that others are to have"
+        after, effects = steps.give_back(m, state, going, coming)
+    return after, (enter, *effects)
+
+
 def distrust(
-    m: Membership, state: s.Joining | s.Arriving, event: on.Contradicted, now: float
+    m: Membership, state: s.Joining | s.Arriving | s.Keeper, event: on.Contradicted, now: float
 ) -> Outcome:
     """Start over as somebody new; too often in a row is too often."""
+    if isinstance(state, s.Inside) and event.request == state.pulse.request:
+        return owning.beat_elsewhere(m, state, event, now)
     text = f"the group coordinator contradicts itself: {event.reason}"
     identity = steps.identity_of(state)
+    lost = steps.lose(state, text)
     leave = steps.quiet_leave(m, identity.member_id, now, "contradicting answers")
     m.contradictions += 1
     if m.contradictions >= MAX_CONTRADICTIONS:
-        return s.Failed(GroupFailed(text)), leave
+        return steps.or_leave(m, state, (s.Failed(GroupFailed(text)), (*lost, *leave)))
     after, effects = steps.back_off(m, s.Identity(attempt=identity.attempt), None, now)
-    return after, (do.Note(text, warning=True), *leave, *effects)
+    note = do.Note(text, warning=True)
+    return steps.or_leave(m, state, (after, (note, *lost, *leave, *effects)))
 
 
-# --- a member of a generation that has no assignment yet --------------------------------------
+# --- a member of a generation that has no assignment of it yet --------------------------------
 
 
-def rejoin_later(m: Membership, state: s.Arriving, event: on.Answer, now: float) -> Outcome:
+def rejoin_later(
+    m: Membership, state: s.Arriving | s.Rejoining, event: on.Answer, now: float
+) -> Outcome:
     if event.request != state.request:
         return owning.beat_later(m, state, event, now)
-    return steps.back_off(m, steps.identity_of(state), state.pulse.node, now)
+    return steps.try_again(m, state, state.pulse.node, now)
 
 
-def rejoin_elsewhere(m: Membership, state: s.Arriving, event: on.Answer, now: float) -> Outcome:
+def rejoin_elsewhere(
+    m: Membership, state: s.Arriving | s.Rejoining, event: on.Answer, now: float
+) -> Outcome:
     if event.request != state.request:
         return owning.beat_elsewhere(m, state, event, now)
-    return steps.back_off(m, steps.identity_of(state), None, now)
+    return steps.try_again(m, state, None, now)
 
 
 def rejoin_anew(m: Membership, state: s.Arriving, event: on.Answer, now: float) -> Outcome:
@@ -185,12 +307,12 @@ def rejoin_anew(m: Membership, state: s.Arriving, event: on.Answer, now: float) 
 
 
 def rebalance_began(
-    m: Membership, state: s.Arriving, event: on.RebalanceBegan, now: float
+    m: Membership, state: s.Arriving | s.Rejoining, event: on.RebalanceBegan, now: float
 ) -> Outcome:
     """Old brokers answer heartbeats so until SyncGroup is done: only its own answer counts."""
     if event.request != state.request:
         return owning.beaten(m, state, event, now)
+    if state.attempt or isinstance(state, s.Keeper):
+        return steps.try_again(m, state, state.pulse.node, now)
     identity = steps.identity_of(state)
-    if identity.attempt:
-        return steps.back_off(m, identity, state.pulse.node, now)
     return steps.join(m, state.pulse.node, replace(identity, attempt=1))

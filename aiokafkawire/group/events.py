@@ -38,10 +38,12 @@ __all__ = (
     "Refused",
     "Rejoin",
     "Revoked",
+    "ServerFailed",
     "SessionTimeoutRefused",
     "Subscribed",
     "Synced",
     "Tick",
+    "Told",
     "Unsubscribed",
 )
 
@@ -74,7 +76,7 @@ class ApplicationEntered(Event):
 
 @dataclass(frozen=True, slots=True)
 class Rejoin(Event):
-    """The leader saw that a topic's partitions changed."""
+    """What was assigned is out of date: the leader saw that a topic's partitions changed."""
 
     reason: str
 
@@ -82,6 +84,11 @@ class Rejoin(Event):
 @dataclass(frozen=True, slots=True)
 class Doubted(Event):
     """A commit was refused: a heartbeat at once tells why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told(Event):
+    """The application was told why nothing comes any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +208,14 @@ class Contradicted(Answer):
 
 @dataclass(frozen=True, slots=True)
 class InstanceFenced(Answer):
+    request: int
+    error: KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFailed(Answer):
+    """The coordinator failed inside, and does not say of what: it may pass, or not."""
+
     request: int
     error: KafkaError
 

@@ -16,21 +16,38 @@ if TYPE_CHECKING:
     from .membership import Membership
 
 
+MAX_SETTLING_S = 0.3
+"""How long a member that shall leave in the middle of a rebalance waits for its end."""
+
+
 def fence(m: Membership, state: s.State, event: on.InstanceFenced, now: float) -> Outcome:
     error = MemberFenced(
         f"another member runs with group_instance_id {m.settings.group_instance_id!r}",
         broker=event.error.broker,
         api=event.error.api,
     )
-    return s.Fenced(error), steps.lose(state, str(error))
+    return steps.or_leave(m, state, (s.Fenced(error), steps.lose(state, str(error))))
 
 
 def fail(m: Membership, state: s.State, event: on.Refused, now: float) -> Outcome:
     effects = steps.lose(state, str(event.error))
     if isinstance(state, s.Arriving):
         # The others wait for this member until its session ends, unless it says goodbye.
-        effects = steps.quiet_leave(m, state.generation.member_id, now, "it failed")
-    return s.Failed(event.error), effects
+        leave = steps.quiet_leave(m, state.generation.member_id, now, "it failed")
+        effects = (*effects, *leave)
+    return steps.or_leave(m, state, (s.Failed(event.error), effects))
+
+
+def told(m: Membership, state: s.Failed | s.Fenced, event: on.Told, now: float) -> Outcome:
+    return replace(state, told=True), ()
+
+
+def try_anew(m: Membership, state: s.Failed, event: on.ApplicationEntered, now: float) -> Outcome:
+    """What it failed of may be mended by now: rights, settings of the other members."""
+    if not state.told:
+        return state, ()
+    m.contradictions = m.server_failures = 0
+    return steps.ended(m, s.After.JOIN)
 
 
 def farewell(
@@ -47,10 +64,11 @@ def leave_early(
 ) -> Outcome:
     after, deadline = farewell(m, event, now)
     identity = steps.identity_of(state)
-    if isinstance(state, s.Joining) and not identity.member_id:
+    static = m.settings.group_instance_id is not None
+    if isinstance(state, s.Joining) and not identity.member_id and not static:
         # Left alone, the member that this JoinGroup makes would be a ghost in the group.
         return s.AwaitingIdentity(state.request, after, deadline), ()
-    return steps.leave(m, identity.member_id, after, deadline)
+    return steps.leave(m, identity.member_id, after, deadline, now)
 
 
 def leave_as_owner(
@@ -58,8 +76,20 @@ def leave_as_owner(
 ) -> Outcome:
     after, deadline = farewell(m, event, now)
     if not state.assignment:
-        return steps.leave(m, state.generation.member_id, after, deadline)
-    return steps.revoke(m, state, after)
+        return steps.leave(m, state.generation.member_id, after, deadline, now)
+    return steps.revoke(m, state, state.assignment, after)
+
+
+def leave_when_settled(
+    m: Membership, state: s.Busy, event: on.Unsubscribed | on.Closing, now: float
+) -> Outcome:
+    after, deadline = farewell(m, event, now)
+    by = min(deadline, now + MAX_SETTLING_S)
+    if state.leaving is not None:
+        by = min(by, state.leaving.by)
+        if state.leaving.after is s.After.CLOSE:
+            after = s.After.CLOSE
+    return replace(state, leaving=s.Departure(after, by)), ()  # type: ignore[type-var]
 
 
 def leave_after_revocation(
@@ -77,7 +107,7 @@ def leave_known(
     event: on.JoinedAsFollower | on.JoinedAsLeader | on.MemberIdAssigned,
     now: float,
 ) -> Outcome:
-    return steps.leave(m, event.member_id, state.after, state.until)
+    return steps.leave(m, event.member_id, state.after, state.until, now)
 
 
 def left(

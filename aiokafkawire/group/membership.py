@@ -1,11 +1,11 @@
 """The membership of a consumer group: one table of (state, event) pairs.
 
-A pair that is not in `TRANSITIONS` cannot happen, and raises. The cooperative protocol differs from
-the eager one in when partitions are given back, which is a matter of rows: a member that keeps its
-partitions is an `Owner` whichever way it is asked to join again.
+A pair that is not in `TRANSITIONS` cannot happen, and raises. The cooperative protocol is a matter
+of rows: where an eager member gives everything back and joins with nothing (`Outside`), a
+cooperative one becomes a `Keeper`, which owns what it had until it learns what it has now.
 
 Protocol source: "Consumer group" APIs of Kafka's protocol guide (JoinGroup, SyncGroup, Heartbeat,
-LeaveGroup), KIP-62, KIP-345, KIP-394.
+LeaveGroup), KIP-62, KIP-345, KIP-394, KIP-429, KIP-792.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class ImpossibleEvent(AssertionError):
 class GroupSettings:
     """What of a consumer's options the membership hangs on."""
 
+    cooperative: bool
     group_instance_id: str | None
     session_timeout_ms: int
     session_timeout_is_default: bool
@@ -98,6 +99,8 @@ class Membership:
         self._backoff = Backoff.from_ms(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         self._last_request = 0
         self.contradictions = 0
+        self.server_failures = 0
+        self.reason = ""
 
     @property
     def done(self) -> bool:
@@ -128,7 +131,7 @@ class Membership:
     def next_deadline(self) -> float:
         """When to call `handle(Tick(), now)` at the latest."""
         deadline = self.state.deadline
-        if isinstance(self.state, s.Stable | s.RevocationDue):
+        if isinstance(self.state, s.Stable | s.RevocationDue | s.Keeper):
             return min(deadline, self.presence.deadline)
         return deadline
 
@@ -184,6 +187,7 @@ TRANSITIONS: Mapping[tuple[type[s.State], type[on.Event]], Handler] = {
     ),
     (s.FindingCoordinator, on.CoordinatorFound): entering.join_there,
     (s.FindingCoordinator, on.CoordinatorMissing): entering.seek_later,
+    (s.FindingCoordinator, on.ServerFailed): entering.doubt_server,
     (s.FindingCoordinator, on.Refused): leaving.fail,
     (s.BackingOff, on.Tick): entering.resume,
     **_rows(
@@ -200,6 +204,7 @@ TRANSITIONS: Mapping[tuple[type[s.State], type[on.Event]], Handler] = {
             on.GenerationOutdated: entering.join_anew_later,
             on.Contradicted: entering.distrust,
             on.InstanceFenced: leaving.fence,
+            on.ServerFailed: entering.doubt_server,
             on.Refused: leaving.fail,
         },
     ),
@@ -223,6 +228,7 @@ TRANSITIONS: Mapping[tuple[type[s.State], type[on.Event]], Handler] = {
             on.GenerationOutdated: entering.rejoin_anew,
             on.Contradicted: entering.distrust,
             on.InstanceFenced: leaving.fence,
+            on.ServerFailed: entering.doubt_server,
             on.Refused: leaving.fail,
         },
     ),
@@ -248,12 +254,15 @@ TRANSITIONS: Mapping[tuple[type[s.State], type[on.Event]], Handler] = {
             on.GenerationOutdated: owning.lose_and_rejoin,
             on.Contradicted: owning.beat_elsewhere,
             on.InstanceFenced: leaving.fence,
+            on.ServerFailed: owning.beat_in_spite,
             on.Refused: leaving.fail,
         },
     ),
     (s.Stable, on.Subscribed): owning.resubscribe,
     (s.Stable, on.Rejoin): owning.rejoin_for,
-    (s.Stable, on.RebalanceBegan): steps.rebalance,
+    (s.Stable, on.RebalanceBegan): owning.rebalance,
+    (s.RevocationDue, on.Subscribed): owning.resubscribe_due,
+    (s.RevocationDue, on.RebalanceBegan): owning.rebalance_while_due,
     (s.RevocationDue, on.ApplicationEntered): owning.revoke_now,
     **_rows(
         (s.Revoking,),
@@ -267,6 +276,56 @@ TRANSITIONS: Mapping[tuple[type[s.State], type[on.Event]], Handler] = {
             on.Revoked: owning.revoked,
         },
     ),
+    **_rows(
+        (s.Returning, s.Rejoining, s.Reassigning, s.Resyncing),
+        {
+            on.Subscribed: steps.subscribe,
+            on.Unsubscribed: leaving.leave_when_settled,
+            on.Closing: leaving.leave_when_settled,
+            on.ApplicationEntered: steps.stay,
+            on.Rejoin: steps.stay,
+            on.Doubted: owning.beat_at_once,
+            on.Tick: owning.watch_keeper,
+            on.HeartbeatAnswered: owning.beaten,
+            on.CoordinatorFound: owning.beat_there,
+            on.CoordinatorMissing: owning.beat_elsewhere,
+            on.CoordinatorLost: entering.rejoin_elsewhere,
+            on.CoordinatorLoading: entering.rejoin_later,
+            on.RebalanceBegan: entering.rebalance_began,
+            on.MemberUnknown: owning.lose_and_rejoin,
+            on.GenerationOutdated: owning.lose_and_rejoin,
+            on.Contradicted: entering.distrust,
+            on.InstanceFenced: leaving.fence,
+            on.ServerFailed: entering.doubt_server,
+            on.Refused: leaving.fail,
+        },
+    ),
+    **_rows(
+        (s.Returning,),
+        {
+            on.Unsubscribed: leaving.leave_as_owner,
+            on.Closing: leaving.leave_as_owner,
+            on.Tick: owning.return_when_due,
+            on.CoordinatorLost: owning.beat_elsewhere,
+            on.CoordinatorLoading: owning.beat_later,
+            on.RebalanceBegan: owning.beaten,
+            on.Contradicted: owning.beat_elsewhere,
+            on.ServerFailed: owning.beat_in_spite,
+        },
+    ),
+    **_rows(
+        (s.Rejoining,),
+        {
+            on.JoinedAsFollower: entering.rejoined,
+            on.JoinedAsLeader: entering.rejoined,
+            on.MemberIdAssigned: entering.distrust_id,
+            on.SessionTimeoutRefused: entering.lower_session_timeout,
+            on.CoordinatorFound: owning.join_elsewhere,
+            on.GenerationOutdated: owning.outdated_while_joining,
+        },
+    ),
+    (s.Reassigning, on.AssignmentMade): entering.hand_out,
+    (s.Resyncing, on.Synced): entering.take_difference,
     **_rows(
         (s.Lapsed,),
         {
@@ -305,6 +364,7 @@ TRANSITIONS: Mapping[tuple[type[s.State], type[on.Event]], Handler] = {
             on.GenerationOutdated: leaving.left,
             on.Contradicted: leaving.left,
             on.InstanceFenced: leaving.left,
+            on.ServerFailed: leaving.left,
             on.Refused: leaving.left,
         },
     ),
@@ -319,6 +379,8 @@ TRANSITIONS: Mapping[tuple[type[s.State], type[on.Event]], Handler] = {
             on.Rejoin: steps.stay,
             on.Doubted: steps.stay,
             on.Tick: steps.stay,
+            on.Told: leaving.told,
         },
     ),
+    (s.Failed, on.ApplicationEntered): leaving.try_anew,
 }

@@ -60,6 +60,8 @@ class Credentials(NamedTuple):
     generation: int = NO_GENERATION
     member_id: str = ""
     group_instance_id: str | None = None
+    keeping: bool = False
+    """Whether the member is on its way into the next generation, with what it owns."""
 
 
 Committed = Mapping[TopicPartition, OffsetAndMetadata | None]
@@ -111,6 +113,13 @@ class GroupOffsets:
                     event = await self._send(effect, credentials)
                     self._perform(self._machine.handle(event, self._runtime.clock.now()))
 
+    def pending(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What was asked to be committed of these and is not acknowledged yet."""
+        wanted = self._machine.wanted
+        return {tp: wanted[tp].offset for tp in partitions if tp in wanted}
+
     async def quiet(self, partitions: Collection[TopicPartition], deadline: float) -> None:
         """Wait until no commit of these partitions is under way or still to be sent.
 
@@ -118,7 +127,9 @@ class GroupOffsets:
         """
         while any(tp in self._machine.wanted for tp in partitions):
             if not await self._settled.wait(deadline):
-                raise RequestTimedOut("a commit is not acknowledged yet", api="OffsetCommit")
+                raise RequestTimedOut(
+                    "a commit is not acknowledged yet", api="OffsetCommit", group=self._route.key
+                )
 
     async def commit(
         self,
@@ -143,7 +154,9 @@ class GroupOffsets:
             if isinstance(error, KafkaError):
                 raise
             raise RequestTimedOut(
-                "the commit was not acknowledged before the deadline", api="OffsetCommit"
+                "the commit was not acknowledged before the deadline",
+                api="OffsetCommit",
+                group=self._route.key,
             ) from None
         finally:
             self._waiting.pop(ticket, None)
@@ -182,6 +195,7 @@ class GroupOffsets:
             try:
                 return read_fetched(response, self._route.key, partitions, ids)
             except KafkaError as error:
+                error.group = self._route.key
                 again_at = self._runtime.clock.now() + self._backoff.delay(
                     attempt, self._runtime.rng
                 )
@@ -208,7 +222,9 @@ class GroupOffsets:
             )
         except KafkaError as error:
             return Unanswered(effect.request, error)
-        return Answered(effect.request, read_committed(response, ids))
+        present = self._credentials()
+        keeping = present is not None and present.keeping
+        return Answered(effect.request, read_committed(response, ids), keeping)
 
     def _perform(self, effects: Iterable[CommitEffect]) -> None:
         self._settled.set()
@@ -217,6 +233,8 @@ class GroupOffsets:
                 case Settle(ticket, error, offsets):
                     if error is None:
                         self._on_committed(offsets)
+                    else:
+                        error.group = self._route.key
                     promise = self._waiting.get(ticket)
                     if promise is None:
                         continue

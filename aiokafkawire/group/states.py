@@ -21,7 +21,9 @@ __all__ = (
     "Assignment",
     "AwaitingIdentity",
     "BackingOff",
+    "Busy",
     "Closed",
+    "Departure",
     "Failed",
     "Fenced",
     "FindingCoordinator",
@@ -30,11 +32,16 @@ __all__ = (
     "Inside",
     "JoinedMember",
     "Joining",
+    "Keeper",
     "Lapsed",
     "Leaving",
     "Outside",
     "Owner",
     "Pulse",
+    "Reassigning",
+    "Rejoining",
+    "Resyncing",
+    "Returning",
     "RevocationDue",
     "Revoking",
     "Stable",
@@ -192,7 +199,7 @@ class Inside(State):
 
 
 class Arriving(Inside):
-    """A member without partitions yet, which waits for `request`."""
+    """A member that waits for what the generation gives it; `request` is for that."""
 
     __slots__ = ()
     request: int
@@ -215,6 +222,8 @@ class Assigning(Arriving):
 
 @dataclass(frozen=True, slots=True)
 class Syncing(Arriving):
+    """A SyncGroup is under way; its answer brings the partitions."""
+
     generation: Generation
     pulse: Pulse
     request: int
@@ -222,7 +231,7 @@ class Syncing(Arriving):
 
 
 class Owner(Inside):
-    """A member that owns partitions."""
+    """A member that owns partitions; only a `Stable` one may own none."""
 
     __slots__ = ()
     assignment: Assignment
@@ -230,6 +239,8 @@ class Owner(Inside):
 
 @dataclass(frozen=True, slots=True)
 class Stable(Owner):
+    """A member with its partitions, and no rebalance that it knows of."""
+
     generation: Generation
     pulse: Pulse
     assignment: Assignment
@@ -237,26 +248,131 @@ class Stable(Owner):
 
 @dataclass(frozen=True, slots=True)
 class RevocationDue(Owner):
-    """A rebalance is on, and the application is still at work on what it was given."""
+    """Partitions have to go, and the application is still at work on what it was given.
+
+    `going` are all of them (eager), or those that the new generation takes away (cooperative):
+    `coming` are then what it brings, to be told of afterwards.
+    """
 
     generation: Generation
     pulse: Pulse
     assignment: Assignment
+    going: Assignment
+    coming: Assignment | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Revoking(Owner):
-    """The application's callback and the commit run; then the partitions are given back."""
+    """The application's callback and the commit run; then `going` is given back."""
+
+    generation: Generation
+    pulse: Pulse
+    assignment: Assignment
+    going: Assignment
+    request: int
+    after: After
+    coming: Assignment | None = None
+
+    @property
+    def awaited(self) -> tuple[int | None, ...]:
+        return (self.request, self.pulse.request)
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A member that shall leave lets the rebalance come to its end first, up to `by` (seconds).
+
+    In the middle of it the coordinator takes no commits.
+    """
+
+    after: After
+    by: float
+
+
+class Keeper(Owner):
+    """A member on its way into the next generation, which goes on with what it owns (KIP-429)."""
+
+    __slots__ = ()
+    attempt: int
+
+    @property
+    def departure(self) -> Departure | None:
+        return None
+
+
+class Busy(Keeper):
+    """A keeper that waits for an answer."""
+
+    __slots__ = ()
+    request: int
+    leaving: Departure | None
+
+    @property
+    def departure(self) -> Departure | None:
+        return self.leaving
+
+    @property
+    def awaited(self) -> tuple[int | None, ...]:
+        return (self.request, self.pulse.request)
+
+    @property
+    def deadline(self) -> float:
+        return min(self.pulse.deadline, self.leaving.by if self.leaving else NEVER)
+
+
+@dataclass(frozen=True, slots=True)
+class Returning(Keeper):
+    """Waits before it joins again, and for the coordinator if that is being looked for."""
+
+    generation: Generation
+    pulse: Pulse
+    assignment: Assignment
+    attempt: int
+    until: float
+
+    @property
+    def deadline(self) -> float:
+        if self.pulse.node is None:
+            return self.pulse.deadline
+        return min(self.until, self.pulse.deadline)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejoining(Busy):
+    """A JoinGroup is under way at `node`, of a member of an earlier generation."""
+
+    generation: Generation
+    pulse: Pulse
+    assignment: Assignment
+    attempt: int
+    request: int
+    node: NodeId
+    topics: tuple[str, ...]
+    leaving: Departure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reassigning(Busy, Arriving):
+    """As `Assigning`, with the partitions of the generation before."""
 
     generation: Generation
     pulse: Pulse
     assignment: Assignment
     request: int
-    after: After
+    attempt: int
+    leaving: Departure | None = None
 
-    @property
-    def awaited(self) -> tuple[int | None, ...]:
-        return (self.request, self.pulse.request)
+
+@dataclass(frozen=True, slots=True)
+class Resyncing(Busy, Arriving):
+    """As `Syncing`, with the partitions of the generation before."""
+
+    generation: Generation
+    pulse: Pulse
+    assignment: Assignment
+    request: int
+    attempt: int
+    leaving: Departure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,13 +417,15 @@ class Fenced(State):
     """Another member runs under the same group_instance_id."""
 
     error: KafkaError
+    told: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Failed(State):
-    """The group cannot be joined with these settings."""
+    """The group could not be joined. Once the application was `told`, its next call tries anew."""
 
     error: KafkaError
+    told: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,7 +196,7 @@ async def test_a_commit_held_for_a_rebalance_does_not_outlive_the_membership() -
         await produce(broker, "orders", 0, numbers(0, 9))
         async with consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader:
             await read(reader, 4)
-            broker.on(ApiKey.OFFSET_COMMIT, Answer(ErrorCode.REBALANCE_IN_PROGRESS), times=1)
+            broker.on(ApiKey.OFFSET_COMMIT, Answer(ErrorCode.REBALANCE_IN_PROGRESS), times=2)
             async with anyio.create_task_group() as tasks:
 
                 async def commit() -> None:

@@ -27,6 +27,7 @@ MEMBERS = (s.JoinedMember("me", None, b""), s.JoinedMember("other", None, b""))
 
 def settings(**changes: Any) -> GroupSettings:
     values: dict[str, Any] = {
+        "cooperative": False,
         "group_instance_id": None,
         "session_timeout_ms": 45_000,
         "session_timeout_is_default": True,

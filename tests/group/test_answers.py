@@ -15,7 +15,7 @@ from aiokafkawire.group import answers, states
 from aiokafkawire.group import events as on
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ErrorCode
-from aiokafkawire.wire.consumer_protocol import encode_assignment, encode_subscription
+from aiokafkawire.wire.consumer_protocol import encode_assignment
 from aiokafkawire.wire.messages.heartbeat import HeartbeatResponse
 from aiokafkawire.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from aiokafkawire.wire.messages.sync_group import SyncGroupResponse
@@ -33,8 +33,8 @@ MEANINGS = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED: on.Refused,
     ErrorCode.INVALID_GROUP_ID: on.Refused,
     ErrorCode.GROUP_MAX_SIZE_REACHED: on.Refused,
-    ErrorCode.UNKNOWN_SERVER_ERROR: on.Refused,
-    12_345: on.Refused,
+    ErrorCode.UNKNOWN_SERVER_ERROR: on.ServerFailed,
+    12_345: on.ServerFailed,
 }
 
 
@@ -60,7 +60,7 @@ def test_error_codes_mean_the_same_in_every_answer(code: int, event: type) -> No
     for answer, api in zip(got, ("JoinGroup", "SyncGroup", "Heartbeat"), strict=True):
         assert type(answer) is event
         assert answer.request == 5
-        if isinstance(answer, on.Refused):
+        if isinstance(answer, on.Refused | on.ServerFailed):
             assert (answer.error.api, answer.error.broker) == (api, "b1")
 
 
@@ -112,12 +112,3 @@ def test_failures(error: Any, event: type) -> None:
     answer = answers.failure(5, error)
     assert type(answer) is event
     assert answer.request == 5
-
-
-def test_subscriptions_are_read_for_the_assignor() -> None:
-    data = encode_subscription(["b", "a"], user_data=b"u", generation_id=4, rack_id="r")
-    (told,) = answers.subscriptions_of([states.JoinedMember("me", "i", data)])
-    assert (told.member_id, told.topics, told.group_instance_id) == ("me", ("a", "b"), "i")
-    assert (told.user_data, told.generation, told.rack) == (b"u", 4, "r")
-    with pytest.raises(MalformedMessage):
-        answers.subscriptions_of([states.JoinedMember("me", None, b"\0")])

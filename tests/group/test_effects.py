@@ -13,6 +13,7 @@ from aiokafkawire.group import events as on
 from aiokafkawire.group import states as s
 
 from .machines import NODE, P0, P1, machine
+from .test_membership import check_invariants, check_step
 
 ERROR = KafkaError("refused")
 
@@ -30,13 +31,14 @@ def answers(effect: do.Effect, data: st.DataObject) -> on.Event:
     request = effect.request  # type: ignore[attr-defined]
     failures = [make(request) for make in COMMON]
     failures += [on.InstanceFenced(request, ERROR), on.Refused(request, ERROR)]
-    failures += [on.Contradicted(request, "nonsense")]
+    failures += [on.Contradicted(request, "nonsense"), on.ServerFailed(request, ERROR)]
     match effect:
         case do.FindCoordinator():
             good: list[Any] = [on.CoordinatorFound(request, NODE)]
             failures = [on.CoordinatorMissing(request), on.Refused(request, ERROR)]
+            failures += [on.ServerFailed(request, ERROR)]
         case do.SendJoin(member_id=member_id):
-            generation = data.draw(st.integers(0, 9))
+            generation = data.draw(st.integers(max(effect.generation, 0), 9))
             me = member_id or "me"
             member = s.JoinedMember(me, None, b"")
             good = [
@@ -49,7 +51,8 @@ def answers(effect: do.Effect, data: st.DataObject) -> on.Event:
             good = [on.AssignmentMade(request, {"me": b""})]
             failures = [on.Refused(request, ERROR)]
         case do.SendSync():
-            good = [on.Synced(request, (P0, P1)), on.Synced(request, ())]
+            given = data.draw(st.sampled_from([(P0, P1), (P1, P0), (P0,), (P1,), ()]))
+            good = [on.Synced(request, given)]
         case do.SendHeartbeat():
             good = [on.HeartbeatAnswered(request)]
         case do.SendLeave():
@@ -72,67 +75,74 @@ REQUESTS = (
 )
 
 
+class World:
+    """Carries out what a machine asks for, and holds it to what must be so after each step."""
+
+    def __init__(self, data: st.DataObject, *, cooperative: bool) -> None:
+        self.machine = machine(cooperative=cooperative)
+        self.waiting: list[do.Effect] = []
+        self.now = 0.0
+        self._data = data
+
+    def handle(self, event: on.Event) -> None:
+        before = self.machine.state
+        late = isinstance(event, on.Answer) and event.request not in before.awaited
+        effects = self.machine.handle(event, self.now)
+        check_invariants(self.machine)
+        if not late:
+            check_step(before, event, effects, self.machine.state)
+        self.waiting += [effect for effect in effects if isinstance(effect, REQUESTS)]
+
+    def answer(self, index: int) -> None:
+        effect = self.waiting.pop(index)
+        self.handle(answers(effect, self._data))
+
+    def tick(self) -> None:
+        self.now = min(self.machine.next_deadline(), self.now + 400)
+        self.handle(on.Tick())
+
+
 @settings(max_examples=100)
-@given(st.data())
-def test_partitions_come_and_go_in_pairs_whatever_the_world_answers(data: st.DataObject) -> None:
-    m = machine()
-    m.state = s.Unjoined()
-    now = 0.0
-    owned: tuple[Any, ...] = ()
-    waiting: list[do.Effect] = []
-
-    def handle(event: on.Event) -> None:
-        nonlocal owned
-        for effect in m.handle(event, now):
-            if isinstance(effect, REQUESTS):
-                waiting.append(effect)
-            if isinstance(effect, do.AssignPartitions):
-                assert owned == ()
-                assert {tp.topic for tp in effect.partitions} <= set(effect.generation.topics)
-                owned = effect.partitions
-            elif isinstance(effect, do.LosePartitions):
-                assert effect.partitions == owned
-                owned = ()
-        if isinstance(event, on.Revoked) and not isinstance(m.state, s.Owner):
-            owned = ()
-        if not isinstance(m.state, s.Owner):
-            assert owned == () or isinstance(event, on.Revoked)
-
-    handle(on.Subscribed(("orders",)))
+@given(st.data(), st.booleans())
+def test_partitions_come_and_go_in_pairs_whatever_the_world_answers(
+    data: st.DataObject, cooperative: bool
+) -> None:
+    world = World(data, cooperative=cooperative)
+    m = world.machine
+    world.handle(on.Subscribed(("orders",)))
     for _ in range(data.draw(st.integers(1, 60))):
         if m.done:
             break
         match data.draw(st.sampled_from(["answer"] * 5 + ["tick", "tick", "enter", "say"])):
-            case "answer" if waiting:
-                index = data.draw(st.integers(0, len(waiting) - 1))
-                handle(answers(waiting.pop(index), data))
+            case "answer" if world.waiting:
+                world.answer(data.draw(st.integers(0, len(world.waiting) - 1)))
             case "tick":
-                now = min(m.next_deadline(), now + 400)
-                handle(on.Tick())
+                world.tick()
             case "enter":
-                m.presence.enter(now)
-                handle(on.ApplicationEntered())
+                m.presence.enter(world.now)
+                world.handle(on.ApplicationEntered())
+                if m.error is not None:
+                    world.handle(on.Told())
                 if data.draw(st.booleans()):
-                    m.presence.leave(now)
+                    m.presence.leave(world.now)
             case "say":
                 said = [
                     on.Subscribed(("orders",)),
                     on.Subscribed(("orders", "payments")),
+                    on.Subscribed(("payments",)),
                     on.Unsubscribed(),
                     on.Rejoin("grew"),
                     on.Doubted(),
-                    on.Closing(now + 5),
+                    on.Closing(world.now + 5),
                 ]
-                handle(data.draw(st.sampled_from(said)))
-    handle(on.Closing(now + 5)) if not m.done else None
-    for _ in range(20):
+                world.handle(data.draw(st.sampled_from(said)))
+    if not m.done:
+        world.handle(on.Closing(world.now + 5))
+    for _ in range(30):
         if m.done:
             break
-        if waiting:
-            effect = waiting.pop()
-            handle(answers(effect, data))
+        if world.waiting:
+            world.answer(-1)
         else:
-            now = min(m.next_deadline(), now + 400)
-            handle(on.Tick())
+            world.tick()
     assert m.done
-    assert owned == ()

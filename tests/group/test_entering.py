@@ -111,7 +111,8 @@ def test_other_topics_while_syncing_are_joined_for_after_the_revocation() -> Non
     sync = only(membership.handle(joined, 0.0), do.SendSync)
     membership.handle(on.Subscribed(("payments",)), 0.0)
     effects = membership.handle(on.Synced(sync.request, (P0,)), 0.0)
-    assert [type(effect) for effect in effects] == [do.AssignPartitions, do.Interrupt]
+    names = [type(effect) for effect in effects]
+    assert names == [do.EnterGeneration, do.AssignPartitions, do.Interrupt]
     assert isinstance(membership.state, s.RevocationDue)
 
 

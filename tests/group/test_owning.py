@@ -122,7 +122,7 @@ def test_a_member_that_is_thrown_out_loses_its_partitions(event: Any, member_id:
 
 
 def test_partitions_lost_while_they_are_revoked_end_with_a_fresh_join() -> None:
-    membership = machine(s.Revoking(GENERATION, PULSE, (P0,), REQUEST, s.After.JOIN))
+    membership = machine(s.Revoking(GENERATION, PULSE, (P0,), (P0,), REQUEST, s.After.JOIN))
     membership.handle(on.MemberUnknown(PULSE_REQUEST), 1.0)
     assert membership.next_deadline() == float("inf")
     join = only(membership.handle(on.Revoked(REQUEST), 2.0), do.SendJoin)

@@ -27,5 +27,7 @@ def test_states_wait_for_their_own_requests_only() -> None:
     waiting = {type(state).__name__: set(state.awaited) - {None} for state in STATES}
     assert waiting["Unjoined"] == waiting["BackingOff"] == waiting["Lapsed"] == set()
     assert waiting["Joining"] == waiting["Leaving"] == {100}
-    assert waiting["Stable"] == waiting["RevocationDue"] == {101}
+    assert waiting["Stable"] == waiting["RevocationDue"] == waiting["Returning"] == {101}
     assert waiting["Syncing"] == waiting["Assigning"] == waiting["Revoking"] == {100, 101}
+    for keeper in ("Rejoining", "Reassigning", "Resyncing"):
+        assert waiting[keeper] == {100, 101}

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from aiokafkawire.broker import Broker
+from aiokafkawire.cluster import Cluster, MetadataSnapshot, TopicMetadata
+from aiokafkawire.cluster.metadata import NodeInfo, PartitionMetadata
+from aiokafkawire.config import ConsumerConfig, make
+from aiokafkawire.errors import GroupFailed, MalformedMessage
+from aiokafkawire.group.assignors import Assignor, MemberSubscription, RangeAssignor
+from aiokafkawire.group.leader import Leader, divide, replica_racks, subscriptions_of
+from aiokafkawire.group.states import JoinedMember
+from aiokafkawire.runtime import Address, Host, RealRuntime
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire import NO_ID
+from aiokafkawire.wire.consumer_protocol import (
+    decode_assignment,
+    encode_subscription,
+    flatten,
+)
+
+P0 = TopicPartition("orders", 0)
+P1 = TopicPartition("orders", 1)
+
+
+def test_subscriptions_are_read_for_the_assignor() -> None:
+    data = encode_subscription(
+        ["b", "a"], user_data=b"u", owned_partitions=[P0], generation_id=4, rack_id="r"
+    )
+    (told,), unreadable = subscriptions_of([JoinedMember("me", "i", data)])
+    assert (told.member_id, told.topics, told.group_instance_id) == ("me", ("a", "b"), "i")
+    assert (told.user_data, told.owned, told.generation, told.rack) == (b"u", (P0,), 4, "r")
+    assert not unreadable
+
+
+def test_a_member_that_cannot_be_understood_subscribes_to_nothing() -> None:
+    good = JoinedMember("me", None, encode_subscription(["orders"]))
+    members, unreadable = subscriptions_of([JoinedMember("odd", "i", b"\0"), good])
+    assert members[0] == MemberSubscription("odd", (), "i")
+    assert members[1].topics == ("orders",)
+    assert isinstance(unreadable["odd"], MalformedMessage)
+
+
+class Fixed(Assignor):
+    """Gives what it was told to give."""
+
+    name = "fixed"
+
+    def __init__(
+        self, given: Mapping[str, Sequence[TopicPartition]], *, cooperative: bool = False
+    ) -> None:
+        self.given = given
+        self.cooperative = cooperative
+
+    def assign(
+        self,
+        partitions: Mapping[str, int],
+        members: Sequence[MemberSubscription],
+        racks: Mapping[TopicPartition, tuple[str, ...]],
+    ) -> Mapping[str, Sequence[TopicPartition]]:
+        return self.given
+
+
+def member(member_id: str, *owned: TopicPartition, generation: int = -1) -> MemberSubscription:
+    return MemberSubscription(member_id, ("orders",), owned=owned, generation=generation)
+
+
+@pytest.mark.parametrize(
+    "given", [{"a": [P0], "b": [P0]}, {"stranger": [P0]}, {"a": [P0, P1], "b": [P1]}]
+)
+def test_an_assignment_that_cannot_be_is_not_handed_out(
+    given: dict[str, list[TopicPartition]],
+) -> None:
+    with pytest.raises(GroupFailed, match="'fixed' gives orders-"):
+        divide(Fixed(given), {"orders": 2}, [member("a"), member("b")], {})
+
+
+def test_an_assignor_that_fails_is_named() -> None:
+    class Broken(Fixed):
+        def assign(self, *args: object) -> dict[str, list[TopicPartition]]:
+            raise ZeroDivisionError("none left")
+
+    with pytest.raises(GroupFailed, match=r"'fixed' failed: ZeroDivisionError\('none left'\)"):
+        divide(Broken({}), {}, [], {})
+
+
+def test_what_is_left_out_gets_nothing() -> None:
+    encoded = divide(Fixed({"a": [P0]}), {"orders": 1}, [member("a"), member("b")], {})
+    assert flatten(decode_assignment(encoded["a"]).assigned_partitions) == [P0]
+    assert flatten(decode_assignment(encoded["b"]).assigned_partitions) == []
+
+
+@pytest.mark.parametrize(
+    ("members", "given", "fits"),
+    [
+        ([member("a", P0, generation=3), member("b", generation=3)], {"b": [P0]}, False),
+        ([member("a", P0, generation=3), member("b", generation=3)], {"a": [P0]}, True),
+        ([member("a", P0, generation=3), member("b", generation=3)], {}, True),
+        # The newer one had it since.
+        ([member("a", P0, generation=2), member("b", P0, generation=3)], {"b": [P0]}, True),
+        # Two of the same generation: nobody knows whose it is.
+        ([member("a", P0, generation=3), member("b", P0, generation=3)], {"b": [P0]}, True),
+    ],
+)
+def test_a_cooperative_assignor_takes_nothing_from_an_owner_for_another_one(
+    members: list[MemberSubscription], given: dict[str, list[TopicPartition]], fits: bool
+) -> None:
+    assert divide(Fixed(given), {"orders": 1}, members, {})
+    if fits:
+        assert divide(Fixed(given, cooperative=True), {"orders": 1}, members, {})
+    else:
+        with pytest.raises(GroupFailed, match="orders-0 away while another member owns it"):
+            divide(Fixed(given, cooperative=True), {"orders": 1}, members, {})
+
+
+def test_racks_are_those_of_the_replicas_where_they_are_known() -> None:
+    def metadata(*racks: str | None) -> MetadataSnapshot:
+        address = Address("localhost", 9092)
+        nodes = {n: NodeInfo(n, address, rack) for n, rack in enumerate(racks)}
+        partition = PartitionMetadata(0, 0, replicas=(0, 1, 2))
+        topics = {"orders": TopicMetadata("orders", NO_ID, {0: partition})}
+        return MetadataSnapshot(nodes=nodes, topics=topics)
+
+    assert replica_racks(metadata("a", None, "a"), ["orders", "others"]) == {P0: ("a",)}
+    assert replica_racks(metadata("a", "b"), ["orders"]) == {P0: ("a", "b")}
+    assert replica_racks(metadata(None, None), ["orders"]) == {}
+
+
+async def test_a_leader_counts_and_watches(caplog: pytest.LogCaptureFixture) -> None:
+    async with Broker(auto_create_topics=False) as broker:
+        await broker.create_topic("orders", 2)
+        host, runtime = Host("test"), RealRuntime()
+        await host.start()
+        servers = {"bootstrap_servers": broker.bootstrap_servers, "metadata_max_age_ms": 20}
+        cluster = Cluster(make(ConsumerConfig, servers), runtime, host)
+        await cluster.start(runtime.clock.now() + 5)
+        leader = Leader(cluster, runtime.clock, "g", {"range": RangeAssignor()})
+        joined = [
+            JoinedMember("me", None, encode_subscription(["orders", "to-come"])),
+            JoinedMember("odd", None, b""),
+        ]
+        with caplog.at_level(logging.WARNING):
+            encoded = await leader.assign("range", joined)
+        assert "group g: member odd gets no partitions" in caplog.text
+        assert flatten(decode_assignment(encoded["me"]).assigned_partitions) == [P0, P1]
+        assert leader.outdated() is None
+        await broker.create_topic("to-come", 1)
+        version = cluster.metadata.version
+        while leader.outdated() is None:
+            assert await cluster.wait_update(version, runtime.clock.now() + 5)
+            version = cluster.metadata.version
+        assert leader.outdated() == "topic 'to-come' has 1 partitions, not 0"
+        await leader.watch(joined)
+        assert leader.outdated() is None
+        leader.stand_down()
+        assert leader.outdated() is None
+        await cluster.aclose()
+        await host.stop()
