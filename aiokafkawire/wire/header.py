@@ -63,12 +63,18 @@ def encode_response(message: Response, version: int, correlation_id: int) -> lis
 def decode_response(cls: type[ResponseT], version: int, frame: memoryview) -> tuple[int, ResponseT]:
     """The correlation id and the message of a response to a request of `version`.
 
-    An ApiVersions response with error 35 is read in the layout of version 0, in which it comes.
-    Raises as `decode` does.
+    An ApiVersions response with error 35 is read in the layout of version 0, in which it comes;
+    if that fails, its error is all that is taken from it. Raises as `decode` does.
     """
     header, size = decode_prefix(ResponseHeaderData, cls.header_version(version), frame)
     body = frame[size:]
-    return header.correlation_id, decode(cls, cls.layout_version(version, body), body)
+    try:
+        return header.correlation_id, decode(cls, cls.layout_version(version, body), body)
+    except MalformedMessage:
+        found = cls.despite_its_layout(body)
+        if found is None:
+            raise
+        return header.correlation_id, found
 
 
 def decode_request_header(frame: memoryview) -> RequestHeader:

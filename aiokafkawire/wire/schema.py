@@ -24,6 +24,7 @@ from typing import (
     ClassVar,
     Generic,
     NamedTuple,
+    Self,
     TypeVar,
     Union,
     cast,
@@ -294,6 +295,11 @@ class Response(_ApiMessage):
     def layout_version(cls, version: int, body: memoryview) -> int:
         """The version that a response's `body` is laid out in, when `version` was asked for."""
         return version
+
+    @classmethod
+    def despite_its_layout(cls, body: memoryview) -> Self | None:
+        """What a `body` that does not decode says all the same; None for nothing."""
+        return None
 
 
 class Request(_ApiMessage, Generic[R_co]):

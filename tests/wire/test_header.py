@@ -80,6 +80,23 @@ def test_a_refused_api_versions_comes_in_version_0(keys: list[ApiVersion]) -> No
     assert decode_response(ApiVersionsResponse, 4, frame) == (9, refusal)
 
 
+@pytest.mark.parametrize(
+    "body",
+    ["0023 01 0012 0000 0002 00 00000000", "0023 00000001", "0023"],
+    ids=["librdkafka's mock", "cut off", "bare"],
+)
+def test_a_refused_api_versions_is_one_in_any_layout(body: str) -> None:
+    frame = memoryview(bytes.fromhex("00000009" + body))
+    refusal = ApiVersionsResponse(error_code=35, api_keys=[])
+    assert decode_response(ApiVersionsResponse, 4, frame) == (9, refusal)
+
+
+def test_another_error_in_a_wrong_layout_is_malformed() -> None:
+    frame = memoryview(bytes.fromhex("00000009 0024 01 0012 0000 0002 00 000000"))
+    with pytest.raises(MalformedMessage):
+        decode_response(ApiVersionsResponse, 4, frame)
+
+
 def test_a_version_of_the_future_still_has_a_header() -> None:
     frame = bytearray(unframed(encode_request(ApiVersionsRequest(), 4, 3, "c")))
     frame[3] = 99

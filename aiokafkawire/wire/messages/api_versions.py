@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
@@ -56,6 +56,13 @@ class ApiVersionsResponse(Response):
     @classmethod
     def layout_version(cls, version: int, body: memoryview) -> int:
         return 0 if body[:2] == UNSUPPORTED_VERSION else version
+
+    @classmethod
+    def despite_its_layout(cls, body: memoryview) -> Self | None:
+        # librdkafka's mock cluster refuses in the layout of the version that it refuses.
+        if body[:2] != UNSUPPORTED_VERSION:
+            return None
+        return cls(error_code=int.from_bytes(UNSUPPORTED_VERSION), api_keys=[])
 
     error_code: int16
     api_keys: list[ApiVersion]
