@@ -288,7 +288,7 @@ class PartitionLog:
         `leader_epoch` is the present one, in which nothing may have been written yet. None for an
         epoch that has not begun.
         """
-        if epoch > leader_epoch:
+        if not 0 <= epoch <= leader_epoch:
             return None
         if epoch == leader_epoch:
             return epoch, self.end_offset

@@ -80,7 +80,7 @@ async def test_a_topic_tells_what_was_set_and_what_follows(broker: Broker) -> No
     assert (retention.value, retention.config_source) == ("60000", Source.TOPIC)
     assert [(s.name, s.source) for s in retention.synonyms] == [("retention.ms", Source.TOPIC)]
     largest = configs["max.message.bytes"]
-    assert (largest.value, largest.config_source) == ("5000", Source.DEFAULT)
+    assert (largest.value, largest.config_source) == ("5000", Source.STATIC_BROKER)
     assert [(s.name, s.value) for s in largest.synonyms] == [("message.max.bytes", "5000")]
     assert not any(config.read_only or config.is_sensitive for config in configs.values())
 
@@ -92,8 +92,12 @@ async def test_a_node_tells_its_options(broker: Broker) -> None:
     assert configs["broker.rack"] == "east"
     assert configs["message.max.bytes"] == "5000"
     assert configs["auto.create.topics.enable"] == "true"
-    assert {config.config_source for config in result.configs} == {Source.STATIC_BROKER}
-    assert all(config.synonyms == [] for config in result.configs)
+    assert [c.name for c in result.configs if c.config_source == Source.STATIC_BROKER] == [
+        *("node.id", "broker.id", "broker.rack", "message.max.bytes")
+    ]
+    assert all(config.synonyms == [] and config.read_only for config in result.configs)
+    for kind, name in ((NODE, ""), (32, "group"), (16, "metrics")):
+        assert (await describe(broker, kind, name)).configs == []
     other = await describe(broker, NODE, "2", node=2)
     assert "broker.rack" not in [config.name for config in other.configs]
 

@@ -447,8 +447,24 @@ def test_a_full_group_takes_no_more() -> None:
     driver = Driver(max_size=2)
     driver.join("", new="a")
     driver.join("", new="b", needs_known_id=True)
-    assert driver.join("", new="c").code is E.GROUP_MAX_SIZE_REACHED
-    assert driver.join("b") is None
+    # Who only holds an id does not count, so that the third is too many when it comes with its own.
+    assert driver.join("", new="c", needs_known_id=True).code is E.MEMBER_ID_REQUIRED
+    driver.join("b")
+    driver.join("a")
+    late = driver.join("c")
+    assert (late.code, late.member_id) == (E.GROUP_MAX_SIZE_REACHED, "")
+    assert sorted(driver.group.members) == ["a", "b"]
+    assert driver.group.pending == {}
+
+
+def test_the_last_to_come_back_to_a_group_that_shrank_is_turned_away() -> None:
+    driver = in_state(STABLE)
+    driver.group._max_size = 1
+    assert driver.join("a") is None
+    assert driver.join("a") is None
+    turned = driver.join("b")
+    assert (turned.code, turned.member_id) == (E.GROUP_MAX_SIZE_REACHED, "")
+    assert list(driver.group.members) == ["a"]
 
 
 def test_a_repeated_join_answers_the_earlier_one() -> None:
@@ -495,11 +511,38 @@ def test_an_older_static_leader_is_not_told_that_it_leads() -> None:
     assert (back.leader, back.members, back.skip_assignment) == ("s1", (), False)
 
 
-def test_a_static_member_with_another_subscription_rebalances() -> None:
+def test_a_static_member_with_another_subscription_keeps_its_assignment() -> None:
     driver = stable_static()
-    static(driver, "s2", protocols=(("range", b"other"),))
+    other = (("range", b"other"),)
+    back = static(driver, "s2", protocols=other, may_skip_assignment=True)
+    assert (driver.group.state, driver.group.generation) == (STABLE, 1)
+    # It leads, so it can see for itself whether to rebalance.
+    assert [member.metadata for member in back.members] == [b"other"]
+    assert driver.sync("s2", instance_id="i").assignment == b"mine"
+
+
+def test_a_static_member_that_changes_the_vote_rebalances() -> None:
+    driver = stable_static()
+    driver.join("s1", instance_id="i", protocols=(("range", b"r"), ("sticky", b"s")))
+    driver.sync("s1", {"s1": b"mine"})
+    generation = driver.group.generation
+    static(driver, "s2", protocols=(("sticky", b"s"), ("range", b"r")))
+    assert driver.group.protocol == "sticky"
+    assert (driver.group.state, driver.group.generation) == (COMPLETING, generation + 1)
+
+
+def test_a_static_member_that_missed_a_rebalance_has_a_session_to_come_back() -> None:
+    driver = stable_static()
+    driver.join("", new="d", rebalance_timeout_s=5, session_timeout_s=600)
+    for _ in range(int(REBALANCE_S / 5)):
+        driver.heartbeat("s1", instance_id="i")
+        driver.tick(5)
     assert driver.group.state is COMPLETING
-    assert driver.group.generation == 2
+    driver.sync("d", {"s1": b"mine"})
+    driver.tick(SESSION_S - 1)
+    assert list(driver.group.members) == ["s1", "d"]
+    driver.tick(1)
+    assert list(driver.group.members) == ["d"]
 
 
 def test_a_static_member_keeps_its_place_through_a_rebalance() -> None:

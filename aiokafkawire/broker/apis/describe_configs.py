@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aiokafkawire.broker.call import Call
+from aiokafkawire.broker.options import BrokerOptions
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.settings import (
     BROKER_SETTINGS,
@@ -26,8 +27,13 @@ from aiokafkawire.wire.messages.describe_configs import (
 
 __all__ = ("failed", "handle")
 
+DEFAULTS = BrokerOptions()
+
 TOPIC, BROKER = 2, 4
 """The kinds of resources that are told of."""
+
+WITHOUT_SETTINGS = (16, 32)
+"""Client metrics and groups: nothing of them can be set here."""
 
 
 async def handle(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -64,6 +70,8 @@ def _described(
             configs = list(_of_topic(call, resource.resource_name))
         elif resource.resource_type == BROKER:
             configs = list(_of_node(call, resource.resource_name))
+        elif resource.resource_type in WITHOUT_SETTINGS:
+            configs = []
         else:
             raise Refusal(
                 ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} is not known"
@@ -86,21 +94,14 @@ def _of_topic(call: Call, name: str) -> Iterator[DescribeConfigsResourceResult]:
     check_topic_name(name)
     topic = call.cluster.topic(name)
     for key, setting in TOPIC_SETTINGS.items():
-        own = topic.configs.get(key)
-        default = setting.value(call.state.options)
-        synonyms = [DescribeConfigsSynonym(name=key, value=own, source=Source.TOPIC)]
+        synonyms = []
+        if key in topic.configs:
+            own = topic.configs[key]
+            synonyms.append(DescribeConfigsSynonym(name=key, value=own, source=Source.TOPIC))
         if setting.of_broker:
-            source = Source.STATIC_BROKER if setting.option else Source.DEFAULT
-            synonyms.append(
-                DescribeConfigsSynonym(name=setting.of_broker, value=default, source=source)
-            )
-        yield _config(
-            key,
-            setting,
-            value=default if own is None else own,
-            source=Source.DEFAULT if own is None else Source.TOPIC,
-            synonyms=synonyms[own is None :],
-        )
+            synonyms.append(_of_option(call, setting.of_broker, setting))
+        default = setting.value(call.state.options)
+        yield _config(key, setting, synonyms, default=default)
 
 
 def _of_node(call: Call, name: str) -> Iterator[DescribeConfigsResourceResult]:
@@ -112,30 +113,41 @@ def _of_node(call: Call, name: str) -> Iterator[DescribeConfigsResourceResult]:
             ErrorCode.INVALID_REQUEST,
             f"this is node {call.node_id}, which does not know the configs of node {name!r}",
         )
-    own = {"node.id": Setting(Kind.INT, name), "broker.id": Setting(Kind.INT, name)}
+    yield _given("node.id", Kind.INT, name)
+    yield _given("broker.id", Kind.INT, name)
     rack = call.cluster.racks.get(call.node_id)
     if rack is not None:
-        own["broker.rack"] = Setting(Kind.STRING, rack)
-    for key, setting in {**own, **BROKER_SETTINGS}.items():
-        value = setting.value(call.state.options)
-        source = Source.STATIC_BROKER
-        synonym = DescribeConfigsSynonym(name=key, value=value, source=source)
-        yield _config(key, setting, value=value, source=source, synonyms=[synonym])
+        yield _given("broker.rack", Kind.STRING, rack)
+    for key, setting in BROKER_SETTINGS.items():
+        yield _config(key, setting, [_of_option(call, key, setting)], read_only=True)
+
+
+def _given(name: str, kind: Kind, value: str) -> DescribeConfigsResourceResult:
+    synonym = DescribeConfigsSynonym(name=name, value=value, source=Source.STATIC_BROKER)
+    return _config(name, Setting(kind), [synonym], read_only=True)
+
+
+def _of_option(call: Call, name: str, setting: Setting) -> DescribeConfigsSynonym:
+    """What the whole node is set to."""
+    value = setting.value(call.state.options)
+    source = Source.DEFAULT if value == setting.value(DEFAULTS) else Source.STATIC_BROKER
+    return DescribeConfigsSynonym(name=name, value=value, source=source)
 
 
 def _config(
     name: str,
     setting: Setting,
-    *,
-    value: str,
-    source: Source,
     synonyms: list[DescribeConfigsSynonym],
+    *,
+    default: str = "",
+    read_only: bool = False,
 ) -> DescribeConfigsResourceResult:
+    """The first of the synonyms is in force, else the default."""
     return DescribeConfigsResourceResult(
         name=name,
-        value=value,
-        read_only=source is Source.STATIC_BROKER,
-        config_source=source,
+        value=synonyms[0].value if synonyms else default,
+        read_only=read_only,
+        config_source=synonyms[0].source if synonyms else Source.DEFAULT,
         is_sensitive=False,
         synonyms=synonyms,
         config_type=setting.kind,

@@ -112,8 +112,12 @@ class ClassicGroup:
             else:
                 self._add(event.new_member_id, event, now)
         except Refusal as refusal:
-            named = refusal.code is ErrorCode.MEMBER_ID_REQUIRED
-            member_id = event.new_member_id if named else event.member_id
+            member_id = event.member_id
+            if refusal.code is ErrorCode.MEMBER_ID_REQUIRED:
+                member_id = event.new_member_id
+            elif refusal.code is ErrorCode.GROUP_MAX_SIZE_REACHED:
+                self._turn_away(member_id)
+                member_id = ""
             self._reply(event.reply, JoinResult(code=refusal.code, member_id=member_id))
 
     def _on_join_dead(self, event: Join, now: float) -> None:
@@ -122,8 +126,7 @@ class ClassicGroup:
         self._reply(event.reply, JoinResult(code=code, member_id=event.member_id))
 
     def _check_join(self, event: Join) -> None:
-        known = event.member_id in self.members or event.member_id in self.pending
-        if not known and len(self.members) + len(self.pending) >= self._max_size:
+        if not self._has_room(event.member_id):
             raise Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED)
         names = [name for name, _ in event.protocols]
         if not event.protocol_type or not names:
@@ -133,6 +136,22 @@ class ClassicGroup:
             fits = any(name in names for name in common)
             if event.protocol_type != self.protocol_type or not fits:
                 raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+    def _has_room(self, member_id: str) -> bool:
+        """While members join, those who did so count; else all of them do."""
+        member = self.members.get(member_id)
+        if self.state is EMPTY:
+            return True
+        if self.state is PREPARING:
+            joined = sum(each.join_reply is not None for each in self.members.values())
+            rejoins = member is not None and member.join_reply is not None
+            return rejoins or joined < self._max_size
+        return member is not None or len(self.members) < self._max_size
+
+    def _turn_away(self, member_id: str) -> None:
+        self.pending.pop(member_id, None)
+        if member_id in self.members:
+            self._remove(self.members[member_id])
 
     def _join_known(self, event: Join, now: float) -> None:
         if event.member_id in self.pending:
@@ -157,10 +176,13 @@ class ClassicGroup:
             return
         led = old.member_id == self.leader
         member = self._take_place(old, event.new_member_id)
-        if self.state is not STABLE or member.protocols != event.protocols:
+        member.client_id, member.client_host = event.client_id, event.client_host
+        if self.state is STABLE:
+            member.protocols = event.protocols
+        if self.state is not STABLE or elect_protocol(list(self.members.values())) != self.protocol:
             self._update(member, event, now)
             return
-        member.client_id, member.client_host = event.client_id, event.client_host
+        # Even if it reads other topics now: who leads sees that, and begins a rebalance.
         member.session_timeout_s = event.session_timeout_s
         member.rebalance_timeout_s = event.rebalance_timeout_s
         self._touch(member, now)
@@ -282,9 +304,11 @@ class ClassicGroup:
         self.state = COMPLETING
         self._unsynced = dict.fromkeys(self.members)
         self._sync_deadline = self._wait(now).deadline
-        for member in joined:
+        for member in self.members.values():
+            # A static member that has not come back may do so for one more session.
             member.is_new = False
             self._touch(member, now)
+        for member in joined:
             reply, member.join_reply = member.join_reply, None
             self._reply(reply, self._joined(member, listing=True))
 
