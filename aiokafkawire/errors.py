@@ -342,7 +342,7 @@ class DeliveriesFailed(KafkaError):
         *,
         count: int,
         first: BaseException | None,
-        counts: Mapping[tuple[str, int], int] | None = None,
+        counts: Mapping[Any, int] | None = None,
     ) -> None:
         super().__init__(reason)
         self.count = count

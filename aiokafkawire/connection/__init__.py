@@ -2,7 +2,7 @@
 
 from aiokafkawire.connection.backoff import Backoff
 from aiokafkawire.connection.broker import BrokerClient
-from aiokafkawire.connection.channel import Channel, Limits
+from aiokafkawire.connection.channel import LARGE_REQUEST_BYTES, Channel, Limits
 from aiokafkawire.connection.counters import Counters
 from aiokafkawire.connection.handshake import PLAINTEXT, Handshake, Plaintext
 from aiokafkawire.connection.lanes import Lane, lane_of
@@ -15,6 +15,7 @@ from aiokafkawire.connection.versions import (
 )
 
 __all__ = (
+    "LARGE_REQUEST_BYTES",
     "PLAINTEXT",
     "ApiRange",
     "Backoff",

@@ -10,7 +10,14 @@ from uuid import UUID
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.producer.answer import Answer
 from aiokafkawire.producer.batch import Batch
-from aiokafkawire.producer.delivery import Delivery, FailureTally, Pacer, Receipt
+from aiokafkawire.producer.delivery import (
+    Appended,
+    Delivery,
+    Failed,
+    FailureTally,
+    Pacer,
+    Receipt,
+)
 from aiokafkawire.producer.partition_queue import PartitionQueue, Policy
 from aiokafkawire.producer.partitioner import StickyChoice, partition_for_key
 from aiokafkawire.producer.sequences import Identities, PartitionSequences
@@ -20,12 +27,15 @@ from aiokafkawire.runtime import NEVER
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import NO_ID
 
-__all__ = ("Accumulator", "Settings", "TopicQueues")
+__all__ = ("MAX_PARKED_TOPICS", "Accumulator", "Settings", "TopicQueues", "Totals")
 
 MAX_REMEMBERED_KEYS = 16_384
 """Keys of a topic whose partition is remembered: looking it up is cheaper than hashing."""
 
 MAX_REMEMBERED_KEY_BYTES = 64
+
+MAX_PARKED_TOPICS = 10_000
+"""Topics that nothing is sent to any more and whose sequence numbers are kept."""
 
 Wake = Callable[[NodeId | None], None]
 LeaderOf = Callable[[TopicPartition], NodeId | None]
@@ -39,17 +49,46 @@ class Settings:
     buffer_memory_bytes: int
     compression: Compression
     compression_level: int | None
+    adaptive: bool = True
+    availability_timeout_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Totals:
+    """What was done since the beginning."""
+
+    records_delivered: int = 0
+    records_failed: int = 0
+    batches_sent: int = 0
+    batches_resent: int = 0
+    batches_split: int = 0
+    batch_bytes_sent: int = 0
 
 
 class TopicQueues:
-    """A topic's partitions, as metadata has them."""
+    """A topic's partitions, as metadata has them.
 
-    __slots__ = ("_by_key", "by_partition", "name", "queues", "sticky", "topic_id")
+    `by_partition` are those that there are now; `all_queues` has also those that went away.
+    `used_at` is when a batch was last begun.
+    """
+
+    __slots__ = (
+        "_by_key",
+        "all_queues",
+        "by_partition",
+        "name",
+        "queues",
+        "sticky",
+        "topic_id",
+        "used_at",
+    )
 
     def __init__(self, name: str, switch_bytes: int) -> None:
         self.name = name
         self.queues: list[PartitionQueue] = []
         self.by_partition: dict[int, PartitionQueue] = {}
+        self.all_queues: dict[int, PartitionQueue] = {}
+        self.used_at = 0.0
         self.sticky = StickyChoice(switch_bytes)
         self.topic_id = NO_ID
         self._by_key: dict[bytes, PartitionQueue] = {}
@@ -58,7 +97,13 @@ class TopicQueues:
         """Take over the partitions that there are now, in their order."""
         if queues != self.queues:
             self.queues = queues
+            self.by_partition = {queue.topic_partition.partition: queue for queue in queues}
             self._by_key.clear()
+
+    @property
+    def busy(self) -> bool:
+        """Whether records wait or are on their way."""
+        return any(queue.waiting or queue.in_flight for queue in self.all_queues.values())
 
     def for_key(self, key: bytes) -> PartitionQueue:
         """The partition of a record with a key."""
@@ -71,22 +116,17 @@ class TopicQueues:
                 self._by_key[key] = queue
         return queue
 
-    def without_key(self, rng: random.Random) -> PartitionQueue:
-        """The partition of a record without a key."""
-        position = self.sticky.partition
-        if position is None or position >= len(self.queues):
-            lengths = [
-                None if queue.leader is None else len(queue.waiting) for queue in self.queues
-            ]
-            position = self.sticky.choose(lengths, rng)
-        return self.queues[position]
+    def forget_keys(self) -> None:
+        """Free the memory of keys."""
+        self._by_key.clear()
 
 
 class Accumulator:
     """The producer's buffer.
 
     Bounds: records take at most `buffer_memory_bytes` (keys, values and headers with their
-    overhead) until they have their outcome; queues are as many as partitions were written to.
+    overhead) until they have their outcome; queues are as many as partitions were written to, of
+    topics in use and of `MAX_PARKED_TOPICS` others.
     `wake` is called with a broker that may have something to send, with None when a leader is
     missing; `freed` when room came back.
     """
@@ -102,12 +142,15 @@ class Accumulator:
         self.settings = settings
         self.identities = identities
         self.topics: dict[str, TopicQueues] = {}
+        self.totals = Totals()
         self.tally = FailureTally()
         self.pacer = Pacer()
         self.used_bytes = 0
         self.incomplete: dict[Receipt, None] = {}
         self.pressing = 0
         self._active: dict[NodeId | None, dict[PartitionQueue, None]] = {}
+        self._drained_at: dict[NodeId, float] = {}
+        self._parked: dict[str, TopicQueues] = {}
         self._wake = wake
         self._freed = freed
 
@@ -160,6 +203,7 @@ class Accumulator:
             settings.compression, settings.compression_level, policy.batch_size_bytes
         )
         topic, partition = queue.topic_partition
+        self.topics[topic].used_at = now
         receipt = Receipt(topic, partition, self.tally, self.pacer)
         queue.last_order += 1
         batch = Batch(
@@ -170,10 +214,40 @@ class Accumulator:
             now + policy.delivery_timeout_s,
         )
         idle = not queue.waiting
-        queue.add(batch)
+        queue.add(batch, now)
         if idle:
             self._touch(queue)
         return batch
+
+    def without_key(self, topic: TopicQueues, rng: random.Random, now: float) -> PartitionQueue:
+        """The partition of a record without a key."""
+        position = topic.sticky.partition
+        if position is None or position >= len(topic.queues):
+            position = topic.sticky.choose(self._weights(topic, now), rng)
+        return topic.queues[position]
+
+    def _weights(self, topic: TopicQueues, now: float) -> list[int | None]:
+        """How many batches wait in each partition, None for those to be passed over."""
+        adaptive = self.settings.adaptive
+        led = [
+            None if queue.leader is None else len(queue.waiting) if adaptive else 0
+            for queue in topic.queues
+        ]
+        if not self.settings.availability_timeout_s:
+            return led
+        stuck = {node for node in self._active if node is not None and self._stuck(node, now)}
+        free = [
+            None if queue.leader in stuck else length
+            for queue, length in zip(topic.queues, led, strict=True)
+        ]
+        return led if free.count(None) == len(free) else free
+
+    def _stuck(self, node: NodeId, now: float) -> bool:
+        """Whether a broker has taken nothing for long, though there was something for it."""
+        since = now - self.settings.availability_timeout_s
+        if self._drained_at.get(node, -NEVER) > since:
+            return False
+        return any(queue.waiting[0].linger_until <= since for queue in self._active[node])
 
     def _end_batch(self, queue: PartitionQueue) -> None:
         queue.close_open()
@@ -190,6 +264,13 @@ class Accumulator:
         """A batch has its outcome: its room is free."""
         del self.incomplete[batch.receipt]
         self.used_bytes -= batch.reserved_bytes
+        outcome = batch.receipt.promise.result()
+        if isinstance(outcome, Appended):
+            self.totals.records_delivered += batch.count
+        elif isinstance(outcome, Failed):
+            self.totals.records_failed += batch.count
+        else:
+            self.totals.batches_split += 1
         self._freed()
 
     def press(self, by: int) -> None:
@@ -205,18 +286,20 @@ class Accumulator:
         """Take over what metadata says of a topic; queues that exist stay."""
         topic = self.topics.get(name)
         if topic is None:
-            topic = TopicQueues(name, self.settings.policy.batch_size_bytes)
+            topic = self._parked.pop(name, None) or TopicQueues(
+                name, self.settings.policy.batch_size_bytes
+            )
             self.topics[name] = topic
         numbers = sorted(partitions)
         for number in numbers:
-            if number not in topic.by_partition:
-                topic.by_partition[number] = PartitionQueue(
+            if number not in topic.all_queues:
+                topic.all_queues[number] = PartitionQueue(
                     TopicPartition(name, number),
                     self.settings.policy,
                     self,
                     None if self.identities is None else PartitionSequences(self.identities),
                 )
-        topic.set_queues([topic.by_partition[number] for number in numbers])
+        topic.set_queues([topic.all_queues[number] for number in numbers])
         known = topic.topic_id
         if topic_id != NO_ID:
             topic.topic_id = topic_id
@@ -226,13 +309,33 @@ class Accumulator:
 
     def renew(self, name: str) -> None:
         """A topic was deleted and made anew: its partitions number their batches anew."""
-        for queue in self.topics[name].by_partition.values():
+        for queue in self.topics[name].all_queues.values():
             queue.renumber()
 
-    def set_leaders(self, leader_of: LeaderOf, only: TopicQueues | None = None) -> None:
-        """Move queues, those of one topic or all, to the brokers that lead them now."""
-        for topic in self.topics.values() if only is None else (only,):
-            for queue in topic.by_partition.values():
+    def park_idle(self, before: float) -> list[str]:
+        """Let topics go that nothing was sent to since a time; returns their names.
+
+        Their sequence numbers are kept: a broker that gets a number again takes the records for
+        what it has already.
+        """
+        idle = [
+            name
+            for name, topic in self.topics.items()
+            if topic.used_at <= before and not topic.busy
+        ]
+        for name in idle:
+            topic = self._parked[name] = self.topics.pop(name)
+            topic.forget_keys()
+        while len(self._parked) > MAX_PARKED_TOPICS:
+            del self._parked[next(iter(self._parked))]
+            if self.identities is not None and self.identities.current is not None:
+                self.identities.leave(self.identities.current)
+        return idle
+
+    def set_leaders(self, leader_of: LeaderOf, only: Iterable[TopicQueues] | None = None) -> None:
+        """Move queues, those of some topics or all, to the brokers that lead them now."""
+        for topic in self.topics.values() if only is None else only:
+            for queue in topic.all_queues.values():
                 leader = leader_of(queue.topic_partition)
                 if leader != queue.leader:
                     self._drop_active(queue)
@@ -242,8 +345,8 @@ class Accumulator:
     def without_identity(self) -> None:
         """No broker gives producer ids: go on without idempotence."""
         self.identities = None
-        for topic in self.topics.values():
-            for queue in topic.by_partition.values():
+        for topic in (*self.topics.values(), *self._parked.values()):
+            for queue in topic.all_queues.values():
                 queue.sequences = None
         self.wake_all()
 
@@ -281,9 +384,19 @@ class Accumulator:
             and head.size_bytes >= min_bytes
         ]
 
+    def suspect_due(self, node: NodeId, now: float) -> bool:
+        """Whether what goes next may have made the broker close the connection by its size."""
+        pressing = self.pressing > 0
+        for queue in self._active.get(node, ()):
+            if queue.sendable_at(pressing) <= now:
+                head = queue.head()
+                return head is not None and head.large_losses > 0
+        return False
+
     def drain(self, node: NodeId, now: float, max_bytes: int) -> list[Batch]:
         """Take the batches for one request: one of each partition, at most `max_bytes` in all
-        unless the first is larger. Who was left out comes first the next time."""
+        unless the first is larger. Who was left out comes first the next time. What may have made
+        the broker close the connection by its size goes alone."""
         pressing = self.pressing > 0
         taken: list[Batch] = []
         size = 0
@@ -291,20 +404,33 @@ class Accumulator:
         for queue in list(active):
             if queue.sendable_at(pressing) > now:
                 continue
-            records = queue.close_head().records
-            assert records is not None
-            size += records.size_bytes
-            if taken and size > max_bytes:
+            batch = queue.close_head()
+            size += batch.size_bytes
+            if taken and (size > max_bytes or batch.large_losses):
                 break
             taken.append(queue.take())
             self._drop_active(queue)
             if queue.waiting:
                 active[queue] = None
                 self._active[node] = active
+            if batch.large_losses:
+                break
+        if taken:
+            self._drained_at[node] = now
+            self._count(taken)
         return taken
+
+    def _count(self, taken: list[Batch]) -> None:
+        totals = self.totals
+        for batch in taken:
+            totals.batches_sent += 1
+            totals.batches_resent += batch.attempts > 1
+            totals.batch_bytes_sent += batch.size_bytes
 
     def answered(self, batch: Batch, answer: Answer, now: float, not_before: float) -> None:
         """What became of an attempt; see `PartitionQueue.answered`."""
+        if batch.done:  # it expired, and its topic may have been let go
+            return
         queue = self._queue_of(batch)
         queue.answered(batch, answer, now, not_before)
         self._touch(queue)
@@ -322,7 +448,7 @@ class Accumulator:
         """Settle batches that are past their delivery timeout; returns when the next one is."""
         soonest = NEVER
         for topic in self.topics.values():
-            for queue in topic.by_partition.values():
+            for queue in topic.all_queues.values():
                 if queue.next_expiry() <= now:
                     queue.expire(now)
                     self._touch(queue)
@@ -332,7 +458,7 @@ class Accumulator:
     def abort(self, error: KafkaError) -> None:
         """Settle everything."""
         for topic in self.topics.values():
-            for queue in topic.by_partition.values():
+            for queue in topic.all_queues.values():
                 queue.abort(error)
                 self._drop_active(queue)
 
@@ -343,7 +469,7 @@ class Accumulator:
             self._drop_active(queue)
 
     def _queue_of(self, batch: Batch) -> PartitionQueue:
-        return self.topics[batch.receipt.topic].by_partition[batch.receipt.partition]
+        return self.topics[batch.receipt.topic].all_queues[batch.receipt.partition]
 
     def _touch(self, queue: PartitionQueue) -> None:
         """A queue changed: its broker's task looks at it, if there is anything to send."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from aiokafkawire.connection import LARGE_REQUEST_BYTES
 from aiokafkawire.errors import (
     ConnectionLost,
     KafkaError,
@@ -26,7 +27,8 @@ class Answer:
     """What became of one attempt. `error` is there unless the verdict is APPENDED.
 
     `stale_metadata` tells that the leader may be another one. `record_errors` says of single
-    records what is wrong with them.
+    records what is wrong with them. `closed_after_bytes` is the size of a request that is so large
+    that the broker may have closed the connection for it, else 0.
     """
 
     verdict: Verdict
@@ -35,6 +37,7 @@ class Answer:
     log_append_time_ms: int = -1
     stale_metadata: bool = False
     record_errors: Mapping[int, Exception] = field(default_factory=dict)
+    closed_after_bytes: int = 0
 
 
 def from_code(
@@ -85,12 +88,16 @@ def _add_reason(error: KafkaError, more: str) -> None:
     error.args = (error.reason,)
 
 
-def from_failure(error: KafkaError) -> Answer:
-    """What a request that got no answer says of its batches."""
+def from_failure(error: KafkaError, size_bytes: int = 0) -> Answer:
+    """What a request of `size_bytes` that got no answer says of its batches."""
+    suspect = 0
+    if isinstance(error, ConnectionLost) and error.sent and size_bytes >= LARGE_REQUEST_BYTES:
+        suspect = size_bytes
     if isinstance(error, ConnectionLost | RequestTimedOut):
         verdict = Verdict.RETRY_UNCERTAIN if error.sent else Verdict.RETRY
     elif isinstance(error, ProtocolError):
         verdict = Verdict.RETRY_UNCERTAIN
     else:
         verdict = Verdict.RETRY if error.retriable else Verdict.FAIL
-    return Answer(verdict, error, stale_metadata=verdict is not Verdict.FAIL)
+    stale = verdict is not Verdict.FAIL
+    return Answer(verdict, error, stale_metadata=stale, closed_after_bytes=suspect)

@@ -47,15 +47,21 @@ class Batch:
     `order` rises within a partition; the parts of a split batch sort between its neighbours.
     `uncertain` tells that an attempt was made whose effect is not known, so that the log may hold
     the records. `expires_at`, `linger_until` and `not_before` are seconds of the clock.
+    `large_losses` counts the connections that were lost after a large request with it. `by_name`
+    tells that an attempt named the topic, not its id; `old_topic` that the attempt under way is to
+    a topic that was deleted and made anew since.
     """
 
     __slots__ = (
         "attempts",
         "builder",
+        "by_name",
         "expires_at",
+        "large_losses",
         "last_error",
         "linger_until",
         "not_before",
+        "old_topic",
         "order",
         "receipt",
         "records",
@@ -82,6 +88,9 @@ class Batch:
         self.state = BatchState.WAITING if self.builder is None else BatchState.OPEN
         self.reserved_bytes = 0
         self.attempts = 0
+        self.large_losses = 0
+        self.by_name = False
+        self.old_topic = False
         self.not_before = 0.0
         self.stamp: Stamp | None = None
         self.uncertain = False

@@ -7,16 +7,18 @@ somebody waits for; the failures of all others are tallied, so that none goes un
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from aiokafkawire.errors import DeliveriesFailed
 from aiokafkawire.runtime import Promise, checkpoint, copy_of
-from aiokafkawire.types import RecordMetadata
+from aiokafkawire.types import RecordMetadata, TopicPartition
 
 __all__ = (
     "CALLS_PER_CHECKPOINT",
+    "MAX_NAMED_PARTITIONS",
     "MAX_TALLIED_RECEIPTS",
     "Appended",
     "Delivery",
@@ -32,6 +34,10 @@ CALLS_PER_CHECKPOINT = 256
 
 MAX_TALLIED_RECEIPTS = 1024
 """Failed batches remembered one by one; further ones are only counted."""
+
+
+MAX_NAMED_PARTITIONS = 20
+"""Partitions that the text of an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +83,13 @@ class FailureTally:
 
     def __init__(self) -> None:
         self._receipts: dict[Receipt, int] = {}
-        self._many = 0
+        self._many: Counter[TopicPartition] = Counter()
         self._first: Exception | None = None
 
     @property
     def count(self) -> int:
         """How many failed records nobody has heard of."""
-        return sum(self._receipts.values()) + self._many
+        return sum(self._receipts.values()) + self._many.total()
 
     def add(self, receipt: Receipt, count: int, error: Exception) -> None:
         """Count records of a failed batch."""
@@ -94,7 +100,7 @@ class FailureTally:
         elif len(self._receipts) < MAX_TALLIED_RECEIPTS:
             self._receipts[receipt] = count
         else:
-            self._many += count
+            self._many[TopicPartition(receipt.topic, receipt.partition)] += count
         if self._first is None:
             self._first = error
 
@@ -112,21 +118,39 @@ class FailureTally:
         if not self._receipts and not self._many:
             self._first = None
 
+    def _counts(self) -> Counter[TopicPartition]:
+        counts = self._many.copy()
+        for receipt, count in self._receipts.items():
+            counts[TopicPartition(receipt.topic, receipt.partition)] += count
+        return counts
+
     def take(self) -> DeliveriesFailed | None:
         """The error that tells of all that was counted, which begins the count anew."""
-        count, first = self.count, self._first
+        counts, first = self._counts(), self._first
         self._receipts.clear()
-        self._many, self._first = 0, None
+        self._many.clear()
+        self._first = None
+        count = counts.total()
         if not count:
             return None
         text = "1 record was" if count == 1 else f"{count} records were"
         failure = DeliveriesFailed(
-            f"{text} not delivered, which nobody awaited; the first error: {first}",
+            f"{text} not delivered, which nobody awaited: {_named(counts)}; the first error:"
+            f" {first}",
             count=count,
+            counts=counts,
             first=first,
         )
         failure.__cause__ = first
         return failure
+
+
+def _named(counts: Mapping[TopicPartition, int]) -> str:
+    named = [f"{count} of {topic}-{number}" for (topic, number), count in sorted(counts.items())]
+    more = len(named) - MAX_NAMED_PARTITIONS
+    if more > 0:
+        named[MAX_NAMED_PARTITIONS:] = [f"and of {more} more partitions"]
+    return ", ".join(named)
 
 
 class Pacer:

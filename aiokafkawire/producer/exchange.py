@@ -27,16 +27,17 @@ __all__ = ("BuiltRequest", "LeaderHint", "Reading", "build", "read")
 FIRST_WITH_ZSTD = 7
 FIRST_WITH_FORMAT_1 = 2
 FIRST_WITH_FORMAT_2 = 3
-
-ACKS_ALL = -1
+FIRST_WITH_TOPIC_IDS = 13
 
 
 @dataclass(slots=True)
 class BuiltRequest:
-    """A request, and what is not in it: batches that this version cannot carry."""
+    """A request, and what is not in it: batches that this version cannot carry. `size_bytes` is
+    what its records take."""
 
     request: ProduceRequest
     sent: list[Batch] = field(default_factory=list)
+    size_bytes: int = 0
     refused: list[tuple[Batch, KafkaError]] = field(default_factory=list)
 
 
@@ -55,7 +56,7 @@ def build(
     for batch in batches:
         receipt = batch.receipt
         try:
-            records = _encode(batch, version, acks)
+            records = _encode(batch, version)
         except KafkaError as error:
             error.topic, error.partition = receipt.topic, receipt.partition
             built.refused.append((batch, error))
@@ -69,15 +70,15 @@ def build(
             )
             request.topic_data.append(topic)
         topic.partition_data.append(PartitionProduceData(index=receipt.partition, records=records))
+        built.size_bytes += len(records)
+        batch.by_name = batch.by_name or version < FIRST_WITH_TOPIC_IDS
         built.sent.append(batch)
     return built
 
 
-def _encode(batch: Batch, version: int, acks: int) -> bytes:
+def _encode(batch: Batch, version: int) -> bytes:
     records, stamp = batch.records, batch.stamp
     assert records is not None
-    if acks not in {ACKS_ALL, 0, 1} and version > 0:
-        raise UnsupportedVersion(f"acks={acks} works with Kafka 0.8 only; take 'all', 0 or 1")
     if records.compression == Compression.ZSTD and version < FIRST_WITH_ZSTD:
         raise UnsupportedVersion("zstd needs a broker of Kafka 2.1 or later")
     magic = 2 if version >= FIRST_WITH_FORMAT_2 else 1 if version >= FIRST_WITH_FORMAT_1 else 0

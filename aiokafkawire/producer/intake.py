@@ -130,10 +130,10 @@ class Intake:
                 return None
         elif self._config.partitioner is not None:
             queue = self._ask_partitioner(queues, key)
-        elif key is not None:
+        elif key is not None and not self._config.partitioner_ignore_keys:
             queue = queues.for_key(key)
         else:
-            queue = queues.without_key(self._rng)
+            queue = accumulator.without_key(queues, self._rng, self._now())
             sticky = True
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()

@@ -16,7 +16,7 @@ from aiokafkawire.cluster import Cluster
 from aiokafkawire.config import ProducerConfig
 from aiokafkawire.connection import Backoff, ByVersion, Lane
 from aiokafkawire.connection.versions import MAX_WITHOUT_TOPIC_IDS
-from aiokafkawire.errors import ClientClosed, KafkaError
+from aiokafkawire.errors import ClientClosed, KafkaError, UnsupportedVersion
 from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.answer import Answer, from_failure
 from aiokafkawire.producer.batch import Batch
@@ -24,7 +24,7 @@ from aiokafkawire.producer.exchange import BuiltRequest, build, read
 from aiokafkawire.producer.outcomes import Verdict
 from aiokafkawire.records import Compression
 from aiokafkawire.runtime import Host, Runtime, Signal
-from aiokafkawire.types import NodeId
+from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import NO_ID, ApiKey
 from aiokafkawire.wire.messages.produce import ProduceRequest
 
@@ -32,6 +32,9 @@ __all__ = ("OFFLOAD_BYTES", "Context", "NodeSender")
 
 OFFLOAD_BYTES = 64 * 1024
 """Batches from this size on are compressed outside the event loop."""
+
+LAST_WITH_MORE_ACKS = 0
+"""In this version of Produce, that of Kafka 0.8, acks may be a number of replicas above 1."""
 
 
 class Context(Protocol):
@@ -62,6 +65,8 @@ class NodeSender:
         self._context = context
         self._turn = anyio.Lock()
         self._tasks = 0
+        self._under_way = 0
+        self._landed = Signal()
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._failures = 0
         self._request_timeout_s = config.request_timeout_ms / 1_000
@@ -79,9 +84,13 @@ class NodeSender:
                 try:
                     await self._wait_due()
                     await self._compress_due()
+                    await self._wait_alone()
                     await self._exchange(attempt)
                 finally:
                     attempt.leave_turn()
+                    if attempt.built is not None:
+                        self._under_way -= 1
+                        self._landed.set()
         except ClientClosed:
             return
 
@@ -92,6 +101,10 @@ class NodeSender:
         alone = not self._turn.statistics().tasks_waiting
         if alone and self._tasks < limit and self._context.host.running:
             self.start()
+
+    def sent(self) -> None:
+        """One request more is under way."""
+        self._under_way += 1
 
     async def _wait_due(self) -> None:
         clock = self._context.runtime.clock
@@ -112,18 +125,23 @@ class NodeSender:
             if batch.records is not None:  # None: it expired while another one was compressed
                 await context.runtime.offload(batch.records.compress)
 
+    async def _wait_alone(self) -> None:
+        """What is suspected for its size goes when no other request can be suspected with it."""
+        context = self._context
+        now = context.runtime.clock.now
+        while self._under_way and context.accumulator.suspect_due(self.node_id, now()):
+            await self._landed.wait()
+
     # --- one request --------------------------------------------------------------------------
 
     async def _exchange(self, attempt: _Attempt) -> None:
         context = self._context
         try:
             client = context.cluster.broker(self.node_id)
-            if client.last_failure is not None:
-                # With acks=0 a lost connection is all that a broker says of an error.
-                context.cluster.request_update()
             response = await client.request(
                 ByVersion(ApiKey.PRODUCE, attempt.take),
                 deadline=context.runtime.clock.now() + self._request_timeout_s,
+                answer_s=self._request_timeout_s,
                 lane=Lane.PRODUCE,
                 max_version=self._max_version(),
                 expect_response=context.config.required_acks != 0,
@@ -136,7 +154,7 @@ class NodeSender:
             if attempt.built is None:
                 await self._unreachable(error)
             else:
-                answer = from_failure(error)
+                answer = from_failure(error, attempt.built.size_bytes)
                 for batch in attempt.built.sent:
                     self.answered(batch, answer)
             return
@@ -147,11 +165,17 @@ class NodeSender:
                 self.answered(batch, Answer(Verdict.APPENDED))
             return
         reading = read(response, attempt.built.sent, attempt.built.request, client.name)
-        moved = [h.topic_partition for h in reading.hints if context.cluster.leader_hint(*h)]
+        for hint in reading.hints:
+            context.cluster.leader_hint(*hint)
+        moved = {h.topic_partition for h in reading.hints if self._led_elsewhere(h.topic_partition)}
         for batch, answer in reading.answers:
             # Whose new leader is known need not wait.
             at_once = (batch.receipt.topic, batch.receipt.partition) in moved
             self.answered(batch, answer, at_once=at_once)
+
+    def _led_elsewhere(self, topic_partition: TopicPartition) -> bool:
+        leader = self._context.cluster.metadata.leader(topic_partition)
+        return leader is not None and leader[0] != self.node_id
 
     def _max_version(self) -> int | None:
         topics = self._context.accumulator.due_topics(self.node_id)
@@ -202,6 +226,15 @@ class _Attempt:
         """Take what is due, and pass the turn."""
         context = self._context
         accumulator, config = context.accumulator, context.config
+        if config.required_acks > 1 and version > LAST_WITH_MORE_ACKS:
+            context.fail(
+                UnsupportedVersion(
+                    f"acks={config.required_acks} works with Kafka 0.8 only; take 'all', 0 or 1",
+                    broker=context.cluster.broker(self._sender.node_id).name,
+                    api="Produce",
+                )
+            )
+            raise NothingDue
         batches = accumulator.drain(
             self._sender.node_id, context.runtime.clock.now(), config.max_request_size_bytes
         )
@@ -220,7 +253,9 @@ class _Attempt:
         if not built.sent:
             raise NothingDue
         self.built = built
-        self.leave_turn()
+        self._sender.sent()
+        if not built.sent[0].large_losses:
+            self.leave_turn()
         return built.request
 
     def leave_turn(self) -> None:

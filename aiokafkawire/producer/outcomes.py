@@ -24,6 +24,7 @@ class Verdict(enum.Enum):
     RETRY_UNCERTAIN = "maybe in the log; send the same batch again, the broker drops a duplicate"
     SPLIT = "not in the log because it is too large; send its records in smaller batches"
     GAP = "not in the log because the broker expects another sequence number"
+    STALE_EPOCH = "not in the log because the broker has seen a higher epoch"
     FAIL = "not in the log, and never will be"
     UNKNOWN = "maybe in the log, and sending it again would not tell"
     FATAL = "this producer cannot go on at all"
@@ -45,6 +46,7 @@ VERDICTS: Mapping[ErrorCode, Verdict] = {
     ErrorCode.RECORD_LIST_TOO_LARGE: Verdict.SPLIT,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: Verdict.GAP,
     ErrorCode.UNKNOWN_PRODUCER_ID: Verdict.GAP,
+    ErrorCode.INVALID_PRODUCER_EPOCH: Verdict.STALE_EPOCH,
     ErrorCode.UNKNOWN_SERVER_ERROR: Verdict.UNKNOWN,
     ErrorCode.PRODUCER_FENCED: Verdict.FATAL,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Verdict.FATAL,

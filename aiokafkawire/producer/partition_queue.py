@@ -19,10 +19,20 @@ from aiokafkawire.producer.delivery import Appended, Failed, Receipt, Split
 from aiokafkawire.producer.outcomes import Verdict
 from aiokafkawire.producer.sequences import PartitionSequences, Stamp, advance
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
-from aiokafkawire.runtime import NEVER
+from aiokafkawire.runtime import NEVER, copy_of
 from aiokafkawire.types import NodeId, TopicPartition
 
-__all__ = ("Owner", "PartitionQueue", "Policy")
+__all__ = ("MAX_LARGE_LOSSES", "Owner", "PartitionQueue", "Policy")
+
+MAX_LARGE_LOSSES = 4
+"""So often may a large batch go out and the broker close the connection, before it is given up."""
+
+
+DOUBTED_AFTER_S = 3600.0
+"""A log forgets a producer that it has not heard of for long (producer.id.expiration.ms, a day by
+default): after so long without an acknowledgement the first batch goes alone again."""
+
+MADE_ANEW = "the topic was deleted and made anew meanwhile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +80,15 @@ class PartitionQueue:
         self.waiting: deque[Batch] = deque()
         self.in_flight: list[Batch] = []
         self.last_order = 0
+        self._acked_at = -NEVER
         self._owner = owner
 
     # --- what may be sent ---------------------------------------------------------------------
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: Batch, now: float) -> None:
         """A batch that takes records, after all others."""
+        if self.sequences is not None and now - self._acked_at > DOUBTED_AFTER_S:
+            self.sequences.doubted()
         self.open = batch
         self.waiting.append(batch)
         self._owner.opened(batch)
@@ -154,16 +167,19 @@ class PartitionQueue:
         if not batch.done:
             _ON_ANSWER[answer.verdict](self, batch, answer, now, not_before)
 
-    def _appended(self, batch: Batch, answer: Answer, _: float, __: float) -> None:
+    def _appended(self, batch: Batch, answer: Answer, now: float, _: float) -> None:
         self.in_flight.remove(batch)
-        if batch.stamp is not None and self.sequences is not None:
+        self._acked_at = now
+        if batch.stamp is not None and self.sequences is not None and not batch.old_topic:
             self.sequences.acknowledged(batch.stamp)
         batch.settle(Appended(answer.base_offset, answer.log_append_time_ms))
         self._owner.settled(batch)
 
     def _refused(self, batch: Batch, answer: Answer, now: float, not_before: float) -> None:
         batch.last_error = answer.error
-        if batch.attempts > self.policy.retries:
+        if batch.old_topic and batch.uncertain:
+            self._fail(batch, _unknown(batch, MADE_ANEW, answer.error))
+        elif batch.attempts > self.policy.retries:
             self._failed(batch, answer, now, not_before)
         elif now >= batch.expires_at:
             self._expired(batch, maybe_written=batch.uncertain)
@@ -173,7 +189,13 @@ class PartitionQueue:
     def _refused_uncertain(
         self, batch: Batch, answer: Answer, now: float, not_before: float
     ) -> None:
-        batch.uncertain = True
+        # A request by its id cannot have reached the topic that there is now.
+        batch.uncertain = not batch.old_topic or batch.by_name
+        if answer.closed_after_bytes:
+            batch.large_losses += 1
+            if batch.large_losses >= MAX_LARGE_LOSSES:
+                self._fail(batch, _unknown(batch, _closed_for_size(batch, answer), answer.error))
+                return
         self._refused(batch, answer, now, not_before)
 
     def _too_large(self, batch: Batch, answer: Answer, now: float, not_before: float) -> None:
@@ -198,6 +220,20 @@ class PartitionQueue:
         batch.uncertain = False
         self._refused(batch, answer, now, not_before)
         self._take_numbers_back()
+
+    def _stale_epoch(self, batch: Batch, answer: Answer, now: float, not_before: float) -> None:
+        sequences = self.sequences
+        if sequences is not None and self._numbered_before(batch):
+            self._refused(batch, answer, now, not_before)
+            return
+        if sequences is not None:
+            # A lower epoch than the log's will be refused for ever: raise it.
+            sequences.lost()
+        if sequences is None or batch.uncertain:
+            self._failed(batch, answer, now, not_before)
+        else:
+            self._refused(batch, answer, now, not_before)
+            self._take_numbers_back()
 
     def _failed(self, batch: Batch, answer: Answer, _: float, __: float) -> None:
         assert answer.error is not None
@@ -229,6 +265,8 @@ class PartitionQueue:
         limit = f"delivery_timeout_ms passed ({self.policy.delivery_timeout_s:g} s)"
         if batch.last_error is not None:
             limit += f", the last error: {batch.last_error}"
+        elif self.leader is None:
+            limit += ", the partition has no leader, or does not exist any more"
         if maybe_written:
             self._fail(batch, _unknown(batch, limit, batch.last_error))
             return
@@ -244,16 +282,31 @@ class PartitionQueue:
     def abort(self, error: KafkaError) -> None:
         """Settle everything: what no broker can have with `error`."""
         for batch in [*self.in_flight, *self.waiting]:
+            mine = copy_of(error)
+            mine.topic, mine.partition = self.topic_partition
             if self._maybe_written(batch):
-                self._fail(batch, _unknown(batch, error.reason, error))
+                self._fail(batch, _unknown(batch, error.reason, mine))
             else:
-                self._fail(batch, error)
+                self._fail(batch, mine)
 
     def renumber(self) -> None:
-        """The topic was made anew: numbers given before mean nothing to it."""
-        if self.sequences is not None:
-            self.sequences.lost()
-            self._take_numbers_back()
+        """The topic was made anew: numbers given before mean nothing to it.
+
+        So it cannot tell a batch that it has from a later one. What was sent by the topic's name,
+        and may be in there, is not sent again.
+        """
+        if self.sequences is None:
+            return
+        self.sequences.lost()
+        for batch in self.in_flight:
+            batch.old_topic = True
+            batch.uncertain = batch.uncertain and batch.by_name
+        for batch in list(self.waiting):
+            if batch.uncertain and batch.by_name:
+                self._fail(batch, _unknown(batch, MADE_ANEW, batch.last_error))
+            else:
+                batch.uncertain = False
+        self._take_numbers_back()
 
     def _maybe_written(self, batch: Batch) -> bool:
         return batch.uncertain or batch.state is BatchState.IN_FLIGHT
@@ -290,6 +343,7 @@ class PartitionQueue:
                 receipt, records, (*batch.order, number), batch.linger_until, batch.expires_at
             )
             part.attempts = batch.attempts
+            part.last_error = batch.last_error
             part.not_before = not_before
             part.reserved_bytes = batch.reserved_bytes * records.count // batch.count
             if batch.stamp is not None and not self._draining():
@@ -309,6 +363,7 @@ class PartitionQueue:
 
     def _wait_again(self, batch: Batch, not_before: float) -> None:
         batch.handle(BatchEvent.REFUSED)
+        batch.old_topic = False
         batch.not_before = not_before
         self.in_flight.remove(batch)
         if self._draining() and not batch.uncertain:
@@ -348,6 +403,14 @@ class PartitionQueue:
                     batch.stamp = None
 
 
+def _closed_for_size(batch: Batch, answer: Answer) -> str:
+    return (
+        f"the broker closed the connection {batch.large_losses} times after a request of"
+        f" {answer.closed_after_bytes} bytes, as it does with what is over its"
+        " socket.request.max.bytes"
+    )
+
+
 def _order(batch: Batch) -> tuple[int, ...]:
     return batch.order
 
@@ -369,6 +432,7 @@ _ON_ANSWER: Mapping[Verdict, Callable[[PartitionQueue, Batch, Answer, float, flo
     Verdict.RETRY_UNCERTAIN: PartitionQueue._refused_uncertain,
     Verdict.SPLIT: PartitionQueue._too_large,
     Verdict.GAP: PartitionQueue._gap,
+    Verdict.STALE_EPOCH: PartitionQueue._stale_epoch,
     Verdict.FAIL: PartitionQueue._failed,
     Verdict.UNKNOWN: PartitionQueue._unknown,
     Verdict.FATAL: PartitionQueue._failed,

@@ -306,6 +306,15 @@ class Producer:
         if failure is not None:
             raise failure
 
+    def metrics(self) -> dict[str, int | float]:
+        """A snapshot of what this producer has done and holds now; the names end in their unit.
+
+        With the numbers of its connections (`requests_total`, `request_latency_ms_avg` …). Every
+        name is explained in the documentation of the producer. Totals count from entering.
+        """
+        session = self._running()
+        return session.sender.metrics() | session.cluster.metrics()
+
     async def partitions_for(self, topic: str) -> tuple[int, ...]:
         """The partitions of a topic, ascending; makes the topic known to `send_nowait`.
 

@@ -18,6 +18,10 @@ class Room:
         self._waiting: deque[Signal] = deque()
         self._closed: KafkaError | None = None
 
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
     @property
     def crowded(self) -> bool:
         """Whether somebody waits already, whose turn is first."""

@@ -47,6 +47,8 @@ def settings_of(config: ProducerConfig) -> Settings:
         config.buffer_memory_bytes,
         Compression[config.compression_type.upper()],
         config.compression_level,
+        config.partitioner_adaptive_partitioning_enable,
+        config.partitioner_availability_timeout_ms / 1_000,
     )
 
 
@@ -128,6 +130,24 @@ class Sender:
         finally:
             accumulator.press(-1)
 
+    def metrics(self) -> dict[str, int | float]:
+        """The numbers of `Producer.metrics`, without those of the connections."""
+        accumulator, totals = self.accumulator, self.accumulator.totals
+        return {
+            "buffer_size_bytes": accumulator.settings.buffer_memory_bytes,
+            "buffer_used_bytes": accumulator.used_bytes,
+            "callers_waiting": len(self.room),
+            "topics_in_use": len(accumulator.topics),
+            "batches_unfinished": len(accumulator.incomplete),
+            "records_delivered_total": totals.records_delivered,
+            "records_failed_total": totals.records_failed,
+            "batches_sent_total": totals.batches_sent,
+            "batches_resent_total": totals.batches_resent,
+            "batches_split_total": totals.batches_split,
+            "batch_bytes_sent_total": totals.batch_bytes_sent,
+            "epochs_raised_total": 0 if self.identities is None else self.identities.raised,
+        }
+
     def learn(self, name: str) -> bool:
         """Take over what metadata says of a topic; False if it says nothing."""
         metadata = self.cluster.metadata
@@ -137,8 +157,9 @@ class Sender:
         if name not in self.accumulator.topics:
             self.cluster.add_topics((name,))
         topic = self.accumulator.set_topic(name, known.partitions, known.topic_id)
+        topic.used_at = self.runtime.clock.now()
         # The others' leaders have not changed; a producer may write to thousands of topics.
-        self.accumulator.set_leaders(self._leader_of, topic)
+        self.accumulator.set_leaders(self._leader_of, [topic])
         return True
 
     # --- metadata -----------------------------------------------------------------------------
@@ -149,7 +170,11 @@ class Sender:
 
     def _metadata_changed(self, update: Update) -> None:
         snapshot, accumulator = update.snapshot, self.accumulator
-        for name in accumulator.topics:
+        idle_since = self.runtime.clock.now() - self.config.metadata_max_idle_ms / 1_000
+        self.cluster.remove_topics(accumulator.park_idle(idle_since))
+        topics = accumulator.topics
+        told = list(topics) if update.topics is None else [n for n in update.topics if n in topics]
+        for name in told:
             known = snapshot.topics.get(name)
             if known is not None:
                 accumulator.set_topic(name, known.partitions, known.topic_id)
@@ -159,7 +184,7 @@ class Sender:
                 self._unknown_topics.discard(name)
             elif snapshot.errors.get(name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self._unknown_topics.add(name)
-        accumulator.set_leaders(self._leader_of)
+        accumulator.set_leaders(self._leader_of, [topics[name] for name in told])
 
     def _wake(self, node_id: NodeId | None) -> None:
         if node_id is None:
@@ -201,6 +226,8 @@ class Sender:
                 continue
             try:
                 await self._identify(identities)
+                if failures > QUIET_FAILURES:
+                    logger.warning("%s: there is a producer id now", self.config.client_id)
                 failures = 0
             except UnsupportedVersion as error:
                 self._without_identity(error)
@@ -213,16 +240,16 @@ class Sender:
                     return
                 failures += 1
                 # A broker that has just started is still loading: nothing to worry anybody with.
-                level = logging.INFO if failures <= QUIET_FAILURES else logging.WARNING
-                logger.log(level, "no producer id yet: %s", error)
+                level = logging.WARNING if failures == QUIET_FAILURES + 1 else logging.DEBUG
+                logger.log(level, "%s: no producer id yet: %s", self.config.client_id, error)
                 await clock.sleep_until(clock.now() + backoff.delay(failures, self.runtime.rng))
 
     async def _identify(self, identities: Identities) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=NO_TIMEOUT_MS)
         deadline = self.runtime.clock.now() + self.config.request_timeout_ms / 1_000
-        response = await self.cluster.request(request, to=AnyNode(), deadline=deadline)
+        response, broker = await self.cluster.exchange(request, to=AnyNode(), deadline=deadline)
         if response.error_code != ErrorCode.NONE:
-            raise error_for(response.error_code, api="InitProducerId")
+            raise error_for(response.error_code, api="InitProducerId", broker=broker)
         identities.granted(response.producer_id, response.producer_epoch)
         self.accumulator.wake_all()
 

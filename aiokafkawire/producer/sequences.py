@@ -53,10 +53,11 @@ class Stamp:
 class Identities:
     """The identity in use: none yet, or one whose epoch rises until its epochs are used up."""
 
-    __slots__ = ("current",)
+    __slots__ = ("current", "raised")
 
     def __init__(self) -> None:
         self.current: ProducerIdAndEpoch | None = None
+        self.raised = 0  # how often
 
     @property
     def wanted(self) -> bool:
@@ -71,6 +72,7 @@ class Identities:
     def leave(self, identity: ProducerIdAndEpoch) -> None:
         """No partition may begin under `identity` again: raise the epoch, if not done already."""
         if self.current == identity:
+            self.raised += 1
             last = identity.epoch >= MAX_EPOCH
             self.current = (
                 None if last else ProducerIdAndEpoch(identity.producer_id, identity.epoch + 1)
@@ -207,6 +209,10 @@ class PartitionSequences:
     def acknowledged(self, stamp: Stamp) -> None:
         """A batch is in the log: from now on the broker knows the producer id there."""
         self._known_producer_id = stamp.identity.producer_id
+
+    def doubted(self) -> None:
+        """The log may have forgotten the producer id."""
+        self._known_producer_id = None
 
     @property
     def draining(self) -> bool:

@@ -15,7 +15,7 @@ from aiokafkawire.producer.accumulator import Accumulator, Settings
 from aiokafkawire.producer.answer import Answer, from_code, from_failure
 from aiokafkawire.producer.batch import Batch
 from aiokafkawire.producer.partition_queue import Policy
-from aiokafkawire.producer.sequences import Identities, Stamp
+from aiokafkawire.producer.sequences import SEQUENCE_MODULUS, Flowing, Identities, Stamp
 from aiokafkawire.records import Compression
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode
@@ -49,6 +49,7 @@ class Sent:
     topic_partition: TopicPartition
     values: list[bytes]
     stamp: Stamp | None
+    topic_id: uuid.UUID
 
 
 @dataclass
@@ -71,6 +72,8 @@ class PartitionLog:
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
+        self.start_offset = 0
+        self.refuses_unknown = False
         self.producers: dict[int, ProducerState] = {}
         self.max_batch_records = 1000
 
@@ -83,7 +86,7 @@ class PartitionLog:
             code, offset = self._check(stamp, len(sent.values))
             if code != ErrorCode.NONE or offset >= 0:
                 return code, offset
-        base = len(self.values)
+        base = self.end_offset
         self.values += sent.values
         if stamp is not None:
             state = self.producers[stamp.identity.producer_id]
@@ -93,6 +96,8 @@ class PartitionLog:
     def _check(self, stamp: Stamp, count: int) -> tuple[int, int]:
         identity, sequence = stamp.identity, stamp.base_sequence
         state = self.producers.get(identity.producer_id)
+        if state is None and self.refuses_unknown and sequence:
+            return ErrorCode.UNKNOWN_PRODUCER_ID, -1
         if state is None:
             # As Kafka does: nothing is known of the producer, so any number may come first.
             self.producers[identity.producer_id] = ProducerState(identity.epoch)
@@ -108,9 +113,25 @@ class PartitionLog:
             if (base, size) == (sequence, count):
                 return ErrorCode.NONE, offset
         last, size, _ = state.batches[-1]
-        if sequence != last + size:
+        if sequence != (last + size) % SEQUENCE_MODULUS:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
         return ErrorCode.NONE, -1
+
+    @property
+    def end_offset(self) -> int:
+        return self.start_offset + len(self.values)
+
+    def at(self, offset: int) -> bytes | None:
+        """The value at an offset; None if it was deleted."""
+        return None if offset < self.start_offset else self.values[offset - self.start_offset]
+
+    def delete_all(self) -> None:
+        """Delete the records, and with them what is known of their producers, as Kafka did up to
+        2.4: it refused to go on in the middle then."""
+        self.refuses_unknown = True
+        self.start_offset = self.end_offset
+        self.values = []
+        self.producers.clear()
 
 
 class Cluster:
@@ -120,15 +141,19 @@ class Cluster:
         self.nodes = range(1, nodes + 1)
         self.now = 0.0
         self.woken: list[int | None] = []
-        self.logs = {TopicPartition("t", number): PartitionLog() for number in range(partitions)}
+        self.partitions = range(partitions)
+        self.topic_id = uuid.UUID(int=1)
+        self.logs = {TopicPartition("t", number): PartitionLog() for number in self.partitions}
+        self.deleted: dict[TopicPartition, list[PartitionLog]] = {tp: [] for tp in self.logs}
         self.leaders = {tp: tp.partition % nodes + 1 for tp in self.logs}
         self.connections: dict[int, deque[Request]] = {node: deque() for node in self.nodes}
         self.stale: list[deque[Request]] = []
         self.identities = Identities()
+        self.next_producer_id = 7
         self.accumulator = Accumulator(
             settings(**changes), self.identities, wake=self.woken.append, freed=lambda: None
         )
-        self.topic = self.accumulator.set_topic("t", range(partitions), uuid.UUID(int=1))
+        self.topic = self.accumulator.set_topic("t", self.partitions, self.topic_id)
         self.accumulator.set_leaders(self.leaders.get)
 
     def append(self, partition: int, value: bytes):
@@ -149,7 +174,7 @@ class Cluster:
             columns = batch.records.columns()
             values = [columns.value(index) for index in range(batch.count)]
             tp = TopicPartition(batch.receipt.topic, batch.receipt.partition)
-            sent.append(Sent(batch, tp, values, batch.stamp))
+            sent.append(Sent(batch, tp, values, batch.stamp, self.topic.topic_id))
         request = Request(node, sent)
         self.connections[node].append(request)
         return request
@@ -158,7 +183,9 @@ class Cluster:
         """The broker works on a request, and makes its answers."""
         request.answers = []
         for sent in request.sent:
-            if self.leaders[sent.topic_partition] != request.node:
+            if sent.topic_id != self.topic_id:
+                code, offset = ErrorCode.UNKNOWN_TOPIC_ID, -1
+            elif self.leaders[sent.topic_partition] != request.node:
                 code, offset = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
             else:
                 code, offset = self.logs[sent.topic_partition].append(sent)
@@ -209,6 +236,17 @@ class Cluster:
         self.leaders[TopicPartition("t", partition)] = node
         self.accumulator.set_leaders(self.leaders.get)
 
+    def make_topic_anew(self) -> None:
+        """The topic is deleted and made again, which the producer learns later."""
+        self.topic_id = uuid.UUID(int=self.topic_id.int + 1)
+        for tp, log in self.logs.items():
+            self.deleted[tp].append(log)
+            self.logs[tp] = PartitionLog()
+
+    def learn_topic(self) -> None:
+        """The producer gets fresh metadata."""
+        self.accumulator.set_topic("t", self.partitions, self.topic_id)
+
     def send_all(self, node: int = 1) -> list[Request]:
         """Send every batch that may go now."""
         requests = []
@@ -232,9 +270,14 @@ class Cluster:
         lost = from_failure(ConnectionLost("broken", sent=sent))
         self._answered(request, [lost] * len(request.sent))
 
-    def warm_up(self) -> None:
+    def grant(self, epoch: int = 0) -> None:
+        """A broker gives a producer id, another one each time."""
+        self.identities.granted(self.next_producer_id, epoch)
+        self.next_producer_id += 1
+
+    def warm_up(self, epoch: int = 0) -> None:
         """One acknowledged batch in partition 0, so that several may be in flight."""
-        self.identities.granted(7, 0)
+        self.grant(epoch)
         self.append(0, b"00000000")
         self.settle_all()
 
@@ -244,7 +287,10 @@ class Cluster:
 
     def settle_all(self) -> None:
         """All is well from now on: every record gets its outcome."""
+        self.learn_topic()
         for _ in range(10_000):
+            if self.identities.wanted:
+                self.grant()
             if not self.accumulator.incomplete:
                 return
             self.pass_time(0.01)
@@ -257,3 +303,17 @@ class Cluster:
     def _answered(self, request: Request, answers: list[Answer]) -> None:
         for sent, answer in zip(request.sent, answers, strict=True):
             self.accumulator.answered(sent.batch, answer, self.now, self.now + 0.1)
+
+
+def go_near_the_wrap(cluster: Cluster) -> None:
+    """Let partition 0 have used all sequence numbers but the last few."""
+    sequences = cluster.topic.by_partition[0].sequences
+    if sequences is None or not isinstance(sequences.state, Flowing):
+        return
+    identity = sequences.state.identity
+    last = SEQUENCE_MODULUS - 5
+    sequences.state = Flowing(identity, last + 1)
+    log = cluster.logs[TopicPartition("t", 0)]
+    batches = log.producers[identity.producer_id].batches
+    batches.clear()
+    batches.append((last, 1, log.end_offset - 1))

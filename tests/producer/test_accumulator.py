@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 
 import pytest
+from hypothesis import assume
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from aiokafkawire.errors import DeliveryUnknown, KafkaError
+from aiokafkawire.errors import DeliveryTimedOut, DeliveryUnknown, KafkaError
+from aiokafkawire.producer import accumulator as accumulator_module
 from aiokafkawire.producer.accumulator import MAX_REMEMBERED_KEYS
 from aiokafkawire.producer.partitioner import partition_for_key
+from aiokafkawire.producer.sequences import MAX_EPOCH
 from aiokafkawire.runtime import NEVER
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import NO_ID
 from aiokafkawire.wire.error_codes import ErrorCode
-from tests.producer.model import Cluster
+from tests.producer.model import Cluster, PartitionLog, Sent, go_near_the_wrap
 
 NODES = st.sampled_from([1, 2])
 PARTITIONS = st.sampled_from([0, 0, 0, 1])
@@ -33,8 +37,18 @@ REFUSALS = st.sampled_from(
         (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, True),
         (ErrorCode.UNKNOWN_SERVER_ERROR, True),
         (ErrorCode.UNKNOWN_SERVER_ERROR, False),
+        (ErrorCode.FENCED_LEADER_EPOCH, True),
+        (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, True),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, False),
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, False),
+        (ErrorCode.UNKNOWN_PRODUCER_ID, False),
     ]
 )
+SEQUENCE_CODES = {
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+}
 
 
 class Producing(RuleBasedStateMachine):
@@ -52,12 +66,15 @@ class Producing(RuleBasedStateMachine):
             delivery = self.cluster.append(partition, value)
             self.deliveries[TopicPartition("t", partition)].append((value, delivery))
 
-    @initialize(warm=st.booleans())
-    def begin(self, warm: bool) -> None:
+    @initialize(warm=st.booleans(), epoch=st.sampled_from([0, MAX_EPOCH - 1]), wraps=st.booleans())
+    def begin(self, warm: bool, epoch: int, wraps: bool) -> None:
+        self.wraps = wraps
         if warm:
-            self.cluster.identities.granted(7, 0)
+            self.cluster.grant(epoch)
             self.append(0, 1)
             self.cluster.settle_all()
+            if wraps:
+                go_near_the_wrap(self.cluster)
 
     @rule(partition=PARTITIONS, batches=st.integers(2, 5))
     def pipeline(self, partition: int, batches: int) -> None:
@@ -69,7 +86,7 @@ class Producing(RuleBasedStateMachine):
     @precondition(lambda self: self.cluster.identities.wanted)
     @rule()
     def grant_identity(self) -> None:
-        self.cluster.identities.granted(7, 0)
+        self.cluster.grant()
 
     @rule(node=NODES)
     def drain(self, node: int) -> None:
@@ -91,6 +108,10 @@ class Producing(RuleBasedStateMachine):
 
     @rule(node=NODES, refusal=REFUSALS)
     def refuse(self, node: int, refusal: tuple[int, bool]) -> None:
+        request = next((r for r in self.cluster.connections[node] if r.answers is None), None)
+        if refusal[0] in SEQUENCE_CODES and request is not None:
+            # Of a batch that the log has a broker would say so.
+            assume(all(sent.batch.attempts == 1 for sent in request.sent))
         self.cluster.refuse_next(node, *refusal)
 
     @rule(node=NODES)
@@ -109,14 +130,42 @@ class Producing(RuleBasedStateMachine):
     def limit_batches(self, partition: int, limit: int) -> None:
         self.cluster.logs[TopicPartition("t", partition)].max_batch_records = limit
 
+    @rule()
+    def make_topic_anew(self) -> None:
+        self.cluster.make_topic_anew()
+
+    @rule()
+    def learn_topic(self) -> None:
+        self.cluster.learn_topic()
+
+    @rule(partition=PARTITIONS)
+    def delete_records(self, partition: int) -> None:
+        queue = self.cluster.topic.by_partition[partition]
+        # A log that forgot the numbers takes 0 for a first one.
+        assume(not self.wraps)
+        # Else the log could have had, and lost, what the producer sends again.
+        assume(not queue.in_flight and not any(batch.uncertain for batch in queue.waiting))
+        assume(not any(self.cluster.stale))
+        self.cluster.logs[TopicPartition("t", partition)].delete_all()
+
+    @rule()
+    def forget_producers(self) -> None:
+        """Nothing is sent for a day."""
+        cluster = self.cluster
+        assume(not cluster.accumulator.incomplete and not any(cluster.stale))
+        cluster.pass_time(86_400.0)
+        for log in cluster.logs.values():
+            log.producers.clear()
+
     @rule(seconds=st.sampled_from([0.01, 0.2, 4.0, 11.0]))
     def pass_time(self, seconds: float) -> None:
         self.cluster.pass_time(seconds)
 
     @invariant()
     def no_record_twice_and_all_in_order(self) -> None:
-        for log in self.cluster.logs.values():
-            assert log.values == sorted(set(log.values))
+        for tp, log in self.cluster.logs.items():
+            for each in (log, *self.cluster.deleted[tp]):
+                assert each.values == sorted(set(each.values))
 
     @invariant()
     def at_most_five_batches_of_a_partition_in_flight(self) -> None:
@@ -125,28 +174,28 @@ class Producing(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         cluster = self.cluster
-        if cluster.identities.wanted:
-            cluster.identities.granted(7, 0)
         cluster.settle_all()
         for stale in cluster.stale:
             while stale:
                 cluster.process(stale.popleft())
         self.no_record_twice_and_all_in_order()
         for tp, deliveries in self.deliveries.items():
-            self._check_outcomes(cluster.logs[tp].values, deliveries)
+            self._check_outcomes([cluster.logs[tp], *cluster.deleted[tp]], deliveries)
         assert cluster.accumulator.used_bytes == 0
 
-    def _check_outcomes(self, log: list[bytes], deliveries: list) -> None:
+    def _check_outcomes(self, logs: list[PartitionLog], deliveries: list) -> None:
         for value, delivery in deliveries:
             try:
                 offset = delivery.result().offset
             except DeliveryUnknown:
                 continue
             except KafkaError:
-                written = value in log
+                written = any(value in log.values for log in logs)
                 assert not written
             else:
-                assert log[offset] == value
+                assert offset < 0 or any(
+                    log.at(offset) in {value, None} for log in logs if offset < log.end_offset
+                )
 
 
 Producing.TestCase.settings = hypothesis_settings(
@@ -204,6 +253,39 @@ def test_who_was_left_out_of_a_request_comes_first_in_the_next():
     assert sent_partitions(cluster, 400) == [2]
 
 
+def test_a_partition_with_a_backlog_does_not_starve_the_others():
+    cluster = ready_cluster(partitions=4, nodes=1, batch_size_bytes=1)
+    for _ in range(20):
+        cluster.append(0, b"x" * 100)
+    for partition in (1, 2, 3):
+        for _ in range(3):
+            cluster.append(partition, b"x" * 100)
+    order = []
+    for _ in range(9):
+        # Room for two batches a request, and each is answered before the next one.
+        batches = cluster.accumulator.drain(1, cluster.now, 400)
+        order += [batch.receipt.partition for batch in batches]
+        for batch in batches:
+            tp = TopicPartition("t", batch.receipt.partition)
+            sent = Sent(batch, tp, [], batch.stamp, cluster.topic_id)
+            answer = cluster.answer(sent, ErrorCode.NONE, 0)
+            cluster.accumulator.answered(batch, answer, cluster.now, cluster.now)
+    assert order[:12] == [0, 1, 2, 3] * 3
+
+
+def test_what_may_have_closed_a_connection_by_its_size_goes_alone():
+    cluster = ready_cluster(partitions=3, nodes=1, batch_size_bytes=1)
+    for partition in range(3):
+        cluster.append(partition, b"x" * 100)
+    cluster.topic.by_partition[1].waiting[0].large_losses = 1
+    assert not cluster.accumulator.suspect_due(1, cluster.now)
+    assert sent_partitions(cluster) == [0]
+    assert cluster.accumulator.suspect_due(1, cluster.now)
+    assert sent_partitions(cluster) == [1]
+    assert sent_partitions(cluster) == [2]
+    assert not cluster.accumulator.suspect_due(1, cluster.now)
+
+
 def test_a_batch_over_the_limit_of_a_request_goes_alone():
     cluster = ready_cluster(partitions=2, nodes=1, batch_size_bytes=1)
     cluster.append(0, b"x" * 500)
@@ -231,7 +313,7 @@ def test_a_new_topic_asks_for_its_own_leaders_alone():
         asked.append(topic_partition)
         return 7
 
-    cluster.accumulator.set_leaders(leader_of, topic)
+    cluster.accumulator.set_leaders(leader_of, [topic])
     assert asked == [TopicPartition("other", 0), TopicPartition("other", 1)]
     assert [queue.leader for queue in topic.queues] == [7, 7]
 
@@ -314,3 +396,138 @@ def test_keys_are_remembered_up_to_a_bound():
         cluster.topic.for_key(b"%d" % number)
     cluster.topic.for_key(b"x" * 100)
     assert len(cluster.topic._by_key) == 10
+
+
+# --- partitions of records without a key ---------------------------------------------------------
+
+
+def chosen(cluster: Cluster, times: int = 300) -> set[int]:
+    rng = random.Random(5)
+    found = set()
+    for _ in range(times):
+        cluster.topic.sticky.partition = None
+        queue = cluster.accumulator.without_key(cluster.topic, rng, cluster.now)
+        found.add(queue.topic_partition.partition)
+    return found
+
+
+def long_queue_share(**changes: object) -> float:
+    cluster = ready_cluster(partitions=2, nodes=1, batch_size_bytes=1, **changes)
+    for _ in range(9):
+        cluster.append(0, b"x")
+    rng, hits = random.Random(5), 0
+    for _ in range(1_000):
+        cluster.topic.sticky.partition = None
+        queue = cluster.accumulator.without_key(cluster.topic, rng, 0.0)
+        hits += queue.topic_partition.partition == 0
+    return hits / 1_000
+
+
+def test_short_queues_get_more_unless_that_is_switched_off():
+    assert long_queue_share() < 0.15
+    assert 0.45 < long_queue_share(adaptive=False) < 0.55
+
+
+def test_partitions_of_a_broker_that_takes_nothing_are_passed_over():
+    cluster = ready_cluster(partitions=4, nodes=2, batch_size_bytes=1, availability_timeout_s=2.0)
+    cluster.append(0, b"x")  # partitions 0 and 2 are at broker 1
+    assert chosen(cluster) == {0, 1, 2, 3}
+    cluster.now = 3.0
+    assert chosen(cluster) == {1, 3}
+    cluster.drain(1)
+    cluster.append(0, b"x")
+    assert chosen(cluster) == {0, 1, 2, 3}
+    cluster.append(1, b"x")
+    cluster.now = 9.0
+    # When all are stuck, any will do.
+    assert chosen(cluster) == {0, 1, 2, 3}
+
+
+def test_no_partition_is_passed_over_without_that_timeout():
+    cluster = ready_cluster(partitions=2, nodes=2, batch_size_bytes=1)
+    cluster.append(0, b"x")
+    cluster.now = 9.0
+    assert chosen(cluster) == {0, 1}
+
+
+# --- topics that nobody writes to any more -------------------------------------------------------
+
+
+def test_an_idle_topic_is_let_go_and_its_numbers_go_on():
+    cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1)
+    cluster.append(0, b"1")
+    assert cluster.accumulator.park_idle(1.0) == []
+    cluster.settle_all()
+    assert cluster.accumulator.park_idle(-1.0) == []
+    assert cluster.accumulator.park_idle(1.0) == ["t"]
+    assert not cluster.accumulator.topics
+    again = cluster.accumulator.set_topic("t", range(1), cluster.topic_id)
+    assert again is cluster.topic
+    cluster.accumulator.set_leaders(cluster.leaders.get)
+    cluster.append(0, b"2")
+    [request] = cluster.send_all()
+    assert request.sent[0].stamp.base_sequence == 1
+
+
+def test_an_idle_topic_that_was_made_anew_meanwhile_begins_anew():
+    cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1)
+    cluster.append(0, b"1")
+    cluster.settle_all()
+    cluster.accumulator.park_idle(1.0)
+    cluster.make_topic_anew()
+    cluster.learn_topic()
+    cluster.accumulator.set_leaders(cluster.leaders.get)
+    cluster.append(0, b"2")
+    [request] = cluster.send_all()
+    stamp = request.sent[0].stamp
+    assert (stamp.identity.epoch, stamp.base_sequence) == (1, 0)
+
+
+def test_numbers_that_are_forgotten_are_never_given_again(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(accumulator_module, "MAX_PARKED_TOPICS", 0)
+    cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1)
+    cluster.append(0, b"1")
+    cluster.settle_all()
+    cluster.accumulator.park_idle(1.0)
+    cluster.topic = cluster.accumulator.set_topic("t", range(1), cluster.topic_id)
+    cluster.accumulator.set_leaders(cluster.leaders.get)
+    cluster.append(0, b"2")
+    [request] = cluster.send_all()
+    assert request.sent[0].stamp.identity.epoch == 1
+
+
+def test_a_late_answer_about_a_topic_that_was_let_go_is_ignored():
+    cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1)
+    cluster.append(0, b"1")
+    [request] = cluster.send_all()
+    cluster.pass_time(11)
+    assert cluster.accumulator.park_idle(cluster.now) == ["t"]
+    cluster.reply(request)
+    assert cluster.accumulator.used_bytes == 0
+
+
+def test_a_partition_that_went_away_is_not_offered_but_what_waits_in_it_expires():
+    cluster = ready_cluster(partitions=2, nodes=1, batch_size_bytes=1)
+    delivery = cluster.append(1, b"x")
+    cluster.accumulator.set_topic("t", range(1), uuid.UUID(int=2))
+    cluster.accumulator.set_leaders({TopicPartition("t", 0): 1}.get)
+    assert list(cluster.topic.by_partition) == [0]
+    cluster.pass_time(11)
+    with pytest.raises(DeliveryTimedOut, match="does not exist any more"):
+        delivery.result()
+
+
+def test_what_was_done_is_counted():
+    cluster = Cluster(partitions=1, nodes=1, batch_size_bytes=4096)
+    cluster.warm_up()
+    cluster.logs[TopicPartition("t", 0)].max_batch_records = 2
+    for number in range(1, 5):
+        cluster.append(0, b"%08d" % number)
+    cluster.settle_all()
+    cluster.append(0, b"00000009")
+    cluster.pass_time(11)
+    totals = cluster.accumulator.totals
+    assert (totals.records_delivered, totals.records_failed) == (5, 1)
+    assert totals.batches_split == 1
+    assert (totals.batches_sent, totals.batches_resent) == (4, 2)
+    assert totals.batch_bytes_sent > 4 * 61

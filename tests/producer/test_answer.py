@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from aiokafkawire.connection import LARGE_REQUEST_BYTES
 from aiokafkawire.errors import (
     AuthenticationFailed,
     BrokerError,
@@ -97,3 +98,18 @@ def test_failures_tell_whether_bytes_may_have_arrived(error: KafkaError, verdict
     assert got.verdict is verdict
     assert got.error is error
     assert got.stale_metadata is (verdict is not Verdict.FAIL)
+
+
+@pytest.mark.parametrize(
+    ("error", "size_bytes", "suspect"),
+    [
+        (ConnectionLost("x", sent=True), LARGE_REQUEST_BYTES, LARGE_REQUEST_BYTES),
+        (ConnectionLost("x", sent=True), LARGE_REQUEST_BYTES - 1, 0),
+        (ConnectionLost("x", sent=False), LARGE_REQUEST_BYTES, 0),
+        (RequestTimedOut("x", sent=True), LARGE_REQUEST_BYTES, 0),
+    ],
+)
+def test_only_a_connection_lost_after_a_large_request_is_suspect(
+    error: KafkaError, size_bytes: int, suspect: int
+):
+    assert from_failure(error, size_bytes).closed_after_bytes == suspect

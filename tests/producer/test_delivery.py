@@ -9,6 +9,7 @@ import pytest
 from aiokafkawire.errors import DeliveryUnknown, KafkaError
 from aiokafkawire.producer.delivery import (
     CALLS_PER_CHECKPOINT,
+    MAX_NAMED_PARTITIONS,
     MAX_TALLIED_RECEIPTS,
     Appended,
     Delivery,
@@ -18,7 +19,7 @@ from aiokafkawire.producer.delivery import (
     Receipt,
     Split,
 )
-from aiokafkawire.types import RecordMetadata
+from aiokafkawire.types import RecordMetadata, TopicPartition
 
 ERROR = KafkaError("no luck")
 
@@ -214,12 +215,29 @@ async def test_a_waiter_cancelled_while_the_failure_comes_has_not_heard():
     assert tally.count == (0 if heard else 1)
 
 
+def test_the_failures_are_told_by_partition():
+    tally = FailureTally()
+    for number in range(MAX_NAMED_PARTITIONS + 2):
+        made = Receipt("t", number, tally, Pacer())
+        made.count = number + 1
+        made.settle(failed())
+    failure = tally.take()
+    assert failure is not None
+    assert failure.counts[TopicPartition("t", 4)] == 5
+    assert len(failure.counts) == MAX_NAMED_PARTITIONS + 2
+    assert ": 1 of t-0, 2 of t-1, " in str(failure)
+    assert "and of 2 more partitions; the first error" in str(failure)
+
+
 def test_failed_batches_are_remembered_up_to_a_bound():
     tally = FailureTally()
     for _ in range(MAX_TALLIED_RECEIPTS + 10):
         receipt(2, tally).settle(failed())
     assert tally.count == 2 * (MAX_TALLIED_RECEIPTS + 10)
     assert len(tally._receipts) == MAX_TALLIED_RECEIPTS
+    failure = tally.take()
+    assert failure is not None
+    assert failure.counts == {("t", 1): failure.count}
 
 
 # --- letting others run ------------------------------------------------------------------------

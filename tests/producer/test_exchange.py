@@ -67,18 +67,17 @@ def test_the_stamp_stands_in_the_batch():
 
 
 @pytest.mark.parametrize(
-    ("bad", "version", "acks"),
+    ("bad", "version"),
     [
-        (batch(headers=[("h", b"v")]), 2, -1),
-        (batch(stamp=Stamp(ProducerIdAndEpoch(7, 0), 0)), 2, -1),
-        (batch(compression=records.Compression.ZSTD), 6, -1),
-        (batch(), 3, 2),
+        (batch(headers=[("h", b"v")]), 2),
+        (batch(stamp=Stamp(ProducerIdAndEpoch(7, 0), 0)), 2),
+        (batch(compression=records.Compression.ZSTD), 6),
     ],
-    ids=["headers", "producer id", "zstd", "acks=2"],
+    ids=["headers", "producer id", "zstd"],
 )
-def test_what_a_version_cannot_carry_is_refused_alone(bad: Batch, version: int, acks: int):
-    others = [] if acks == 2 else [batch("b")]
-    result = built([bad, *others], version, acks)
+def test_what_a_version_cannot_carry_is_refused_alone(bad: Batch, version: int):
+    others = [batch("b")]
+    result = built([bad, *others], version)
     [(refused, error)] = result.refused
     assert refused is bad
     assert isinstance(error, UnsupportedVersion)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from aiokafkawire.connection import LARGE_REQUEST_BYTES
 from aiokafkawire.errors import (
     BrokerError,
     ClientClosed,
+    ConnectionLost,
     DeliveryTimedOut,
     DeliveryUnknown,
     RecordTooLarge,
 )
+from aiokafkawire.producer.answer import from_failure
 from aiokafkawire.producer.outcomes import verdict_of
+from aiokafkawire.producer.partition_queue import DOUBTED_AFTER_S, MAX_LARGE_LOSSES
 from aiokafkawire.runtime import NEVER
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode
-from tests.producer.model import Cluster
+from tests.producer.model import Cluster, ProducerState, go_near_the_wrap
 
 PARTITION = TopicPartition("t", 0)
 FIRST = b"00000000"
@@ -298,6 +302,132 @@ def test_other_partitions_keep_their_epoch_until_they_are_drained():
     assert following.sent[0].stamp.base_sequence == 0
 
 
+# --- a topic made anew, a stale epoch, large requests --------------------------------------------
+
+
+def test_what_was_sent_by_id_to_the_old_topic_goes_to_the_new_one_in_order(cluster, three):
+    deliveries, requests = three
+    cluster.make_topic_anew()
+    cluster.reply(requests[0])  # refused: there is no such id
+    cluster.lose(requests[1])
+    cluster.learn_topic()
+    cluster.lose(requests[2])
+    cluster.settle_all()
+    assert log(cluster) == [1, 2, 3]
+    assert [d.result().offset for d in deliveries] == [0, 1, 2]
+
+
+def test_what_was_sent_by_name_and_may_be_in_the_new_topic_is_unknown(cluster, three):
+    deliveries, requests = three
+    for request in requests:
+        request.sent[0].batch.by_name = True
+    cluster.reply(requests[0], ErrorCode.NOT_ENOUGH_REPLICAS)
+    cluster.lose(requests[1])
+    cluster.make_topic_anew()
+    cluster.learn_topic()
+    cluster.lose(requests[2])
+    cluster.settle_all()
+    assert deliveries[0].result().offset == 0
+    for delivery in deliveries[1:]:
+        with pytest.raises(DeliveryUnknown, match="made anew"):
+            delivery.result()
+
+
+def test_an_acknowledgement_of_the_old_topic_says_nothing_of_the_new_one(cluster, three):
+    _, requests = three
+    cluster.make_topic_anew()
+    cluster.learn_topic()
+    requests[0].answers = [cluster.answer(requests[0].sent[0], ErrorCode.NONE, 1)]
+    cluster.deliver_answer(1)
+    assert cluster.topic.by_partition[0].sequences.alone
+
+
+def test_a_stale_epoch_is_raised_until_the_log_takes_it(cluster, three):
+    deliveries, requests = three
+    state = cluster.logs[PARTITION].producers[7] = ProducerState(2)
+    state.batches.append((50, 1, 0))
+    for request in requests:
+        cluster.reply(request)
+    cluster.settle_all()
+    assert log(cluster) == [0, 1, 2, 3]
+    assert epoch(cluster) == 3
+    assert [d.result().offset for d in deliveries] == [1, 2, 3]
+
+
+def test_behind_a_stale_epoch_an_uncertain_batch_stays_unknown(cluster):
+    delivery = cluster.append(0, b"00000001")
+    [request] = cluster.send_all()
+    cluster.lose(request)
+    cluster.now += 1
+    [again] = cluster.send_all()
+    cluster.reply(again, ErrorCode.INVALID_PRODUCER_EPOCH)
+    with pytest.raises(DeliveryUnknown):
+        delivery.result()
+    cluster.append(0, b"00000002")
+    [following] = cluster.send_all()
+    assert following.sent[0].stamp.identity.epoch == 1
+
+
+def lose_large(cluster: Cluster) -> None:
+    """Send what is due; the broker closes the connection after a large request."""
+    [request] = cluster.send_all()
+    cluster.connections[1].clear()
+    lost = from_failure(ConnectionLost("the broker closed the connection"), LARGE_REQUEST_BYTES)
+    batch = request.sent[0].batch
+    cluster.accumulator.answered(batch, lost, cluster.now, cluster.now + 0.1)
+    cluster.now += 1
+
+
+def test_a_large_batch_is_not_sent_for_ever_to_a_broker_that_closes_the_connection(cluster):
+    delivery = cluster.append(0, b"00000001")
+    for _ in range(MAX_LARGE_LOSSES - 1):
+        lose_large(cluster)
+    assert not delivery.done
+    lose_large(cluster)
+    with pytest.raises(DeliveryUnknown, match=r"4 times.*1048576 bytes.*socket.request.max.bytes"):
+        delivery.result()
+    cluster.append(0, b"00000002")
+    cluster.settle_all()
+    assert log(cluster) == [0, 2]
+
+
+def test_a_partition_that_was_quiet_for_long_begins_with_one_batch(cluster):
+    cluster.now += DOUBTED_AFTER_S + 1
+    for number in (1, 2, 3):
+        cluster.append(0, b"%08d" % number)
+    [request] = cluster.send_all()
+    cluster.reply(request)
+    assert len(cluster.send_all()) == 2
+
+
+def test_sequence_numbers_begin_again_after_the_last(cluster):
+    go_near_the_wrap(cluster)
+    deliveries = [cluster.append(0, b"%08d" % number) for number in range(1, 9)]
+    requests = cluster.send_all()
+    assert [r.sent[0].stamp.base_sequence for r in requests] == [
+        2**31 - 4 + n for n in range(4)
+    ] + [0]
+    for request in requests:
+        cluster.lose(request)
+    cluster.process_stale(0)
+    cluster.settle_all()
+    assert log(cluster) == list(range(9))
+    assert [d.result().offset for d in deliveries] == list(range(1, 9))
+    assert epoch(cluster) == 0
+
+
+def test_numbers_wrap_inside_a_batch_and_its_parts():
+    cluster = Cluster(partitions=1, nodes=1, batch_size_bytes=4096)
+    cluster.warm_up()
+    go_near_the_wrap(cluster)
+    cluster.logs[PARTITION].max_batch_records = 3
+    for number in range(1, 13):
+        cluster.append(0, b"%08d" % number)
+    cluster.settle_all()
+    assert log(cluster) == list(range(13))
+    assert epoch(cluster) == 0
+
+
 # --- splitting -----------------------------------------------------------------------------------
 
 
@@ -405,6 +535,8 @@ def _expected(code: int, idempotent: bool, uncertain: bool) -> set[str]:
         return {"delivered"}
     if verdict == "GAP" and idempotent:
         return {"delivered"}
+    if verdict == "STALE_EPOCH" and idempotent and not uncertain:
+        return {"delivered"}
     if verdict == "UNKNOWN" or uncertain:
         return {"unknown"}
     return {"ProducerFenced"} if code == ErrorCode.PRODUCER_FENCED else {"failed"}
@@ -429,8 +561,9 @@ def test_abort_tells_what_was_sent_from_what_was_not(cluster):
     cluster.accumulator.abort(ClientClosed("closed"))
     with pytest.raises(DeliveryUnknown, match="closed"):
         sent.result()
-    with pytest.raises(ClientClosed):
+    with pytest.raises(ClientClosed) as caught:
         kept.result()
+    assert (caught.value.topic, caught.value.partition) == PARTITION
     assert cluster.accumulator.used_bytes == 0
 
 
