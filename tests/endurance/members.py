@@ -62,6 +62,18 @@ class Members:
             for span in event["spans"]
         ]
 
+    def first_read_since(self, at: float) -> float | None:
+        """When the first records after a time were processed."""
+        return min(
+            (
+                event["at"]
+                for member in self.all
+                for event in list(member.told)
+                if event["what"] == "read" and event["at"] > at
+            ),
+            default=None,
+        )
+
     def in_doubt(self) -> set[Place]:
         """Commits that were sent and of which the sender never knew what became."""
         doubtful: set[Place] = set()
