@@ -1,0 +1,152 @@
+"""docs/moving.md has every name of other clients that is not a name here, and no other."""
+
+from __future__ import annotations
+
+import fnmatch
+import inspect
+import re
+import warnings
+from typing import Any
+
+import aiokafka
+import confluent_kafka
+import pytest
+
+import aiokafkawire
+from aiokafkawire import Consumer, Producer, errors
+from aiokafkawire.config import ConsumerConfig, ProducerConfig, options_of
+
+from .pages import ROOT
+
+with warnings.catch_warnings():
+    # It reads its own files in a way that Python 3.11 deprecates.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka
+
+PAGE = (ROOT / "docs" / "moving.md").read_text(encoding="utf-8")
+
+CODE = re.compile(r"`([^`]+)`")
+
+
+def public(of: object) -> set[str]:
+    return {name for name in dir(of) if not name.startswith("_") and name[0].islower()}
+
+
+def arguments(of: type) -> set[str]:
+    return {name for name in inspect.signature(of).parameters if name not in {"self", "topics"}}
+
+
+PRODUCER = public(Producer) | {option.name for option in options_of(ProducerConfig)}
+CONSUMER = public(Consumer) | {option.name for option in options_of(ConsumerConfig)}
+
+OTHERS: dict[tuple[str, str], tuple[set[str], set[str]]] = {
+    ("From aiokafka", "AIOKafkaProducer"): (
+        public(aiokafka.AIOKafkaProducer) | arguments(aiokafka.AIOKafkaProducer),
+        PRODUCER,
+    ),
+    ("From aiokafka", "AIOKafkaConsumer"): (
+        public(aiokafka.AIOKafkaConsumer) | arguments(aiokafka.AIOKafkaConsumer),
+        CONSUMER,
+    ),
+    ("From confluent-kafka", "Producer"): (public(confluent_kafka.Producer), PRODUCER),
+    ("From confluent-kafka", "Consumer"): (public(confluent_kafka.Consumer), CONSUMER),
+    ("From kafka-python", "KafkaProducer"): (
+        public(kafka.KafkaProducer) | {*kafka.KafkaProducer.DEFAULT_CONFIG},
+        PRODUCER,
+    ),
+    ("From kafka-python", "KafkaConsumer"): (
+        public(kafka.KafkaConsumer) | {*kafka.KafkaConsumer.DEFAULT_CONFIG},
+        CONSUMER,
+    ),
+}
+
+
+def section(text: str, heading: str) -> str:
+    """What stands under a heading, up to the next one of its level."""
+    level = heading.partition(" ")[0]
+    found = f"\n{text}".split(f"\n{heading}\n")
+    assert len(found) == 2, heading
+    return re.split(rf"\n{level} ", found[1])[0]
+
+
+def rows(text: str) -> list[tuple[str, str]]:
+    """The first two cells of each row of the tables in a text, without the heads."""
+    cells = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    return [(row[0], row[1]) for row in cells]
+
+
+def table_of(library: str, name: str) -> list[tuple[str, str]]:
+    return rows(section(section(PAGE, f"## {library}"), f"### {name}"))
+
+
+@pytest.mark.parametrize(("library", "name"), OTHERS)
+def test_every_name_is_here_or_a_row(library: str, name: str):
+    theirs, ours = OTHERS[library, name]
+    told = [word for row in table_of(library, name) for word in CODE.findall(row[0])]
+    missing = {
+        one
+        for one in theirs - ours
+        if not any(fnmatch.fnmatchcase(one, pattern) for pattern in told)
+    }
+    assert not missing
+
+
+@pytest.mark.parametrize(("library", "name"), OTHERS)
+def test_every_row_names_what_exists(library: str, name: str):
+    theirs, ours = OTHERS[library, name]
+    for there, here in table_of(library, name):
+        for word in CODE.findall(there):
+            assert fnmatch.filter(theirs, word), word
+        words = CODE.findall(here)
+        assert {*words} <= ours, words
+        assert words or here == "none"
+
+
+def test_properties_become_options():
+    ours = PRODUCER | CONSUMER
+    for _, here in table_of("From confluent-kafka", "Properties of librdkafka"):
+        words = CODE.findall(here)
+        assert {*words} <= ours, words
+        assert words or here == "none"
+
+
+def test_librdkafka_knows_the_properties():
+    properties = [
+        word
+        for there, _ in table_of("From confluent-kafka", "Properties of librdkafka")
+        for word in CODE.findall(there)
+        if "*" not in word and not word.endswith("_cb") and word not in {"logger"}
+    ]
+    values: dict[str, Any] = {
+        "bootstrap.servers": "h:1",
+        "metadata.broker.list": "h:1",
+        "compression.codec": "none",
+        "compression.type": "none",
+        "partitioner": "random",
+        "security.protocol": "plaintext",
+        "debug": "",
+        "logger": None,
+        "enable.auto.offset.store": True,
+        "enable.partition.eof": False,
+    }
+    for word in properties:
+        for make in (confluent_kafka.Producer, confluent_kafka.Consumer):
+            try:
+                make({word: values.get(word, 1_000), "group.id": "g"})
+            except confluent_kafka.KafkaException as error:
+                told = str(error)
+                assert "No such configuration property" not in told, word
+
+
+def test_the_errors_of_aiokafka_have_a_place():
+    for there, here in rows(section(section(PAGE, "## From aiokafka"), "### Errors of aiokafka")):
+        for word in CODE.findall(there):
+            known = hasattr(aiokafka.errors, word)
+            assert known or word == "send", word
+        for word in CODE.findall(here):
+            assert word in errors.__all__ or word in {"code", "name"}, word
+
+
+def test_the_names_of_the_examples_exist():
+    for word in ("Records", "RebalanceListener", "TopicPartition", "OffsetAndMetadata", "Delivery"):
+        assert word in aiokafkawire.__all__
