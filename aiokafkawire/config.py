@@ -88,7 +88,8 @@ class ClientConfig:
     )
     api_version: str | None = _text(
         None,
-        meaning='Kafka release of the brokers, as "0.8.2"; from "0.10" on they tell it.',
+        meaning='Kafka release of the brokers, as "0.8.2"; from "0.10" on they tell what they'
+        ' speak, and below "2.4" no flexible versions are used (some mock brokers and proxies need that).',
     )
     request_timeout_ms: int = _number(
         30_000, 1, meaning="How long the answer to one request is awaited, before another attempt."
@@ -451,7 +452,7 @@ class Option(NamedTuple):
         return f"{self.name} ({self.kind}{default}{unit}): {self.meaning}"
 
 
-def options_of(config_class: type[ClientConfig]) -> list[Option]:
+def options_of(config_class: type[Any]) -> list[Option]:
     """The options of a class, in the order of their declaration, those of its base first."""
     return [
         Option(

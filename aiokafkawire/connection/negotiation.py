@@ -155,7 +155,7 @@ class Negotiation:
     ) -> None:
         self.pin = pin
         self.silence_s = silence_s
-        self.state: State = Asking(APIS[ApiKey.API_VERSIONS].max_stable_version)
+        self.state: State = Asking(_first_version(pin))
         self._request = ApiVersionsRequest(
             client_software_name=software, client_software_version=software_version
         )
@@ -185,6 +185,8 @@ def read_versions(machine: Negotiation, state: Asking, event: Answered) -> Step:
     if response.error_code != ErrorCode.NONE:
         return Failed(error_for(response.error_code, api="ApiVersions"))
     versions = Versions.from_response(response)
+    if machine.pin is not None and not machine.pin.flexible:
+        versions = versions.without_flexible()
     if not versions.ranges:
         return Failed(ProtocolError("the broker says that it speaks nothing", api="ApiVersions"))
     return Settled(versions)
@@ -239,6 +241,14 @@ TRANSITIONS: dict[tuple[type[State], type[Event]], Any] = {
     (Confirming, Silent): confirmed,
 }
 """What to do in each state on each event."""
+
+
+def _first_version(pin: Pin | None) -> int:
+    api = APIS[ApiKey.API_VERSIONS]
+    flexible_from = api.request.flexible_from
+    if pin is None or pin.flexible or flexible_from is None:
+        return api.max_stable_version
+    return flexible_from - 1
 
 
 def _probe(machine: Negotiation, rung: int) -> Ask:

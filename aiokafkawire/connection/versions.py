@@ -19,6 +19,7 @@ __all__ = ("RELEASES", "ApiRange", "ByVersion", "Pin", "Versions", "choose_versi
 R = TypeVar("R", bound=Response)
 
 FIRST_WITH_API_VERSIONS = (0, 10)
+FIRST_WITH_FLEXIBLE_VERSIONS = (2, 4)
 
 TRANSACTION_FEATURE = "transaction.version"
 
@@ -105,6 +106,16 @@ class Versions:
         features = {item.name: item.max_version_level for item in response.finalized_features}
         return cls(ranges, None, features)
 
+    def without_flexible(self) -> Versions:
+        """The same without the versions that have compact fields and tagged ones (KIP-482)."""
+        ranges = {}
+        for key, told in self.ranges.items():
+            flexible_from = APIS[ApiKey(key)].request.flexible_from if key in APIS else None
+            high = told.high if flexible_from is None else min(told.high, flexible_from - 1)
+            if told.low <= high:
+                ranges[key] = ApiRange(told.low, high)
+        return Versions(ranges, self.release, self.features)
+
     def supports(self, api_key: int, version: int = 0) -> bool:
         """Whether the broker has an API in at least `version`."""
         told = self.ranges.get(api_key)
@@ -147,9 +158,13 @@ class ByVersion(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """What the `api_version` option says: a release before 0.10, or only that it is not one."""
+    """What the `api_version` option says: a release before 0.10, or only that it is not one.
+
+    Without `flexible` nothing goes out in a version that releases before 2.4 do not have.
+    """
 
     versions: Versions | None
+    flexible: bool = True
 
 
 def parse_pin(api_version: str | None) -> Pin | None:
@@ -157,7 +172,8 @@ def parse_pin(api_version: str | None) -> Pin | None:
 
     "0.8.0", "0.8.1", "0.8.2" and "0.9" (and their later releases, as "0.9.0.1") take the place of
     negotiation. From "0.10" on a broker can be asked, and is; such a value says that no older one
-    is to be looked for. Raises `InvalidOption`.
+    is to be looked for, and below "2.4" that no flexible versions are to be used, whatever the
+    broker says. Raises `InvalidOption`.
     """
     if api_version is None or api_version == "auto":
         return None
@@ -168,7 +184,7 @@ def parse_pin(api_version: str | None) -> Pin | None:
         )
     numbers = tuple(map(int, parts))
     if numbers >= FIRST_WITH_API_VERSIONS:
-        return Pin(None)
+        return Pin(None, flexible=numbers >= FIRST_WITH_FLEXIBLE_VERSIONS)
     for release in RELEASES:
         if parts[: release.count(".") + 1] == release.split("."):
             return Pin(Versions.of_release(release))

@@ -64,21 +64,17 @@ def decode_response(cls: type[ResponseT], version: int, frame: memoryview) -> tu
     """The correlation id and the message of a response to a request of `version`.
 
     An ApiVersions response with error 35 is read in the layout of version 0, in which it comes;
-    if that fails, its error is all that is taken from it. A Metadata response may have one zero
-    byte too many. Raises as `decode` does.
+    if that fails, its error is all that is taken from it. Raises as `decode` does.
     """
     header, size = decode_prefix(ResponseHeaderData, cls.header_version(version), frame)
     body = frame[size:]
     try:
         return header.correlation_id, decode(cls, cls.layout_version(version, body), body)
     except MalformedMessage:
-        found, shorter = cls.despite_its_layout(body), cls.without_excess(version, body)
-        if found is None and shorter is None:
+        found = cls.despite_its_layout(body)
+        if found is None:
             raise
-    if found is None:
-        assert shorter is not None
-        found = decode(cls, version, shorter)
-    return header.correlation_id, found
+        return header.correlation_id, found
 
 
 def decode_request_header(frame: memoryview) -> RequestHeader:

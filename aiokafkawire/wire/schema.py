@@ -301,11 +301,6 @@ class Response(_ApiMessage):
         """What a `body` that does not decode says all the same; None for nothing."""
         return None
 
-    @classmethod
-    def without_excess(cls, version: int, body: memoryview) -> memoryview | None:
-        """The part to decode of a `body` that as a whole does not; None if there is none."""
-        return None
-
 
 class Request(_ApiMessage, Generic[R_co]):
     """A request to a broker; `R_co` is the class of its response."""

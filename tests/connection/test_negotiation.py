@@ -99,6 +99,14 @@ def test_0_10_to_2_3_answer_35_with_an_empty_list_and_are_asked_for_version_0():
     assert isinstance(step, Settled)
 
 
+def test_a_release_before_2_4_is_asked_and_used_without_flexible_versions():
+    ranges = (ApiKey.API_VERSIONS, 0, 4), (ApiKey.JOIN_GROUP, 0, 9)
+    step, asked = run(negotiation("2.3"), lambda _: Answered(versions_of(*ranges)))
+    assert told(asked) == [(ApiKey.API_VERSIONS, 2)]
+    assert isinstance(step, Settled)
+    assert step.versions.ranges[ApiKey.JOIN_GROUP] == (0, 5)
+
+
 def test_2_4_and_later_answer_35_with_their_range():
     refused = versions_of((ApiKey.API_VERSIONS, 0, 3), error_code=35)
     answers = {HIGHEST: refused, 3: MODERN}

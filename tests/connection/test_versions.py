@@ -182,6 +182,29 @@ def test_releases_that_can_be_asked_only_rule_out_older_ones(text: str):
     assert pin.versions is None
 
 
+@pytest.mark.parametrize(("text", "flexible"), [("2.3", False), ("0.10", False), ("2.4", True)])
+def test_releases_before_2_4_rule_out_flexible_versions(text: str, flexible: bool):
+    pin = parse_pin(text)
+    assert pin is not None
+    assert pin.flexible is flexible
+
+
+def test_without_flexible_versions():
+    told = {
+        ApiKey.METADATA: ApiRange(0, 13),
+        ApiKey.SYNC_GROUP: ApiRange(0, 3),
+        ApiKey.JOIN_GROUP: ApiRange(6, 9),
+        9999: ApiRange(0, 1),
+    }
+    versions = Versions(told, None, {"feature": 1}).without_flexible()
+    assert versions.ranges == {
+        ApiKey.METADATA: ApiRange(0, 8),
+        ApiKey.SYNC_GROUP: ApiRange(0, 3),
+        9999: ApiRange(0, 1),
+    }
+    assert versions.features == {"feature": 1}
+
+
 @pytest.mark.parametrize("text", [None, "auto"])
 def test_without_a_pin_everything_is_negotiated(text: str | None):
     assert parse_pin(text) is None

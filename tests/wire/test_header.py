@@ -20,7 +20,6 @@ from aiokafkawire.wire.messages.api_versions import (
     ApiVersionsResponse,
 )
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from aiokafkawire.wire.messages.metadata import MetadataResponse
 from aiokafkawire.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -96,25 +95,6 @@ def test_another_error_in_a_wrong_layout_is_malformed() -> None:
     frame = memoryview(bytes.fromhex("00000009 0024 01 0012 0000 0002 00 000000"))
     with pytest.raises(MalformedMessage):
         decode_response(ApiVersionsResponse, 4, frame)
-
-
-@pytest.mark.parametrize("version", [9, 12, 13])
-def test_metadata_may_end_with_a_zero_byte_too_many(version: int) -> None:
-    response = MetadataResponse(brokers=[], controller_id=1, topics=[])
-    frame = unframed(encode_response(response, version, 9)).tobytes()
-    assert decode_response(MetadataResponse, version, memoryview(frame + b"\0")) == (9, response)
-    for excess in (b"\0\0", b"\1"):
-        with pytest.raises(MalformedMessage):
-            decode_response(MetadataResponse, version, memoryview(frame + excess))
-    with pytest.raises(MalformedMessage):
-        decode_response(MetadataResponse, version, memoryview(frame[:-1]))
-
-
-def test_metadata_before_tagged_fields_ends_exactly() -> None:
-    response = MetadataResponse(brokers=[], controller_id=1, topics=[])
-    frame = unframed(encode_response(response, 8, 9)).tobytes()
-    with pytest.raises(MalformedMessage):
-        decode_response(MetadataResponse, 8, memoryview(frame + b"\0"))
 
 
 def test_a_version_of_the_future_still_has_a_header() -> None:

@@ -66,11 +66,6 @@ class MetadataResponseTopic(Struct):
 
 @response(key=3, versions="0-13", flexible="9+")
 class MetadataResponse(Response):
-    @classmethod
-    def without_excess(cls, version: int, body: memoryview) -> memoryview | None:
-        # librdkafka's mock cluster ends it with the tagged fields of nothing, once more.
-        return body[:-1] if cls.is_flexible(version) and not any(body[-1:]) else None
-
     throttle_time_ms: int32 = field(versions="3+", default=0, ignorable=True)
     brokers: list[MetadataResponseBroker]
     cluster_id: str | None = field(versions="2+", default=None, ignorable=True)
