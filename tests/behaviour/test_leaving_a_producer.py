@@ -35,6 +35,8 @@ async def test_leaving_tells_of_failures_that_nobody_awaited(
     with pytest.raises(DeliveriesFailed) as caught:
         await send_and_forget()
     assert caught.value.count == 2
+    assert caught.value.counts == {(topic, 0): 2}
+    assert f"2 of {topic}-0" in str(caught.value)
     assert isinstance(caught.value.first, RecordTooLarge)
 
 

@@ -104,6 +104,55 @@ async def test_an_own_partitioner_is_asked(bootstrap_servers: str, new_topic: Ne
     assert asked == [(b"k", [0, 1, 2], [0, 1, 2]), (None, [0, 1, 2], [0, 1, 2])]
 
 
+async def test_what_an_own_partitioner_raises_comes_out_of_the_call(
+    bootstrap_servers: str, new_topic: NewTopic
+):
+    topic = await new_topic(partitions=2)
+
+    def fails(key: object, all_partitions: object, available_partitions: object) -> int:
+        if key == b"bad":
+            raise LookupError("no such customer")
+        return 7 if key == b"wrong" else 1
+
+    async with Producer(bootstrap_servers=bootstrap_servers, partitioner=fails) as producer:
+        with pytest.raises(LookupError, match="no such customer"):
+            await producer.send(topic, b"v", key=b"bad")
+        with pytest.raises(ValueError, match="chose 7"):
+            await producer.send(topic, b"v", key=b"wrong")
+        assert (await producer.send_and_wait(topic, b"v", key=b"good")).partition == 1
+    assert len(await stored(bootstrap_servers, topic, 2)) == 1
+
+
+async def test_keys_may_be_kept_out_of_the_choice(bootstrap_servers: str, new_topic: NewTopic):
+    topic = await new_topic(partitions=4)
+    async with Producer(
+        bootstrap_servers=bootstrap_servers, batch_size_bytes=256, partitioner_ignore_keys=True
+    ) as producer:
+        for _ in range(300):
+            await producer.send(topic, b"x" * 100, key=b"always the same")
+    records = await stored(bootstrap_servers, topic, 4)
+    assert {record.partition for record in records} == {0, 1, 2, 3}
+    assert {record.key for record in records} == {b"always the same"}
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+async def test_keyless_records_are_spread_adaptively_or_not(
+    bootstrap_servers: str, new_topic: NewTopic, adaptive: bool
+):
+    topic = await new_topic(partitions=3)
+    async with Producer(
+        bootstrap_servers=bootstrap_servers,
+        batch_size_bytes=256,
+        partitioner_adaptive_partitioning_enable=adaptive,
+        partitioner_availability_timeout_ms=5_000,
+    ) as producer:
+        for _ in range(300):
+            await producer.send(topic, b"x" * 100)
+    records = await stored(bootstrap_servers, topic, 3)
+    assert len(records) == 300
+    assert {record.partition for record in records} == {0, 1, 2}
+
+
 async def test_the_partitions_of_a_topic_are_told(bootstrap_servers: str, new_topic: NewTopic):
     topic = await new_topic(partitions=3)
     async with Producer(bootstrap_servers=bootstrap_servers) as producer:

@@ -7,7 +7,7 @@ import time
 import anyio
 import pytest
 
-from aiokafkawire.errors import BufferFull, RecordTooLarge, UnknownTopic
+from aiokafkawire.errors import BufferFull, RecordTooLarge, RequestTimedOut, UnknownTopic
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import RecordMetadata, TimestampType
 from tests.behaviour.conftest import NewTopic
@@ -186,6 +186,21 @@ async def test_a_given_timestamp_is_kept(bootstrap_servers: str, topic: str):
     assert record.timestamp_type == TimestampType.CREATE_TIME
 
 
+async def test_send_many_takes_a_time_and_headers_for_each_record(
+    bootstrap_servers: str, topic: str
+):
+    times = [1_000_000_000_000 + 1_000 * number for number in (5, 1, 9)]
+    headers = [[("n", b"%d" % number)] for number in range(3)]
+    async with Producer(bootstrap_servers=bootstrap_servers) as producer:
+        deliveries = await producer.send_many(
+            topic, numbered(3), timestamps_ms=times, headers=headers
+        )
+        assert [(await delivery).timestamp_ms for delivery in deliveries] == times
+    records = await stored(bootstrap_servers, topic)
+    assert [record.timestamp_ms for record in records] == times
+    assert [list(record.headers) for record in records] == headers
+
+
 async def test_a_topic_with_log_append_time_sets_the_brokers_time(
     bootstrap_servers: str, new_topic: NewTopic
 ):
@@ -349,6 +364,82 @@ async def test_send_waits_for_room_in_a_full_buffer(bootstrap_servers: str, topi
             for value in values:
                 await producer.send(topic, value)
     assert [record.value for record in await stored(bootstrap_servers, topic)] == values
+
+
+async def test_send_gives_up_when_there_is_no_room_within_max_block(
+    bootstrap_servers: str, topic: str
+):
+    async with Producer(
+        bootstrap_servers=bootstrap_servers,
+        buffer_memory_bytes=5_000,
+        linger_ms=FOREVER_MS,
+        max_block_ms=5_000,
+    ) as producer:
+        assert await producer.partitions_for(topic) == (0,)
+        for _ in range(4):
+            producer.send_nowait(topic, b"x" * 1_000)
+        with pytest.raises(BufferFull):
+            producer.send_nowait(topic, b"x" * 1_000)
+        # Whoever waits for room does not wait for linger.
+        with anyio.fail_after(WITHIN_S):
+            await producer.send(topic, b"x" * 1_000)
+    assert len(await stored(bootstrap_servers, topic)) == 5
+
+
+async def test_flush_may_have_a_deadline_and_the_records_stay_on_their_way(
+    bootstrap_servers: str, topic: str
+):
+    async with Producer(bootstrap_servers=bootstrap_servers, linger_ms=FOREVER_MS) as producer:
+        deliveries = [await producer.send(topic, value) for value in numbered(3)]
+        with pytest.raises(RequestTimedOut, match="flush"):
+            await producer.flush(timeout_s=0)
+        await producer.flush()
+        assert [(await delivery).offset for delivery in deliveries] == [0, 1, 2]
+
+
+async def test_many_new_topics_one_after_the_other(bootstrap_servers: str, group_id: str):
+    topics = [f"{group_id}-{number}" for number in range(15)]
+    async with Producer(bootstrap_servers=bootstrap_servers) as producer:
+        with anyio.fail_after(WITHIN_S):
+            for topic in topics:
+                assert (await producer.send_and_wait(topic, b"first")).offset == 0
+            for topic in topics:
+                assert (await producer.send_and_wait(topic, b"other")).topic == topic
+
+
+async def test_two_producers_share_a_partition_and_each_keeps_its_order(
+    bootstrap_servers: str, topic: str
+):
+    async def send_all(name: bytes) -> None:
+        async with Producer(
+            bootstrap_servers=bootstrap_servers, batch_size_bytes=100, linger_ms=0
+        ) as producer:
+            for value in numbered(100):
+                await producer.send(topic, name + value)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(send_all, b"a")
+        group.start_soon(send_all, b"b")
+    values = [record.value for record in await stored(bootstrap_servers, topic)]
+    for name in (b"a", b"b"):
+        assert [v for v in values if v.startswith(name)] == [name + v for v in numbered(100)]
+
+
+async def test_the_numbers_of_a_producer_tell_what_it_did(bootstrap_servers: str, topic: str):
+    async with Producer(bootstrap_servers=bootstrap_servers, linger_ms=FOREVER_MS) as producer:
+        for value in numbered(10):
+            await producer.send(topic, value)
+        before = producer.metrics()
+        assert before["buffer_used_bytes"] > 10 * len(numbered(1)[0])
+        assert before["batches_unfinished"] == 1
+        assert before["records_delivered_total"] == 0
+        await producer.flush()
+        after = producer.metrics()
+    assert list(after) == list(before)
+    assert after["records_delivered_total"] == 10
+    assert after["batches_sent_total"] == 1
+    assert after["buffer_used_bytes"] == after["batches_unfinished"] == 0
+    assert after["requests_total"] > before["requests_total"] > 0
 
 
 async def test_a_cancelled_send_and_wait_neither_loses_nor_repeats(
