@@ -1,0 +1,298 @@
+"""A partition, its planner and its fetcher against a log whose leaders change and lose records.
+
+Whatever comes in whatever order: the application is given each offset once and in order, from one
+seek, reset or truncation to the next, and what it was given is at last what the log holds.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiokafkawire.config import ConsumerConfig, make
+from aiokafkawire.consumer.assignment import Assignment
+from aiokafkawire.consumer.buffer import FetchBuffer
+from aiokafkawire.consumer.fetcher import Fetcher
+from aiokafkawire.consumer.partition import (
+    EpochEnded,
+    Leader,
+    Listed,
+    LookupFailed,
+    Partition,
+    Positioned,
+    Resetting,
+    SoughtTo,
+    Validating,
+)
+from aiokafkawire.consumer.planner import FetchLimits, FetchPlan, FetchPlanner
+from aiokafkawire.errors import LogTruncated, NoOffset
+from aiokafkawire.records import assign_offsets, iter_batches
+from aiokafkawire.wire.error_codes import ErrorCode, error_for
+from aiokafkawire.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from tests.broker.raw_client import batch
+
+from .logs import P0
+
+CONFIG = make(ConsumerConfig, {"bootstrap_servers": "b", "retry_backoff_ms": 1})
+FULL_STEPS = 60
+
+
+class Stored(NamedTuple):
+    epoch: int
+    value: bytes
+
+
+class Log:
+    """What the leader has. Values are never the same, so that a record is known again."""
+
+    def __init__(self) -> None:
+        self.records: list[Stored] = []
+        self.epoch = 1
+        self.node = 1
+        self._next_value = 0
+
+    def append(self, count: int) -> None:
+        for _ in range(count):
+            self._next_value += 1
+            self.records.append(Stored(self.epoch, b"%d" % self._next_value))
+
+    def move(self, cut_to: int | None = None) -> None:
+        self.epoch += 1
+        self.node = self.node % 3 + 1
+        if cut_to is not None:
+            del self.records[cut_to:]
+
+    def refusal(self, leader_epoch: int) -> ErrorCode:
+        if leader_epoch < self.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH if leader_epoch > self.epoch else ErrorCode.NONE
+
+    def end_of(self, epoch: int) -> tuple[int, int]:
+        if epoch > self.epoch:
+            return -1, -1
+        before = [index for index, record in enumerate(self.records) if record.epoch <= epoch]
+        if epoch == self.epoch or not before:
+            return epoch, len(self.records) if epoch == self.epoch else 0
+        return self.records[before[-1]].epoch, before[-1] + 1
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Batches of one epoch each, from the one that holds `offset` on."""
+        data = b""
+        for at in range(offset, min(offset + count, len(self.records))):
+            (view,) = iter_batches(batch(self.records[at].value))
+            data += assign_offsets(view, at, self.records[at].epoch)
+        return data
+
+
+class World:
+    def __init__(self, policy: str) -> None:
+        self.log = Log()
+        self.now = 0.0
+        self.partition = Partition(P0, policy, Positioned(FetchBuffer(0)))
+        self.planner = FetchPlanner(FetchLimits(10_000, 500))
+        self.leader = Leader(1, 1)
+        self.fetches: list[tuple[FetchPlan, FetchResponse | None]] = []
+        self.questions: list[tuple[Any, EpochEnded | Listed | LookupFailed | None]] = []
+        self.given: dict[int, bytes] = {}
+        self.expected = 0
+        self.lowest_cut = 10_000
+        assignment = Assignment()
+        assignment.add(self.partition)
+        self.fetcher = Fetcher(
+            SimpleNamespace(request_update=lambda: None, leader_hint=lambda *args: None),  # type: ignore[arg-type]
+            SimpleNamespace(  # type: ignore[arg-type]
+                clock=SimpleNamespace(now=lambda: self.now), rng=random.Random(1)
+            ),
+            None,  # type: ignore[arg-type]
+            CONFIG,
+            assignment=assignment,
+            on_data=lambda: None,
+            on_change=lambda: None,
+            heard=lambda failure: None,
+            raise_once=lambda error: None,
+        )
+
+    # --- the application ---
+
+    def take(self, count: int) -> None:
+        self.hear()
+        self.notice_reset()
+        buffer = self.partition.readable
+        records = None if buffer is None else buffer.take(count, "a")
+        for record in records or ():
+            assert record.offset == self.expected
+            assert record.value is not None
+            self.given[record.offset] = record.value
+            self.expected += 1
+        if buffer is not None:
+            buffer.came_back("a")
+
+    def hear(self) -> None:
+        error = self.partition.hear()
+        if error is None:
+            return
+        assert isinstance(error, LogTruncated | NoOffset)
+        assert self.lowest_cut < self.expected
+        known = getattr(error, "diverging_offset", None)
+        self.seek(min(known or 0, len(self.log.records)))
+
+    def agrees(self) -> bool:
+        """Whether all that was given is what the log holds."""
+        return all(
+            offset < len(self.log.records) and self.log.records[offset].value == value
+            for offset, value in self.given.items()
+        )
+
+    def notice_reset(self) -> None:
+        """Only a log that was cut takes a position back by itself."""
+        position = self.partition.position
+        if position is not None and position != self.expected:
+            assert self.lowest_cut < self.expected
+            self.expected = position
+            self.given = {at: value for at, value in self.given.items() if at < position}
+
+    def seek(self, offset: int) -> None:
+        """Without an epoch, nothing is known of what was read before."""
+        self.partition.handle(SoughtTo(offset))
+        self.given.clear()
+        self.expected = offset
+        self.lowest_cut = 10_000
+
+    def pause(self) -> None:
+        self.partition.paused = not self.partition.paused
+
+    def cut(self, offset: int) -> None:
+        """An unclean election: another leader, which has not all records."""
+        self.log.move(min(offset, len(self.log.records)))
+        self.lowest_cut = min(self.lowest_cut, len(self.log.records))
+
+    # --- the client and the network ---
+
+    def learn(self) -> None:
+        """Metadata comes in."""
+        self.leader = Leader(self.log.node, self.log.epoch)
+        self.partition.follow(self.leader)
+
+    def send(self) -> None:
+        plans = self.planner.plan([self.partition], lambda tp: self.leader, self.now)
+        self.fetches += [(plan, None) for plan in plans]
+        state = self.partition.state
+        asked = [question[0] for question in self.questions]
+        if isinstance(state, Validating | Resetting) and state not in asked:
+            self.questions.append((state, None))
+
+    def serve(self, index: int) -> None:
+        """A broker answers; the answer is on its way."""
+        if index < len(self.fetches):
+            plan, _ = self.fetches[index]
+            self.fetches[index] = (plan, self.response(plan))
+        elif self.questions:
+            index %= len(self.questions)
+            state, _ = self.questions[index]
+            self.questions[index] = (state, self.answer(state))
+
+    def response(self, plan: FetchPlan) -> FetchResponse:
+        (part,) = plan.parts
+        data = PartitionData(
+            partition_index=0, error_code=0, high_watermark=len(self.log.records), records=b""
+        )
+        code = self.log.refusal(part.leader_epoch)
+        epoch, end = self.log.end_of(part.fetch_epoch) if part.fetch_epoch >= 0 else (-1, 0)
+        if code:
+            data.error_code = code
+        elif part.fetch_epoch >= 0 and (epoch < part.fetch_epoch or end < part.offset):
+            data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
+        elif part.offset > len(self.log.records):
+            data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+        else:
+            data.records = self.log.read(part.offset, 5)
+        return FetchResponse(responses=[FetchableTopicResponse(topic="orders", partitions=[data])])
+
+    def answer(self, state: Validating | Resetting) -> EpochEnded | Listed | LookupFailed:
+        if isinstance(state, Resetting):
+            end = 0 if state.timestamp == -2 else len(self.log.records)
+            return Listed(state, end, -1)
+        code = self.log.refusal(state.leader.epoch)
+        if code:
+            return LookupFailed(state, error_for(code), self.now)
+        return EpochEnded(state, *self.log.end_of(state.buffer.fetch_epoch))
+
+    def deliver(self, index: int) -> None:
+        """An answer arrives, in whatever order; a lost fetch ends without one."""
+        if index < len(self.fetches):
+            plan, response = self.fetches.pop(index)
+            if response is not None:
+                self.fetcher._take(plan, response, {})
+            self.planner.finished(plan)
+        elif self.questions:
+            _, answer = self.questions.pop(index % len(self.questions))
+            if answer is not None:
+                self.partition.handle(answer)
+
+    def flow(self) -> None:
+        """Nothing is lost, and nothing is late."""
+        self.now += 10
+        self.learn()
+        self.send()
+        for index in range(len(self.fetches) + len(self.questions)):
+            self.serve(index)
+        while self.fetches or self.questions:
+            self.deliver(0)
+
+    def settle(self) -> None:
+        """All is quiet, and everything is read."""
+        self.partition.paused = False
+        for _ in range(FULL_STEPS):
+            self.flow()
+            self.take(100)
+            if self.expected == len(self.log.records) and self.agrees():
+                return
+        raise AssertionError(f"stuck at {self.expected} in {self.partition.state}")
+
+
+Step = Callable[[World, int], object]
+
+STEPS: dict[str, tuple[int, Step]] = {
+    "append": (3, lambda world, number: world.log.append(number % 6 + 1)),
+    "move": (1, lambda world, number: world.log.move()),
+    "cut": (2, lambda world, number: world.cut(number)),
+    "learn": (2, lambda world, number: world.learn()),
+    "send": (3, lambda world, number: world.send()),
+    "serve": (3, lambda world, number: world.serve(number % 3)),
+    "deliver": (3, lambda world, number: world.deliver(number % 3)),
+    "flow": (2, lambda world, number: world.flow()),
+    "take": (4, lambda world, number: world.take(number % 8 + 1)),
+    "seek": (1, lambda world, number: world.seek(number % (len(world.log.records) + 1))),
+    "pause": (1, lambda world, number: world.pause()),
+}
+"""How often something happens, and what."""
+
+NAMES = st.sampled_from([name for name, (weight, _) in STEPS.items() for _ in range(weight)])
+
+
+@settings(max_examples=100)
+@given(
+    st.sampled_from(["earliest", "latest", "none"]),
+    st.lists(st.tuples(NAMES, st.integers(0, 30)), min_size=30, max_size=80),
+)
+def test_each_offset_is_given_once_and_what_was_given_is_what_the_log_holds(
+    policy: str, steps: list[tuple[str, int]]
+) -> None:
+    world = World(policy)
+    world.log.append(6)
+    world.flow()
+    for name, number in steps:
+        world.now += 0.01
+        STEPS[name][1](world, number)
+    world.log.append(2)  # what comes later shows where the log was cut
+    world.settle()
