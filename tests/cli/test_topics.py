@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import socket
 
 import pytest
 
@@ -8,7 +9,7 @@ from aiokafkawire.cli.topics import parse_config
 from aiokafkawire.errors import InvalidOption
 
 from .conftest import Cli
-from .shell import aiokafkawire
+from .shell import SECOND, aiokafkawire, end, interrupt, running
 
 pytestmark = pytest.mark.slow
 
@@ -110,3 +111,12 @@ def test_a_setting_has_a_name():
     assert parse_config("a=") == ("a", "")
     with pytest.raises(InvalidOption):
         parse_config("=b")
+
+
+def test_ctrl_c_ends_it_also_when_a_broker_hangs():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        servers = f"127.0.0.1:{silent.getsockname()[1]}"
+        with running("topics", "list", "-b", servers) as process:
+            silent.accept()
+            assert interrupt(process) < SECOND
+            assert (process.returncode, end(process)[1]) == (130, b"")
