@@ -10,7 +10,7 @@ from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.metadata import MetadataSnapshot
 from aiokafkawire.cluster.routing import Node
 from aiokafkawire.config import ConsumerConfig
-from aiokafkawire.connection import Backoff
+from aiokafkawire.connection import Backoff, ByVersion
 from aiokafkawire.errors import ClientClosed, CorruptRecords, KafkaError, RecordTooLarge
 from aiokafkawire.records import (
     FetchedBatches,
@@ -20,7 +20,7 @@ from aiokafkawire.records import (
 )
 from aiokafkawire.runtime import Host, Runtime, Signal
 from aiokafkawire.types import NodeId, TopicPartition
-from aiokafkawire.wire import NO_ID
+from aiokafkawire.wire import NO_ID, ApiKey
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 from aiokafkawire.wire.messages.fetch import (
     FetchPartition,
@@ -41,6 +41,9 @@ __all__ = ("Fetcher", "fetch_request", "isolation_of")
 RESPONSE_OVERHEAD_BYTES = 64 * 1024
 """What a response takes beside the records of a message that is fetched by itself."""
 
+LAST_WITH_TOPIC_NAMES = 12
+FIRST_WITH_EPOCHS = 12
+"""From this version on a broker says where its log parts from what was fetched."""
 
 BRIEF_WAIT_MS = 100
 """How long a fetch may wait at the broker that leaves out a partition which is full."""
@@ -129,8 +132,11 @@ class Fetcher:
         began = clock.now()
         try:
             response = await self._cluster.request(
-                fetch_request(plan, ids, self._config),
+                ByVersion(
+                    ApiKey.FETCH, lambda version: fetch_request(plan, ids, self._config, version)
+                ),
                 to=Node(plan.node),
+                max_version=None if NO_ID not in ids.values() else LAST_WITH_TOPIC_NAMES,
                 deadline=began + timeout_s,
                 retry=False,
             )
@@ -314,7 +320,9 @@ class Fetcher:
 # --- messages ---------------------------------------------------------------------------------
 
 
-def fetch_request(plan: FetchPlan, ids: dict[str, UUID], config: ConsumerConfig) -> FetchRequest:
+def fetch_request(
+    plan: FetchPlan, ids: dict[str, UUID], config: ConsumerConfig, version: int
+) -> FetchRequest:
     """One Fetch outside of any session; topics bear names and, where known, ids."""
     topics: dict[str, FetchTopic] = {}
     for part in plan.parts:
@@ -328,7 +336,7 @@ def fetch_request(plan: FetchPlan, ids: dict[str, UUID], config: ConsumerConfig)
                 partition=number,
                 current_leader_epoch=part.leader_epoch,
                 fetch_offset=part.offset,
-                last_fetched_epoch=part.fetch_epoch,
+                last_fetched_epoch=part.fetch_epoch if version >= FIRST_WITH_EPOCHS else -1,
                 partition_max_bytes=part.max_bytes,
             )
         )

@@ -8,16 +8,22 @@ from uuid import UUID
 import anyio
 import pytest
 
+from aiokafkawire import wire
 from aiokafkawire.broker import Answer, Broker
 from aiokafkawire.broker.faults import SeenRequest
 from aiokafkawire.config import ConsumerConfig, make
 from aiokafkawire.consumer.buffer import FetchBuffer
 from aiokafkawire.consumer.fetcher import BRIEF_WAIT_MS, answered, fetch_request
-from aiokafkawire.consumer.partition import Partition, Positioned
+from aiokafkawire.consumer.partition import Leader, Partition, Positioned
 from aiokafkawire.consumer.planner import FetchLimits, FetchPlan, FetchPlanner
 from aiokafkawire.errors import BrokerError, CorruptRecords, RecordTooLarge
 from aiokafkawire.wire import ApiKey, ErrorCode
-from aiokafkawire.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from aiokafkawire.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 
 from .helpers import TIMEOUT_S, consumer, numbers, produce, read
 from .logs import P0, P1, log
@@ -33,7 +39,7 @@ def plan() -> FetchPlan:
 
 def test_a_request_names_topics_and_their_ids() -> None:
     config = make(ConsumerConfig, {"bootstrap_servers": "b", "isolation_level": "read_committed"})
-    request = fetch_request(plan(), {"orders": TOPIC_ID}, config)
+    request = fetch_request(plan(), {"orders": TOPIC_ID}, config, 17)
     assert (request.max_wait_ms, request.min_bytes, request.isolation_level) == (500, 1, 1)
     assert (request.session_id, request.session_epoch) == (0, -1)
     (topic,) = request.topics
@@ -44,6 +50,17 @@ def test_a_request_names_topics_and_their_ids() -> None:
     assert {p.partition_max_bytes for p in topic.partitions} == {500}
 
 
+@pytest.mark.parametrize("version", range(FetchRequest.min_version, 18))
+def test_a_request_can_be_sent_in_every_version(version: int) -> None:
+    config = make(ConsumerConfig, {"bootstrap_servers": "b", "client_rack": "r"})
+    state = Positioned(FetchBuffer(3, leader_epoch=4), Leader(1, 4))
+    positions = [Partition(P0, "earliest", state)]
+    (found,) = FetchPlanner(FetchLimits(1_000, 500)).plan(positions, lambda tp: (1, 4), 0.0)
+    request = fetch_request(found, {"orders": TOPIC_ID}, config, version)
+    wire.encode(request, version)
+    assert request.topics[0].partitions[0].last_fetched_epoch == (4 if version >= 12 else -1)
+
+
 def data(index: int, **fields: Any) -> PartitionData:
     values = {"error_code": 0, "high_watermark": 9, "records": None}
     return PartitionData(partition_index=index, **values | fields)
@@ -52,7 +69,8 @@ def data(index: int, **fields: Any) -> PartitionData:
 def test_a_fetch_without_a_full_partition_waits_briefly_at_the_broker() -> None:
     config = make(ConsumerConfig, {"bootstrap_servers": "b"})
     waits = [
-        fetch_request(FetchPlan(1, (), brief), {}, config).max_wait_ms for brief in (True, False)
+        fetch_request(FetchPlan(1, (), brief), {}, config, 17).max_wait_ms
+        for brief in (True, False)
     ]
     assert waits == [BRIEF_WAIT_MS, 500]
 
