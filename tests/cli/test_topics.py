@@ -116,7 +116,6 @@ def test_a_setting_has_a_name():
 def test_ctrl_c_ends_it_also_when_a_broker_hangs():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         servers = f"127.0.0.1:{silent.getsockname()[1]}"
-        with running("topics", "list", "-b", servers) as process:
-            silent.accept()
+        with running("topics", "list", "-b", servers) as process, silent.accept()[0]:
             assert interrupt(process) < SECOND
             assert (process.returncode, end(process)[1]) == (130, b"")
