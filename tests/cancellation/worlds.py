@@ -1,0 +1,122 @@
+"""A world has what a call needs; after each cancelled call it says whether all is well."""
+
+from __future__ import annotations
+
+import inspect
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar
+
+import anyio
+import pytest
+
+from aiokafkawire.broker import Broker
+from aiokafkawire.consumer import Consumer
+from aiokafkawire.producer import Producer
+from aiokafkawire.types import TopicPartition
+from tests.cancellation.suspensions import Outcome, each_suspension, ways
+from tests.leaks import nothing_left
+
+__all__ = ("World", "cancel_everywhere", "public_coroutines", "values_of")
+
+WITHIN_S = 10.0
+
+QUICK: dict[str, Any] = {"fetch_max_wait_ms": 20, "retry_backoff_ms": 5}
+
+
+class World:
+    """The case of one public coroutine. One world serves all ways and suspensions of it."""
+
+    covers: ClassVar[str] = ""
+    """The class and the coroutine, as `Producer.send`."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.topic = f"topic-{uuid.uuid4().hex[:12]}"
+        self.tp = TopicPartition(self.topic, 0)
+        self.number = 0
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """What is there for all calls."""
+        await self.broker.create_topic(self.topic, partitions=1)
+        yield
+
+    async def prepare(self) -> None:
+        """Before each call."""
+
+    async def call(self) -> Any:
+        """The call that is cancelled."""
+        raise AssertionError
+
+    async def check(self, outcome: Outcome) -> None:
+        """After each call; whatever holds of the client then."""
+
+    async def finish(self) -> None:
+        """After the last one: the client works, nothing is lost and nothing is there twice."""
+
+    def producer(self, **options: Any) -> Producer:
+        return Producer(bootstrap_servers=self.broker.bootstrap_servers, **options)
+
+    def consumer(self, *topics: str, **options: Any) -> Consumer:
+        options = QUICK | {"auto_offset_reset": "earliest"} | options
+        return Consumer(*topics, bootstrap_servers=self.broker.bootstrap_servers, **options)
+
+    def next_value(self) -> bytes:
+        self.number += 1
+        return b"%05d" % self.number
+
+
+async def cancel_everywhere(world: World) -> int:
+    """Cancel the world's call at each suspension in each way; how many calls that took."""
+    calls = 0
+    with anyio.fail_after(WITHIN_S):
+        async with nothing_left(timers=False), world.open():
+            for name, way, when in ways():
+                await world.prepare()
+                number = 0
+                async for outcome in each_suspension(world.call, way, when):
+                    calls += 1
+                    number += 1
+                    try:
+                        if outcome.error is not None and not outcome.cancelled:
+                            raise outcome.error
+                        await world.check(outcome)
+                    except Exception as error:
+                        error.add_note(f"{world.covers}: {name}, at suspension {number}")
+                        raise
+                    if outcome.hit:
+                        await world.prepare()
+            await world.finish()
+    return calls
+
+
+def public_coroutines(*classes: type) -> set[str]:
+    """The names of all coroutines that an application may call."""
+    return {
+        f"{cls.__name__}.{name}"
+        for cls in classes
+        for name, member in inspect.getmembers(cls, inspect.iscoroutinefunction)
+        if not name.startswith("_") or name in {"__aenter__", "__anext__"}
+    }
+
+
+async def values_of(world: World) -> list[bytes]:
+    """All that the world's topic holds."""
+    async with world.consumer() as consumer:
+        consumer.assign(world.tp)
+        end = (await consumer.end_offsets(world.tp))[world.tp]
+        values: list[bytes] = []
+        while len(values) < end:
+            for records in (await consumer.getmany(timeout_ms=1_000)).values():
+                values += [value for value in records.values() if value is not None]
+    return values
+
+
+def rows(worlds: list[type[World]]) -> Any:
+    """A test for each world."""
+    return pytest.mark.parametrize("world_class", worlds, ids=lambda world: world.__name__)
+
+
+Step = Callable[[], Awaitable[Any]]
