@@ -76,6 +76,12 @@ class Consumer:
         _runtime: Runtime | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
+        """Check the arguments; nothing is connected before `start` or `async with`.
+
+        `topics` are subscribed to; without any call `subscribe` or `assign`. Of the options only
+        `bootstrap_servers` must be given; `help(aiokafkawire.config.ConsumerOptions)` tells all.
+        Raises `InvalidOption`, and `TypeError` for a topic that is no name.
+        """
         self.config = make(ConsumerConfig, options)
         self._assignors = assignors_of(self.config.partition_assignment_strategy)
         self._runtime = _runtime
@@ -184,7 +190,8 @@ class Consumer:
     ) -> None:
         """Read these topics, or all whose whole name matches `pattern`; replaces what was before.
 
-        May be called before `async with`. `listener` hears of partitions that come and go.
+        May be called before `async with`. `listener` hears of partitions that come and go. A member
+        of a group joins it (JoinGroup, KIP-429, KIP-345). Raises `InvalidOption`, `TypeError`.
         """
         names = topics_of(topics)
         if bool(names.topics) == (pattern is not None):
@@ -197,7 +204,8 @@ class Consumer:
     def assign(self, *partitions: PartitionArgument) -> None:
         """Read exactly these partitions, whatever a group does; replaces what was before.
 
-        With a `group_id` offsets are committed, outside of the group's membership.
+        With a `group_id` offsets are committed, outside of the group's membership. Raises
+        `InvalidOption` while topics are subscribed to, `TypeError` for what is no partition.
         """
         chosen = tuple(dict.fromkeys(topic_partitions(partitions)))
         if not isinstance(self._wanted, Manual | Nothing):
@@ -225,7 +233,7 @@ class Consumer:
     def batches(self) -> BatchIterator:
         """Iterate over `Records` of one partition at a time, up to `max_poll_records` each.
 
-        A batch may be given to `commit`.
+        A batch may be given to `commit`. Raises as `getone` does.
         """
         self._lifecycle.running()
         return BatchIterator(self)
@@ -237,11 +245,12 @@ class Consumer:
     async def getone(self, *, timeout_ms: float) -> Record | None: ...
 
     async def getone(self, *, timeout_ms: float | None = None) -> Record | None:
-        """The next record; None if none came within `timeout_ms`.
+        """The next record; None if none came within `timeout_ms` (for ever unless given).
 
-        May be cancelled: a record that was not returned is given by the next call. Prefer
-        `timeout_ms` to `asyncio.wait_for`, which before Python 3.12 calls from another task each
-        time, so that nothing counts as processed.
+        Raises what waiting does not mend, until it is mended: see `Consumer`. May be cancelled: a
+        record that was not returned is given by the next call. Prefer `timeout_ms` to
+        `asyncio.wait_for`, which before Python 3.12 calls from another task each time, so that
+        nothing counts as processed.
         """
         core = self._running
         caller = current_task()
@@ -261,7 +270,8 @@ class Consumer:
         """Records that are there, by partition; waits up to `timeout_ms` for the first.
 
         `partitions` restricts them; `max_records` is `max_poll_records` unless given. Empty if none
-        came. May be cancelled: what was not returned is given by the next call.
+        came. Raises as `getone` does. May be cancelled: what was not returned is given by the next
+        call.
         """
         core = self._running
         limit = self.config.max_poll_records if max_records is None else max_records
@@ -334,7 +344,11 @@ class Consumer:
     async def committed(
         self, *partitions: PartitionArgument
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed; None for nothing. All of the assignment unless given."""
+        """What the group has committed; None for nothing. All of the assignment unless given.
+
+        Asked of the coordinator (OffsetFetch). Raises `RequestTimedOut` after
+        `default_api_timeout_ms`, `BrokerError`, and `InvalidOption` without a `group_id`.
+        """
         core = self._running
         group = core.need_group()
         wanted = topic_partitions(partitions) or list(core.assignment.names)
@@ -361,7 +375,10 @@ class Consumer:
         return position
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on reading at this offset; what was fetched before is dropped."""
+        """Go on reading at this offset; what was fetched before is dropped.
+
+        Takes effect at once. Raises `KafkaError` for a partition that is not assigned.
+        """
         core = self._running
         to = _checked(offset)
         self._owned(core, partition).handle(SoughtTo(to.offset, to.leader_epoch))
@@ -422,7 +439,7 @@ class Consumer:
     # --- what the cluster has ---
 
     async def beginning_offsets(self, *partitions: PartitionArgument) -> dict[TopicPartition, int]:
-        """The first offset that each partition still has."""
+        """The first offset that each partition still has (ListOffsets, as the next two)."""
         return await self._ends(partitions, LogPoint.EARLIEST)
 
     async def end_offsets(self, *partitions: PartitionArgument) -> dict[TopicPartition, int]:
@@ -442,7 +459,7 @@ class Consumer:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after a time (milliseconds since 1970); None if there is none.
 
-        Raises `UnsupportedVersion` on brokers before 0.10.1.
+        Raises `UnsupportedVersion` on brokers before 0.10.1 (KIP-79), `RequestTimedOut`.
         """
         core = self._running
         for timestamp in timestamps_ms.values():

@@ -51,6 +51,8 @@ class _Session(Session):
 class Producer:
     """Sends records to Kafka; one for the life of an application, shared by all its tasks.
 
+    ::
+
         async with Producer(bootstrap_servers="localhost:9092") as producer:
             receipt = await producer.send_and_wait("orders", value=b"...", key=b"customer 7")
 
@@ -58,6 +60,7 @@ class Producer:
     replicas in sync, idempotence (within one partition records are written once and in the order
     in which they were sent, through retries and moves of the leader), at most 5 requests in flight.
     acks 0 or 1 switch the defaulted idempotence off; then a retry may write a record twice.
+    (Produce and InitProducerId; KIP-98, KIP-360.)
 
     Records collect in a buffer of `buffer_memory_bytes` and go out in batches. What becomes of each
     is told by its `Delivery`. Records whose failure nobody heard of make `flush` and leaving the
@@ -72,7 +75,12 @@ class Producer:
     def __init__(
         self, *, _runtime: Runtime | None = None, **options: Unpack[ProducerOptions]
     ) -> None:
-        """Check the options (`InvalidOption`). Nothing is connected before `start`."""
+        """Check the options; nothing is connected before `start` or `async with`.
+
+        Only `bootstrap_servers` must be given; `help(aiokafkawire.config.ProducerOptions)` tells
+        all. Raises `InvalidOption` for a name that is unknown, a value out of its range, and
+        options that contradict each other.
+        """
         self.config = make(ProducerConfig, options)
         self._given_runtime = _runtime
         self._lifecycle: Lifecycle[_Session] = Lifecycle("producer", label("Producer", self.config))
