@@ -2,13 +2,14 @@
 
 from aiokafkawire.broker.broker import Broker
 from aiokafkawire.broker.faults import Answer, Close, Delay, Drop, Fault, SeenRequest
-from aiokafkawire.broker.options import BrokerOptions
+from aiokafkawire.broker.options import BrokerConfig, BrokerOptions
 from aiokafkawire.wire import ApiKey, ErrorCode
 
 __all__ = (
     "Answer",
     "ApiKey",
     "Broker",
+    "BrokerConfig",
     "BrokerOptions",
     "Close",
     "Delay",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from aiokafkawire.broker.apis import HANDLERS
 from aiokafkawire.broker.call import State
@@ -14,14 +15,15 @@ from aiokafkawire.broker.fetch_sessions import FetchSessions
 from aiokafkawire.broker.groups import Groups, OffsetStore
 from aiokafkawire.broker.identities import Identities
 from aiokafkawire.broker.node import Node
-from aiokafkawire.broker.options import MAX_NODES, BrokerOptions
+from aiokafkawire.broker.options import MAX_NODES, BrokerConfig, BrokerOptions
 from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.releases import Release, release_of
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.broker.topics import Cluster, Partition
 from aiokafkawire.config import nearest
 from aiokafkawire.errors import InvalidOption, KafkaError
 from aiokafkawire.runtime import Address, Host, Lifecycle, RealRuntime, Runtime, Signal
-from aiokafkawire.wire import APIS, ApiKey, error_for
+from aiokafkawire.wire import ApiKey, error_for
 
 __all__ = ("Broker",)
 
@@ -54,7 +56,7 @@ class Broker:
         advertised_host: str | None = None,
         ports: Sequence[int] | None = None,
         racks: Sequence[str | None] | None = None,
-        **options: Any,
+        **options: Unpack[BrokerOptions],
     ) -> None:
         if not 1 <= nodes <= MAX_NODES:
             raise InvalidOption(f"nodes must be 1 to {MAX_NODES}, not {nodes}")
@@ -62,11 +64,7 @@ class Broker:
             raise InvalidOption(f"{nodes} nodes need {nodes} ports, not {len(ports)}")
         if racks is not None and len(racks) != nodes:
             raise InvalidOption(f"{nodes} nodes need {nodes} racks, not {len(racks)}")
-        known = list(BrokerOptions.__dataclass_fields__)
-        for name in options:
-            if name not in known:
-                raise InvalidOption(f"a broker has no option {name!r}{nearest(name, known)}")
-        self.options = BrokerOptions(**options)
+        self._release, self.options = _options(options)
         self.requests = RequestLog()
         self._runtime = runtime
         self._data_dir = None if data_dir is None else Path(data_dir)
@@ -133,7 +131,7 @@ class Broker:
             cluster=cluster,
             groups=Groups(self.options, runtime.clock, runtime.rng, offsets),
             identities=Identities(cluster.new_producer_id),
-            served={key: (APIS[key].min_version, APIS[key].max_stable_version) for key in HANDLERS},
+            release=self._release,
         )
         host.spawn(state.groups.run, name="groups")
         for node_id, address in zip(node_ids, self._bind, strict=True):
@@ -371,3 +369,14 @@ class Broker:
             return cluster.partition(cluster.topic(topic), partition)
         except Refusal as refusal:
             raise error_for(refusal.code, topic=topic, partition=partition) from refusal
+
+
+def _options(given: BrokerOptions) -> tuple[Release, BrokerConfig]:
+    """What was given, over the defaults of the release to answer as. Raises `InvalidOption`."""
+    known = [field.name for field in dataclasses.fields(BrokerConfig)]
+    for name in given:
+        if name not in known:
+            raise InvalidOption(f"a broker has no option {name!r}{nearest(name, known)}")
+    release = release_of(given.get("as_of"), HANDLERS)
+    options: dict[str, Any] = {**release.defaults, **given}
+    return release, BrokerConfig(**options)

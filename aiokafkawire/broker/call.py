@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from aiokafkawire.broker.fetch_sessions import FetchSessions
 from aiokafkawire.broker.groups.coordinator import Groups
 from aiokafkawire.broker.identities import Identities
-from aiokafkawire.broker.options import BrokerOptions
+from aiokafkawire.broker.options import BrokerConfig
+from aiokafkawire.broker.releases import Release
 from aiokafkawire.broker.topics import Cluster
 from aiokafkawire.broker.watchers import Watchers
 from aiokafkawire.runtime import Address, Clock, Session
-from aiokafkawire.wire import ApiKey
 
 __all__ = ("Call", "Disconnect", "Peer", "State")
 
@@ -39,12 +38,12 @@ class Peer:
 class State(Session):
     """What all nodes and all handlers share. `addresses` are those that clients are told."""
 
-    options: BrokerOptions
+    options: BrokerConfig
     clock: Clock
     cluster: Cluster
     groups: Groups
     identities: Identities
-    served: Mapping[ApiKey, tuple[int, int]]
+    release: Release
     addresses: dict[int, Address] = field(default_factory=dict)
     fetch_sessions: dict[int, FetchSessions] = field(default_factory=dict)
 

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from aiokafkawire.broker.options import BrokerOptions
+from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.producers import (
     NO_PRODUCER_ID,
     ProducerStates,
@@ -80,7 +80,7 @@ def sequenced(view: BatchView, first_offset: int = -1) -> SequencedBatch | None:
 class PartitionLog:
     """Offsets from `start_offset` up to, not including, `end_offset`."""
 
-    def __init__(self, name: str, store: Store, options: BrokerOptions, start: int = 0) -> None:
+    def __init__(self, name: str, store: Store, options: BrokerConfig, start: int = 0) -> None:
         """Load what `store` holds of the partition `name`; a torn or corrupt tail is cut off."""
         self.name = name
         self.start_offset = start

@@ -2,57 +2,137 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
+from typing import Any, TypedDict
 
+from aiokafkawire.config import options_of
 from aiokafkawire.errors import InvalidOption
 
-__all__ = ("MAX_NODES", "BrokerOptions")
+__all__ = ("MAX_NODES", "BrokerConfig", "BrokerOptions")
 
 MAX_NODES = 64
 """Nodes in one process; more would only be more sockets."""
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
+MAX_INT64 = 2**63 - 1
+
+
+def _number(default: int | None, minimum: int = 1, *, meaning: str) -> Any:
+    return dataclasses.field(
+        default=default, metadata={"meaning": meaning, "range": (minimum, MAX_INT64)}
+    )
+
+
+def _switch(default: bool, *, meaning: str) -> Any:
+    return dataclasses.field(default=default, metadata={"meaning": meaning})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerOptions:
+class BrokerConfig:
     """Kafka's names in snake_case with the unit appended, and Kafka's defaults unless said.
 
-    `default_replication_factor` None is the smaller of three and the number of nodes.
-    `group_initial_rebalance_delay_ms` is 0, as in the configuration that Kafka ships; its default
-    in code is 3000. `retention_bytes` bounds each partition; Kafka keeps everything for a week.
-    `refuse_unknown_producers` answers UNKNOWN_PRODUCER_ID as brokers did before KIP-360.
+    Where `as_of` names an older release, options that are not given have its defaults.
     """
 
-    auto_create_topics: bool = True
-    default_partitions: int = 1
-    default_replication_factor: int | None = None
-    min_insync_replicas: int = 1
-    max_message_bytes: int = MIB + 12
-    max_request_bytes: int = 100 * MIB
-    max_fetch_bytes: int = 55 * MIB
-    max_decompressed_bytes: int = 512 * MIB
-    segment_bytes: int = 64 * MIB
-    retention_bytes: int = GIB
-    timestamp_after_max_ms: int = 3_600_000
-    group_initial_rebalance_delay_ms: int = 0
-    group_min_session_timeout_ms: int = 6_000
-    group_max_session_timeout_ms: int = 1_800_000
-    group_max_size: int = 10_000
-    offset_metadata_max_bytes: int = 4_096
-    refuse_unknown_producers: bool = False
-    max_connections: int = 1_024
-    max_fetch_sessions: int = 1_000
+    as_of: str | None = dataclasses.field(
+        default=None,
+        metadata={
+            "meaning": 'Release of Kafka to answer as, from "0.8" to "4.3"; None is the newest,'
+            " with all that was ever removed."
+        },
+    )
+    auto_create_topics: bool = _switch(
+        True, meaning="Whether a topic is made when a client asks for it."
+    )
+    default_partitions: int = _number(
+        1, meaning="Partitions of a topic for which no number is given."
+    )
+    default_replication_factor: int | None = _number(
+        None,
+        meaning="Replicas where no number is given; None is three, or as many as there are nodes.",
+    )
+    min_insync_replicas: int = _number(
+        1, meaning="Replicas that must be up for a write with acks=all."
+    )
+    max_message_bytes: int = _number(MIB + 12, meaning="The largest record batch.")
+    max_request_bytes: int = _number(
+        100 * MIB, meaning="The largest request; a larger one ends its connection."
+    )
+    max_fetch_bytes: int = _number(
+        55 * MIB, meaning="What one Fetch gives at most, a first batch that is larger excepted."
+    )
+    max_decompressed_bytes: int = _number(
+        512 * MIB, meaning="What one batch may be when it is decompressed."
+    )
+    segment_bytes: int = _number(64 * MIB, meaning="When a log goes on in a new segment.")
+    retention_bytes: int = _number(
+        GIB, meaning="What a partition keeps, in whole segments; Kafka keeps all for a week."
+    )
+    timestamp_after_max_ms: int = _number(
+        3_600_000, 0, meaning="How far ahead the time of a record may be."
+    )
+    group_initial_rebalance_delay_ms: int = _number(
+        0, 0, meaning="How long the first rebalance of a group waits for more members."
+    )
+    group_min_session_timeout_ms: int = _number(
+        6_000, 0, meaning="The shortest session that a member may ask for."
+    )
+    group_max_session_timeout_ms: int = _number(
+        1_800_000, 0, meaning="The longest session that a member may ask for."
+    )
+    group_max_size: int = _number(10_000, meaning="Members of one group.")
+    offset_metadata_max_bytes: int = _number(
+        4_096, meaning="The longest note that a committed offset may bear."
+    )
+    refuse_unknown_producers: bool = _switch(
+        False,
+        meaning="Whether an idempotent producer that the log holds nothing of is refused unless it"
+        " begins at 0, as brokers did before KIP-360.",
+    )
+    max_connections: int = _number(1_024, meaning="Connections to one node; more are closed.")
+    max_fetch_sessions: int = _number(
+        1_000, meaning="Fetch sessions (KIP-227) that one node remembers."
+    )
 
     def __post_init__(self) -> None:
-        for name, field in self.__dataclass_fields__.items():
-            value = getattr(self, name)
+        for field in dataclasses.fields(self):
+            name, value = field.name, getattr(self, field.name)
             if isinstance(field.default, bool):
                 if not isinstance(value, bool):
                     raise InvalidOption(f"{name} must be True or False, not {value!r}")
-                continue
-            if value is None and field.default is None:
-                continue
-            lowest = 0 if name.endswith("_ms") else 1
-            if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
-                raise InvalidOption(f"{name} must be a number of at least {lowest}, not {value!r}")
+            elif "range" in field.metadata and not (value is None and field.default is None):
+                low, high = field.metadata["range"]
+                if isinstance(value, bool) or not isinstance(value, int) or value < low:
+                    raise InvalidOption(f"{name} must be a number of at least {low}, not {value!r}")
+                if value > high:
+                    raise InvalidOption(f"{name} must be at most {high}, not {value}")
+
+
+class BrokerOptions(TypedDict, total=False):
+    """The keyword arguments of `Broker` that are `BrokerConfig`'s."""
+
+    as_of: str | None
+    auto_create_topics: bool
+    default_partitions: int
+    default_replication_factor: int | None
+    min_insync_replicas: int
+    max_message_bytes: int
+    max_request_bytes: int
+    max_fetch_bytes: int
+    max_decompressed_bytes: int
+    segment_bytes: int
+    retention_bytes: int
+    timestamp_after_max_ms: int
+    group_initial_rebalance_delay_ms: int
+    group_min_session_timeout_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    offset_metadata_max_bytes: int
+    refuse_unknown_producers: bool
+    max_connections: int
+    max_fetch_sessions: int
+
+
+_LINES = "\n".join(f"    {option}" for option in options_of(BrokerConfig))
+BrokerOptions.__doc__ = f"{BrokerOptions.__doc__}\n\n{_LINES}"

@@ -20,6 +20,7 @@ from aiokafkawire.broker.faults import (
     Outcome,
     SeenRequest,
 )
+from aiokafkawire.broker.releases import NotServed, Versions
 from aiokafkawire.errors import MalformedFrame, MalformedMessage, UnsupportedVersion
 from aiokafkawire.runtime import Buffer, Signal, Transport
 from aiokafkawire.wire import ApiKey, ErrorCode, Response
@@ -137,13 +138,16 @@ class ServerConnection:
     async def _answer(self, frame: memoryview) -> list[Buffer]:
         """The bytes to send for a request; none if it gets no answer."""
         await self._site.not_paused()
+        release = self._site.state.release
         try:
             header = decode_request_header(frame)
-        except (UnsupportedVersion, MalformedMessage) as error:
+        except UnsupportedVersion as error:
+            return self._refuse(str(error))
+        except MalformedMessage as error:
             raise Disconnect(str(error)) from error
-        low, high = self._site.state.served.get(header.api_key, (0, -1))
-        if not low <= header.api_version <= high:
-            return self._refuse_version(header, low, high)
+        served = release.served.get(header.api_key)
+        if served is None or not served.low <= header.api_version <= served.high:
+            return self._refuse_version(header, served)
         try:
             cls = APIS[header.api_key].request
             # Brokers do not mind what follows a request: librdkafka leaves bytes there.
@@ -166,14 +170,26 @@ class ServerConnection:
             return []
         return encode_response(response, header.api_version, header.correlation_id)
 
-    def _refuse_version(self, header: RequestHeader, low: int, high: int) -> list[Buffer]:
+    def _refuse(self, reason: str) -> list[Buffer]:
+        """What an API or a version is answered that this release does not have."""
+        if self._site.state.release.not_served is NotServed.CLOSED:
+            raise Disconnect(reason)
+        logger.warning("%s: not answered: %s", self.name, reason)
+        return []
+
+    def _refuse_version(self, header: RequestHeader, served: Versions | None) -> list[Buffer]:
+        if served is None:
+            return self._refuse(f"{header.api_key.name} is not served")
         if header.api_key is not ApiKey.API_VERSIONS:
-            raise Disconnect(
+            return self._refuse(
                 f"version {header.api_version} of {header.api_key.name} is not served "
-                f"({low} to {high} are)"
+                f"({served.low} to {served.high} are)"
             )
-        own = ApiVersion(api_key=header.api_key, min_version=low, max_version=high)
-        response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own])
+        own = ApiVersion(api_key=header.api_key, min_version=served.low, max_version=served.high)
+        response = ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            api_keys=[own] if self._site.state.release.tells_range else [],
+        )
         return encode_response(response, 0, header.correlation_id)
 
     async def _respond(self, seen: SeenRequest) -> Response | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from aiokafkawire.broker.options import BrokerOptions
+from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.wire import ErrorCode
 
@@ -54,7 +54,7 @@ class Setting:
     of_broker: str = ""
     allowed: tuple[str, ...] = ()
 
-    def value(self, options: BrokerOptions) -> str:
+    def value(self, options: BrokerConfig) -> str:
         """The value where nothing else was set."""
         if not self.option:
             return self.default

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from aiokafkawire.broker.log import PartitionLog
-from aiokafkawire.broker.options import BrokerOptions
+from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.settings import checked_topic_configs
 from aiokafkawire.broker.storage import Store
@@ -108,7 +108,7 @@ class Cluster:
     """The state that all nodes share; what matters of it is saved at each change."""
 
     def __init__(
-        self, node_ids: Sequence[int], store: Store, options: BrokerOptions, rng: random.Random
+        self, node_ids: Sequence[int], store: Store, options: BrokerConfig, rng: random.Random
     ) -> None:
         self.node_ids = list(node_ids)
         self.live = list(node_ids)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokafkawire.broker import Broker, BrokerOptions
+from aiokafkawire.broker import Broker, BrokerConfig
 from aiokafkawire.broker.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Source
 from aiokafkawire.errors import BrokerError, InvalidOption
 from aiokafkawire.wire import ErrorCode
@@ -152,7 +152,7 @@ async def test_a_topic_takes_what_kafka_would(
 
 
 def test_every_option_named_by_a_setting_exists() -> None:
-    options = BrokerOptions()
+    options = BrokerConfig()
     for setting in [*TOPIC_SETTINGS.values(), *BROKER_SETTINGS.values()]:
         assert setting.value(options)
         assert setting.accepts(setting.value(options))

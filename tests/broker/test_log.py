@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aiokafkawire.broker.log import Found, PartitionLog
-from aiokafkawire.broker.options import BrokerOptions
+from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.records.server import assign_offsets
@@ -21,7 +21,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 
 def log(store: Store, **options: int) -> PartitionLog:
-    return PartitionLog("t-0", store, BrokerOptions(**options))  # type: ignore[arg-type]
+    return PartitionLog("t-0", store, BrokerConfig(**options))  # type: ignore[arg-type]
 
 
 def append(target: PartitionLog, *values: bytes, epoch: int = 0, **fields: int) -> int:

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from aiokafkawire.broker import Broker, BrokerOptions
+from aiokafkawire.broker import Broker, BrokerConfig
 from aiokafkawire.errors import InvalidOption
 
 
 def test_what_is_not_said_is_as_in_kafka() -> None:
-    options = BrokerOptions()
+    options = BrokerConfig()
     assert options.auto_create_topics
     assert options.max_message_bytes == 1_048_588
     assert options.group_min_session_timeout_ms == 6_000
@@ -32,11 +32,11 @@ def test_what_is_not_said_is_as_in_kafka() -> None:
 )
 def test_a_wrong_value_is_refused(option: str, value: object, told: str) -> None:
     with pytest.raises(InvalidOption, match=re.escape(told)):
-        BrokerOptions(**{option: value})  # type: ignore[arg-type]
+        BrokerConfig(**{option: value})  # type: ignore[arg-type]
 
 
 def test_zero_milliseconds_and_the_default_are_values() -> None:
-    options = BrokerOptions(group_initial_rebalance_delay_ms=0, default_replication_factor=None)
+    options = BrokerConfig(group_initial_rebalance_delay_ms=0, default_replication_factor=None)
     assert options.group_initial_rebalance_delay_ms == 0
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from aiokafkawire.broker import Broker, BrokerOptions
+from aiokafkawire.broker import Broker, BrokerConfig
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.broker.topics import COORDINATOR_SLOTS, PRODUCER_ID_BLOCK, Cluster
 from aiokafkawire.errors import KafkaError
@@ -30,7 +30,7 @@ E = ErrorCode
 
 def cluster(nodes: int = 3, store: Store | None = None) -> Cluster:
     node_ids = range(1, nodes + 1)
-    return Cluster(node_ids, store or MemoryStore(), BrokerOptions(), random.Random(1))
+    return Cluster(node_ids, store or MemoryStore(), BrokerConfig(), random.Random(1))
 
 
 def topic(

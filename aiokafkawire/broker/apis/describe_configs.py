@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aiokafkawire.broker.call import Call
-from aiokafkawire.broker.options import BrokerOptions
+from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.settings import (
     BROKER_SETTINGS,
@@ -27,7 +27,7 @@ from aiokafkawire.wire.messages.describe_configs import (
 
 __all__ = ("failed", "handle")
 
-DEFAULTS = BrokerOptions()
+DEFAULTS = BrokerConfig()
 
 TOPIC, BROKER = 2, 4
 """The kinds of resources that are told of."""

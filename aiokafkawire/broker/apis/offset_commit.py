@@ -36,6 +36,8 @@ async def handle(call: Call, request: OffsetCommitRequest) -> OffsetCommitRespon
             _check_group(call, request)
         except Refusal as refusal:
             return failed(request, call.version, refusal.code)
+    elif not call.state.release.has_zookeeper:
+        return failed(request, call.version, ErrorCode.UNSUPPORTED_VERSION)
     accepted: dict[TopicPartition, Committed] = {}
 
     def judge(topic: OffsetCommitRequestTopic, asked: OffsetCommitRequestPartition) -> int:

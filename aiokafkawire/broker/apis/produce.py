@@ -6,6 +6,7 @@ import logging
 
 from aiokafkawire.broker.apis.base import NodeEndpoints
 from aiokafkawire.broker.call import Call, Disconnect
+from aiokafkawire.broker.conversion import up_converted
 from aiokafkawire.broker.log import PartitionLog, sequenced
 from aiokafkawire.broker.producers import SequencedBatch
 from aiokafkawire.broker.refusal import Refusal
@@ -93,7 +94,9 @@ def _produced(
 ) -> PartitionProduceResponse:
     partition: Partition | None = None
     try:
-        if request.acks not in VALID_ACKS:
+        if request.acks not in VALID_ACKS and not (
+            call.state.release.takes_any_acks and request.acks > 0
+        ):
             raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS)
         topic = (
             call.cluster.topic_by_id(topic_data.topic_id)
@@ -106,7 +109,7 @@ def _produced(
     except _RecordRefusal as refusal:
         return PartitionProduceResponse(
             index=data.index,
-            error_code=refusal.code,
+            error_code=call.state.release.code(refusal.code),
             base_offset=-1,
             error_message=refusal.message,
             record_errors=[
@@ -118,7 +121,7 @@ def _produced(
     except Refusal as refusal:
         response = PartitionProduceResponse(
             index=data.index,
-            error_code=refusal.code,
+            error_code=call.state.release.code(refusal.code),
             base_offset=-1,
             error_message=refusal.message,
         )
@@ -146,6 +149,9 @@ def _append(
         raise Refusal(ErrorCode.NOT_ENOUGH_REPLICAS)
     now_ms = call.state.clock.wall_ms()
     batches = _validated(call, topic, records, now_ms)
+    release = call.state.release
+    if release.up_converts:
+        batches = up_converted(batches, release.magic)
     if any(batch.is_transactional for batch in batches):
         raise Refusal(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -182,7 +188,7 @@ def _validated(call: Call, topic: Topic, records: Buffer | None, now_ms: int) ->
         raise Refusal(ErrorCode.INVALID_RECORD, "no record batch in the request")
     try:
         heads = list(iter_batches(records or b""))
-        _check_format(call.version, heads)
+        _check_format(call.version, heads, call.state.release.magic)
         limit = topic.number("max.message.bytes", options.max_message_bytes)
         for head in heads:
             if head.size_bytes > limit:
@@ -204,7 +210,9 @@ def _validated(call: Call, topic: Topic, records: Buffer | None, now_ms: int) ->
     return batches
 
 
-def _check_format(version: int, batches: list[BatchView]) -> None:
+def _check_format(version: int, batches: list[BatchView], newest: int) -> None:
+    if any(batch.magic > newest for batch in batches):
+        raise Refusal(ErrorCode.INVALID_RECORD, f"the log holds no format above {newest}")
     if version < FIRST_BATCH_VERSION:
         # Format 1 came with version 2, but brokers never minded.
         if any(batch.magic >= MAGIC_V2 for batch in batches):

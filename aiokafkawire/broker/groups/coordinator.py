@@ -18,7 +18,7 @@ from aiokafkawire.broker.groups.events import (
 )
 from aiokafkawire.broker.groups.machine import NO_DEADLINE, ClassicGroup
 from aiokafkawire.broker.groups.offsets import OffsetStore
-from aiokafkawire.broker.options import BrokerOptions
+from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.runtime import Clock, Promise, Signal
 from aiokafkawire.wire import ErrorCode
@@ -35,7 +35,7 @@ class Groups:
     """All groups of the cluster. Replies are promises of the requests that wait for them."""
 
     def __init__(
-        self, options: BrokerOptions, clock: Clock, rng: random.Random, offsets: OffsetStore
+        self, options: BrokerConfig, clock: Clock, rng: random.Random, offsets: OffsetStore
     ) -> None:
         self.offsets = offsets
         self._options = options

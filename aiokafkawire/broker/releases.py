@@ -1,0 +1,221 @@
+"""What each release of Kafka speaks, and the habits of it that a client can see.
+
+The versions are those that releases tell with ApiVersions, and for 0.8 and 0.9, which
+cannot be asked, those that they answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from aiokafkawire.config import nearest
+from aiokafkawire.errors import InvalidOption
+from aiokafkawire.wire import APIS, ApiKey, ErrorCode
+
+__all__ = ("RELEASES", "NotServed", "Release", "Versions", "release_of")
+
+Number = tuple[int, ...]
+
+LINES = (
+    *("0.8.0", "0.8.1", "0.8.2", "0.9.0", "0.10.0", "0.10.1", "0.10.2", "0.11.0", "1.0", "1.1"),
+    *("2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8"),
+    *("3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9"),
+    *("4.0", "4.1", "4.2", "4.3"),
+)
+"""The releases, oldest first, without the number of the patch."""
+
+_HIGHEST: Mapping[ApiKey, str] = {
+    ApiKey.PRODUCE: "0.8.0:0 0.9.0:1 0.10.0:2 0.11.0:3 1.0:5 2.0:6 2.1:7 2.4:8 2.8:9 3.7:10 3.8:11"
+    " 4.0:12 4.1:13",
+    ApiKey.FETCH: "0.8.0:0 0.9.0:1 0.10.0:2 0.10.1:3 0.11.0:5 1.0:6 1.1:7 2.0:8 2.1:10 2.3:11"
+    " 2.7:12 3.1:13 3.5:15 3.7:16 3.9:17 4.1:18",
+    ApiKey.LIST_OFFSETS: "0.8.0:0 0.10.1:1 0.11.0:2 2.0:3 2.1:4 2.2:5 2.8:6 3.0:7 3.5:8 3.9:9"
+    " 4.0:10 4.2:11",
+    ApiKey.METADATA: "0.8.0:0 0.10.0:1 0.10.1:2 0.11.0:4 1.0:5 2.0:6 2.1:7 2.3:8 2.4:9 2.8:11"
+    " 3.1:12 4.0:13",
+    ApiKey.OFFSET_COMMIT: "0.8.1:0 0.8.2:1 0.9.0:2 0.11.0:3 2.0:4 2.1:6 2.3:7 2.4:8 3.7:9 4.2:10",
+    ApiKey.OFFSET_FETCH: "0.8.1:0 0.8.2:1 0.10.2:2 0.11.0:3 2.0:4 2.1:5 2.4:6 2.5:7 3.0:8 3.7:9"
+    " 4.2:10",
+    ApiKey.FIND_COORDINATOR: "0.8.2:0 0.11.0:1 2.0:2 2.4:3 3.0:4 3.8:5 3.9:6",
+    ApiKey.JOIN_GROUP: "0.9.0:0 0.10.1:1 0.11.0:2 2.0:3 2.2:4 2.3:5 2.4:6 2.5:7 3.2:9",
+    ApiKey.HEARTBEAT: "0.9.0:0 0.11.0:1 2.0:2 2.3:3 2.4:4",
+    ApiKey.LEAVE_GROUP: "0.9.0:0 0.11.0:1 2.0:2 2.4:4 3.2:5",
+    ApiKey.SYNC_GROUP: "0.9.0:0 0.11.0:1 2.0:2 2.3:3 2.4:4 2.5:5",
+    ApiKey.DESCRIBE_GROUPS: "0.9.0:0 0.11.0:1 2.0:2 2.3:3 2.4:5 4.0:6",
+    ApiKey.LIST_GROUPS: "0.9.0:0 0.11.0:1 2.0:2 2.4:3 2.6:4 3.8:5",
+    ApiKey.API_VERSIONS: "0.10.0:0 0.11.0:1 2.0:2 2.4:3 3.9:4",
+    ApiKey.CREATE_TOPICS: "0.10.1:0 0.10.2:1 0.11.0:2 2.0:3 2.4:5 2.7:6 2.8:7",
+    ApiKey.DELETE_TOPICS: "0.10.1:0 0.11.0:1 2.0:2 2.1:3 2.4:4 2.7:5 2.8:6",
+    ApiKey.INIT_PRODUCER_ID: "0.11.0:0 2.0:1 2.4:2 2.5:3 2.7:4 3.8:5",
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: "0.11.0:0 2.0:1 2.1:2 2.3:3 2.8:4",
+    ApiKey.DESCRIBE_CONFIGS: "0.11.0:0 1.1:1 2.0:2 2.6:3 2.8:4",
+    ApiKey.CREATE_PARTITIONS: "1.0:0 2.0:1 2.5:2 2.7:3",
+    ApiKey.DELETE_GROUPS: "1.1:0 2.0:1 2.4:2",
+    ApiKey.OFFSET_DELETE: "2.4:0",
+    ApiKey.DESCRIBE_CLUSTER: "2.8:0 3.7:1 4.0:2",
+}
+"""From which release on which version is the highest; before the first there is no such API."""
+
+_LOWEST: Mapping[ApiKey, str] = {
+    ApiKey.PRODUCE: "4.0:3",
+    ApiKey.FETCH: "4.0:4",
+    ApiKey.LIST_OFFSETS: "4.0:1",
+    ApiKey.OFFSET_COMMIT: "4.0:2",
+    ApiKey.OFFSET_FETCH: "4.0:1",
+    ApiKey.JOIN_GROUP: "4.0:2 4.1:0",
+    ApiKey.CREATE_TOPICS: "4.0:2",
+    ApiKey.DELETE_TOPICS: "4.0:1",
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: "4.0:2",
+    ApiKey.DESCRIBE_CONFIGS: "4.0:1",
+}
+"""The same for the lowest version, which is 0 before."""
+
+_TOLD_LOWEST = {ApiKey.PRODUCE: 0}
+"""What releases tell that they do not serve: an old library needs to read it."""
+
+
+class Versions(NamedTuple):
+    """The versions of one API, both ends included."""
+
+    low: int
+    high: int
+
+
+class NotServed(Enum):
+    """What becomes of a request for an API or a version that a release does not have."""
+
+    CLOSED = "closed"
+    UNANSWERED = "unanswered"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One release, or the sum of all (`sums_up`), which behaves as the newest.
+
+    `served` are the versions that are answered, `told` those that ApiVersions tells.
+    """
+
+    name: str
+    served: Mapping[ApiKey, Versions]
+    told: Mapping[ApiKey, Versions]
+    sums_up: bool = False
+
+    def since(self, release: str) -> bool:
+        """Whether it is that release or a later one."""
+        return _number(self.name) >= _number(release)
+
+    @property
+    def magic(self) -> int:
+        """The newest record format that its log can hold."""
+        return 0 if not self.since("0.10.0") else 1 if not self.since("0.11.0") else 2
+
+    @property
+    def up_converts(self) -> bool:
+        """Whether older record formats are written as the newest one."""
+        return not self.sums_up
+
+    @property
+    def not_served(self) -> NotServed:
+        """What becomes of an API or a version that it does not have."""
+        return NotServed.UNANSWERED if self.name == "0.9.0" else NotServed.CLOSED
+
+    @property
+    def tells_range(self) -> bool:
+        """Whether a too new ApiVersions is answered with the versions of it (KIP-511)."""
+        return self.since("2.4")
+
+    @property
+    def has_zookeeper(self) -> bool:
+        """Whether OffsetCommit and OffsetFetch v0 have a place to keep offsets in."""
+        return self.sums_up or not self.since("3.3")
+
+    @property
+    def takes_any_acks(self) -> bool:
+        """Whether a producer may ask for a number of replicas."""
+        return not self.since("0.9.0")
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """The options of which the default was another then."""
+        found: dict[str, Any] = {}
+        if not self.since("0.10.0"):
+            found["group_max_session_timeout_ms"] = 30_000
+        elif not self.since("2.3"):
+            found["group_max_session_timeout_ms"] = 300_000
+        if not self.since("2.5"):
+            found["max_message_bytes"] = 1_000_012
+            found["refuse_unknown_producers"] = self.since("1.0")
+        return found
+
+    def code(self, code: ErrorCode) -> ErrorCode:
+        """The error that it had for what is told by `code` today."""
+        if code is ErrorCode.INVALID_RECORD and not self.since("2.4"):
+            return ErrorCode.CORRUPT_MESSAGE
+        return code
+
+
+def _number(name: str) -> Number:
+    return tuple(int(part) for part in name.split("."))
+
+
+def _steps(text: str) -> list[tuple[Number, int]]:
+    pairs = (step.split(":") for step in text.split())
+    return [(_number(release), int(version)) for release, version in pairs]
+
+
+def _at(text: str, number: Number) -> int | None:
+    """The version of the last step that is not after a release."""
+    return next((version for since, version in reversed(_steps(text)) if since <= number), None)
+
+
+def _release(name: str) -> Release:
+    number = _number(name)
+    served: dict[ApiKey, Versions] = {}
+    for key, steps in _HIGHEST.items():
+        high = _at(steps, number)
+        if high is not None:
+            served[key] = Versions(_at(_LOWEST.get(key, ""), number) or 0, high)
+    told = {
+        key: versions._replace(low=_TOLD_LOWEST.get(key, versions.low))
+        for key, versions in served.items()
+    }
+    return Release(name, served, told)
+
+
+RELEASES: Mapping[str, Release] = {name: _release(name) for name in LINES}
+"""The releases by name, oldest first."""
+
+_EVERYTHING = {key: Versions(APIS[key].min_version, APIS[key].max_stable_version) for key in APIS}
+
+
+def release_of(as_of: str | None, served: Iterable[ApiKey]) -> Release:
+    """The release that a text means, cut down to the APIs `served`; None: all there ever was.
+
+    A text may leave out the end ("0.8" is the last of 0.8), or name a patch ("2.8.2"). Raises
+    `InvalidOption`.
+    """
+    if as_of is None:
+        found = Release(LINES[-1], _EVERYTHING, _EVERYTHING, sums_up=True)
+    else:
+        found = RELEASES[_line(as_of)]
+    return Release(
+        found.name,
+        {key: found.served[key] for key in served if key in found.served},
+        {key: found.told[key] for key in served if key in found.told},
+        found.sums_up,
+    )
+
+
+def _line(as_of: object) -> str:
+    text = as_of if isinstance(as_of, str) else ""
+    parts = text.split(".")
+    if text and all(part.isascii() and part.isdigit() for part in parts):
+        for name in reversed(LINES):
+            line = name.split(".")
+            if line[: len(parts)] == parts or parts[: len(line)] == line:
+                return name
+    hint = nearest(text, LINES) if text else ""
+    raise InvalidOption(f"as_of is a release of Kafka from 0.8 to 4.3, not {as_of!r}{hint}")

@@ -1,0 +1,281 @@
+"""The table of releases, and a broker that answers as one of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import anyio
+import pytest
+
+from aiokafkawire.broker import Broker
+from aiokafkawire.broker.releases import LINES, RELEASES, NotServed, release_of
+from aiokafkawire.connection.versions import RELEASES as WHAT_CLIENTS_ASSUME
+from aiokafkawire.errors import InvalidOption
+from aiokafkawire.records.batch import iter_batches
+from aiokafkawire.wire import APIS, ApiKey, ErrorCode
+from aiokafkawire.wire.header import encode_request
+from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest
+from aiokafkawire.wire.messages.delete_groups import DeleteGroupsRequest
+from aiokafkawire.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from aiokafkawire.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from aiokafkawire.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from aiokafkawire.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+
+from ..wire.vectors import FOLDER
+from .raw_client import RawClient, batch, connected, metadata_request, only, produce_request
+
+E = ErrorCode
+ASK = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("0.8", "0.8.2"),
+        ("0.8.0", "0.8.0"),
+        ("0.8.2.2", "0.8.2"),
+        ("0.9", "0.9.0"),
+        ("0.10", "0.10.2"),
+        ("0.10.0.1", "0.10.0"),
+        ("0.11", "0.11.0"),
+        ("1.1", "1.1"),
+        ("1.1.1", "1.1"),
+        ("2", "2.8"),
+        ("2.8.2", "2.8"),
+        ("4.3.0", "4.3"),
+    ],
+)
+def test_a_text_means_a_release(text: str, line: str) -> None:
+    assert release_of(text, APIS).name == line
+
+
+@pytest.mark.parametrize("text", ["", "0.7", "5.0", "2.9", "trunk", "4.3-rc", ".", 4.3])
+def test_what_is_no_release_is_refused(text: str) -> None:
+    with pytest.raises(InvalidOption, match=r"as_of is a release of Kafka from 0\.8 to 4\.3"):
+        Broker(as_of=text)
+
+
+def test_nothing_goes_back() -> None:
+    for older, newer in itertools.pairwise(LINES):
+        before, after = RELEASES[older].served, RELEASES[newer].served
+        assert set(before) <= set(after)
+        for key, versions in before.items():
+            assert versions.high <= after[key].high, (key, newer)
+
+
+def test_the_newest_serve_what_our_messages_have() -> None:
+    newest = RELEASES["4.3"].served
+    for key, api in APIS.items():
+        assert newest[key].high == api.max_stable_version, key
+        assert newest[key].low == 0 or RELEASES["3.9"].served[key].low == 0
+    everything = release_of(None, APIS)
+    assert {key: tuple(versions) for key, versions in everything.served.items()} == {
+        key: (api.min_version, api.max_stable_version) for key, api in APIS.items()
+    }
+    assert everything.since("4.3")
+
+
+def test_the_versions_that_4_removed_are_those_that_only_3_made_vectors_of() -> None:
+    rows = json.loads((FOLDER / "header-versions.json").read_text())
+    removed = {(row["apiKey"], row["version"]) for row in rows if "4.3.0" not in row["kafka"]}
+    served = RELEASES["4.3"].served
+    assert removed == {(key, version) for key in served for version in range(served[key].low)}
+
+
+@pytest.mark.parametrize("client", WHAT_CLIENTS_ASSUME)
+def test_it_agrees_with_what_our_client_assumes_of_those_it_cannot_ask(client: str) -> None:
+    assumed = WHAT_CLIENTS_ASSUME[client]
+    served = release_of(client, APIS).served
+    assert {key: tuple(versions) for key, versions in assumed.items()} == {
+        key: tuple(versions) for key, versions in served.items()
+    }
+
+
+def test_options_that_are_not_given_have_the_defaults_of_the_release() -> None:
+    for as_of, session_ms, message_bytes, refuses in (
+        ("0.9", 30_000, 1_000_012, False),
+        ("0.10", 300_000, 1_000_012, False),
+        ("1.1", 300_000, 1_000_012, True),
+        ("2.4", 1_800_000, 1_000_012, True),
+        ("2.5", 1_800_000, 1_048_588, False),
+        (None, 1_800_000, 1_048_588, False),
+    ):
+        options = Broker(as_of=as_of).options
+        assert options.group_max_session_timeout_ms == session_ms
+        assert options.max_message_bytes == message_bytes
+        assert options.refuse_unknown_producers == refuses
+    given = Broker(as_of="0.9", group_max_session_timeout_ms=60_000).options
+    assert given.group_max_session_timeout_ms == 60_000
+
+
+async def answer(client: RawClient, api_key: int, version: int) -> memoryview | None:
+    """What comes for a request with an ApiVersions body; fails when nothing does."""
+    frame = bytearray(b"".join(bytes(part) for part in encode_request(ASK, 4, 7, "raw")))
+    frame[4:8] = api_key.to_bytes(2, "big") + version.to_bytes(2, "big")
+    await client.transport.send([bytes(frame)])
+    with anyio.fail_after(0.2):
+        return await client.frame()
+
+
+@pytest.mark.parametrize("as_of", ["0.8", "0.10", "2.4", "4.3", None])
+async def test_an_api_that_it_does_not_have_ends_the_connection(as_of: str | None) -> None:
+    async with Broker(as_of=as_of) as broker:
+        for api_key in (68, 999):
+            async with connected(broker) as client:
+                assert await answer(client, api_key, 0) is None
+
+
+async def test_0_8_closes_on_api_versions() -> None:
+    async with Broker(as_of="0.8") as broker, connected(broker) as client:
+        assert await answer(client, ApiKey.API_VERSIONS, 0) is None
+
+
+async def test_0_9_is_silent_and_goes_on() -> None:
+    assert RELEASES["0.9.0"].not_served is NotServed.UNANSWERED
+    async with Broker(as_of="0.9") as broker, connected(broker) as client:
+        for api_key, version in ((ApiKey.API_VERSIONS, 0), (ApiKey.METADATA, 1), (999, 0)):
+            with pytest.raises(TimeoutError):
+                await answer(client, api_key, version)
+        assert (await client.call(metadata_request("t", create=True), 0)).brokers
+
+
+@pytest.mark.parametrize(
+    ("as_of", "told"),
+    [("0.10", []), ("2.3", []), ("2.4", [(18, 0, 3)]), ("4.3", [(18, 0, 4)])],
+)
+async def test_a_too_new_question_for_versions(
+    as_of: str, told: list[tuple[int, int, int]]
+) -> None:
+    async with Broker(as_of=as_of) as broker, connected(broker) as client:
+        frame = await answer(client, ApiKey.API_VERSIONS, 99)
+        assert frame is not None
+        # The correlation id, the error, and a list of three numbers each: version 0.
+        words = [int.from_bytes(frame[at : at + 2], "big") for at in range(4, len(frame), 2)]
+        keys = [tuple(words[at : at + 3]) for at in range(3, len(words), 3)]
+        assert (words[0], keys) == (E.UNSUPPORTED_VERSION, told)
+        await client.send(ASK, 0)
+        _, versions = await client.receive(ApiKey.API_VERSIONS, 0)
+        assert {k.api_key: (k.min_version, k.max_version) for k in versions.api_keys} == {
+            key: tuple(versions) for key, versions in release_of(as_of, APIS).told.items()
+        }
+
+
+async def test_4_tells_of_versions_of_produce_that_it_refuses() -> None:
+    async with Broker(as_of="4.3") as broker, connected(broker) as client:
+        told = await client.call(ASK, 4)
+        (produce,) = (k for k in told.api_keys if k.api_key == ApiKey.PRODUCE)
+        assert (produce.min_version, produce.max_version) == (0, 13)
+        await broker.create_topic("t")
+        await client.send(produce_request("t", 0, batch(b"v", magic=1)), 2)
+        assert await client.closed()
+
+
+@pytest.mark.parametrize(
+    ("as_of", "version", "sent", "kept"),
+    [
+        ("0.8", 0, 0, 0),
+        ("0.9", 1, 0, 0),
+        ("0.10", 0, 0, 1),
+        ("0.10", 2, 1, 1),
+        ("0.10", 2, 0, 1),
+        ("1.1", 0, 0, 2),
+        ("1.1", 2, 1, 2),
+        ("1.1", 3, 2, 2),
+        ("3.9", 2, 1, 2),
+        (None, 2, 1, 1),
+    ],
+)
+@pytest.mark.parametrize("compression", [0, 1], ids=["plain", "gzip"])
+async def test_what_is_written_is_kept_in_the_format_of_the_release(
+    as_of: str | None, version: int, sent: int, kept: int, compression: int
+) -> None:
+    async with Broker(as_of=as_of) as broker, connected(broker) as client:
+        await broker.create_topic("t")
+        records = batch(b"a", b"b", magic=sent, compression=compression)
+        answered = only(await client.call(produce_request("t", 0, records), version))
+        assert (answered.error_code, answered.base_offset) == (E.NONE, 0)
+        assert broker.end_offset("t", 0) == 2
+        log = broker._running.cluster.topics["t"].partitions[0].log
+        stored = list(iter_batches(log.read(0, 10_000)))
+        assert {view.magic for view in stored} == {kept}
+        assert {int(view.compression) for view in stored} == {compression}
+        assert [c.value(i) for v in stored for c in [v.columns()] for i in range(len(c))] == [
+            b"a",
+            b"b",
+        ]
+        times = [time for view in stored for time in view.columns().timestamps]
+        assert times == ([-1, -1] if sent == 0 else [1_000, 1_001])
+        asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=10_000)
+        fetch = FetchRequest(
+            max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic="t", partitions=[asked])]
+        )
+        if version == 0:
+            old = only(await client.call(fetch, 0))
+            assert {view.magic for view in iter_batches(old.records)} == {0}
+
+
+@pytest.mark.parametrize(("as_of", "magic"), [("0.8", 1), ("0.9", 1), ("0.9", 2), ("0.10", 2)])
+async def test_a_format_that_the_release_does_not_have_is_refused(as_of: str, magic: int) -> None:
+    async with Broker(as_of=as_of) as broker, connected(broker) as client:
+        await broker.create_topic("t")
+        request = produce_request("t", 0, batch(b"v", magic=magic))
+        assert only(await client.call(request, 0)).error_code == E.CORRUPT_MESSAGE
+        assert broker.end_offset("t", 0) == 0
+
+
+async def test_only_0_8_takes_a_number_of_acks() -> None:
+    for as_of, code in (("0.8", E.NONE), ("0.9", E.INVALID_REQUIRED_ACKS)):
+        async with Broker(as_of=as_of) as broker, connected(broker) as client:
+            await broker.create_topic("t")
+            request = produce_request("t", 0, batch(b"v", magic=0), acks=2)
+            assert only(await client.call(request, 0)).error_code == code
+
+
+@pytest.mark.parametrize(
+    ("as_of", "code"), [("0.8", E.NONE), ("2.8", E.NONE), ("3.9", E.UNSUPPORTED_VERSION)]
+)
+async def test_where_version_0_of_offsets_was_kept(as_of: str, code: ErrorCode) -> None:
+    commit = OffsetCommitRequest(
+        group_id="g",
+        topics=[
+            OffsetCommitRequestTopic(
+                name="t",
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=0, committed_offset=3, committed_metadata=""
+                    )
+                ],
+            )
+        ],
+    )
+    fetch = OffsetFetchRequest(
+        group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+    )
+    async with Broker(as_of=as_of) as broker, connected(broker) as client:
+        await broker.create_topic("t")
+        assert only(await client.call(commit, 0)).error_code == code
+        assert only(await client.call(fetch, 0)).error_code == code
+
+
+async def test_groups_came_with_0_9_and_deleting_them_with_1_1() -> None:
+    join = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=30_001,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+    async with Broker(as_of="0.8") as broker, connected(broker) as client:
+        await client.send(join, 0)
+        assert await client.closed()
+    async with Broker(as_of="0.9") as broker, connected(broker) as client:
+        assert (await client.call(join, 0)).error_code == E.INVALID_SESSION_TIMEOUT
+    for as_of, served in (("1.0", False), ("1.1", True)):
+        async with Broker(as_of=as_of) as broker, connected(broker) as client:
+            await client.send(DeleteGroupsRequest(groups_names=[]), 0)
+            assert await client.closed() != served
