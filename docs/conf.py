@@ -1,5 +1,9 @@
 """How Sphinx builds these pages: `make docs`."""
 
+import re
+
+from sphinx.application import Sphinx
+
 from aiokafkawire import __version__
 
 project = "aiokafkawire"
@@ -15,6 +19,7 @@ html_copy_source = False
 myst_heading_anchors = 3
 
 default_role = "literal"
+autoclass_content = "both"
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_default_options = {"members": True}
@@ -27,3 +32,23 @@ nitpick_ignore_regex = [
     (r"py:.*", r"aiokafkawire\.(config|runtime|wire)\..*"),
     (r"py:.*", r"(.*\.)?(Action|ApiKey|BatchIterator|Faults|Receipt|Segment)"),
 ]
+
+NOT_FOR_USERS = {"Delivery", "Fault", "Records"}
+"""Classes whose instances the package makes."""
+
+
+def tidy_signature(
+    _app: object, what: str, name: str, _object: object, _options: object, signature: str, _: str
+) -> tuple[str, str] | None:
+    """Leave out what tests alone may give, and constructors that nobody calls."""
+    if what != "class" or not signature:
+        return None
+    if name.rpartition(".")[2] in NOT_FOR_USERS:
+        return "", ""
+    return re.sub(
+        r"(\(\*, )?_runtime: [^,]*, ", lambda found: "(" if found[1] else "", signature
+    ), ""
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("autodoc-process-signature", tidy_signature)

@@ -1,0 +1,42 @@
+"""The pages hang together: each is listed, links lead somewhere, every public name is told."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import aiokafkawire
+
+from .pages import PAGES, ROOT
+
+DOCS = ROOT / "docs"
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+UNLISTED = {"README.md", "index.md", "changelog.md", "api.md"}
+"""Pages that the list of pages does not name: itself, and what only the built pages have."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(page):
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        target, _, heading = link.partition("#")
+        if "://" in target:
+            continue
+        path = (page.parent / target).resolve() if target else page
+        assert path.exists(), link
+        if heading:
+            headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+            slugs = [re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings]
+            assert heading in slugs, link
+
+
+def test_every_page_is_listed():
+    listed = {*LINK.findall((DOCS / "README.md").read_text(encoding="utf-8"))}
+    assert {page.name for page in DOCS.glob("*.md")} - UNLISTED == listed
+
+
+def test_every_public_name_stands_in_the_reference():
+    reference = (DOCS / "api.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"^\.\. auto\w+:: aiokafkawire\.(\w+)$", reference, re.MULTILINE))
+    # Errors have a page of their own.
+    assert told == {*aiokafkawire.__all__} - {"KafkaError", "__version__"}
