@@ -5,12 +5,22 @@ import pytest
 from aiokafkawire.cli.frames import MAX_PENDING, Decoder, Hint, find_api, from_hex, split
 from aiokafkawire.cli.problems import Failure
 from aiokafkawire.errors import InvalidOption, MalformedMessage
-from aiokafkawire.wire import APIS, ApiKey
+from aiokafkawire.wire import (
+    APIS,
+    ApiKey,
+    Message,
+    Request,
+    Response,
+    decode,
+    message_class,
+    to_json,
+)
 from aiokafkawire.wire.header import encode_request, encode_response
 from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest
 from aiokafkawire.wire.messages.find_coordinator import FindCoordinatorResponse
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokafkawire.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
+from tests.wire import vectors
 
 NO_HINT = Hint()
 BEAT = HeartbeatRequest(group_id="g", generation_id=2, member_id="m")
@@ -176,6 +186,35 @@ def test_a_body_has_no_header():
 def test_versions_that_lay_out_alike_are_told():
     frame = bare(b"".join(encode_request(ApiVersionsRequest(), 0, 1, None)))
     assert Decoder(NO_HINT).decode(frame).also_fits == ()
+
+
+def firsts(file: str) -> dict[tuple[int, int], Message]:
+    """One message of Kafka's own making for each API and version."""
+    found: dict[tuple[int, int], Message] = {}
+    for vector in vectors.lines(file):
+        key = vector["apiKey"], vector["version"]
+        if key not in found:
+            cls = message_class(vector["message"])
+            found[key] = decode(cls, vector["version"], bytes.fromhex(vector["hex"]))
+    return found
+
+
+def test_a_conversation_in_every_api_and_version_is_understood():
+    decoder = Decoder(NO_HINT)
+    responses = firsts("responses")
+    requests = firsts("requests")
+    assert requests.keys() == responses.keys()
+    for number, ((key, version), message) in enumerate(requests.items(), 1000):
+        assert isinstance(message, Request)
+        frame = bare(b"".join(encode_request(message, version, number, "me")))
+        found = decoder.decode(frame)
+        assert (found.api.key, found.version, found.message) == (key, version, message)
+        answer = responses[key, version]
+        assert isinstance(answer, Response)
+        frame = bare(b"".join(encode_response(answer, version, number)))
+        found = decoder.decode(frame)
+        assert (found.api.key, found.version, found.is_response) == (key, version, True)
+        assert to_json(found.message, version) == to_json(answer, version)
 
 
 @pytest.mark.parametrize("text", ["Fetch", "fetch", "FETCH", "FetchRequest", "fetch-response", "1"])
