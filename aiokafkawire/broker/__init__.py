@@ -1,7 +1,7 @@
 """An embedded Kafka broker to develop and test against: real sockets, real wire, many nodes."""
 
 from aiokafkawire.broker.broker import Broker
-from aiokafkawire.broker.faults import Answer, Close, Delay, Drop, Fault, SeenRequest
+from aiokafkawire.broker.faults import Answer, Close, Corrupt, Delay, Drop, Fault, SeenRequest
 from aiokafkawire.broker.options import BrokerConfig, BrokerOptions
 from aiokafkawire.wire import ApiKey, ErrorCode
 
@@ -12,6 +12,7 @@ __all__ = (
     "BrokerConfig",
     "BrokerOptions",
     "Close",
+    "Corrupt",
     "Delay",
     "Drop",
     "ErrorCode",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from aiokafkawire.wire import ApiKey, Request, Response
+from aiokafkawire.wire import ApiKey, Buffer, Request, Response
+from aiokafkawire.wire.messages.fetch import FetchResponse, PartitionData
 
 __all__ = (
     "MAX_LOGGED_BYTES",
@@ -15,6 +16,7 @@ __all__ = (
     "Action",
     "Answer",
     "Close",
+    "Corrupt",
     "Delay",
     "Drop",
     "Fault",
@@ -22,6 +24,13 @@ __all__ = (
     "RequestLog",
     "SeenRequest",
 )
+
+ANSWER_HEADER_BYTES = 8
+"""The length of a frame and the correlation id: a client that cannot read them learns no more."""
+
+MAGIC_POSITION = 16
+CHECKSUM_POSITIONS = {0: 12, 1: 12, 2: 17}
+"""Where a batch has the number of its format, and where its checksum, by that number."""
 
 MAX_LOGGED_REQUESTS = 10_000
 MAX_LOGGED_BYTES = 32 * 2**20
@@ -73,9 +82,58 @@ class Answer:
     error_code: int
 
 
-Outcome = Delay | Drop | Close | Answer | Response | None
-Action = Delay | Drop | Close | Answer | Callable[[SeenRequest], "Outcome | Awaitable[Outcome]"]
+@dataclass(frozen=True, slots=True)
+class Corrupt:
+    """Carry out the request, and damage the answer on its way.
+
+    Every byte behind the correlation id is inverted, or only the one at `position` there (negative
+    counts from the end). With `records` it is the checksum of the first batch of each partition in
+    the answer to a Fetch instead, so that the answer itself can be read.
+    """
+
+    position: int | None = None
+    records: bool = False
+
+    def response(self, response: Response) -> Response:
+        """An answer whose records are damaged, if they shall be."""
+        if not self.records or not isinstance(response, FetchResponse):
+            return response
+        return replace(
+            response,
+            responses=[
+                replace(topic, partitions=[_with_wrong_checksum(each) for each in topic.partitions])
+                for topic in response.responses
+            ],
+        )
+
+    def frame(self, buffers: list[Buffer]) -> list[Buffer]:
+        """The bytes of an answer, damaged if it is not its records that shall be."""
+        if self.records:
+            return buffers
+        frame = bytearray().join(buffers)
+        body = range(ANSWER_HEADER_BYTES, len(frame))
+        for position in body if self.position is None else body[self.position :][:1]:
+            frame[position] ^= 0xFF
+        return [frame]
+
+
+Outcome = Delay | Drop | Close | Answer | Corrupt | Response | None
+Action = (
+    Delay
+    | Drop
+    | Close
+    | Answer
+    | Corrupt
+    | Callable[[SeenRequest], "Outcome | Awaitable[Outcome]"]
+)
 """A function is given the request and returns what to do, a response to send, or None to pass."""
+
+
+def _with_wrong_checksum(partition: PartitionData) -> PartitionData:
+    records = bytearray(partition.records or b"")
+    if len(records) > MAGIC_POSITION:
+        records[CHECKSUM_POSITIONS[records[MAGIC_POSITION]]] ^= 0xFF
+    return replace(partition, records=bytes(records))
 
 
 @dataclass(slots=True, eq=False)

@@ -14,6 +14,7 @@ from aiokafkawire.broker.call import Call, Disconnect, Peer, State
 from aiokafkawire.broker.faults import (
     Answer,
     Close,
+    Corrupt,
     Delay,
     Drop,
     Faults,
@@ -165,10 +166,11 @@ class ServerConnection:
             message=message,
         )
         self._site.seen(seen)
-        response = await self._respond(seen)
+        response, corrupt = await self._respond(seen)
         if response is None or self._muted:
             return []
-        return encode_response(response, header.api_version, header.correlation_id)
+        buffers = encode_response(response, header.api_version, header.correlation_id)
+        return buffers if corrupt is None else corrupt.frame(buffers)
 
     def _refuse(self, reason: str) -> list[Buffer]:
         """What an API or a version is answered that this release does not have."""
@@ -192,8 +194,8 @@ class ServerConnection:
         )
         return encode_response(response, 0, header.correlation_id)
 
-    async def _respond(self, seen: SeenRequest) -> Response | None:
-        """What faults make of a request, else what its handler answers."""
+    async def _respond(self, seen: SeenRequest) -> tuple[Response | None, Corrupt | None]:
+        """What faults make of a request, else what its handler answers, and what damages it."""
         for fault in self._site.faults.matching(seen):
             outcome: Outcome
             if callable(fault.action):
@@ -208,8 +210,11 @@ class ServerConnection:
                 clock = self._site.state.clock
                 await clock.sleep_until(clock.now() + outcome.seconds)
                 continue
-            return await self._misbehave(seen, outcome)
-        return None if self._muted else await self._handle(seen)
+            if isinstance(outcome, Corrupt):
+                response = await self._handle(seen)
+                return (None if response is None else outcome.response(response)), outcome
+            return await self._misbehave(seen, outcome), None
+        return (None if self._muted else await self._handle(seen)), None
 
     async def _misbehave(
         self, seen: SeenRequest, outcome: Drop | Close | Answer | Response

@@ -7,11 +7,17 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop, SeenRequest, faults
+from aiokafkawire import Producer
+from aiokafkawire.broker import Answer, Broker, Close, Corrupt, Delay, Drop, SeenRequest, faults
 from aiokafkawire.broker.faults import Outcome, RequestLog
+from aiokafkawire.errors import CorruptRecords, MalformedMessage
+from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.runtime import RealRuntime
 from aiokafkawire.wire import ApiKey, ErrorCode
+from aiokafkawire.wire.header import decode_response, peek_correlation_id
 from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from aiokafkawire.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from aiokafkawire.wire.messages.produce import ProduceResponse
 
 from .raw_client import RawClient, batch, connected, metadata_request, only, produce_request
 
@@ -106,6 +112,75 @@ async def test_a_delay_goes_on_to_the_next_rule(broker: Broker, client: RawClien
     broker.on(ApiKey.PRODUCE, Delay(0))
     broker.on(ApiKey.PRODUCE, Answer(ErrorCode.NOT_ENOUGH_REPLICAS))
     assert await produced(client) is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+async def test_a_corrupt_answer_can_be_matched_but_not_read(
+    broker: Broker, client: RawClient
+) -> None:
+    broker.on(ApiKey.PRODUCE, Corrupt(), times=1)
+    sent = await client.send(produce_request("t", 0, batch(b"v")), 9)
+    frame = await client.frame()
+    assert frame is not None
+    assert peek_correlation_id(frame) == sent
+    with pytest.raises(MalformedMessage):
+        decode_response(ProduceResponse, 9, frame)
+    # The request was carried out, and the connection goes on.
+    assert broker.end_offset("t", 0) == 1
+    assert await produced(client) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("position", [0, 1, 5, -1, -2])
+async def test_one_byte_of_an_answer_can_be_changed(
+    broker: Broker, client: RawClient, position: int
+) -> None:
+    async def metadata() -> bytes:
+        await client.send(metadata_request("t"), 5)
+        frame = await client.frame()
+        assert frame is not None
+        return bytes(frame[4:])
+
+    whole = await metadata()
+    broker.on(ApiKey.METADATA, Corrupt(position), times=1)
+    changed = await metadata()
+    assert len(whole) == len(changed)
+    different = [i for i in range(len(whole)) if whole[i] != changed[i]]
+    assert different == [position % len(whole)]
+    assert changed[position] == whole[position] ^ 0xFF
+
+
+def test_a_position_behind_the_end_changes_nothing() -> None:
+    assert Corrupt(1_000).frame([b"\0\0\0\x08", b"\0\0\0\x07abcd"]) == [b"\0\0\0\x08\0\0\0\x07abcd"]
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+async def test_records_with_a_wrong_checksum(broker: Broker, client: RawClient, magic: int) -> None:
+    records = batch(b"v", magic=magic)
+    await client.call(produce_request("t", 0, records), 9 if magic == 2 else 2)
+    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=10_000)
+    fetch = FetchRequest(
+        max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic="t", partitions=[asked])]
+    )
+    broker.on(ApiKey.FETCH, Corrupt(records=True), times=1)
+    damaged = only(await client.call(fetch, 12))
+    (view,) = iter_batches(damaged.records)
+    with pytest.raises(CorruptRecords):
+        view.check_crc()
+    (view,) = iter_batches(only(await client.call(fetch, 12)).records)
+    view.check_crc()
+
+
+async def test_answers_without_records_are_left_alone(broker: Broker, client: RawClient) -> None:
+    broker.on(None, Corrupt(records=True))
+    assert await produced(client) is ErrorCode.NONE
+    request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[])
+    assert (await client.call(request, 12)).responses == []
+
+
+async def test_a_client_takes_no_damage_for_an_answer(broker: Broker) -> None:
+    broker.on(ApiKey.PRODUCE, Corrupt(), times=1)
+    async with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=0) as producer:
+        receipt = await producer.send_and_wait("t", value=b"v", partition=0)
+    assert (receipt.offset, broker.end_offset("t", 0)) == (0, 1)
 
 
 async def test_a_function_decides(broker: Broker, client: RawClient) -> None:
