@@ -17,6 +17,7 @@ from aiokafkawire.consumer.fetcher import BRIEF_WAIT_MS, answered, fetch_request
 from aiokafkawire.consumer.partition import Leader, Partition, Positioned
 from aiokafkawire.consumer.planner import FetchLimits, FetchPlan, FetchPlanner
 from aiokafkawire.errors import BrokerError, CorruptRecords, RecordTooLarge
+from aiokafkawire.records.batch import batch_crc
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -212,3 +213,155 @@ async def test_the_new_leader_that_an_error_names_is_used() -> None:
             broker.move_leader("orders", 0, 3 - broker.leader("orders", 0))
             await produce(broker, "orders", 0, numbers(1, 2))
             assert (await read(reader, 1))[0].offset == 1
+
+
+# --- followers (KIP-392) ----------------------------------------------------------------------
+
+
+async def led_elsewhere(broker: Broker) -> None:
+    """A topic led by node 1, whose follower, node 2, stands in the rack "near"."""
+    await broker.create_topic("orders", 1, 2)
+    broker.move_leader("orders", 0, 1)
+    await produce(broker, "orders", 0, numbers(0, 3))
+
+
+def sources(broker: Broker) -> list[int]:
+    return [seen.node_id for seen in broker.requests.of(ApiKey.FETCH)]
+
+
+async def test_the_replica_in_the_own_rack_is_read_from() -> None:
+    async with Broker(nodes=2, racks=["far", "near"]) as broker:
+        await led_elsewhere(broker)
+        async with consumer(broker, "orders", client_rack="near") as reader:
+            assert len(await read(reader, 3)) == 3
+            await produce(broker, "orders", 0, numbers(3, 5))
+            assert [record.offset for record in await read(reader, 2)] == [3, 4]
+        (first, *rest) = sources(broker)
+        assert first == 1
+        assert set(rest) == {2}
+        racks = {seen.message.rack_id for seen in broker.requests.of(ApiKey.FETCH)}
+        assert racks == {"near"}
+
+
+async def test_without_a_rack_the_leader_is_read_from() -> None:
+    async with Broker(nodes=2, racks=["far", "near"]) as broker:
+        await led_elsewhere(broker)
+        async with consumer(broker, "orders") as reader:
+            await read(reader, 3)
+        assert set(sources(broker)) == {1}
+
+
+async def test_the_leader_is_asked_again_when_the_metadata_would_be_too_old() -> None:
+    async with Broker(nodes=2, racks=["far", "near"]) as broker:
+        await led_elsewhere(broker)
+        async with consumer(
+            broker, "orders", client_rack="near", metadata_max_age_ms=100
+        ) as reader:
+            await read(reader, 3)
+            await broker.wait_for_request(ApiKey.FETCH, count=2, node=1)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+)
+async def test_what_is_the_matter_with_a_follower_is_left_to_the_leader(code: ErrorCode) -> None:
+    async with Broker(nodes=2, racks=["far", "near"]) as broker:
+        await led_elsewhere(broker)
+        broker.on(ApiKey.FETCH, instead(error_code=code, high_watermark=-1), node=2, times=1)
+        options = {"client_rack": "near", "auto_offset_reset": "none"}
+        async with consumer(broker, **options) as reader:
+            reader.assign([P0])
+            reader.seek(P0, 0)
+            assert [record.offset for record in await read(reader, 3)] == [0, 1, 2]
+        assert sources(broker)[:3] == [1, 2, 1]
+
+
+async def test_a_follower_that_is_down_is_left_for_the_leader() -> None:
+    async with Broker(nodes=2, racks=["far", "near"]) as broker:
+        await led_elsewhere(broker)
+        async with consumer(broker, "orders", client_rack="near") as reader:
+            await read(reader, 3)
+            await broker.kill(2)
+            await produce(broker, "orders", 0, numbers(3, 5))
+            assert [record.offset for record in await read(reader, 2)] == [3, 4]
+
+
+# --- refusals and damage ----------------------------------------------------------------------
+
+
+async def test_a_refusal_is_raised_once_and_the_partition_tried_again() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 1))
+        refusal = instead(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        fault = broker.on(ApiKey.FETCH, refusal, times=2)
+        async with consumer(broker, "orders") as reader:
+            for _ in range(2):
+                with anyio.fail_after(TIMEOUT_S), pytest.raises(BrokerError) as told:
+                    await reader.getone()
+                assert (told.value.topic, told.value.api) == ("orders", "Fetch")
+            assert len(await read(reader, 1)) == 1
+            assert fault.hits == 2
+
+
+def lying(offsets: int) -> bytes:
+    """A batch of two records after three good ones, which claims to have so many offsets."""
+    damaged = bytearray(log(2, start=3))
+    damaged[23:27] = (offsets - 1).to_bytes(4)
+    damaged[17:21] = batch_crc(damaged).to_bytes(4)
+    return log(3) + bytes(damaged)
+
+
+async def test_a_batch_that_claims_more_offsets_than_the_log_has_is_damage() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        broker.on(ApiKey.FETCH, instead(records=lying(1_000), high_watermark=5))
+        async with consumer(broker) as reader:
+            reader.assign([P0])
+            assert len(await read(reader, 3)) == 3
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecords, match="1002") as told:
+                await reader.getone()
+            assert (told.value.offset, told.value.next_offset) == (3, None)
+            assert await reader.position(P0) == 3
+
+
+async def test_an_answer_that_begins_with_damage_says_which() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 9))
+        broker.on(ApiKey.FETCH, instead(records=lying(1_000)[len(log(3)) :], high_watermark=5))
+        async with consumer(broker) as reader:
+            reader.assign([P0])
+            reader.seek(P0, 3)
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecords, match="1002"):
+                await reader.getone()
+
+
+async def test_a_seek_to_the_end_of_the_damage_goes_on() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 9), each=3)
+
+        def damaged(seen: SeenRequest) -> FetchResponse | None:
+            offset = seen.message.topics[0].partitions[0].fetch_offset  # type: ignore[attr-defined]
+            records = bytearray(log(3, start=3) + log(3, start=6))
+            records[70] ^= 1
+            return instead(records=bytes(records))(seen) if 3 <= offset < 6 else None
+
+        broker.on(ApiKey.FETCH, damaged)
+        async with consumer(broker) as reader:
+            reader.assign([P0])
+            reader.seek(P0, 3)
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecords) as told:
+                await reader.getone()
+            assert (told.value.offset, told.value.next_offset) == (3, 6)
+            reader.seek(P0, told.value.next_offset or 0)
+            assert [record.offset for record in await read(reader, 3)] == [6, 7, 8]

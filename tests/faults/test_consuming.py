@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 
 import anyio
@@ -9,7 +10,7 @@ import pytest
 
 from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop, SeenRequest
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import BrokerError, KafkaError, NoOffset
+from aiokafkawire.errors import BrokerError, KafkaError, NoOffset, UnknownTopic
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.fetch import (
@@ -118,12 +119,47 @@ async def test_a_refused_topic_is_told_at_once(broker: Broker, topic: str):
             await consumer.getone()
         assert caught.value.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert (caught.value.topic, caught.value.api) == (topic, "Fetch")
-        # It is told until the application says where to go on.
+        # It is told once, and then tried again.
         await fill(broker.bootstrap_servers, topic, [b"allowed again"])
-        with ends_within(5), pytest.raises(BrokerError):
-            await consumer.getmany(timeout_ms=1_000)
-        consumer.seek(TopicPartition(topic, 0), 0)
         assert [record.value for record in await take(consumer, 1)] == [b"allowed again"]
+
+
+async def test_a_topic_that_stays_refused_is_told_again_but_not_asked_for_unheard(
+    broker: Broker, new_topic: NewTopic
+):
+    topic = await new_topic(partitions=3)
+    fault = broker.on(ApiKey.FETCH, refusing(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    async with reading(broker.bootstrap_servers, topic, 3) as consumer:
+        for _ in range(3):
+            with ends_within(5), pytest.raises(BrokerError):
+                await consumer.getone()
+        hits = fault.hits
+        await consumer.end_offsets()
+        assert fault.hits <= hits + 3  # those that were on their way
+        fault.remove()
+        await fill(broker.bootstrap_servers, topic, numbered(4), 1)
+        with contextlib.suppress(BrokerError):
+            await consumer.getmany(timeout_ms=0)  # what was refused at last
+        assert [record.value for record in await take(consumer, 4)] == numbered(4)
+
+
+async def test_a_partition_that_does_not_exist_is_told_and_seldom_asked_for(
+    broker: Broker, topic: str
+):
+    absent = TopicPartition(topic, 7)
+    async with Consumer(
+        bootstrap_servers=broker.bootstrap_servers, **READER | {"default_api_timeout_ms": 700}
+    ) as consumer:
+        consumer.assign([absent, (topic, 0)])
+        broker.requests.clear()
+        await fill(broker.bootstrap_servers, topic, numbered(3))
+        assert len(await take(consumer, 3)) == 3  # the others are read meanwhile
+        for _ in range(2):
+            with ends_within(5), pytest.raises(UnknownTopic, match="no partition 7") as caught:
+                await consumer.getone()
+            assert (caught.value.topic, caught.value.partition) == absent
+        asked = [s for s in broker.requests.of(ApiKey.METADATA) if s.client_id == "aiokafkawire"]
+        assert len(asked) < 20
 
 
 async def test_leaders_that_move_while_reading(broker: Broker, new_topic: NewTopic):

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from aiokafkawire.consumer.buffer import FetchBuffer, extent_of
+from aiokafkawire.consumer.counters import Counters
+from aiokafkawire.consumer.partition import AwaitingCommitted, Partition, Positioned
+
+from .logs import P0, P1, fetched, log
+
+
+def test_nothing_done_is_all_zeros() -> None:
+    assert set(Counters().snapshot([]).values()) == {0}
+
+
+def test_fetches_are_counted_with_their_latency() -> None:
+    counters = Counters()
+    counters.fetched(0.1)
+    counters.fetched(0.3)
+    numbers = counters.snapshot([])
+    assert numbers["fetches_total"] == 2
+    assert round(numbers["fetch_latency_ms_avg"], 6) == 200
+    assert numbers["fetch_latency_ms_max"] == 300
+
+
+def test_the_partitions_tell_lag_and_buffers() -> None:
+    buffer = FetchBuffer(5)
+    data = log(4, start=5)
+    buffer.add(fetched(data, 5), len(data), extent_of(data, 5))
+    reading = Partition(P0, "earliest", Positioned(buffer))
+    reading.known_end = 11
+    waiting = Partition(P1, "earliest", AwaitingCommitted())
+    waiting.paused = True
+    numbers = Counters().snapshot([reading, waiting])
+    assert (numbers["assigned_partitions"], numbers["paused_partitions"]) == (2, 1)
+    assert numbers["records_lag_max"] == 6
+    assert (numbers["buffered_records"], numbers["buffered_bytes"]) == (4, len(data))
