@@ -64,3 +64,14 @@ def test_every_error_is_public_and_of_one_tree():
         if isinstance(value, type) and issubclass(value, errors.KafkaError)
     }
     assert defined == set(errors.__all__)
+
+
+def test_a_log_that_was_cut_says_where():
+    error = errors.LogTruncated("cut", topic="t", offset=9, diverging_offset=4, leader_epoch=2)
+    assert (error.offset, error.diverging_offset, error.leader_epoch) == (9, 4, 2)
+    assert errors.LogTruncated("cut").diverging_offset is None
+
+
+def test_damage_says_where_it_ends():
+    error = pickle.loads(pickle.dumps(errors.CorruptRecords("bad", offset=3, next_offset=7)))
+    assert (error.offset, error.next_offset) == (3, 7)

@@ -239,3 +239,55 @@ def test_long_runs_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(legacy, "MAX_RUN_MESSAGES", 3)
     data = b"".join(old_messages(0, list(range(8))))
     assert [part.offsets() for part in decode_fetch("t", 0, data, 1)] == [[1, 2, 3], [4, 5, 6], [7]]
+
+
+# --- how far a batch reaches ------------------------------------------------------------------
+
+
+def reaching(last_offset_delta: int) -> bytes:
+    return patched(batch(base_offset=14), 23, ">i", last_offset_delta)
+
+
+def test_a_batch_that_reaches_over_the_high_watermark_with_too_few_records_is_damage() -> None:
+    data = batch(base_offset=10) + reaching(500)
+    fetched = decode_fetch("orders", 7, data, 10, high_watermark=18)
+    assert fetched.take(99).offsets() == [10, 11, 12, 13]
+    with pytest.raises(CorruptRecords, match="claims to end at 514") as caught:
+        fetched.take(1)
+    assert (caught.value.offset, caught.value.next_offset) == (14, None)
+    # Where the log ends is not known, or the batch was compacted.
+    for end in (None, 515):
+        assert decode_fetch("orders", 7, data, 10, high_watermark=end).take(99).next_offset == 515
+
+
+def test_a_young_batch_may_lie_behind_the_high_watermark() -> None:
+    fetched = decode_fetch("orders", 7, batch(base_offset=10), 10, high_watermark=11)
+    assert fetched.take(99).next_offset == 14
+
+
+@pytest.mark.parametrize(
+    ("after", "next_offset"),
+    [(b"", 18), (batch(base_offset=21), 21), (b"\xff" * 40, 18), (batch(base_offset=3), None)],
+)
+def test_damage_says_where_it_ends(after: bytes, next_offset: int | None) -> None:
+    damaged = bytearray(batch(base_offset=14))
+    damaged[-1] ^= 1
+    fetched = decode_fetch("orders", 7, bytes(damaged) + after, 14)
+    with pytest.raises(CorruptRecords) as caught:
+        fetched.take(1)
+    assert caught.value.next_offset == next_offset
+
+
+def test_the_epoch_of_what_was_passed_is_known() -> None:
+    def of_epoch(data: bytes, epoch: int) -> bytes:
+        return data[:12] + epoch.to_bytes(4) + data[16:]
+
+    data = of_epoch(batch(base_offset=10), 3) + of_epoch(marker(9, 14, commit=True), 5)
+    fetched = decode_fetch("t", 0, data, 10)
+    assert fetched.leader_epoch == -1
+    records = fetched.take(2)
+    assert (records.leader_epoch, fetched.leader_epoch) == (3, 3)
+    records = fetched.take(99)
+    assert (records.next_offset, records.leader_epoch) == (15, 5)
+    assert records[:1].leader_epoch == 3
+    assert records[1:].leader_epoch == 5
