@@ -39,11 +39,10 @@ class Broker:
         async with Broker(nodes=3) as broker:
             async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer: ...
 
-    Nodes are numbered from 1; each listens on a port of its own (`ports` names them, free ones
-    are taken otherwise) at `host`, which is loopback unless told otherwise. `advertised_host` is
-    what clients are told instead. All nodes share one log: killing one loses nothing that has
-    another replica. With `data_dir` topics, records and committed offsets survive a restart.
-    Further keywords are those of `BrokerOptions`.
+    Nodes are numbered from 1; each listens on a port of its own, on loopback unless told otherwise.
+    All nodes share one log: killing one loses nothing that has another replica. With `data_dir`
+    topics, records and committed offsets survive a restart. Further keywords are those of
+    `BrokerOptions`.
     """
 
     def __init__(
@@ -58,6 +57,14 @@ class Broker:
         racks: Sequence[str | None] | None = None,
         **options: Unpack[BrokerOptions],
     ) -> None:
+        """Check the arguments; nothing listens before `start` or `async with`.
+
+        `nodes`: 1 to 64. `data_dir`: a directory that keeps topics, records and committed offsets;
+        in memory unless given. `runtime`: another network and clock than the real ones. `host`: the
+        address to listen on. `advertised_host`: what clients are told instead. `ports`, `racks`:
+        one for each node. Raises `InvalidOption`; `start` raises `KafkaError` for a port that is
+        taken.
+        """
         if not 1 <= nodes <= MAX_NODES:
             raise InvalidOption(f"nodes must be 1 to {MAX_NODES}, not {nodes}")
         if ports is not None and len(ports) != nodes:
