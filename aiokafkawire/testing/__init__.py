@@ -1,0 +1,50 @@
+"""Tools for tests of programs that use Kafka: the pytest plugin's broker and its bad days.
+
+Nothing is imported before it is asked for; a test suite that does not use it pays nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aiokafkawire.broker import (
+        Answer,
+        ApiKey,
+        BrokerOptions,
+        Close,
+        Delay,
+        Drop,
+        ErrorCode,
+        SeenRequest,
+    )
+    from aiokafkawire.testing.kafka_broker import BrokerFault, KafkaBroker, SeenRequests
+
+__all__ = (
+    "Answer",
+    "ApiKey",
+    "BrokerFault",
+    "BrokerOptions",
+    "Close",
+    "Delay",
+    "Drop",
+    "ErrorCode",
+    "KafkaBroker",
+    "SeenRequest",
+    "SeenRequests",
+)
+
+_OURS = frozenset({"BrokerFault", "KafkaBroker", "SeenRequests"})
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = f"{__name__}.kafka_broker" if name in _OURS else "aiokafkawire.broker"
+    value = globals()[name] = getattr(import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,467 @@
+"""The embedded broker in a thread of its own, for tests of any kind."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import CancelledError, Future
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+import anyio
+from anyio.lowlevel import current_token
+
+from aiokafkawire.broker import ApiKey, Broker, Close, Fault, SeenRequest
+from aiokafkawire.broker.faults import Action, Outcome
+from aiokafkawire.errors import ClientClosed
+from aiokafkawire.runtime import NEVER, Address, Host, Signal
+from aiokafkawire.runtime.host import thread_notifier
+
+__all__ = ("BrokerFault", "KafkaBroker", "SeenRequests")
+
+START_TIMEOUT_S = 30.0
+"""A broker listens within milliseconds, unless the machine is very busy."""
+
+CALL_TIMEOUT_S = 30.0
+"""No call takes longer, except for a `wait_for_request` that may."""
+
+CLOSE_TIMEOUT_S = 15.0
+"""More than the broker itself takes to drop connections that do not end."""
+
+T = TypeVar("T")
+
+
+class _Inside:
+    """What runs in the thread: a broker, and the calls that other threads make."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._calls: deque[Callable[[], Awaitable[None]] | None] = deque()
+        self._called = Signal()
+        self._notify = thread_notifier()
+
+    def call(self, function: Callable[[], Awaitable[None]] | None) -> None:
+        """Have it run in the thread, each call as a task of its own; None ends it all."""
+        self._calls.append(function)
+        self._notify(self._called.set)
+
+    async def serve(self) -> None:
+        # A task begins the calls: a callback has the context of the thread that called.
+        host = Host("kafka_broker")
+        await host.start()
+        try:
+            while await self._called.wait(NEVER):
+                while self._calls:
+                    function = self._calls.popleft()
+                    if function is None:
+                        return
+                    host.spawn(function, name="call")
+        finally:
+            await host.stop()
+
+
+class KafkaBroker:
+    """An embedded `Broker` that runs in a thread of its own, with an event loop of its own.
+
+    ::
+
+        with KafkaBroker(nodes=3) as broker:
+            producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
+
+    All methods are plain functions, and may be called from any thread and any event loop. The
+    arguments are those of `Broker`. Functions given to `on` run in the broker's thread; what such
+    a function raises closes the connection of the request, and is raised by `reset` or `close`.
+    """
+
+    def __init__(self, nodes: int = 1, **options: Any) -> None:
+        self._options = {"nodes": nodes, **options}
+        self._thread = threading.Thread(target=self._run, name="kafka_broker", daemon=True)
+        self._ready = threading.Event()
+        self._inside: _Inside | None = None
+        self._waiting: set[Future[Any]] = set()
+        self._failure: BaseException | None = None
+        self._raised: list[BaseException] = []
+        self._numbers = itertools.count(1)
+        self._bootstrap_servers = ""
+
+    # --- life --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Listen. The same as entering `with`. Raises what `Broker` raises."""
+        self._thread.start()
+        if not self._ready.wait(START_TIMEOUT_S):
+            raise TimeoutError(f"the broker did not start in {START_TIMEOUT_S:.0f} s")
+        if self._failure is not None:
+            self._thread.join(CLOSE_TIMEOUT_S)
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def close(self) -> None:
+        """Close every node and end the thread. May be called again.
+
+        Raises what a function given to `on` raised, and `TimeoutError` if such a function holds
+        the broker's thread.
+        """
+        inside, self._inside = self._inside, None
+        if inside is not None:
+            inside.call(None)
+            self._thread.join(CLOSE_TIMEOUT_S)
+            if self._thread.is_alive():
+                raise TimeoutError(
+                    f"the broker did not close in {CLOSE_TIMEOUT_S:.0f} s: is a function that was"
+                    " given to on() still running?"
+                )
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        self._raise()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = self._bootstrap_servers if self.running else "not running"
+        return f"<KafkaBroker {state}>"
+
+    def _run(self) -> None:
+        try:
+            anyio.run(self._serve)
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._ready.set()
+            for future in list(self._waiting):
+                future.cancel()
+
+    async def _serve(self) -> None:
+        async with Broker(**self._options) as broker:
+            self._inside = inside = _Inside(broker)
+            self._bootstrap_servers = broker.bootstrap_servers
+            self._ready.set()
+            await inside.serve()
+
+    def _call(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        """Call a function of the broker in its thread; a function given to `on` may do so too."""
+        if threading.current_thread() is self._thread:
+            return function(*arguments, **named)
+
+        async def call() -> T:
+            return function(*arguments, **named)
+
+        return self._await(call)
+
+    def _await(self, function: Callable[[], Awaitable[T]], waits_s: float = 0.0) -> T:
+        """Await a coroutine of the broker, which itself may wait so long, in its thread."""
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("a function given to on() cannot wait for the broker that calls it")
+        inside, future = self._inside, Future[T]()
+        if inside is None:
+            raise ClientClosed("the embedded broker is not running")
+
+        async def run() -> None:
+            try:
+                future.set_result(await function())
+            except anyio.get_cancelled_exc_class():
+                future.cancel()
+                raise
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._waiting.add(future)
+        try:
+            inside.call(run)
+            return future.result(waits_s + CALL_TIMEOUT_S)
+        except CancelledError:
+            raise ClientClosed("the embedded broker was closed meanwhile") from None
+        finally:
+            self._waiting.discard(future)
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started, and not closed yet."""
+        return self._inside is not None
+
+    @property
+    def _running(self) -> Broker:
+        if self._inside is None:
+            raise ClientClosed("the embedded broker is not running")
+        return self._inside.broker
+
+    def _raise(self) -> None:
+        if self._raised:
+            error = self._raised[0]
+            self._raised.clear()
+            raise error
+
+    # --- what it is --------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all nodes, as clients take them: `host:port,host:port`."""
+        return self._bootstrap_servers
+
+    @property
+    def nodes(self) -> Mapping[int, Address]:
+        """The address of each node by its id, from 1 on, the dead ones included."""
+        return self._call(lambda: self._running.nodes)
+
+    @property
+    def live_nodes(self) -> tuple[int, ...]:
+        """The ids of the nodes that are up."""
+        return self._call(lambda: self._running.live_nodes)
+
+    @property
+    def controller_id(self) -> int:
+        """The node that clients are told is the controller."""
+        return self._call(lambda: self._running.controller_id)
+
+    @property
+    def topics(self) -> Mapping[str, int]:
+        """How many partitions each topic has."""
+        return self._call(lambda: self._running.topics)
+
+    def leader(self, topic: str, partition: int) -> int:
+        """The node that leads a partition, -1 when no replica is up."""
+        return self._call(self._running.leader, topic, partition)
+
+    def coordinator(self, group_id: str) -> int:
+        """The node that coordinates a group, -1 when no node is up."""
+        return self._call(self._running.coordinator, group_id)
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        """The offset that the next record of a partition will get."""
+        return self._call(self._running.end_offset, topic, partition)
+
+    # --- topics ------------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str | None = None,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        *,
+        configs: Mapping[str, str] | None = None,
+    ) -> str:
+        """Make a topic, under a fresh name if none is given; returns the name.
+
+        Raises `BrokerError` as the CreateTopics API answers.
+        """
+        if name is None:
+            name = f"topic-{next(self._numbers)}"
+        make = partial(
+            self._running.create_topic, name, partitions, replication_factor, configs=configs
+        )
+        self._await(make)
+        return name
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with its records. Raises `BrokerError` for an unknown one."""
+        self._await(partial(self._running.delete_topic, name))
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Let a topic have `count` partitions, more than before. Raises `BrokerError`."""
+        self._await(partial(self._running.add_partitions, topic, count))
+
+    def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
+        """Move the start of a partition's log, as retention would."""
+        self._call(self._running.delete_records, topic, partition, before_offset)
+
+    # --- bad days ----------------------------------------------------------------------------
+
+    def on(
+        self,
+        api_key: ApiKey | int | None,
+        action: Action,
+        *,
+        node: int | None = None,
+        times: int | None = None,
+    ) -> BrokerFault:
+        """Misbehave at requests of one API (None: of any), at one node, so many times.
+
+        The actions are `Delay`, `Answer`, `Drop`, `Close` and functions, as in `Broker.on`. The
+        rule ends with `remove()`, at the end of its `with`, or with `clear_faults` and `reset`.
+        """
+        if callable(action):
+            action = self._guarded(action)
+        fault = self._call(self._running.on, api_key, action, node=node, times=times)
+        return BrokerFault(self, fault)
+
+    def _guarded(self, function: Callable[[SeenRequest], Any]) -> Action:
+        async def guarded(seen: SeenRequest) -> Outcome:
+            try:
+                outcome = function(seen)
+                if inspect.isawaitable(outcome):
+                    outcome = await outcome
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as error:
+                # Not an Exception: what pytest.fail and pytest.skip raise.
+                self._raised.append(error)
+                return Close()
+            return cast("Outcome", outcome)
+
+        return guarded
+
+    def clear_faults(self) -> None:
+        """Remove every rule made with `on`."""
+        self._call(self._running.clear_faults)
+
+    def kill(self, node_id: int) -> None:
+        """Close a node's sockets without a goodbye; what it led moves to other replicas."""
+        self._await(partial(self._running.kill, node_id))
+
+    def restart(self, node_id: int) -> None:
+        """Bring a killed node back on its port; kills it first if it is up."""
+        self._await(partial(self._running.restart, node_id))
+
+    def pause(self, node_id: int) -> None:
+        """Let a node hang: it takes connections and requests, and answers nothing."""
+        self._call(self._running.pause, node_id)
+
+    def resume(self, node_id: int) -> None:
+        """End a `pause`; what came in meanwhile is answered."""
+        self._call(self._running.resume, node_id)
+
+    def move_leader(self, topic: str, partition: int, node_id: int) -> None:
+        """Make another live node the leader of a partition. Raises ValueError for a dead one."""
+        self._call(self._running.move_leader, topic, partition, node_id)
+
+    def truncate(self, topic: str, partition: int, offset: int) -> None:
+        """Lose the end of a partition's log, as in an unclean leader change."""
+        self._call(self._running.truncate, topic, partition, offset)
+
+    def reset(self) -> None:
+        """End all bad days: rules are removed, nodes are up and answer, `requests` is empty.
+
+        Topics and records stay. Raises what a function given to `on` raised.
+        """
+        broker = self._running
+
+        async def heal() -> None:
+            broker.clear_faults()
+            for node_id in broker.nodes:
+                broker.resume(node_id)
+                if node_id not in broker.live_nodes:
+                    await broker.restart(node_id)
+            broker.requests.clear()
+
+        self._await(heal)
+        self._raise()
+
+    # --- what clients did --------------------------------------------------------------------
+
+    @property
+    def requests(self) -> SeenRequests:
+        """The last requests as they came in, oldest first."""
+        return SeenRequests(self)
+
+    def wait_for_request(
+        self,
+        api_key: ApiKey | int,
+        *,
+        count: int = 1,
+        node: int | None = None,
+        matching: Callable[[SeenRequest], bool] = lambda seen: True,
+        timeout_s: float = 10.0,
+    ) -> SeenRequest:
+        """Wait until so many matching requests came in; give the last of them.
+
+        Raises `TimeoutError`, and RuntimeError in an event loop, which it would block: there await
+        it in a thread, with `asyncio.to_thread` or `anyio.to_thread.run_sync`.
+        """
+        if _in_event_loop():
+            raise RuntimeError(
+                "wait_for_request would block the event loop: await it in a thread, with"
+                " asyncio.to_thread or anyio.to_thread.run_sync"
+            )
+        wait = partial(
+            self._running.wait_for_request,
+            api_key,
+            count=count,
+            node=node,
+            matching=matching,
+            timeout_s=timeout_s,
+        )
+        return self._await(wait, timeout_s)
+
+
+class BrokerFault:
+    """A rule made with `KafkaBroker.on`, in force until it is removed or used up."""
+
+    def __init__(self, broker: KafkaBroker, fault: Fault) -> None:
+        self._broker = broker
+        self._fault = fault
+
+    @property
+    def hits(self) -> int:
+        """How often it was used."""
+        return self._fault.hits
+
+    def remove(self) -> None:
+        """End it. May be called again."""
+        self._broker._call(self._fault.remove)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+    def __repr__(self) -> str:
+        return f"<BrokerFault {self._fault.api_key!r} {self._fault.action!r} hits={self.hits}>"
+
+
+class SeenRequests:
+    """What clients asked of a `KafkaBroker`; each look is at the present state."""
+
+    def __init__(self, broker: KafkaBroker) -> None:
+        self._broker = broker
+
+    def _all(self) -> list[SeenRequest]:
+        return self._broker._call(lambda: list(self._broker._running.requests))
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __iter__(self) -> Iterator[SeenRequest]:
+        return iter(self._all())
+
+    def __getitem__(self, index: int) -> SeenRequest:
+        return self._all()[index]
+
+    def of(self, api_key: ApiKey, *, node: int | None = None) -> list[SeenRequest]:
+        """The requests of one API, at one node if given."""
+        return self._broker._call(self._broker._running.requests.of, api_key, node=node)
+
+    def clear(self) -> None:
+        """Forget them."""
+        self._broker._call(self._broker._running.requests.clear)
+
+    def __repr__(self) -> str:
+        return f"<SeenRequests {[seen.api_key.name for seen in self._all()]}>"
+
+
+def _in_event_loop() -> bool:
+    try:
+        current_token()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,148 @@
+"""The pytest plugin: an embedded Kafka as a fixture.
+
+Loaded in every test session of whoever installed the package, so it imports nothing of it before
+a test asks for a broker.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from aiokafkawire.testing.kafka_broker import KafkaBroker
+
+__all__ = ("kafka_broker", "kafka_topic")
+
+SCOPES: dict[str, type[pytest.Collector | pytest.Item]] = {
+    "function": pytest.Item,
+    "module": pytest.Module,
+    "session": pytest.Session,
+}
+
+MARKERS = (
+    "kafka_broker(nodes=1, **options): the arguments of the embedded broker of this test",
+    "kafka_topic(partitions=1, **options): the arguments of create_topic for this test's topic",
+)
+
+MAX_NAME_CHARACTERS = 200
+"""Topics may have 249; a number follows."""
+
+_numbers = itertools.count(1)
+_shared: pytest.StashKey[KafkaBroker] = pytest.StashKey()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(
+        "kafka_broker_scope",
+        "how long a kafka_broker lives: function (a new one for each test), module or session",
+        default="function",
+    )
+    parser.addini(
+        "kafka_broker_options",
+        "arguments of the kafka_broker, one `name = value` a line",
+        type="linelist",
+        default=[],
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+
+
+def _scope(fixture_name: str, config: pytest.Config) -> Any:
+    scope = config.getini("kafka_broker_scope")
+    if scope not in SCOPES:
+        raise pytest.UsageError(f"kafka_broker_scope must be one of {', '.join(SCOPES)}: {scope!r}")
+    return scope
+
+
+def _options(config: pytest.Config) -> dict[str, Any]:
+    """The arguments of all brokers, as the configuration has them."""
+    options: dict[str, Any] = {}
+    for line in config.getini("kafka_broker_options"):
+        name, equals, value = (part.strip() for part in line.partition("="))
+        if not (equals and name.isidentifier()):
+            raise pytest.UsageError(f"kafka_broker_options needs lines of `name = value`: {line!r}")
+        options[name] = _value(value)
+    return options
+
+
+def _value(text: str) -> Any:
+    if text.lower() in {"true", "false"}:
+        return text.lower() == "true"
+    try:
+        return ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return text
+
+
+@pytest.fixture(scope=_scope)
+def kafka_broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
+    """An embedded Kafka broker in a thread of its own; see `aiokafkawire.testing.KafkaBroker`.
+
+    How long it lives is set by `kafka_broker_scope`, its arguments by `kafka_broker_options` and
+    the marker `kafka_broker`. Where tests share one, it is healed after each test that uses it.
+    """
+    from aiokafkawire.testing.kafka_broker import KafkaBroker  # noqa: PLC0415
+
+    options = _options(request.config)
+    if request.scope != "session":
+        marker = request.node.get_closest_marker("kafka_broker")
+        options |= marker.kwargs if marker is not None else {}
+    with KafkaBroker(**options) as broker:
+        if request.scope != "function":
+            request.node.stash[_shared] = broker
+        yield broker
+
+
+@pytest.fixture
+def kafka_topic(request: pytest.FixtureRequest, kafka_broker: KafkaBroker) -> str:
+    """The name of a topic of this test's own, made on `kafka_broker`.
+
+    The marker `kafka_topic` has the arguments of `KafkaBroker.create_topic`.
+    """
+    marker = request.node.get_closest_marker("kafka_topic")
+    arguments = dict(marker.kwargs) if marker is not None else {}
+    name = arguments.pop("name", None)
+    if name is None:
+        words = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name).strip("-")[:MAX_NAME_CHARACTERS]
+        name = f"{words or 'test'}-{next(_numbers)}"
+    return kafka_broker.create_topic(name, **arguments)
+
+
+def _shared_node(item: pytest.Item) -> pytest.Collector | pytest.Item | None:
+    """Where a broker that outlives the test is kept."""
+    scope = item.config.getini("kafka_broker_scope")
+    return item.getparent(SCOPES[scope]) if scope in SCOPES and scope != "function" else None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    node = _shared_node(item)
+    marker = item.get_closest_marker("kafka_broker")
+    if node is None or marker is None or "kafka_broker" not in getattr(item, "fixturenames", ()):
+        return
+    if isinstance(node, pytest.Session) or node.get_closest_marker("kafka_broker") is not marker:
+        scope = item.config.getini("kafka_broker_scope")
+        pytest.fail(
+            f"the marker kafka_broker cannot change a broker that lives for the {scope}: see"
+            " kafka_broker_scope and kafka_broker_options",
+            pytrace=False,
+        )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    node = _shared_node(item)
+    try:
+        return (yield)
+    finally:
+        broker = node.stash.get(_shared, None) if node is not None else None
+        if broker is not None and broker.running:
+            broker.reset()
