@@ -71,7 +71,7 @@ def decode_response(cls: type[ResponseT], version: int, frame: memoryview) -> tu
     try:
         return header.correlation_id, decode(cls, cls.layout_version(version, body), body)
     except MalformedMessage:
-        found = cls.despite_its_layout(body)
+        found = cls.despite_its_layout(version, body)
         if found is None:
             raise
         return header.correlation_id, found

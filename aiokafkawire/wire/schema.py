@@ -297,7 +297,7 @@ class Response(_ApiMessage):
         return version
 
     @classmethod
-    def despite_its_layout(cls, body: memoryview) -> Self | None:
+    def despite_its_layout(cls, version: int, body: memoryview) -> Self | None:
         """What a `body` that does not decode says all the same; None for nothing."""
         return None
 

@@ -25,6 +25,7 @@ from aiokafkawire.wire.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from aiokafkawire.wire.messages.sync_group import SyncGroupResponse
 from aiokafkawire.wire.primitives import Buffer
 
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=7, member_id="m")
@@ -95,6 +96,20 @@ def test_another_error_in_a_wrong_layout_is_malformed() -> None:
     frame = memoryview(bytes.fromhex("00000009 0024 01 0012 0000 0002 00 000000"))
     with pytest.raises(MalformedMessage):
         decode_response(ApiVersionsResponse, 4, frame)
+
+
+@pytest.mark.parametrize(
+    ("version", "body"),
+    [(0, "001b ffffffff"), (3, "00000000 001b ffffffff"), (4, "00000000 001b 00 00")],
+)
+def test_an_error_counts_beside_an_assignment_of_null(version: int, body: str) -> None:
+    prefix = "00000009" + ("00" if version == 4 else "")
+    frame = memoryview(bytes.fromhex(prefix + body))
+    refusal = SyncGroupResponse(error_code=27, assignment=b"")
+    assert decode_response(SyncGroupResponse, version, frame) == (9, refusal)
+    without_error = memoryview(bytes.fromhex(prefix + body.replace("001b", "0000")))
+    with pytest.raises(MalformedMessage):
+        decode_response(SyncGroupResponse, version, without_error)
 
 
 def test_a_version_of_the_future_still_has_a_header() -> None:

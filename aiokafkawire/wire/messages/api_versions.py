@@ -58,7 +58,7 @@ class ApiVersionsResponse(Response):
         return 0 if body[:2] == UNSUPPORTED_VERSION else version
 
     @classmethod
-    def despite_its_layout(cls, body: memoryview) -> Self | None:
+    def despite_its_layout(cls, version: int, body: memoryview) -> Self | None:
         # librdkafka's mock cluster refuses in the layout of the version that it refuses.
         if body[:2] != UNSUPPORTED_VERSION:
             return None
