@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from aiokafkawire import errors
+from aiokafkawire.broker.options import MAX_INT64, BrokerConfig
 from aiokafkawire.config import (
     MAX_INT32,
     ClientConfig,
@@ -29,10 +30,10 @@ GENERATED = "<!-- Written by docs/generate.py: change the code, not this page. -
 OPTIONS_INTRODUCTION = """\
 # Options
 
-Options are keyword arguments of `Producer(…)` and `Consumer(…)`. Names are Kafka's in snake_case;
-where Kafka's name hides the unit it is appended (`linger.ms` is `linger_ms`, `batch.size` is
-`batch_size_bytes`). Times are in milliseconds, sizes in bytes; defaults are those of Kafka's Java
-client. All are checked when the client is made: an unknown name, a value of the wrong type or out
+Options are keyword arguments of `Producer(…)`, `Consumer(…)` and `Broker(…)`. Names are Kafka's in
+snake_case; where Kafka's name hides the unit it is appended (`linger.ms` is `linger_ms`,
+`batch.size` is `batch_size_bytes`). Times are in milliseconds, sizes in bytes; defaults are those
+of Kafka. All are checked when the client is made: an unknown name, a value of the wrong type or out
 of its range, and options that contradict each other raise `InvalidOption`.
 
 ```python
@@ -44,7 +45,8 @@ except InvalidOption as error:
     assert str(error) == "unknown option 'linger'; did you mean 'linger_ms'?"
 ```
 
-The options of a client are its attribute `config`, a frozen `ProducerConfig` or `ConsumerConfig`.
+The options of a client are its attribute `config`, a frozen `ProducerConfig` or `ConsumerConfig`;
+those of the embedded broker are `options`.
 """
 
 ERRORS_INTRODUCTION = """\
@@ -118,11 +120,13 @@ def options_page() -> str:
         ("Every client", ClientConfig),
         ("Producer", ProducerConfig),
         ("Consumer", ConsumerConfig),
+        ("The embedded broker", BrokerConfig),
     ):
+        derived = config_class in {ProducerConfig, ConsumerConfig}
         own = [
             option
             for option in options_of(config_class)
-            if config_class is ClientConfig or option.name not in shared
+            if not derived or option.name not in shared
         ]
         parts.append(f"\n## {heading}\n\n")
         parts.append("| Option | Type | Default | Range | Unit | Meaning |\n")
@@ -157,7 +161,7 @@ def _option_row(option: Option) -> str:
     cells = (
         f"`{option.name}`",
         _code(option.kind),
-        "required" if option.default is dataclasses.MISSING else _code(repr(option.default)),
+        _default(option.default),
         _range(option),
         option.unit,
         option.meaning,
@@ -165,11 +169,17 @@ def _option_row(option: Option) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
 
 
+def _default(value: object) -> str:
+    if value is dataclasses.MISSING:
+        return "required"
+    return f"{value:,}" if type(value) is int else _code(repr(value))
+
+
 def _range(option: Option) -> str:
     if option.range is None:
         return ""
     low, high = option.range
-    return f"from {low:,}" if high == MAX_INT32 else f"{low:,} to {high:,}"
+    return f"from {low:,}" if high in {MAX_INT32, MAX_INT64} else f"{low:,} to {high:,}"
 
 
 def _code(text: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from collections.abc import Callable
 
 import pytest
 
 from aiokafkawire import errors
+from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.config import ConsumerConfig, ProducerConfig, options_of
 
 from .pages import ROOT
@@ -22,10 +24,19 @@ def test_a_generated_page_is_up_to_date(name: str):
     assert stands == MADE[name](), f"docs/{name} is old: run `make docs`"
 
 
-def test_every_option_stands_once_in_its_table():
+@pytest.mark.parametrize(
+    ("headings", "config_class"),
+    [
+        (("Every client", "Producer"), ProducerConfig),
+        (("Every client", "Consumer"), ConsumerConfig),
+        (("The embedded broker",), BrokerConfig),
+    ],
+)
+def test_every_option_stands_once_in_its_tables(headings: tuple[str, ...], config_class: type):
     page = MADE["options.md"]()
-    for option in {*options_of(ProducerConfig), *options_of(ConsumerConfig)}:
-        assert page.count(f"\n| `{option.name}` |") == 1
+    tables = [page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0] for heading in headings]
+    told = re.findall(r"^\| `(\w+)` \|", "".join(tables), re.MULTILINE)
+    assert sorted(told) == sorted(option.name for option in options_of(config_class))
 
 
 def test_every_public_error_stands_there_with_what_to_do():
