@@ -95,8 +95,9 @@ class Cluster:
     def add_topics(self, topics: Iterable[str]) -> None:
         """Keep the metadata of these topics fresh, once more for each call."""
         fresh = self._refresher.interest.add(topics)
-        if fresh:
-            self._refresher.request_update(fresh, urgent=True)
+        unknown = [name for name in fresh if name not in self.metadata.topics]
+        if unknown:
+            self._refresher.request_update(unknown, urgent=True)
 
     def remove_topics(self, topics: Iterable[str]) -> None:
         """Take back one `add_topics` of these topics."""

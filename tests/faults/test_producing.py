@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 import pytest
 
-from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop
+from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop, SeenRequest
 from aiokafkawire.errors import (
     BrokerError,
     BufferFull,
@@ -15,9 +15,17 @@ from aiokafkawire.errors import (
     DeliveryTimedOut,
     DeliveryUnknown,
     KafkaError,
+    UnsupportedVersion,
 )
 from aiokafkawire.producer import Delivery, Producer
+from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
+from aiokafkawire.wire.messages.produce import (
+    LeaderIdAndEpoch,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from tests.faults.support import HASTY, WITHIN_S, ends_within, numbered, stored
 
 NewTopic = Callable[..., Awaitable[str]]
@@ -104,7 +112,12 @@ async def test_other_errors_fail_the_delivery_at_once(broker: Broker, topic: str
 
 
 @pytest.mark.parametrize(
-    "code", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID]
+    "code",
+    [
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+    ],
 )
 async def test_a_broker_that_forgot_the_sequence_is_told_anew(
     broker: Broker, topic: str, code: ErrorCode
@@ -118,6 +131,69 @@ async def test_a_broker_that_forgot_the_sequence_is_told_anew(
         await producer.flush()
         assert fault.hits == 1
     assert await stored(broker.bootstrap_servers, topic) == numbered(40)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE])
+async def test_a_batch_that_is_refused_for_its_size_is_split_in_order(
+    broker: Broker, topic: str, code: ErrorCode
+):
+    async with producer_on(broker, linger_ms=5_000) as producer:
+        await producer.send(topic, numbered(1)[0])
+        await producer.flush()
+        fault = broker.on(ApiKey.PRODUCE, Answer(code), times=3)
+        deliveries = [await producer.send(topic, value) for value in numbered(20, start=1)]
+        await producer.flush()
+        assert fault.hits == 3
+        assert [(await delivery).offset for delivery in deliveries] == list(range(1, 21))
+        metrics = producer.metrics()
+        assert metrics["batches_split_total"] == 3
+        assert metrics["epochs_raised_total"] == 0
+    assert await stored(broker.bootstrap_servers, topic) == numbered(21)
+
+
+async def test_a_duplicate_is_a_success(broker: Broker, topic: str):
+    async with producer_on(broker) as producer:
+        broker.on(ApiKey.PRODUCE, Answer(ErrorCode.DUPLICATE_SEQUENCE_NUMBER), times=1)
+        assert (await producer.send_and_wait(topic, b"again")).offset == -1
+
+
+async def test_a_leader_that_is_named_is_asked_at_once(broker: Broker, topic: str):
+    # Metadata is asked for after the first loss; whoever waited for it would wait for a minute.
+    patient = {"retry_backoff_ms": 60_000, "retry_backoff_max_ms": 60_000}
+    async with producer_on(broker, **patient) as producer:
+        await producer.send_and_wait(topic, b"first")
+        for number in range(4):
+            broker.move_leader(topic, 0, broker.leader(topic, 0) % 3 + 1)
+            with ends_within(5):
+                assert (await producer.send_and_wait(topic, b"%d" % number)).offset == number + 1
+
+
+async def test_a_fenced_leader_epoch_brings_the_new_leader(broker: Broker, topic: str):
+    old = broker.leader(topic, 0)
+    new = old % 3 + 1
+
+    def fenced(seen: SeenRequest) -> ProduceResponse:
+        (told,) = seen.message.topic_data
+        partition = PartitionProduceResponse(
+            index=0,
+            error_code=ErrorCode.FENCED_LEADER_EPOCH,
+            base_offset=-1,
+            current_leader=LeaderIdAndEpoch(leader_id=new, leader_epoch=100),
+        )
+        topic = TopicProduceResponse(
+            name=told.name, topic_id=told.topic_id, partition_responses=[partition]
+        )
+        return ProduceResponse(responses=[topic])
+
+    async with producer_on(
+        broker, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000
+    ) as producer:
+        await producer.partitions_for(topic)
+        broker.on(ApiKey.PRODUCE, fenced, times=1)
+        broker.move_leader(topic, 0, new)
+        with ends_within(5):
+            assert (await producer.send_and_wait(topic, b"v")).offset == 0
+    assert [seen.node_id for seen in broker.requests.of(ApiKey.PRODUCE)] == [old, new]
 
 
 async def test_no_answer_until_the_deadline_leaves_the_outcome_unknown(broker: Broker, topic: str):
@@ -334,3 +410,139 @@ async def test_slow_answers_keep_up_to_five_requests_in_flight_and_the_order(
         for value in numbered(60):
             await producer.send(topic, value)
     assert await stored(broker.bootstrap_servers, topic) == numbered(60)
+
+
+async def test_a_request_that_the_broker_closes_the_connection_on_is_given_up(
+    broker: Broker,
+):
+    topic = "large"
+    await broker.create_topic(topic, partitions=3, configs={"max.message.bytes": "8000000"})
+    for partition in range(3):
+        broker.move_leader(topic, partition, 1)
+
+    def too_large(seen: SeenRequest) -> Close | None:
+        sizes = [len(p.records) for t in seen.message.topic_data for p in t.partition_data]
+        return Close() if sum(sizes) > 2_000_000 else None
+
+    fault = broker.on(ApiKey.PRODUCE, too_large)
+    async with producer_on(
+        broker, max_request_size_bytes=8_000_000, batch_size_bytes=4_000_000, linger_ms=100
+    ) as producer:
+        # Together they are too large; alone only one of them is.
+        sizes = (1_200_000, 3_000_000, 1_200_000)
+        deliveries = [
+            await producer.send(topic, b"x" * size, partition=partition)
+            for partition, size in enumerate(sizes)
+        ]
+        with ends_within(WITHIN_S):
+            with pytest.raises(DeliveryUnknown, match=r"socket\.request\.max\.bytes") as caught:
+                await deliveries[1]
+            assert "3000" in str(caught.value)
+            for partition in (0, 2):
+                assert (await deliveries[partition]).offset == 0
+        assert fault.hits < 12
+        assert (await producer.send_and_wait(topic, b"small", partition=1)).offset == 0
+
+
+@pytest.mark.parametrize("acks", [2, 3])
+async def test_acks_that_no_broker_of_today_takes_are_refused_once(
+    broker: Broker, topic: str, acks: int, caplog: pytest.LogCaptureFixture
+):
+    async with producer_on(broker, acks=acks) as producer:
+        delivery = await producer.send(topic, b"v")
+        with pytest.raises(UnsupportedVersion, match=f"acks={acks} works with Kafka 0.8 only"):
+            await delivery
+        with pytest.raises(UnsupportedVersion, match="take 'all', 0 or 1"):
+            await producer.send(topic, b"v")
+    assert broker.requests.of(ApiKey.PRODUCE) == []
+    assert sum("acks=" in record.getMessage() for record in caplog.records) == 1
+
+
+async def test_leaving_names_what_could_not_be_sent(broker: Broker, new_topic: NewTopic):
+    topic = await new_topic(partitions=3)
+
+    async def send_and_leave() -> None:
+        async with producer_on(broker, close_timeout_ms=200) as producer:
+            await producer.send_and_wait(topic, b"first", partition=0)
+            for node in (1, 2, 3):
+                await broker.kill(node)
+            for partition, count in ((0, 2), (2, 3)):
+                for _ in range(count):
+                    await producer.send(topic, b"v", partition=partition)
+
+    with ends_within(5), pytest.raises(DeliveriesFailed) as caught:
+        await send_and_leave()
+    assert caught.value.counts == {(topic, 0): 2, (topic, 2): 3}
+    assert f"2 of {topic}-0, 3 of {topic}-2" in str(caught.value)
+
+
+async def test_an_idle_producer_knows_the_new_leader_before_it_sends(broker: Broker, topic: str):
+    async with producer_on(broker) as producer:
+        await producer.send_and_wait(topic, b"first")
+        old = broker.leader(topic, 0)
+        cluster = producer._lifecycle.session.cluster
+        await broker.kill(old)
+        with anyio.fail_after(WITHIN_S):
+            while cluster.metadata.leader(TopicPartition(topic, 0))[0] == old:
+                await cluster.wait_update(cluster.metadata.version, anyio.current_time() + 1)
+        broker.requests.clear()
+        await producer.send_and_wait(topic, b"second")
+        assert len(broker.requests.of(ApiKey.PRODUCE)) == 1
+
+
+async def test_keyless_records_pass_over_a_broker_that_takes_nothing(
+    broker: Broker, new_topic: NewTopic
+):
+    topic = await new_topic(partitions=3)
+    for partition in range(3):
+        broker.move_leader(topic, partition, partition + 1)
+    async with producer_on(
+        broker,
+        request_timeout_ms=10_000,
+        linger_ms=0,
+        batch_size_bytes=200,
+        max_in_flight_requests_per_connection=1,
+        partitioner_availability_timeout_ms=100,
+    ) as producer:
+        await producer.send_and_wait(topic, b"v", partition=0)
+        broker.pause(1)
+        for _ in range(2):  # one is in flight, one waits
+            await producer.send(topic, b"x" * 200, partition=0)
+        await anyio.sleep(0.15)
+        deliveries = [await producer.send(topic, b"x" * 200) for _ in range(60)]
+        for delivery in deliveries:
+            assert (await delivery).partition in {1, 2}
+        broker.resume(1)
+
+
+async def test_a_topic_that_is_idle_is_asked_for_no_more_and_may_be_written_to_again(
+    broker: Broker, topic: str, new_topic: NewTopic
+):
+    other = await new_topic()
+    async with producer_on(broker) as producer:
+        for name in (topic, other):
+            await producer.send_and_wait(name, b"first")
+        session = producer._lifecycle.session
+        session.sender.accumulator.topics[topic].used_at -= 1_000
+        for _ in range(2):
+            session.cluster.request_update()
+            deadline = anyio.current_time() + WITHIN_S
+            assert await session.cluster.wait_update(session.cluster.metadata.version, deadline)
+        assert set(session.cluster.metadata.topics) == {other}
+        assert (await producer.send_and_wait(topic, b"second")).offset == 1
+        assert producer.metrics()["epochs_raised_total"] == 0
+    assert await stored(broker.bootstrap_servers, topic) == [b"first", b"second"]
+
+
+async def test_a_condition_that_lasts_is_told_once_and_once_when_it_is_over(
+    broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
+):
+    broker.on(ApiKey.INIT_PRODUCER_ID, Answer(ErrorCode.NOT_COORDINATOR), times=12)
+    with caplog.at_level("INFO"):
+        async with producer_on(broker, client_id="mine") as producer:
+            with anyio.fail_after(WITHIN_S):
+                await producer.send_and_wait(topic, b"v")
+    told = [record.getMessage() for record in caplog.records]
+    assert len([text for text in told if "no producer id yet" in text]) == 1
+    assert "broker" in next(text for text in told if "no producer id yet" in text)
+    assert told[-1] == "mine: there is a producer id now"
