@@ -6,16 +6,17 @@ import inspect
 import itertools
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from functools import partial
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, Unpack, cast
 
 import anyio
 from anyio.lowlevel import current_token
 
-from aiokafkawire.broker import ApiKey, Broker, Close, Fault, SeenRequest
+from aiokafkawire.broker import ApiKey, Broker, BrokerOptions, Close, Fault, SeenRequest
 from aiokafkawire.broker.faults import Action, Outcome
 from aiokafkawire.errors import ClientClosed
 from aiokafkawire.runtime import NEVER, Address, Host, Signal
@@ -72,13 +73,33 @@ class KafkaBroker:
         with KafkaBroker(nodes=3) as broker:
             producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
 
-    All methods are plain functions, and may be called from any thread and any event loop. The
-    arguments are those of `Broker`. Functions given to `on` run in the broker's thread; what such
-    a function raises closes the connection of the request, and is raised by `reset` or `close`.
+    All methods are plain functions, and may be called from any thread and any event loop.
+    Functions given to `on` run in the broker's thread; what such a function raises closes the
+    connection of the request, and is raised by `reset` or `close`.
     """
 
-    def __init__(self, nodes: int = 1, **options: Any) -> None:
-        self._options = {"nodes": nodes, **options}
+    def __init__(
+        self,
+        nodes: int = 1,
+        *,
+        data_dir: str | Path | None = None,
+        host: str = "127.0.0.1",
+        advertised_host: str | None = None,
+        ports: Sequence[int] | None = None,
+        racks: Sequence[str | None] | None = None,
+        **options: Unpack[BrokerOptions],
+    ) -> None:
+        """Take the arguments of `Broker`; nothing is made of them before `start` or `with`."""
+        self._make = partial(
+            Broker,
+            nodes,
+            data_dir=data_dir,
+            host=host,
+            advertised_host=advertised_host,
+            ports=ports,
+            racks=racks,
+            **options,
+        )
         self._thread = threading.Thread(target=self._run, name="kafka_broker", daemon=True)
         self._ready = threading.Event()
         self._inside: _Inside | None = None
@@ -147,7 +168,7 @@ class KafkaBroker:
                 future.cancel()
 
     async def _serve(self) -> None:
-        async with Broker(**self._options) as broker:
+        async with self._make() as broker:
             self._inside = inside = _Inside(broker)
             self._bootstrap_servers = broker.bootstrap_servers
             self._ready.set()
@@ -229,6 +250,11 @@ class KafkaBroker:
         return self._call(lambda: self._running.controller_id)
 
     @property
+    def cluster_id(self) -> str:
+        """The id of the cluster that clients are told."""
+        return self._call(lambda: self._running.cluster_id)
+
+    @property
     def topics(self) -> Mapping[str, int]:
         """How many partitions each topic has."""
         return self._call(lambda: self._running.topics)
@@ -236,6 +262,10 @@ class KafkaBroker:
     def leader(self, topic: str, partition: int) -> int:
         """The node that leads a partition, -1 when no replica is up."""
         return self._call(self._running.leader, topic, partition)
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """The epoch of a partition's leader; it rises whenever another node leads."""
+        return self._call(self._running.leader_epoch, topic, partition)
 
     def coordinator(self, group_id: str) -> int:
         """The node that coordinates a group, -1 when no node is up."""
@@ -291,7 +321,8 @@ class KafkaBroker:
     ) -> BrokerFault:
         """Misbehave at requests of one API (None: of any), at one node, so many times.
 
-        The actions are `Delay`, `Answer`, `Drop`, `Close` and functions, as in `Broker.on`. The
+        The actions are `Delay`, `Answer`, `Drop`, `Close`, `Corrupt` and functions, as in
+        `Broker.on`. The
         rule ends with `remove()`, at the end of its `with`, or with `clear_faults` and `reset`.
         """
         if callable(action):

@@ -15,7 +15,7 @@ import anyio.to_thread
 import pytest
 
 import aiokafkawire.testing
-from aiokafkawire import Consumer, Producer
+from aiokafkawire import Broker, Consumer, Producer
 from aiokafkawire.errors import BrokerError, ClientClosed, InvalidOption
 from aiokafkawire.runtime import Address
 from aiokafkawire.testing import (
@@ -96,6 +96,7 @@ def test_it_tells_what_it_is(broker: KafkaBroker) -> None:
     assert broker.controller_id == 1
     assert broker.live_nodes == (1, 2, 3)
     assert broker.coordinator("billing") in {1, 2, 3}
+    assert broker.cluster_id
 
 
 def test_topics(broker: KafkaBroker) -> None:
@@ -115,7 +116,9 @@ def test_leaders_and_logs(broker: KafkaBroker) -> None:
     to = broker.leader("orders", 0) % 3 + 1
     broker.move_leader("orders", 0, to)
     assert broker.leader("orders", 0) == to
+    assert broker.leader_epoch("orders", 0) == 1
     broker.truncate("orders", 0, 0)
+    assert broker.leader_epoch("orders", 0) == 2
     broker.delete_records("orders", 0, 0)
 
 
@@ -294,6 +297,14 @@ def test_calls_may_come_from_many_threads(broker: KafkaBroker) -> None:
         names = list(pool.map(lambda _: broker.create_topic(), range(64)))
     assert len(set(names)) == 64
     assert set(broker.topics) == set(names)
+
+
+def test_it_has_all_that_a_broker_has() -> None:
+    public = {name for name in dir(Broker) if not name.startswith("_")}
+    assert public - set(dir(KafkaBroker)) == {"aclose", "stop"}
+    with KafkaBroker(2, racks=["a", "b"], default_partitions=4) as broker:
+        assert broker.create_topic("orders") == "orders"
+        assert broker.topics == {"orders": 4}
 
 
 # --- from an event loop ---
