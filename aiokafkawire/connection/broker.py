@@ -317,7 +317,8 @@ class BrokerClient:
                 del self._links[lane]
         # Connections that break together are one failure.
         if not channel.quiet and not self._reconnect.failures:
-            self._log.lost(error, self._runtime.clock.now())
+            level = logging.WARNING if channel.unheard else logging.INFO
+            self._log.lost(error, self._runtime.clock.now(), level)
             self._failed(error)
             if self._on_lost is not None and self._ended is None:
                 self._on_lost()
@@ -336,13 +337,13 @@ class _LossLog:
         self._told_at = -math.inf
         self._away = False
 
-    def lost(self, error: KafkaError, now: float) -> None:
+    def lost(self, error: KafkaError, now: float, level: int) -> None:
         if now - self._told_at < QUIET_S:
-            logger.debug("%s: %s: %s", self._client_id, self._name, error.reason)
-            return
-        self._told_at = now
-        self._away = True
-        logger.info("%s: %s: %s", self._client_id, self._name, error.reason)
+            level = logging.DEBUG
+        else:
+            self._told_at = now
+            self._away = True
+        logger.log(level, "%s: %s: %s", self._client_id, self._name, error.reason)
 
     def back(self) -> None:
         if self._away:

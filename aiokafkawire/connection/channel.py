@@ -119,6 +119,11 @@ class Channel:
         return self._error is None
 
     @property
+    def unheard(self) -> bool:
+        """Whether a request was written whose failure only the end of the connection tells."""
+        return self._calls.last_one_way is not None
+
+    @property
     def load(self) -> int:
         """Requests queued or unanswered."""
         return len(self._calls)

@@ -265,6 +265,8 @@ class PartitionQueue:
         limit = f"delivery_timeout_ms passed ({self.policy.delivery_timeout_s:g} s)"
         if batch.last_error is not None:
             limit += f", the last error: {batch.last_error}"
+        elif self.sequences is not None and (why := self.sequences.identities.failure) is not None:
+            limit += f", there was no producer id: {why}"
         elif self.leader is None:
             limit += ", the partition has no leader, or does not exist any more"
         if maybe_written:

@@ -239,6 +239,7 @@ class Sender:
                     self.fail(error)
                     return
                 failures += 1
+                identities.failure = error
                 # A broker that has just started is still loading: nothing to worry anybody with.
                 level = logging.WARNING if failures == QUIET_FAILURES + 1 else logging.DEBUG
                 logger.log(level, "%s: no producer id yet: %s", self.config.client_id, error)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import ProducerIdAndEpoch
 
 __all__ = (
@@ -53,11 +54,12 @@ class Stamp:
 class Identities:
     """The identity in use: none yet, or one whose epoch rises until its epochs are used up."""
 
-    __slots__ = ("current", "raised")
+    __slots__ = ("current", "failure", "raised")
 
     def __init__(self) -> None:
         self.current: ProducerIdAndEpoch | None = None
         self.raised = 0  # how often
+        self.failure: KafkaError | None = None  # why there is none yet
 
     @property
     def wanted(self) -> bool:
@@ -66,6 +68,7 @@ class Identities:
 
     def granted(self, producer_id: int, epoch: int) -> None:
         """A broker gave a producer id."""
+        self.failure = None
         if self.current is None:
             self.current = ProducerIdAndEpoch(producer_id, epoch)
 

@@ -25,6 +25,7 @@ from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResp
 from aiokafkawire.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from aiokafkawire.wire.messages.list_groups import ListGroupsResponse
 from aiokafkawire.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from aiokafkawire.wire.messages.produce import ProduceRequest
 
 from .scripted import (
     Hangup,
@@ -384,6 +385,27 @@ async def test_a_loss_is_told_once_with_the_client_and_again_when_it_is_over(
     lost, back = (record.getMessage() for record in caplog.records)
     assert lost == f"billing: {server.address}: the broker closed the connection"
     assert back == f"billing: {server.address}: connected again"
+
+
+async def test_a_close_after_a_request_without_an_answer_is_a_warning(
+    caplog: pytest.LogCaptureFixture,
+):
+    produce = ProduceRequest(acks=0, timeout_ms=1, topic_data=[])
+
+    async def hang_up_later(_: Any, __: Any) -> Response | None:
+        raise Hangup
+
+    broker = kafka()
+    broker.answers[ApiKey.PRODUCE] = hang_up_later
+    with caplog.at_level("WARNING", "aiokafkawire.connection"):
+        async with serve(broker) as server, client_of(server.address, **QUICK) as client:
+            await client.request(produce, deadline=soon(), expect_response=False)
+            with anyio.fail_after(5):
+                while client.connected:
+                    await anyio.lowlevel.checkpoint()
+    (told,) = caplog.records
+    assert "the last request, Produce of" in told.getMessage()
+    assert "asked for no answer" in told.getMessage()
 
 
 async def test_connections_that_break_together_are_told_once_and_whoever_asks_hears(

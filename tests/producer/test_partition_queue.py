@@ -179,6 +179,15 @@ def test_expiry_before_sending_has_timed_out(cluster):
     assert epoch(cluster) == 0
 
 
+def test_expiry_without_a_producer_id_tells_why():
+    cluster = Cluster(partitions=1, nodes=1, batch_size_bytes=1)
+    delivery = cluster.append(0, b"1")
+    cluster.identities.failure = ConnectionLost("nobody there")
+    cluster.pass_time(11)
+    with pytest.raises(DeliveryTimedOut, match="no producer id: nobody there"):
+        delivery.result()
+
+
 def test_expiry_after_refusals_has_timed_out_with_the_last_error(cluster):
     delivery = cluster.append(0, b"00000001")
     [request] = cluster.send_all()
