@@ -13,6 +13,7 @@ from aiokafkawire.wire.consumer_protocol import group_by_topic
 from .base import MemberSubscription
 
 __all__ = (
+    "MAX_CLAIMED_PARTITIONS",
     "Claims",
     "Owned",
     "decode_generation",
@@ -23,6 +24,9 @@ __all__ = (
 )
 
 NO_GENERATION = -1
+
+MAX_CLAIMED_PARTITIONS = 200_000
+"""What one member may say it had; no cluster has more."""
 
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
@@ -71,6 +75,8 @@ def _decode_partitions(data: bytes) -> tuple[list[TopicPartition], int]:
             raise ValueError("a topic's name is longer than what is there")
         topic = data[at : at + length].decode()
         size, at = _count(data, at + length, _INT.size)
+        if len(partitions) + size > MAX_CLAIMED_PARTITIONS:
+            raise ValueError("no member has so many partitions")
         numbers = struct.unpack_from(f">{size}i", data, at)
         at += size * _INT.size
         partitions += (TopicPartition(topic, number) for number in numbers)

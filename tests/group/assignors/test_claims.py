@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from aiokafkawire.group.assignors import MemberSubscription
+from aiokafkawire.group.assignors import MemberSubscription, claims
 from aiokafkawire.group.assignors.claims import (
     Claims,
     Owned,
@@ -75,6 +75,12 @@ def test_user_data_of_others_never_raises(data: bytes) -> None:
     assert -(2**31) <= decode_generation(data) < 2**31
 
 
+def test_what_is_claimed_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "MAX_CLAIMED_PARTITIONS", 3)
+    assert decode_owned(GOOD) != Owned()
+    assert decode_owned(encode_owned([*tps(1, 2), *tps(0, 1, topic="b")], 7)) == Owned()
+
+
 @pytest.mark.parametrize("cut", range(len(GOOD)))
 def test_a_cut_off_owner_owns_nothing(cut: int) -> None:
     without_generation = len(GOOD) - 4
@@ -92,28 +98,28 @@ def settled(counts: dict[str, int], **told: tuple[Any, int]) -> Claims:
 
 def test_only_partitions_that_exist_count() -> None:
     claimed = [*tps(0, 1, 2, -1), *tps(0, topic="gone"), *tps(0)]
-    claims = settled({"a": 2}, one=(claimed, 3))
-    assert claims.owned == {"one": tps(0, 1)}
-    assert not claims.disputed
+    found = settled({"a": 2}, one=(claimed, 3))
+    assert found.owned == {"one": tps(0, 1)}
+    assert not found.disputed
 
 
 def test_the_newest_generation_owns() -> None:
-    claims = settled({"a": 4}, old=(tps(0, 1, 2), 3), new=(tps(1), 4), older=(tps(2, 3), 2))
-    assert claims.owned == {"old": tps(0, 2), "new": tps(1), "older": tps(3)}
-    assert not claims.disputed
-    assert claims.former == dict(zip(tps(0, 1, 2, 3), ["old", "old", "old", "older"], strict=True))
+    found = settled({"a": 4}, old=(tps(0, 1, 2), 3), new=(tps(1), 4), older=(tps(2, 3), 2))
+    assert found.owned == {"old": tps(0, 2), "new": tps(1), "older": tps(3)}
+    assert not found.disputed
+    assert found.former == dict(zip(tps(0, 1, 2, 3), ["old", "old", "old", "older"], strict=True))
 
 
 def test_what_two_of_one_generation_claim_is_nobodys() -> None:
-    claims = settled({"a": 3}, one=(tps(0, 1), 3), two=(tps(1, 2), 3), three=(tps(1), 2))
-    assert claims.owned == {"one": tps(0), "two": tps(2), "three": []}
-    assert claims.disputed == {TopicPartition("a", 1)}
+    found = settled({"a": 3}, one=(tps(0, 1), 3), two=(tps(1, 2), 3), three=(tps(1), 2))
+    assert found.owned == {"one": tps(0), "two": tps(2), "three": []}
+    assert found.disputed == {TopicPartition("a", 1)}
 
 
 def test_a_dispute_of_old_generations_does_not_matter() -> None:
-    claims = settled({"a": 1}, one=(tps(0), 3), two=(tps(0), 3), three=(tps(0), 4))
-    assert claims.owned == {"one": [], "two": [], "three": tps(0)}
-    assert not claims.disputed
+    found = settled({"a": 1}, one=(tps(0), 3), two=(tps(0), 3), three=(tps(0), 4))
+    assert found.owned == {"one": [], "two": [], "three": tps(0)}
+    assert not found.disputed
 
 
 def test_a_former_owner_must_still_subscribe() -> None:
@@ -121,7 +127,5 @@ def test_a_former_owner_must_still_subscribe() -> None:
         MemberSubscription("left", ("b",), owned=(TopicPartition("a", 0),), generation=1),
         MemberSubscription("here", ("a",), generation=2),
     ]
-    claims = settle(
-        members, {"a": 1, "b": 1}, lambda member: Owned(member.owned, member.generation)
-    )
-    assert not claims.former
+    found = settle(members, {"a": 1, "b": 1}, lambda member: Owned(member.owned, member.generation))
+    assert not found.former
