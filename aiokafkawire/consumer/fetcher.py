@@ -27,12 +27,14 @@ from aiokafkawire.wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    ForgottenTopic,
     PartitionData,
 )
 
 from .assignment import Assignment
 from .buffer import extent_of
 from .counters import Counters
+from .fetch_session import Accepted, FetchSession, Lost, Rejected, SessionRequest
 from .partition import Damaged, EpochEnded, Leader, OutOfRange, Partition, ReadReplica, Refusal
 from .planner import FetchLimits, FetchPart, FetchPlan, FetchPlanner
 
@@ -41,7 +43,6 @@ __all__ = ("Fetcher", "fetch_request", "isolation_of")
 RESPONSE_OVERHEAD_BYTES = 64 * 1024
 """What a response takes beside the records of a message that is fetched by itself."""
 
-LAST_WITH_TOPIC_NAMES = 12
 FIRST_WITH_EPOCHS = 12
 """From this version on a broker says where its log parts from what was fetched."""
 
@@ -98,6 +99,7 @@ class Fetcher:
         )
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._failures: dict[NodeId, int] = {}
+        self._sessions: dict[NodeId, FetchSession] = {}
         self._wake = Signal()
 
     def wake(self) -> None:
@@ -124,22 +126,28 @@ class Fetcher:
     async def _fetch(self, plan: FetchPlan) -> None:
         clock = self._runtime.clock
         timeout_s = (self._config.request_timeout_ms + self._config.fetch_max_wait_ms) / 1000
-        ids = {
-            part.partition.tp.topic: self._cluster.metadata.topic_id(part.partition.tp.topic)
-            for part in plan.parts
-        }
+        topics = {part.partition.tp.topic: None for part in plan.parts}
+        ids = {topic: self._cluster.metadata.topic_id(topic) for topic in topics}
+        session = self._sessions.setdefault(plan.node, FetchSession())
+        asked = session.request(plan.parts, ids)
+        outcome: Accepted | Rejected | Lost = Lost()
         rest_until: float | None = None
         began = clock.now()
         try:
             response = await self._cluster.request(
                 ByVersion(
-                    ApiKey.FETCH, lambda version: fetch_request(plan, ids, self._config, version)
+                    ApiKey.FETCH,
+                    lambda version: fetch_request(asked, self._config, version, brief=plan.brief),
                 ),
                 to=Node(plan.node),
-                max_version=None if NO_ID not in ids.values() else LAST_WITH_TOPIC_NAMES,
+                max_version=asked.max_version,
                 deadline=began + timeout_s,
                 retry=False,
             )
+            if response.error_code == ErrorCode.NONE:
+                outcome = Accepted(asked, response.session_id)
+            else:
+                outcome = Rejected(response.error_code)
             self._failures.pop(plan.node, None)
             self._heard(None)
             self._counters.fetched(clock.now() - began)
@@ -151,6 +159,7 @@ class Fetcher:
             self._heard(error)
             rest_until = self._failed(plan, error)
         finally:
+            session.handle(outcome)
             self._planner.finished(plan, rest_until)
             self._wake.set()
 
@@ -321,16 +330,16 @@ class Fetcher:
 
 
 def fetch_request(
-    plan: FetchPlan, ids: dict[str, UUID], config: ConsumerConfig, version: int
+    asked: SessionRequest, config: ConsumerConfig, version: int, *, brief: bool = False
 ) -> FetchRequest:
-    """One Fetch outside of any session; topics bear names and, where known, ids."""
+    """One Fetch as its session has it; topics bear names and, where known, ids."""
     topics: dict[str, FetchTopic] = {}
-    for part in plan.parts:
+    for part in asked.parts:
         topic, number = part.partition.tp
         entry = topics.get(topic)
         if entry is None:
-            entry = FetchTopic(topic=topic, topic_id=ids.get(topic, NO_ID), partitions=[])
-            topics[topic] = entry
+            topic_id = asked.wanted[part.partition.tp].topic_id
+            entry = topics[topic] = FetchTopic(topic=topic, topic_id=topic_id, partitions=[])
         entry.partitions.append(
             FetchPartition(
                 partition=number,
@@ -340,13 +349,22 @@ def fetch_request(
                 partition_max_bytes=part.max_bytes,
             )
         )
+    forgotten: dict[tuple[str, UUID], ForgottenTopic] = {}
+    for (topic, number), topic_id in asked.forgotten:
+        left_out = forgotten.setdefault(
+            (topic, topic_id), ForgottenTopic(topic=topic, topic_id=topic_id, partitions=[])
+        )
+        left_out.partitions.append(number)
     wait_ms = config.fetch_max_wait_ms
     return FetchRequest(
-        max_wait_ms=min(wait_ms, BRIEF_WAIT_MS) if plan.brief else wait_ms,
+        max_wait_ms=min(wait_ms, BRIEF_WAIT_MS) if brief else wait_ms,
         min_bytes=config.fetch_min_bytes,
         max_bytes=config.fetch_max_bytes,
         isolation_level=isolation_of(config),
+        session_id=asked.session_id,
+        session_epoch=asked.epoch,
         topics=list(topics.values()),
+        forgotten_topics_data=list(forgotten.values()),
         rack_id=config.client_rack,
     )
 

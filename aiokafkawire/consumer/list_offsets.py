@@ -78,6 +78,7 @@ class OffsetLister:
         """
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         left = dict(timestamps)
+        told: dict[TopicPartition, KafkaError] = {}
         attempt = 0
         while left:
             attempt += 1
@@ -88,19 +89,23 @@ class OffsetLister:
                 listed = await self.at_node(node, {tp: left[tp] for tp in tps}, deadline)
                 found |= listed.found
                 failed |= listed.failed
+            for tp, error in failed.items():
+                # The last attempt may have had no time left: what was wrong before says more.
+                if tp not in told or not isinstance(error, RequestTimedOut):
+                    told[tp] = error
             left = {tp: timestamp for tp, timestamp in left.items() if tp not in found}
             for error in failed.values():
                 if not error.retriable:
                     raise error
             if left:
-                await self._pause(attempt, next(iter(left)), failed, deadline)
+                await self._pause(attempt, next(iter(left)), told, deadline)
         return {tp: found[tp] for tp in timestamps}
 
     async def _pause(
         self,
         attempt: int,
         tp: TopicPartition,
-        failed: Mapping[TopicPartition, KafkaError],
+        told: Mapping[TopicPartition, KafkaError],
         deadline: float,
     ) -> None:
         self._cluster.request_update()
@@ -114,7 +119,7 @@ class OffsetLister:
             topic=tp.topic,
             partition=tp.partition,
             attempt=attempt,
-        ) from failed.get(tp)
+        ) from told.get(tp)
 
     def _request(self, timestamps: Mapping[TopicPartition, int]) -> ByVersion[ListOffsetsResponse]:
         def build(version: int) -> ListOffsetsRequest:

@@ -13,6 +13,7 @@ from aiokafkawire.broker import Answer, Broker
 from aiokafkawire.broker.faults import SeenRequest
 from aiokafkawire.config import ConsumerConfig, make
 from aiokafkawire.consumer.buffer import FetchBuffer
+from aiokafkawire.consumer.fetch_session import FetchSession, SessionRequest
 from aiokafkawire.consumer.fetcher import BRIEF_WAIT_MS, answered, fetch_request
 from aiokafkawire.consumer.partition import Leader, Partition, Positioned
 from aiokafkawire.consumer.planner import FetchLimits, FetchPlan, FetchPlanner
@@ -38,11 +39,15 @@ def plan() -> FetchPlan:
     return found
 
 
+def asked(plan: FetchPlan) -> SessionRequest:
+    return FetchSession().request(plan.parts, {"orders": TOPIC_ID})
+
+
 def test_a_request_names_topics_and_their_ids() -> None:
     config = make(ConsumerConfig, {"bootstrap_servers": "b", "isolation_level": "read_committed"})
-    request = fetch_request(plan(), {"orders": TOPIC_ID}, config, 17)
+    request = fetch_request(asked(plan()), config, 17)
     assert (request.max_wait_ms, request.min_bytes, request.isolation_level) == (500, 1, 1)
-    assert (request.session_id, request.session_epoch) == (0, -1)
+    assert (request.session_id, request.session_epoch) == (0, 0)
     (topic,) = request.topics
     assert (topic.topic, topic.topic_id) == ("orders", TOPIC_ID)
     assert [p.partition for p in topic.partitions] == [0, 1]
@@ -57,7 +62,7 @@ def test_a_request_can_be_sent_in_every_version(version: int) -> None:
     state = Positioned(FetchBuffer(3, leader_epoch=4), Leader(1, 4))
     positions = [Partition(P0, "earliest", state)]
     (found,) = FetchPlanner(FetchLimits(1_000, 500)).plan(positions, lambda tp: (1, 4), 0.0)
-    request = fetch_request(found, {"orders": TOPIC_ID}, config, version)
+    request = fetch_request(asked(found), config, version)
     wire.encode(request, version)
     assert request.topics[0].partitions[0].last_fetched_epoch == (4 if version >= 12 else -1)
 
@@ -70,21 +75,20 @@ def data(index: int, **fields: Any) -> PartitionData:
 def test_a_fetch_without_a_full_partition_waits_briefly_at_the_broker() -> None:
     config = make(ConsumerConfig, {"bootstrap_servers": "b"})
     waits = [
-        fetch_request(FetchPlan(1, (), brief), {}, config, 17).max_wait_ms
-        for brief in (True, False)
+        fetch_request(asked(plan()), config, 17, brief=brief).max_wait_ms for brief in (True, False)
     ]
     assert waits == [BRIEF_WAIT_MS, 500]
 
 
 def test_an_answer_is_read_by_name_or_id_and_each_partition_once() -> None:
-    asked = plan()
+    whole = plan()
     for naming in ({"topic": "orders"}, {"topic_id": TOPIC_ID}):
         told = FetchableTopicResponse(partitions=[data(1), data(0), data(1), data(7)], **naming)
         other = FetchableTopicResponse(topic="payments", partitions=[data(0)])
         response = FetchResponse(responses=[other, told])
         got = [
             (entry.part.partition.tp, entry.data.partition_index)
-            for entry in answered(asked, response, {"orders": TOPIC_ID})
+            for entry in answered(whole, response, {"orders": TOPIC_ID})
         ]
         assert got == [(P1, 1), (P0, 0)]
 

@@ -1,0 +1,192 @@
+"""Fetch sessions (KIP-227): a node remembers what is fetched from it, and is told only what is new.
+
+A machine without I/O, one for each node. `FetchSession.request` says what to send; what came of it
+is an event. Whatever goes wrong, the next request begins a new session with all partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire import NO_ID
+from aiokafkawire.wire.error_codes import ErrorCode
+
+from .planner import FetchPart
+
+__all__ = (
+    "TRANSITIONS",
+    "Accepted",
+    "Beginning",
+    "FetchSession",
+    "Going",
+    "Lost",
+    "Rejected",
+    "SessionRequest",
+    "Wanted",
+)
+
+NO_SESSION = 0
+FIRST_EPOCH = 0
+MAX_EPOCH = 2**31 - 1
+LAST_VERSION_WITH_NAMES = 12
+
+
+class Wanted(NamedTuple):
+    """What a node remembers of one partition."""
+
+    topic_id: UUID
+    offset: int
+    leader_epoch: int
+    fetch_epoch: int
+    max_bytes: int
+
+
+class SessionRequest(NamedTuple):
+    """One fetch: the partitions to name in it, and those that are not wanted any more.
+
+    `wanted` is all that the node knows then. `max_version` keeps to the versions that name topics
+    where one of them has no id.
+    """
+
+    session_id: int
+    epoch: int
+    parts: tuple[FetchPart, ...]
+    forgotten: tuple[tuple[TopicPartition, UUID], ...]
+    wanted: Mapping[TopicPartition, Wanted]
+    max_version: int | None
+
+
+# --- states -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The next request names all partitions. It ends the session `ends`, if that is not 0."""
+
+    ends: int = NO_SESSION
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """The next request bears `epoch`, and names what is not as in `wanted`."""
+
+    session_id: int
+    epoch: int
+    wanted: Mapping[TopicPartition, Wanted]
+    max_version: int | None
+
+
+State = Beginning | Going
+
+
+# --- events -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The node answered under this session id; 0 says that it keeps no session."""
+
+    request: SessionRequest
+    session_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The node answered with an error of the whole fetch."""
+
+    error_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """No answer came: the node may have gone on with the session, or not."""
+
+
+Event = Accepted | Rejected | Lost
+
+
+class FetchSession:
+    """The session with one node. One request at a time: each is followed by its event."""
+
+    __slots__ = ("state",)
+
+    def __init__(self) -> None:
+        self.state: State = Beginning()
+
+    def handle(self, event: Event) -> None:
+        """Go to the next state."""
+        self.state = TRANSITIONS[type(self.state), type(event)](self.state, event)
+
+    def request(self, parts: Iterable[FetchPart], ids: Mapping[str, UUID]) -> SessionRequest:
+        """What to send in order to fetch exactly these partitions."""
+        chosen = tuple(parts)
+        wanted = {
+            part.partition.tp: Wanted(
+                ids.get(part.partition.tp.topic, NO_ID),
+                part.offset,
+                part.leader_epoch,
+                part.fetch_epoch,
+                part.max_bytes,
+            )
+            for part in chosen
+        }
+        known = NO_ID not in ids.values()
+        max_version = None if known else LAST_VERSION_WITH_NAMES
+        state = self.state
+        if isinstance(state, Going) and state.max_version != max_version:
+            # A session is by names or by ids from beginning to end.
+            state = Beginning(state.session_id)
+        if isinstance(state, Beginning):
+            return SessionRequest(state.ends, FIRST_EPOCH, chosen, (), wanted, max_version)
+        before = state.wanted
+        return SessionRequest(
+            state.session_id,
+            state.epoch,
+            tuple(p for p in chosen if before.get(p.partition.tp) != wanted[p.partition.tp]),
+            tuple(
+                (tp, was.topic_id)
+                for tp, was in before.items()
+                if tp not in wanted or wanted[tp].topic_id != was.topic_id
+            ),
+            wanted,
+            max_version,
+        )
+
+
+def _begun(state: Beginning, event: Accepted) -> State:
+    if event.session_id <= NO_SESSION:
+        return Beginning()
+    request = event.request
+    return Going(event.session_id, FIRST_EPOCH + 1, request.wanted, request.max_version)
+
+
+def _gone_on(state: Going, event: Accepted) -> State:
+    if event.session_id != state.session_id or event.request.epoch != state.epoch:
+        # The node closed the session, or the request was the first of a new one.
+        return _begun(Beginning(), event)
+    epoch = FIRST_EPOCH + 1 if state.epoch == MAX_EPOCH else state.epoch + 1
+    return Going(state.session_id, epoch, event.request.wanted, state.max_version)
+
+
+def _rejected(state: State, event: Rejected) -> State:
+    if event.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+        return Beginning()
+    return _over(state, Lost())
+
+
+def _over(state: State, event: Lost) -> State:
+    return Beginning(state.session_id) if isinstance(state, Going) else state
+
+
+TRANSITIONS: Mapping[tuple[type, type], Callable[[Any, Any], State]] = {
+    (Beginning, Accepted): _begun,
+    (Beginning, Rejected): _rejected,
+    (Beginning, Lost): _over,
+    (Going, Accepted): _gone_on,
+    (Going, Rejected): _rejected,
+    (Going, Lost): _over,
+}

@@ -1,0 +1,268 @@
+"""Fetch sessions: as a machine, and against the embedded broker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiokafkawire.broker import Answer, Broker, Drop
+from aiokafkawire.consumer import fetch_session as f
+from aiokafkawire.consumer.buffer import FetchBuffer
+from aiokafkawire.consumer.partition import Partition, Positioned
+from aiokafkawire.consumer.planner import FetchPart
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire import NO_ID, ApiKey, ErrorCode
+
+from .helpers import consumer, numbers, parts, produce, read
+from .logs import P0, P1
+
+IDS = {"orders": UUID(int=5)}
+
+
+def part(tp: TopicPartition, offset: int = 0) -> FetchPart:
+    state = Positioned(FetchBuffer(offset))
+    return FetchPart(
+        Partition(tp, "earliest", state), state, state.buffer, offset, 1, 1_000, -1, False
+    )
+
+
+def sent(session: f.FetchSession, *tps: FetchPart, ids: Mapping[str, UUID] = IDS) -> Any:
+    return session.request(tps, ids)
+
+
+def going(*tps: FetchPart, session_id: int = 9) -> f.FetchSession:
+    session = f.FetchSession()
+    session.handle(f.Accepted(sent(session, *tps), session_id))
+    return session
+
+
+STATES = {"Beginning": f.FetchSession, "Going": lambda: going(part(P0))}
+EVENTS: dict[str, Any] = {
+    "Accepted": lambda session: f.Accepted(sent(session, part(P0)), 9),
+    "Accepted by 0": lambda session: f.Accepted(sent(session, part(P0)), 0),
+    "Accepted by another": lambda session: f.Accepted(sent(session, part(P0)), 3),
+    "Rejected id": lambda session: f.Rejected(ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+    "Rejected epoch": lambda session: f.Rejected(ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+    "Lost": lambda session: f.Lost(),
+}
+EXPECTED = {
+    "Beginning": {
+        "Accepted": (9, 1),
+        "Accepted by 0": 0,
+        "Accepted by another": (3, 1),
+        "Rejected id": 0,
+        "Rejected epoch": 0,
+        "Lost": 0,
+    },
+    "Going": {
+        "Accepted": (9, 2),
+        "Accepted by 0": 0,
+        "Accepted by another": (3, 1),
+        "Rejected id": 0,
+        "Rejected epoch": 9,
+        "Lost": 9,
+    },
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("event", EVENTS)
+def test_every_state_and_event(state: str, event: str) -> None:
+    session = STATES[state]()
+    session.handle(EVENTS[event](session))
+    match EXPECTED[state][event]:
+        case (session_id, epoch):
+            assert isinstance(session.state, f.Going)
+            assert (session.state.session_id, session.state.epoch) == (session_id, epoch)
+        case ends:
+            assert session.state == f.Beginning(ends)
+
+
+def test_the_table_is_whole() -> None:
+    states, events = (f.Beginning, f.Going), (f.Accepted, f.Rejected, f.Lost)
+    assert set(f.TRANSITIONS) == {(state, event) for state in states for event in events}
+
+
+def test_the_first_request_names_everything_and_later_ones_what_is_new() -> None:
+    session = f.FetchSession()
+    first = sent(session, part(P0), part(P1))
+    assert (first.session_id, first.epoch, len(first.parts)) == (0, 0, 2)
+    session.handle(f.Accepted(first, 9))
+    same = sent(session, part(P0), part(P1))
+    assert (same.session_id, same.epoch, same.parts, same.forgotten) == (9, 1, (), ())
+    session.handle(f.Accepted(same, 9))
+    moved = sent(session, part(P0, 5), part(P1))
+    assert [p.partition.tp for p in moved.parts] == [P0]
+    fewer = sent(session, part(P1))
+    assert (fewer.parts, fewer.forgotten) == ((), ((P0, IDS["orders"]),))
+
+
+def test_a_topic_made_anew_is_left_out_under_its_old_id() -> None:
+    session = going(part(P0))
+    asked = sent(session, part(P0), ids={"orders": UUID(int=6)})
+    assert [p.partition.tp for p in asked.parts] == [P0]
+    assert asked.forgotten == ((P0, IDS["orders"]),)
+
+
+def test_a_session_is_by_names_or_by_ids() -> None:
+    session = going(part(P0))
+    asked = sent(session, part(P0), ids={"orders": NO_ID})
+    assert (asked.session_id, asked.epoch, asked.max_version) == (9, 0, 12)
+    assert len(asked.parts) == 1
+    session.handle(f.Accepted(asked, 10))
+    assert sent(session, part(P0), ids={"orders": NO_ID}).max_version == 12
+
+
+def test_epochs_wrap_to_one() -> None:
+    session = going(part(P0))
+    assert isinstance(session.state, f.Going)
+    session.state = f.Going(9, f.MAX_EPOCH, session.state.wanted, None)
+    session.handle(f.Accepted(sent(session, part(P0)), 9))
+    assert isinstance(session.state, f.Going)
+    assert session.state.epoch == 1
+
+
+class Node:
+    """What a broker remembers of sessions."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[int, tuple[int, dict[TopicPartition, int]]] = {}
+        self.next_id = 1
+
+    def answer(self, asked: f.SessionRequest, *, full: bool) -> tuple[int, int, Any]:
+        """Error, session id, and what is fetched."""
+        named = {p.partition.tp: p.offset for p in asked.parts}
+        if asked.epoch == 0:
+            self.sessions.pop(asked.session_id, None)
+            if full:
+                return 0, 0, named
+            session_id, self.next_id = self.next_id, self.next_id + 1
+            self.sessions[session_id] = (1, named)
+            return 0, session_id, named
+        if asked.session_id not in self.sessions:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, None
+        epoch, known = self.sessions[asked.session_id]
+        if epoch != asked.epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0, None
+        for tp, _ in asked.forgotten:
+            del known[tp]
+        self.sessions[asked.session_id] = (epoch + 1, known | named)
+        return 0, asked.session_id, known | named
+
+
+OUTCOMES = ["answered", "answered", "answered", "lost before", "lost after", "forgot"]
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_a_node_fetches_exactly_what_is_wanted_whatever_was_lost(data: st.DataObject) -> None:
+    session, node = f.FetchSession(), Node()
+    tps = parts("orders", 4)
+    for _ in range(data.draw(st.integers(1, 15))):
+        chosen = [part(tp, data.draw(st.integers(0, 2))) for tp in tps if data.draw(st.booleans())]
+        asked = session.request(chosen, IDS)
+        match data.draw(st.sampled_from(OUTCOMES)):
+            case "lost before":
+                session.handle(f.Lost())
+            case "lost after":
+                node.answer(asked, full=False)
+                session.handle(f.Lost())
+            case what:
+                if what == "forgot":
+                    node.sessions.clear()
+                code, session_id, fetched = node.answer(asked, full=data.draw(st.booleans()))
+                if code:
+                    session.handle(f.Rejected(code))
+                else:
+                    assert fetched == {p.partition.tp: p.offset for p in chosen}
+                    session.handle(f.Accepted(asked, session_id))
+
+
+async def test_idle_fetches_name_nothing() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 20)
+        await produce(broker, "orders", 3, numbers(0, 2))
+        async with consumer(broker) as reader:
+            reader.assign(parts("orders", 20))
+            await read(reader, 2)
+            await broker.wait_for_request(
+                ApiKey.FETCH, matching=lambda seen: not seen.message.topics, count=2
+            )
+            await produce(broker, "orders", 7, numbers(0, 2))
+            assert {record.partition for record in await read(reader, 2)} == {7}
+            await broker.wait_for_request(
+                ApiKey.FETCH,
+                matching=lambda seen: (
+                    [
+                        (p.partition, p.fetch_offset)
+                        for topic in seen.message.topics
+                        for p in topic.partitions
+                    ]
+                    == [(7, 2)]
+                ),
+            )
+
+
+async def test_paused_partitions_leave_the_session_and_come_back() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 2)
+        async with consumer(broker) as reader:
+            reader.assign([P0, P1])
+            await reader.getmany(timeout_ms=60)
+            reader.pause(P0)
+            left = await broker.wait_for_request(
+                ApiKey.FETCH, matching=lambda seen: bool(seen.message.forgotten_topics_data)
+            )
+            assert left.message.forgotten_topics_data[0].partitions == [0]
+            await produce(broker, "orders", 0, numbers(0, 2))
+            reader.resume(P0)
+            assert len(await read(reader, 2)) == 2
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        Answer(ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        Answer(ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        Answer(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
+        Drop(carried_out=True),
+    ],
+)
+async def test_a_session_that_is_broken_is_begun_anew(action: Any) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 2)
+        await produce(broker, "orders", 0, numbers(0, 2))
+        async with consumer(broker, request_timeout_ms=200) as reader:
+            reader.assign([P0, P1])
+            await read(reader, 2)
+            fault = broker.on(ApiKey.FETCH, action, times=1)
+            await produce(broker, "orders", 1, numbers(0, 2))
+            await produce(broker, "orders", 0, numbers(2, 4))
+            assert len(await read(reader, 4)) == 4
+            assert fault.hits == 1
+
+
+@pytest.mark.parametrize("options", [{"max_fetch_sessions": 1}, {"as_of": "1.0"}])
+async def test_brokers_without_sessions_are_told_everything_each_time(options: Any) -> None:
+    async with Broker(**options) as broker:
+        await broker.create_topic("orders", 2)
+        async with consumer(broker) as first, consumer(broker, client_id="second") as reader:
+            first.assign([P0])
+            await first.getmany(timeout_ms=60)  # has the only session there may be
+            reader.assign([P0, P1])
+            await reader.getmany(timeout_ms=100)
+
+            def is_second(seen: Any) -> bool:
+                return bool(seen.client_id == "second")
+
+            await broker.wait_for_request(ApiKey.FETCH, count=3, matching=is_second)
+            assert all(
+                len(seen.message.topics[0].partitions) == 2
+                for seen in broker.requests.of(ApiKey.FETCH)
+                if is_second(seen)
+            )
