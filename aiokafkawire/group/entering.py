@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aiokafkawire.errors import GroupFailed
-from aiokafkawire.types import NodeId
+from aiokafkawire.types import NodeId, TopicPartition
 
 from . import effects as do
 from . import events as on
@@ -216,20 +216,36 @@ def hand_out(
     return s.Syncing(state.generation, state.pulse, request, state.attempt), (send,)
 
 
-def checked(state: s.Arriving, event: on.Synced) -> s.Assignment | on.Contradicted:
-    """What a member is given, in order, or what is wrong with it."""
+def mismatch(state: s.Arriving, event: on.Synced) -> TopicPartition | None:
+    """Something in an assignment that this member cannot have asked for."""
     subscribed = set(state.generation.topics)
     for tp in event.assignment:
         if tp.topic not in subscribed or tp.partition < 0:
-            reason = f"it assigns {tp}, which was not subscribed to"
-            return on.Contradicted(event.request, reason)
-    return tuple(sorted(set(event.assignment)))
+            return tp
+    return None
+
+
+def refuse_assignment(
+    m: Membership, state: s.Arriving, event: on.Synced, strange: TopicPartition, now: float
+) -> Outcome:
+    """Take nothing of it, and have the partitions divided anew.
+
+    A static member that comes back with another subscription gets what it had with the old one.
+    """
+    wrong = f"it assigns {strange}, which was not subscribed to"
+    m.contradictions += 1
+    if m.contradictions >= MAX_CONTRADICTIONS:
+        return distrust(m, state, on.Contradicted(event.request, wrong), now)
+    m.reason = "the assignment does not fit the subscription"
+    after, effects = steps.try_again(m, state, state.pulse.node, now)
+    return after, (do.Note(f"joining the group again: {wrong}"), *effects)
 
 
 def become_stable(m: Membership, state: s.Syncing, event: on.Synced, now: float) -> Outcome:
-    given = checked(state, event)
-    if isinstance(given, on.Contradicted):
-        return distrust(m, state, given, now)
+    strange = mismatch(state, event)
+    if strange is not None:
+        return refuse_assignment(m, state, event, strange, now)
+    given = tuple(sorted(set(event.assignment)))
     return settle(m, s.Stable(state.generation, state.pulse, given), given, now)
 
 
@@ -247,9 +263,10 @@ def settle(m: Membership, stable: s.Stable, coming: s.Assignment, now: float) ->
 
 def take_difference(m: Membership, state: s.Resyncing, event: on.Synced, now: float) -> Outcome:
     """Take what is new at once; give back what is not given any more, and join again without it."""
-    given = checked(state, event)
-    if isinstance(given, on.Contradicted):
-        return distrust(m, state, given, now)
+    strange = mismatch(state, event)
+    if strange is not None:
+        return refuse_assignment(m, state, event, strange, now)
+    given = tuple(sorted(set(event.assignment)))
     stays, had = set(given), set(state.assignment)
     going = tuple(tp for tp in state.assignment if tp not in stays)
     coming = tuple(tp for tp in given if tp not in had)

@@ -173,4 +173,15 @@ def test_an_assignment_of_what_was_not_subscribed_to_is_never_owned(
     membership = machine(s.Syncing(GENERATION, PULSE, REQUEST, 0))
     effects = membership.handle(on.Synced(REQUEST, (P0, strange)), 0.0)
     assert not any(isinstance(effect, do.AssignPartitions) for effect in effects)
-    assert isinstance(membership.state, s.BackingOff)
+    # As the same member, with words of its own: so the coordinator has it divided anew.
+    join = only(membership.handle(on.Tick(), membership.next_deadline()), do.SendJoin)
+    assert (join.member_id, join.generation, join.owned) == ("me", GENERATION.number, ())
+
+
+def test_a_leader_that_goes_on_assigning_what_was_not_subscribed_to_is_told_of() -> None:
+    membership = machine()
+    for _ in range(MAX_CONTRADICTIONS):
+        assert membership.error is None
+        membership.state = s.Syncing(GENERATION, PULSE, REQUEST, 0)
+        membership.handle(on.Synced(REQUEST, (TopicPartition("payments", 0),)), 0.0)
+    assert "payments-0" in str(membership.error)

@@ -1,0 +1,573 @@
+"""Several membership machines against the broker's own group machine, on a network that may fail.
+
+Requests and answers of a member keep their order on each of its two connections, as on TCP; all
+else happens in whatever order Hypothesis likes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from aiokafkawire.broker.groups import events as broker
+from aiokafkawire.broker.groups.machine import ClassicGroup
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.group import answers
+from aiokafkawire.group import effects as do
+from aiokafkawire.group import events as on
+from aiokafkawire.group import states as s
+from aiokafkawire.group.assignors import Assignor, assignors_of
+from aiokafkawire.group.leader import divide, subscriptions_of
+from aiokafkawire.group.membership import Membership
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.consumer_protocol import encode_subscription
+from aiokafkawire.wire.messages.heartbeat import HeartbeatResponse
+from aiokafkawire.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from aiokafkawire.wire.messages.sync_group import SyncGroupResponse
+
+from .machines import settings as group_settings
+from .test_membership import check_invariants, check_step
+
+NODE = 1
+LOST = KafkaError("connection lost", retriable=True)
+MAX_MEMBERS = 4
+EXAMPLES = 40
+PATIENCE_S = 20.0
+"""What takes longer than this to arrive counts as a fault."""
+
+
+@dataclass(eq=False)
+class Letter:
+    """A request on its way to the coordinator, or waiting there, or its answer on its way back."""
+
+    member: Member
+    effect: Any
+    lane: str
+    sent_at: float
+    answer: on.Answer | None = None
+    arrived: bool = False
+
+
+@dataclass(eq=False)
+class Member:
+    """A machine, its application and its side of the network."""
+
+    name: str
+    machine: Membership
+    assignors: dict[str, Assignor]
+    topics: tuple[str, ...]
+    instance_id: str | None
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    letters: list[Letter] = field(default_factory=list)
+    counted: dict[str, int] = field(default_factory=dict)
+    dead: bool = False
+
+    @property
+    def ended(self) -> bool:
+        return self.dead or self.machine.done
+
+    @property
+    def owned(self) -> tuple[TopicPartition, ...]:
+        state = self.machine.state
+        return state.assignment if isinstance(state, s.Owner) else ()
+
+
+class GroupModel(RuleBasedStateMachine):
+    """`strategies` are what members may list as their assignors."""
+
+    strategies: tuple[tuple[str, ...], ...] = ()
+    static = False
+    bundle_of_faults = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.group = ClassicGroup("g")
+        self.members: list[Member] = []
+        self.partitions = {"orders": 5, "payments": 2}
+        self.committed: dict[TopicPartition, int] = {}
+        self.made = 0
+        self.faulty = False
+
+    # --- members ---
+
+    @initialize()
+    def first(self) -> None:
+        self.add(0, False)
+
+    @property
+    def alive(self) -> list[Member]:
+        return [member for member in self.members if not member.ended]
+
+    @precondition(lambda self: len(self.alive) < MAX_MEMBERS)
+    @rule(strategy=st.integers(0, 2), both=st.booleans())
+    def add(self, strategy: int, both: bool) -> None:
+        self.made += 1
+        names = self.strategies[strategy % len(self.strategies)]
+        assignors = assignors_of(names)
+        instance_id = f"i{self.made % MAX_MEMBERS}" if self.static else None
+        config = group_settings(
+            cooperative=all(each.cooperative for each in assignors),
+            group_instance_id=instance_id,
+        )
+        member = Member(
+            f"m{self.made}",
+            Membership(config, random.Random(self.made), self.now),
+            {each.name: each for each in assignors},
+            ("orders", "payments") if both and not self.static else ("orders",),
+            instance_id,
+        )
+        if any(other.instance_id == instance_id for other in self.alive) and self.static:
+            self.faulty = True
+        member.machine.presence.enter(self.now)
+        self.members.append(member)
+        self.tell(member, on.Subscribed(member.topics))
+
+    def pick(self, number: int) -> Member:
+        return self.alive[number % len(self.alive)]
+
+    @precondition(lambda self: self.alive)
+    @rule(number=st.integers(0, 9))
+    def close(self, number: int) -> None:
+        if len(self.alive) < 2:
+            return
+        self.tell(self.pick(number), on.Closing(self.now + 30))
+
+    # A static member that comes back with other topics is not enough for a rebalance, in Kafka too.
+    @precondition(lambda self: self.alive and not self.static)
+    @rule(number=st.integers(0, 9), both=st.booleans())
+    def subscribe(self, number: int, both: bool) -> None:
+        member = self.pick(number)
+        if not member.machine.topics:
+            return
+        member.topics = ("orders", "payments") if both else ("orders",)
+        self.tell(member, on.Subscribed(member.topics))
+
+    @precondition(lambda self: self.alive)
+    @rule(number=st.integers(0, 9))
+    def call(self, number: int) -> None:
+        """The application comes back for more, or goes to work."""
+        member = self.pick(number)
+        presence = member.machine.presence
+        if presence.waiting:
+            presence.leave(self.now)
+        else:
+            presence.enter(self.now)
+            self.tell(member, on.ApplicationEntered())
+
+    @precondition(lambda self: self.alive)
+    @rule(number=st.integers(0, 9))
+    def work(self, number: int) -> None:
+        member = self.pick(number)
+        for tp in member.owned:
+            member.positions[tp] += 1
+
+    @precondition(lambda self: self.alive)
+    @rule(number=st.integers(0, 9))
+    def commit(self, number: int) -> None:
+        member = self.pick(number)
+        self.commit_all(member, member.owned)
+
+    @precondition(lambda self: self.bundle_of_faults and self.alive)
+    @rule(number=st.integers(0, 9))
+    def kill(self, number: int) -> None:
+        self.faulty = True
+        self.pick(number).dead = True
+
+    @precondition(lambda self: self.alive)
+    @rule()
+    def grow(self) -> None:
+        if self.partitions["orders"] < 8:
+            self.partitions["orders"] += 1
+            for member in self.alive:
+                self.look_after(member)
+
+    def look_after(self, member: Member) -> None:
+        """A leader sees what `Leader.outdated` tells."""
+        generation = member.machine.generation
+        leads = generation is not None and generation.leads
+        settled = isinstance(member.machine.state, s.Stable)
+        if leads and settled and member.counted != self.partitions:
+            self.tell(member, on.Rejoin("grown"))
+
+    # --- the network ---
+
+    def heads(self) -> list[Letter]:
+        """What may arrive next: the first of each connection, and all that is local."""
+        found: list[Letter] = []
+        for member in self.members:
+            lanes: dict[str, None] = {}
+            for letter in member.letters:
+                waits = letter.arrived and letter.answer is None
+                if letter.lane == "local" or letter.lane not in lanes:
+                    lanes[letter.lane] = None
+                    if not waits:
+                        found.append(letter)
+        return found
+
+    @precondition(lambda self: self.heads())
+    @rule(number=st.integers(0, 99))
+    def deliver(self, number: int) -> None:
+        heads = self.heads()
+        self.arrive(heads[number % len(heads)])
+
+    @rule(steps=st.sampled_from([3, 10, 10, 200, 200]), seed=st.integers(0, 7))
+    def go_on(self, steps: int, seed: int) -> None:
+        """A while without faults."""
+        order = random.Random(seed)
+        for _ in range(steps):
+            if heads := self.heads():
+                self.arrive(order.choice(heads))
+                self.nobody_else_may_commit()
+            elif self.at_rest() or not self.alive:
+                break
+            else:
+                deadlines = [member.machine.next_deadline() for member in self.alive]
+                next_deadline = min([*deadlines, self.group.next_deadline()])
+                self.advance(min(max(next_deadline - self.now, 0.0), 3.1))
+
+    @precondition(lambda self: self.bundle_of_faults and any(m.letters for m in self.alive))
+    @rule(number=st.integers(0, 99), carried_out=st.booleans())
+    def lose(self, number: int, carried_out: bool) -> None:
+        """A connection breaks: nothing that is on it is answered."""
+        self.faulty = True
+        remote = [x for m in self.alive for x in m.letters if x.lane != "local"]
+        if not remote:
+            return
+        first = remote[number % len(remote)]
+        lost = [x for x in first.member.letters if x.lane == first.lane]
+        for letter in lost:
+            if carried_out and not letter.arrived and not letter.member.ended:
+                self.carry_out(letter)
+        for letter in lost:
+            first.member.letters.remove(letter)
+        for letter in lost:
+            request = letter.effect.request
+            if isinstance(letter.effect, do.FindCoordinator):
+                self.tell(first.member, on.CoordinatorMissing(request))
+            elif isinstance(letter.effect, do.SendLeave):
+                self.tell(first.member, on.LeftGroup(request))
+            else:
+                self.tell(first.member, answers.failure(request, LOST))
+
+    @precondition(lambda self: self.bundle_of_faults)
+    @rule()
+    def move_coordinator(self) -> None:
+        self.faulty = True
+        self.reply(self.group.handle(broker.CoordinatorMoved(), self.now))
+
+    def arrive(self, letter: Letter) -> None:
+        if letter.answer is not None or letter.lane == "local":
+            letter.member.letters.remove(letter)
+            answer = letter.answer or self.locally(letter)
+            if isinstance(answer, on.Synced):
+                state = letter.member.machine.state
+                if isinstance(state, s.Inside) and answer.request in state.awaited:
+                    generation = state.generation
+                    assignor = letter.member.assignors[generation.protocol]
+                    assignor.assigned(answer.assignment, generation.number)
+            self.tell(letter.member, answer)
+        else:
+            self.carry_out(letter)
+
+    def locally(self, letter: Letter) -> on.Answer:
+        effect, member = letter.effect, letter.member
+        if isinstance(effect, do.RevokePartitions):
+            self.commit_all(member, effect.partitions)
+            return on.Revoked(effect.request)
+        assert isinstance(effect, do.MakeAssignment)
+        member.counted = dict(self.partitions)
+        subscriptions, unreadable = subscriptions_of(effect.members)
+        assert not unreadable
+        assigned = divide(
+            member.assignors[effect.protocol], dict(self.partitions), subscriptions, {}
+        )
+        return on.AssignmentMade(effect.request, assigned)
+
+    # --- the coordinator ---
+
+    def carry_out(self, letter: Letter) -> None:
+        letter.arrived = True
+        effect, member = letter.effect, letter.member
+        match effect:
+            case do.FindCoordinator(request):
+                letter.answer = on.CoordinatorFound(request, NODE)
+                return
+            case do.SendJoin():
+                self.made += 1
+                protocols = tuple(
+                    (
+                        each.name,
+                        encode_subscription(
+                            effect.topics,
+                            user_data=each.user_data(effect.topics),
+                            owned_partitions=effect.owned,
+                            generation_id=effect.generation,
+                        ),
+                    )
+                    for each in member.assignors.values()
+                )
+                event: broker.Event = broker.Join(
+                    reply=letter,
+                    member_id=effect.member_id,
+                    new_member_id=f"{member.name}-{self.made}",
+                    protocol_type="consumer",
+                    protocols=protocols,
+                    session_timeout_s=45,
+                    rebalance_timeout_s=300,
+                    instance_id=member.instance_id,
+                    needs_known_id=True,
+                    may_skip_assignment=True,
+                )
+            case do.SendSync(generation=generation):
+                event = broker.Sync(
+                    reply=letter,
+                    member_id=generation.member_id,
+                    generation=generation.number,
+                    assignments=effect.assignments,
+                    instance_id=member.instance_id,
+                    protocol=generation.protocol,
+                )
+            case do.SendHeartbeat(generation=generation):
+                event = broker.Heartbeat(
+                    reply=letter,
+                    member_id=generation.member_id,
+                    generation=generation.number,
+                    instance_id=member.instance_id,
+                )
+            case do.SendLeave(member_id=member_id):
+                event = broker.Leave(reply=letter, member_id=member_id)
+            case _:
+                raise AssertionError(effect)
+        self.reply(self.group.handle(event, self.now))
+
+    def reply(self, replies: list[broker.Reply]) -> None:
+        for reply in replies:
+            letter, result = reply.to, reply.result
+            if isinstance(letter, Letter):
+                letter.answer = answer_of(letter, result)
+
+    def commit_all(self, member: Member, partitions: Any) -> None:
+        generation = member.machine.generation
+        if generation is None:
+            return
+        event = broker.Commit(
+            reply="commit",
+            member_id=generation.member_id,
+            generation=generation.number,
+            instance_id=member.instance_id,
+        )
+        replies = self.group.handle(event, self.now)
+        accepted = any(reply.to == "commit" and reply.result is ErrorCode.NONE for reply in replies)
+        self.reply([reply for reply in replies if reply.to != "commit"])
+        for tp in partitions if accepted else ():
+            position = member.positions[tp]
+            assert position >= self.committed.get(tp, 0), f"{tp} goes back"
+            self.committed[tp] = position
+
+    # --- time ---
+
+    @rule(seconds=st.sampled_from([0.2, 1.0, 3.1]))
+    def wait(self, seconds: float) -> None:
+        self.advance(seconds)
+
+    @precondition(lambda self: self.bundle_of_faults)
+    @rule(seconds=st.sampled_from([20.0, 46.0, 310.0]))
+    def wait_long(self, seconds: float) -> None:
+        self.faulty = True
+        self.advance(seconds)
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+        late = [x for m in self.alive for x in m.letters if self.now - x.sent_at > PATIENCE_S]
+        away = [m for m in self.alive if m.machine.presence.deadline < self.now + 100]
+        if late or away:
+            self.faulty = True
+        if self.group.next_deadline() <= self.now:
+            self.reply(self.group.handle(broker.Tick(), self.now))
+        for member in self.alive:
+            if member.machine.next_deadline() <= self.now:
+                self.tell(member, on.Tick())
+
+    # --- the machines ---
+
+    def tell(self, member: Member, event: on.Event) -> None:
+        if member.ended:
+            return
+        machine = member.machine
+        before = machine.state
+        late = isinstance(event, on.Answer) and event.request not in before.awaited
+        effects = machine.handle(event, self.now)
+        check_invariants(machine)
+        if not late:
+            check_step(before, event, effects, machine.state)
+        for effect in effects:
+            self.perform(member, effect)
+        if any(isinstance(effect, do.EnterGeneration) for effect in effects):
+            self.look_after(member)
+
+    def perform(self, member: Member, effect: do.Effect) -> None:
+        lane = LANES.get(type(effect))
+        if lane is not None:
+            member.letters.append(Letter(member, effect, lane, self.now))
+        elif isinstance(effect, do.WatchPartitions):
+            member.counted = dict(self.partitions)
+        elif isinstance(effect, do.AssignPartitions):
+            for tp in effect.partitions:
+                member.positions[tp] = self.committed.get(tp, 0)
+        elif isinstance(effect, do.LosePartitions):
+            assert self.faulty, f"{member.name} lost {effect.partitions}: {effect.reason}"
+
+    # --- what is always so ---
+
+    @invariant()
+    def nobody_else_may_commit(self) -> None:
+        holders: dict[TopicPartition, str] = {}
+        for member in self.members:
+            generation = member.machine.generation
+            if generation is None or not self.in_charge(generation):
+                continue
+            for tp in member.owned:
+                assert holders.setdefault(tp, member.name) == member.name, f"{tp} has two owners"
+
+    def in_charge(self, generation: s.Generation) -> bool:
+        return (
+            generation.number == self.group.generation
+            and generation.member_id in self.group.members
+        )
+
+    @invariant()
+    def nobody_fails(self) -> None:
+        for member in self.alive:
+            assert not isinstance(member.machine.state, s.Failed), member.machine.error
+            if isinstance(member.machine.state, s.Fenced):
+                assert self.static
+                member.dead = True
+
+    def teardown(self) -> None:
+        """Without further faults the group comes to rest, and every partition has its owner."""
+        for member in self.alive:
+            if not member.machine.presence.waiting:
+                member.machine.presence.enter(self.now)
+                self.tell(member, on.ApplicationEntered())
+        for _ in range(3_000):
+            if heads := self.heads():
+                self.arrive(heads[0])
+                self.nobody_else_may_commit()
+                self.nobody_fails()
+            elif self.at_rest():
+                break
+            else:
+                deadlines = [member.machine.next_deadline() for member in self.alive]
+                self.advance(max(min([*deadlines, self.group.next_deadline()]) - self.now, 0.0))
+        else:
+            states = [type(member.machine.state).__name__ for member in self.alive]
+            raise AssertionError(f"no rest: {states}, the group is {self.group.state}")
+        owned = sorted(tp for member in self.alive for tp in member.owned)
+        readers = [member for member in self.alive if member.machine.topics]
+        topics = {topic for member in readers for topic in member.topics}
+        assert owned == sorted(
+            TopicPartition(topic, number)
+            for topic in topics
+            for number in range(self.partitions[topic])
+        )
+        if len({member.topics for member in readers}) == 1:
+            shares = [len(member.owned) for member in readers]
+            assert max(shares) - min(shares) <= len(topics), shares
+
+    def at_rest(self) -> bool:
+        """Whether all are stable in the group's one generation, and agree on who there is."""
+        stable = all(
+            isinstance(member.machine.state, s.Stable)
+            and member.machine.state.generation.number == self.group.generation
+            for member in self.alive
+        )
+        settled = self.group.state in {broker.GroupState.STABLE, broker.GroupState.EMPTY}
+        alike = len(self.group.members) == len(self.alive) and not self.group.pending
+        return stable and settled and alike
+
+
+LANES: dict[type[do.Effect], str] = {
+    do.FindCoordinator: "general",
+    do.SendJoin: "join",
+    do.SendSync: "join",
+    do.SendHeartbeat: "general",
+    do.SendLeave: "general",
+    do.MakeAssignment: "local",
+    do.RevokePartitions: "local",
+}
+
+
+def answer_of(letter: Letter, result: broker.Result) -> on.Answer:
+    effect = letter.effect
+    if isinstance(effect, do.SendLeave):
+        return on.LeftGroup(effect.request)
+    if isinstance(effect, do.SendHeartbeat):
+        assert isinstance(result, ErrorCode)
+        return answers.heartbeat_answer(effect.request, HeartbeatResponse(error_code=result))
+    if isinstance(result, broker.SyncResult):
+        sync = SyncGroupResponse(error_code=result.code, assignment=result.assignment)
+        return answers.sync_answer(effect.request, sync)
+    assert isinstance(result, broker.JoinResult)
+    join = JoinGroupResponse(
+        error_code=result.code,
+        generation_id=result.generation,
+        protocol_name=result.protocol,
+        leader=result.leader,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=[
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.metadata,
+            )
+            for member in result.members
+        ],
+    )
+    return answers.join_answer(effect.request, join, list(letter.member.assignors))
+
+
+COOPERATIVE = ("cooperative-sticky",)
+BRIDGE = ("cooperative-sticky", "range")
+EAGER = ("range",)
+
+KINDS: dict[str, Callable[[], type[GroupModel]]] = {
+    "cooperative": lambda: model((COOPERATIVE,)),
+    "cooperative without faults": lambda: model((COOPERATIVE,), bundle_of_faults=False),
+    "eager": lambda: model((EAGER,)),
+    "rolling upgrade": lambda: model((BRIDGE, COOPERATIVE)),
+    "static": lambda: model((COOPERATIVE,), static=True),
+}
+
+
+def model(strategies: tuple[tuple[str, ...], ...], **attributes: Any) -> type[GroupModel]:
+    return type("Model", (GroupModel,), {"strategies": strategies, **attributes})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_group_keeps_its_promises(kind: str) -> None:
+    run_state_machine_as_test(
+        KINDS[kind](),
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=60,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
