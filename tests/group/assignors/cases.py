@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from aiokafkawire.group.assignors import Assignor, MemberSubscription, StickyAssignor
@@ -156,6 +157,9 @@ def check_nobody_loses_in_vain(group: Group, before: Assignment, assignment: Ass
 
 
 # --- groups at random ---
+
+modestly = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""Drawing a group takes longer than dividing it, and much longer on a busy machine."""
 
 TOPICS = ("a", "b", "c", "d")
 

@@ -4,7 +4,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aiokafkawire.group.assignors import MemberSubscription, claims
@@ -60,6 +60,7 @@ def test_what_follows_is_left_aside() -> None:
     assert decode_generation(b"\0\0\0\x05more") == 5
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=40) | st.binary(max_size=8).map(GOOD.__add__))
 @example(struct.pack(">i", 2**31 - 1))
 @example(struct.pack(">iH", 1, 0xFFFF) + bytes(8))

@@ -5,9 +5,10 @@ from hypothesis import strategies as st
 
 from aiokafkawire.group.assignors import MemberSubscription, RangeAssignor
 from aiokafkawire.types import TopicPartition
-from tests.group.assignors.cases import Group, check_valid, groups, sets_of
+from tests.group.assignors.cases import Group, check_valid, groups, modestly, sets_of
 
 
+@modestly
 @given(group=groups(), rng=st.randoms(use_true_random=False))
 def test_each_topic_is_divided_evenly_whatever_the_order_of_members(
     group: Group, rng: st.DataObject
@@ -25,6 +26,7 @@ def test_each_topic_is_divided_evenly_whatever_the_order_of_members(
     assert group.divide(RangeAssignor()) == assignment
 
 
+@modestly
 @given(groups(racks=False))
 def test_without_racks_partitions_are_consecutive(group: Group) -> None:
     for partitions in group.divide(RangeAssignor()).values():

@@ -4,9 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafkawire.group.assignors import MemberSubscription, RoundRobinAssignor
-from tests.group.assignors.cases import Group, check_valid, groups, sets_of
+from tests.group.assignors.cases import Group, check_valid, groups, modestly, sets_of
 
 
+@modestly
 @given(group=groups(), rng=st.randoms(use_true_random=False))
 def test_all_is_given_whatever_the_order_of_members(group: Group, rng: st.DataObject) -> None:
     assignment = group.divide(RoundRobinAssignor())
@@ -15,6 +16,7 @@ def test_all_is_given_whatever_the_order_of_members(group: Group, rng: st.DataOb
     assert group.divide(RoundRobinAssignor()) == assignment
 
 
+@modestly
 @given(groups(alike=True))
 def test_members_of_one_subscription_get_equal_numbers(group: Group) -> None:
     counts = [len(owned) for owned in group.divide(RoundRobinAssignor()).values()]

@@ -21,6 +21,7 @@ from tests.group.assignors.cases import (
     check_sticky,
     check_valid,
     groups,
+    modestly,
     sets_of,
 )
 
@@ -28,6 +29,7 @@ MAX_ROUNDS = 4
 """Rebalances after which a cooperative group must have come to rest."""
 
 
+@modestly
 @given(group=groups(), data=st.data())
 def test_sticky_is_valid_balanced_and_sticky(group: Group, data: st.DataObject) -> None:
     assignor = StickyAssignor()
@@ -43,12 +45,14 @@ def test_sticky_is_valid_balanced_and_sticky(group: Group, data: st.DataObject) 
         check_sticky(group, remained, assignment)
 
 
+@modestly
 @given(groups(racks=False), st.sampled_from([StickyAssignor, CooperativeStickyAssignor]))
 def test_a_group_that_does_not_change_stays_as_it_is(group: Group, kind: type[Assignor]) -> None:
     first = group.divide(kind())
     assert sets_of(group.after(kind(), first, 4).divide(kind())) == sets_of(first)
 
 
+@modestly
 @given(
     group=groups(),
     kind=st.sampled_from([StickyAssignor, CooperativeStickyAssignor]),
@@ -64,6 +68,7 @@ def test_the_order_of_members_does_not_matter(
     assert group.divide(kind()) == assignment
 
 
+@modestly
 @given(group=groups(), data=st.data())
 def test_cooperative_members_never_share_a_partition_and_come_to_rest(
     group: Group, data: st.DataObject
@@ -85,6 +90,7 @@ def test_cooperative_members_never_share_a_partition_and_come_to_rest(
     check_balanced(group, assignment)
 
 
+@modestly
 @given(groups(), st.data())
 def test_claims_of_any_kind_do_no_harm(group: Group, data: st.DataObject) -> None:
     partitions = st.lists(st.builds(TopicPartition, st.sampled_from("abcdz"), st.integers(-1, 9)))
