@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
@@ -505,3 +507,13 @@ async def test_a_fatal_answer_ends_the_producer(broker: Broker, new_producer: Ne
         with pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"):
             await producer.send("t", b"v")
         assert rule.hits == 1
+
+
+async def test_the_numbers_are_those_of_the_documentation(broker: Broker, new_producer: New):
+    page = Path(__file__).parents[2].joinpath("docs", "producer.md").read_text()
+    table = page.partition("## Numbers")[2]
+    documented = re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE)
+    async with new_producer() as producer:
+        numbers = producer.metrics()
+    assert list(numbers) == documented
+    assert all(type(number) in {int, float} for number in numbers.values())
