@@ -235,7 +235,7 @@ class Lifecycle(Generic[S]):
         self.session = self._open = None
         try:
             notify(self.host.abort)
-        except RuntimeError:
+        except (RuntimeError, OSError):
             # The event loop is gone, and the tasks with it.
             pass
         finally:

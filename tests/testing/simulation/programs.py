@@ -1,0 +1,106 @@
+"""Programs that tests run in a simulated world; also as a command, to compare two processes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+
+from aiokafkawire.broker import Broker
+from aiokafkawire.consumer import Consumer
+from aiokafkawire.producer import Producer
+from aiokafkawire.testing.simulation import World
+
+BROKER = "10.0.0.1"
+MEMBER: dict[str, Any] = {
+    "group_id": "billing",
+    "auto_offset_reset": "earliest",
+    "session_timeout_ms": 10_000,
+}
+
+
+def broker(world: World, **options: Any) -> Broker:
+    return Broker(nodes=3, host=BROKER, runtime=world.runtime(BROKER), **options)
+
+
+async def produce_and_consume(world: World) -> list[bytes]:
+    values = [b"%05d" % number for number in range(300)]
+    async with broker(world, default_partitions=1) as servers:
+        address = servers.bootstrap_servers
+        async with Producer(
+            bootstrap_servers=address, _runtime=world.runtime("10.0.1.1"), compression_type="gzip"
+        ) as producer:
+            for value in values:
+                await producer.send("orders", value, key=value)
+                if int(value) % 50 == 0:
+                    await anyio.sleep(0.1)
+        async with Consumer(
+            "orders",
+            bootstrap_servers=address,
+            auto_offset_reset="earliest",
+            _runtime=world.runtime("10.0.1.2"),
+        ) as consumer:
+            read = [await consumer.getone() for _ in values]
+    return [record.value or b"" for record in read]
+
+
+async def rebalance(world: World) -> dict[str, int]:
+    """Three members; one leaves, one dies; every record is read. How many each one read."""
+    seen: set[tuple[int, int]] = set()
+    counts: dict[str, int] = {}
+    async with broker(world, default_partitions=6) as servers:
+        address = servers.bootstrap_servers
+
+        async def work(host: str, until: int) -> None:
+            consumer = Consumer(
+                "orders", bootstrap_servers=address, _runtime=world.runtime(host), **MEMBER
+            )
+            async with consumer:
+                while len(seen) < until:
+                    for records in (await consumer.getmany(timeout_ms=200)).values():
+                        for record in records:
+                            seen.add((record.partition, record.offset))
+                            counts[host] = counts.get(host, 0) + 1
+
+        async def produce() -> None:
+            async with Producer(
+                bootstrap_servers=address, _runtime=world.runtime("10.0.1.9")
+            ) as producer:
+                await producer.partitions_for("orders")
+                for number in range(240):
+                    await producer.send("orders", b"%d" % number, partition=number % 6)
+                    await anyio.sleep(0.05)
+                    if number == 80:
+                        await servers.kill(2)
+                    if number == 120:
+                        world.network.crash("10.0.2.3")
+                    if number == 160:
+                        await servers.restart(2)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(produce)
+            group.start_soon(work, "10.0.2.1", 240)
+            group.start_soon(work, "10.0.2.2", 240)
+            await anyio.sleep(2)
+            group.start_soon(work, "10.0.2.3", 160)
+    return counts
+
+
+PROGRAMS: dict[str, Callable[[World], Awaitable[Any]]] = {
+    "produce_and_consume": produce_and_consume,
+    "rebalance": rebalance,
+}
+
+
+def run(name: str, seed: int, backend: Any) -> tuple[World, Any]:
+    world = World(seed, backend=backend)
+    return world, world.run(lambda: PROGRAMS[name](world))
+
+
+if __name__ == "__main__":
+    ran, told = run(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    if "--lines" in sys.argv:
+        print(ran.trace)
+    print(ran.trace.count, ran.trace.digest, told)

@@ -1,0 +1,64 @@
+"""The bounds of a simulated connection."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from aiokafkawire.runtime import Address
+from aiokafkawire.testing.simulation import World
+from aiokafkawire.testing.simulation import stream as module
+from aiokafkawire.testing.simulation.world import Backend
+
+PORT = Address("10.0.0.1", 9092)
+
+
+def test_a_sender_waits_for_a_slow_receiver(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_ON_THE_WAY_BYTES", 1_000)
+    world = World(1, backend=backend)
+    sent: list[int] = []
+
+    async def main() -> None:
+        listener = await world.runtime(PORT.host).listen(PORT)
+        client = await world.runtime("10.0.0.2").connect(PORT)
+        server = await listener.accept()
+
+        async def send() -> None:
+            for number in range(5):
+                await client.send([bytes(500)])
+                sent.append(number)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(send)
+            await anyio.sleep(1)
+            assert sent == [0, 1]
+            total = 0
+            while total < 2_500:
+                total += await server.receive_into(memoryview(bytearray(300)))
+        assert len(sent) == 5
+
+    world.run(main)
+
+
+def test_a_sender_that_waits_hears_of_a_reset(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_ON_THE_WAY_BYTES", 1_000)
+    world = World(1, backend=backend)
+
+    async def main() -> None:
+        await world.runtime(PORT.host).listen(PORT)
+        client = await world.runtime("10.0.0.2").connect(PORT)
+
+        async def reset() -> None:
+            await anyio.sleep(1)
+            world.network.crash(PORT.host)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(reset)
+            with pytest.raises(ConnectionResetError):
+                await client.send([bytes(5_000)])
+
+    world.run(main)

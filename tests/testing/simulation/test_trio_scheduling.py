@@ -1,0 +1,68 @@
+"""trio in virtual time, and in an order that a seed decides."""
+
+from __future__ import annotations
+
+import anyio
+import trio
+
+from aiokafkawire.testing.simulation.trio_scheduling import seeded, tasks_waiting, virtual_clock
+
+
+def order_of(seed: int) -> list[int]:
+    order: list[int] = []
+
+    async def work(number: int) -> None:
+        await trio.lowlevel.checkpoint()
+        order.append(number)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for number in range(20):
+                nursery.start_soon(work, number)
+
+    with seeded(seed):
+        trio.run(main, clock=virtual_clock(lambda: None))
+    return order
+
+
+def test_a_seed_is_an_order() -> None:
+    assert order_of(1) == order_of(1)
+    assert order_of(1) != order_of(2)
+    assert sorted(order_of(1)) == list(range(20))
+
+
+def test_the_seed_ends_with_its_block() -> None:
+    from trio._core import _run
+
+    before = _run._ALLOW_DETERMINISTIC_SCHEDULING
+    state = _run._r.getstate()
+    with seeded(1):
+        assert _run._ALLOW_DETERMINISTIC_SCHEDULING
+    assert before == _run._ALLOW_DETERMINISTIC_SCHEDULING
+    assert _run._r.getstate() == state
+
+
+def test_time_jumps_to_the_next_deadline() -> None:
+    async def main() -> float:
+        await trio.sleep(86_400)
+        return trio.current_time()
+
+    assert trio.run(main, clock=virtual_clock(lambda: None)) == 86_400
+
+
+def test_whoever_waits_for_ever_is_told() -> None:
+    calls: list[list[str]] = []
+    scopes: list[anyio.CancelScope] = []
+
+    def stuck() -> None:
+        calls.append([str(waiting) for waiting in tasks_waiting()])
+        scopes[0].cancel()
+
+    async def main() -> None:
+        with anyio.CancelScope() as scope:
+            scopes.append(scope)
+            await trio.sleep_forever()
+
+    trio.run(main, clock=virtual_clock(stuck))
+    assert len(calls) == 1
+    assert any("main (test_trio_scheduling.py:" in line for line in calls[0])

@@ -1,0 +1,177 @@
+"""Worlds: one seed is one run; time passes by itself; whoever waits for nothing is found."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import time
+
+import anyio
+import pytest
+
+from aiokafkawire.errors import RequestTimedOut
+from aiokafkawire.producer import Producer
+from aiokafkawire.testing.simulation import Deadlock, Livelock, NetworkOptions, World
+from aiokafkawire.testing.simulation import world as module
+from aiokafkawire.testing.simulation.world import Backend
+from tests.testing.simulation.programs import BROKER, broker, run
+
+HOUR_S = 3_600
+MOMENTS_S = 20.0
+
+
+def test_what_is_produced_is_consumed(backend: Backend) -> None:
+    _, values = run("produce_and_consume", 7, backend)
+    assert values == [b"%05d" % number for number in range(300)]
+
+
+def test_a_group_outlives_a_member_and_a_node(backend: Backend) -> None:
+    world, counts = run("rebalance", 1, backend)
+    assert len(counts) == 3
+    assert sum(counts.values()) >= 240
+    assert any("10.0.2.3 crashes" in line for line in world.trace.lines)
+
+
+def told_by_a_process(seed: int, backend: Backend, hash_seed: int) -> str:
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tests.testing.simulation.programs",
+            "rebalance",
+            str(seed),
+            backend,
+        ],
+        env=os.environ | {"PYTHONHASHSEED": str(hash_seed)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+@pytest.mark.slow
+def test_a_seed_is_a_run_in_every_process(backend: Backend) -> None:
+    first = told_by_a_process(5, backend, 1)
+    assert told_by_a_process(5, backend, 2) == first
+    world, counts = run("rebalance", 5, backend)
+    assert f"{world.trace.count} {world.trace.digest} {counts}\n" == first
+
+
+def test_another_seed_is_another_run(backend: Backend) -> None:
+    digests = {run("produce_and_consume", seed, backend)[0].trace.digest for seed in range(3)}
+    assert len(digests) == 3
+
+
+def test_hours_pass_in_moments(backend: Backend) -> None:
+    world = World(1, backend=backend)
+
+    async def main() -> None:
+        async with (
+            broker(world) as servers,
+            Producer(
+                bootstrap_servers=servers.bootstrap_servers, _runtime=world.runtime("10.0.1.1")
+            ) as producer,
+        ):
+            await producer.send_and_wait("orders", b"early")
+            await anyio.sleep(3 * HOUR_S)
+            # Metadata was kept fresh, idle connections were closed, and all is as it was.
+            assert (await producer.send_and_wait("orders", b"late")).topic == "orders"
+
+    began = time.monotonic()
+    world.run(main)
+    assert world.now() > 3 * HOUR_S
+    assert time.monotonic() - began < MOMENTS_S
+
+
+def test_deadlines_hold_in_virtual_time(backend: Backend) -> None:
+    world = World(1, backend=backend)
+
+    async def main() -> float:
+        async with (
+            broker(world) as servers,
+            Producer(
+                bootstrap_servers=servers.bootstrap_servers,
+                _runtime=world.runtime("10.0.1.1"),
+                max_block_ms=HOUR_S * 1_000,
+            ) as producer,
+        ):
+            world.network.sever("10.0.1.1", BROKER)
+            began = world.now()
+            with pytest.raises(RequestTimedOut):
+                await producer.partitions_for("orders")
+            return world.now() - began
+
+    assert HOUR_S <= world.run(main) < HOUR_S + 1
+
+
+def test_a_deadlock_tells_who_waits_where(backend: Backend) -> None:
+    async def wait_in_vain() -> None:
+        await anyio.Event().wait()
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait_in_vain, name="the one in vain")
+            await anyio.sleep(10)
+
+    with pytest.raises(Deadlock, match=r"at 10\.0\d* s, seed 3") as caught:
+        World(3, backend=backend).run(main)
+    assert "the one in vain: " in str(caught.value)
+    assert "wait_in_vain (test_world.py:" in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_deadlock_that_no_cancellation_ends_is_told_too(backend: Backend) -> None:
+    async def main() -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.Event().wait()
+
+    with pytest.raises(Deadlock):
+        World(3, backend=backend).run(main)
+    gc.collect()  # an event loop that is broken off leaves things behind, on trio many
+
+
+def test_a_circle_of_tasks_is_found(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_TURNS_AT_ONE_TIME", 500)
+
+    async def main() -> None:
+        while True:
+            await anyio.lowlevel.checkpoint()
+
+    with pytest.raises(Livelock, match="no time passes in 500 turns"):
+        World(3, backend=backend).run(main)
+
+
+def test_what_the_program_raises_comes_out(backend: Backend) -> None:
+    async def main() -> None:
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        World(1, backend=backend).run(main)
+
+
+def test_each_purpose_has_a_chance_of_its_own() -> None:
+    world = World(1)
+    assert world.rng("a").random() == World(1).rng("a").random()
+    assert world.rng("a").random() != world.rng("b").random()
+    assert world.rng("a").random() != World(2).rng("a").random()
+
+
+def test_a_slow_network_is_slow(backend: Backend) -> None:
+    options = NetworkOptions(min_delay_s=0.5, max_delay_s=0.6)
+    world = World(1, backend=backend, network=options)
+
+    async def main() -> None:
+        async with broker(world) as servers:
+            began = world.now()
+            async with Producer(
+                bootstrap_servers=servers.bootstrap_servers, _runtime=world.runtime("10.0.1.1")
+            ):
+                # Connecting, and two requests there and back.
+                assert 2.5 <= world.now() - began < 10
+
+    world.run(main)
