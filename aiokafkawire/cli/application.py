@@ -40,6 +40,9 @@ COMMANDS = {
 """Where each command stands, under its own name; a shell waits for the import of one only."""
 
 
+NAME = "aiokafkawire: "
+
+
 class Commands(Suggesting):
     """The commands, imported when they are asked for."""
 
@@ -53,6 +56,15 @@ class Commands(Suggesting):
         return found
 
 
+class Line(logging.Formatter):
+    """A message of the log as a line of stderr, where progress may stand already."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        before = ERASE_LINE if sys.stderr.isatty() else ""
+        # A client names itself by its client_id, which is the program's name unless it was set.
+        return f"{before}{NAME}{super().format(record).removeprefix(NAME)}"
+
+
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -61,13 +73,10 @@ class Commands(Suggesting):
 @click.version_option(__version__, prog_name="aiokafkawire")
 def application() -> None:
     """A Kafka client for the shell, and an embedded broker to try it on."""
-    # Warnings such as that of an outage; progress may stand in the line that they take.
-    before = ERASE_LINE if sys.stderr.isatty() else ""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.WARNING,
-        format=f"{before}aiokafkawire: %(message)s",
-    )
+    # Warnings such as that of an outage.
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Line())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -73,8 +73,8 @@ def explain(error: BaseException) -> str:
     text = one_line(str(error)).replace(OPTION_OF_CODE, "") or type(error).__name__
     if isinstance(error, errors.UnknownTopic) and error.partition is not None:
         return f"{text}; {NO_SUCH_PARTITION}"
-    if isinstance(error, errors.UnsupportedVersion) and error.api is None:
-        # No broker was asked: the text says what is needed.
+    if isinstance(error, errors.UnsupportedVersion) and (error.api is None or ";" in text):
+        # No broker was asked, or the text says what to do.
         return text
     if isinstance(error, errors.BrokerError) and error.code in ADVICE_BY_CODE:
         return f"{text}; {ADVICE_BY_CODE[error.code]}"

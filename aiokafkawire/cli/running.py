@@ -25,10 +25,10 @@ BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
     "trio": ("trio", {}),
 }
 
-HARD_STOP_S = 0.8
-"""After Ctrl-C, a goodbye that takes longer than this is cut off by ending the process."""
+HARD_STOP_S = 0.65
+"""After Ctrl-C, a goodbye that takes longer is cut off by ending the process, within a second."""
 
-GRACE_S = 0.4
+GRACE_S = 0.35
 """After Ctrl-C, clients that are still closing are told to abort."""
 
 CODES: dict[int, int] = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 from aiokafkawire import __version__
 from aiokafkawire.cli import application as module
 from aiokafkawire.cli import main
-from aiokafkawire.cli.application import COMMANDS, application, run
+from aiokafkawire.cli.application import COMMANDS, Line, application, run
 from aiokafkawire.cli.problems import Failure
 from aiokafkawire.errors import InvalidOption, NoBrokerAvailable
 
@@ -24,15 +25,43 @@ def test_help_lists_every_command() -> None:
         assert name in shown.output
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_for_each_of_its_options(name: str) -> None:
-    shown = CliRunner().invoke(application, [name, "-h"])
+def all_commands(group: click.Group, *before: str) -> list[tuple[str, ...]]:
+    """Every command as it is typed, those of groups as well."""
+    found: list[tuple[str, ...]] = []
+    for name in group.list_commands(click.Context(group)):
+        found.append((*before, name))
+        command = group.get_command(click.Context(group), name)
+        if isinstance(command, click.Group):
+            found += all_commands(command, *before, name)
+    return found
+
+
+@pytest.mark.parametrize("words", all_commands(application), ids=" ".join)
+def test_every_command_has_help_for_each_of_its_options(words: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(application, [*words, "-h"])
     assert shown.exit_code == 0
-    command = application.get_command(click.Context(application), name)
+    command: click.Command | None = application
+    for word in words:
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), word)
     assert command is not None
+    assert command.short_help
     for parameter in command.params:
         if isinstance(parameter, click.Option):
             assert parameter.help, parameter.name
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("aiokafkawire: no broker", "aiokafkawire: no broker"),
+        ("no broker", "aiokafkawire: no broker"),
+        ("other: no broker", "aiokafkawire: other: no broker"),
+    ],
+)
+def test_a_warning_names_the_program_once(text: str, line: str) -> None:
+    record = logging.LogRecord("aiokafkawire", logging.WARNING, "", 0, "%s", (text,), None)
+    assert Line().format(record) == line
 
 
 def test_the_version() -> None:

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import inspect
 
+import pytest
+
 from aiokafkawire import errors
-from aiokafkawire.cli.problems import ADVICE, explain
+from aiokafkawire.cli.problems import ADVICE, ADVICE_BY_CODE, explain
+from aiokafkawire.wire import error_for
 
 
 def test_an_error_takes_one_line_and_says_what_to_do() -> None:
@@ -49,3 +52,21 @@ def test_every_kind_of_error_has_advice_or_says_all_itself() -> None:
         kind = getattr(errors, name)
         assert inspect.isclass(kind)
         assert name in itself or issubclass(kind, advised), name
+
+
+def test_an_old_version_is_compared_unless_the_text_says_what_to_do() -> None:
+    bare = errors.UnsupportedVersion("no zstd", broker="1", api="Produce")
+    assert explain(bare).endswith("; compare the broker's version with what this needs")
+    said = errors.UnsupportedVersion("acks=2 is of 0.8; take 'all'", broker="1", api="Produce")
+    assert explain(said) == str(said)
+    own = errors.UnsupportedVersion("needs a codec")
+    assert explain(own) == "needs a codec"
+
+
+@pytest.mark.parametrize("code", ADVICE_BY_CODE)
+def test_a_refusal_of_a_broker_says_what_to_do(code: int) -> None:
+    assert explain(error_for(code, topic="t")).endswith(f"; {ADVICE_BY_CODE[code]}")
+
+
+def test_another_refusal_is_told_as_it_is() -> None:
+    assert explain(error_for(44)) == "POLICY_VIOLATION"
