@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from struct import Struct
 
 import crc32c
@@ -97,24 +97,6 @@ class BatchBuilder:
         if len(self._body) + BATCH_OVERHEAD_BYTES >= self.max_bytes:
             self.is_full = True
         return count
-
-    def append_many(
-        self,
-        timestamp_ms: int,
-        values: Sequence[Buffer | None],
-        keys: Sequence[Buffer | None] | None = None,
-        start: int = 0,
-    ) -> int:
-        """Add records of one timestamp from index `start` of the columns on.
-
-        Returns how many there was room for; then, if any are left, the batch is full.
-        """
-        append = self.append
-        for index in range(start, len(values)):
-            key = None if keys is None else keys[index]
-            if append(timestamp_ms, key, values[index]) is None:
-                return index - start
-        return len(values) - start
 
     def close(self) -> ClosedBatch:
         """End the batch. The builder must not be used any more."""

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import anyio
 import pytest
 
-from aiokafkawire.broker import Answer, Broker, Delay
-from aiokafkawire.errors import AuthenticationFailed
+from aiokafkawire.broker import Answer, Broker, Close, Delay, SeenRequest
+from aiokafkawire.errors import AuthenticationFailed, DeliveryUnknown, UnsupportedVersion
 from aiokafkawire.producer import Producer
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.producer.conftest import produced
@@ -105,3 +105,48 @@ async def test_a_broker_that_refuses_the_client_fails_its_records_at_once(
         cluster.broker = lambda _: Refusing()
         with pytest.raises(AuthenticationFailed, match="wrong password"):
             await producer.send_and_wait("t", b"v")
+
+
+async def test_a_large_request_on_which_the_connection_is_closed_goes_alone_and_is_given_up(
+    broker: Broker, new_producer: New
+):
+    await broker.create_topic("large", partitions=2, configs={"max.message.bytes": "4000000"})
+    for partition in range(2):
+        broker.move_leader("large", partition, 1)
+
+    def too_large(seen: SeenRequest) -> Close | None:
+        return Close() if seen.size_bytes > 2_500_000 else None
+
+    fault = broker.on(ApiKey.PRODUCE, too_large)
+    async with new_producer(
+        max_request_size_bytes=4_000_000, batch_size_bytes=1, linger_ms=0
+    ) as producer:
+        await producer.send_and_wait("large", b"warm", partition=0)
+        await producer.send_and_wait("large", b"warm", partition=1)
+        lost = await producer.send("large", b"x" * 3_000_000, partition=0)
+        fits = [await producer.send("large", b"y" * 1_100_000, partition=1) for _ in range(3)]
+        with pytest.raises(DeliveryUnknown, match=r"4 times.*300.*socket.request.max.bytes"):
+            await lost
+        assert [(await delivery).offset for delivery in fits] == [1, 2, 3]
+        assert (await producer.send_and_wait("large", b"small", partition=0)).offset == 1
+    assert fault.hits >= 4
+
+
+async def test_acks_for_kafka_0_8_end_the_producer_before_it_sends(
+    broker: Broker, new_producer: New
+):
+    async with new_producer(acks=2) as producer:
+        with pytest.raises(UnsupportedVersion, match=r"acks=2 works with Kafka 0\.8 only") as caught:
+            await producer.send_and_wait("t", b"v")
+        assert caught.value.broker is not None
+        with pytest.raises(UnsupportedVersion):
+            await producer.send("t", b"v")
+    assert broker.requests.of(ApiKey.PRODUCE) == []
+
+
+async def test_a_batch_whose_new_leader_is_named_does_not_wait(broker: Broker, new_producer: New):
+    async with new_producer(retry_backoff_ms=60_000, retry_backoff_max_ms=60_000) as producer:
+        await producer.send_and_wait("t", b"0", partition=0)
+        broker.move_leader("t", 0, broker.leader("t", 0) % 3 + 1)
+        with anyio.fail_after(5):
+            assert (await producer.send_and_wait("t", b"1", partition=0)).offset == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+import anyio
 import pytest
 
 from aiokafkawire.broker import Answer, Broker, Drop
@@ -17,7 +18,7 @@ from aiokafkawire.records import BatchBuilder, iter_batches
 from aiokafkawire.types import ProducerIdAndEpoch
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
-from tests.producer.conftest import produced
+from tests.producer.conftest import HASTY, produced
 from tests.producer.stored import stored
 
 New = Callable[..., Producer]
@@ -134,6 +135,42 @@ async def test_a_topic_made_anew_is_written_from_the_beginning(broker: Broker, n
         assert (await producer.send_and_wait("t", b"3", partition=0)).offset == 0
         assert (await producer.send_and_wait("t", b"4", partition=0)).offset == 1
     assert await stored(broker, "t") == [b"3", b"4"]
+
+
+async def test_without_ids_a_topic_that_was_gone_is_another_one(anyio_backend: object):
+    async with Broker(nodes=1, as_of="2.7", auto_create_topics=False) as broker:
+        await broker.create_topic("t", partitions=1)
+        async with Producer(bootstrap_servers=broker.bootstrap_servers, **HASTY) as producer:
+            for value in (b"1", b"2"):
+                await producer.send_and_wait("t", value)
+            await broker.delete_topic("t")
+            cluster = producer._lifecycle.session.cluster
+            cluster.request_update()
+            with anyio.fail_after(5):
+                while "t" in cluster.metadata.topics:
+                    await cluster.wait_update(cluster.metadata.version, anyio.current_time() + 1)
+            delivery = await producer.send("t", b"3")
+            await broker.create_topic("t", partitions=1)
+            assert (await delivery).offset == 0
+            assert producer.metrics()["epochs_raised_total"] == 1
+            assert (await producer.send_and_wait("t", b"4")).offset == 1
+        assert await stored(broker, "t") == [b"3", b"4"]
+
+
+async def test_a_topic_that_nothing_is_sent_to_is_let_go(broker: Broker, new_producer: New):
+    async with new_producer() as producer:
+        await producer.send_and_wait("t", b"1", partition=0)
+        session = producer._lifecycle.session
+        session.sender.accumulator.topics["t"].used_at -= 1_000
+        for _ in range(2):
+            session.cluster.request_update()
+            deadline = anyio.current_time() + 5
+            assert await session.cluster.wait_update(session.cluster.metadata.version, deadline)
+        assert not session.cluster.metadata.topics
+        assert producer.metrics()["topics_in_use"] == 0
+        assert (await producer.send_and_wait("t", b"2", partition=0)).offset == 1
+        assert producer.metrics()["epochs_raised_total"] == 0
+    assert await stored(broker, "t") == [b"1", b"2"]
 
 
 async def test_a_defect_in_a_task_ends_the_producer_with_a_word(

@@ -85,19 +85,6 @@ def test_any_bytes_like_object_is_taken() -> None:
     assert columns.headers(0) == (("h", b"x"),)
 
 
-def test_append_many_takes_what_fits() -> None:
-    values = [b"v%d" % n for n in range(50)]
-    builder = BatchBuilder(max_bytes=200)
-    fitted = builder.append_many(7, values, start=10)
-    assert 0 < fitted < 40
-    columns = builder.close().columns()
-    assert [columns.value(n) for n in range(fitted)] == values[10 : 10 + fitted]
-
-    rest = BatchBuilder()
-    assert rest.append_many(7, values, keys=values, start=10 + fitted) == 40 - fitted
-    assert rest.close().columns().key(0) == values[10 + fitted]
-
-
 def test_each_encoding_has_its_own_header_and_the_same_body() -> None:
     batch = closed(compression=Compression.GZIP)
     first = batch.encode(producer_id=7, producer_epoch=1, base_sequence=5)
@@ -141,7 +128,8 @@ def test_split(max_bytes: int) -> None:
 
 def test_older_formats_are_made_from_the_same_records() -> None:
     builder = BatchBuilder(compression=Compression.GZIP)
-    builder.append_many(9, [b"a", None], keys=[None, b"k"])
+    builder.append(9, None, b"a")
+    builder.append(9, b"k", None)
     batch = builder.close()
     for magic in (0, 1):
         found = view(encoded(batch, magic))
