@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import anyio
@@ -18,6 +18,7 @@ from aiokafkawire.runtime import NEVER, Host, Runtime, being_cancelled
 from aiokafkawire.types import TopicPartition
 
 from .assignment import Assignment, to_commit
+from .counters import Counters
 from .partition import AwaitingCommitted, Partition
 from .subscription import RebalanceListener
 
@@ -33,13 +34,15 @@ class Hooks:
     """What of the consumer a rebalance reaches.
 
     `stop_giving`: the application's next call must look anew. `changed`: calls that wait look
-    again, and fetching and positions too. `raise_once`: the next call raises this.
+    again, and fetching and positions too. `raise_once`: the next call raises this. `counters`:
+    where it is counted.
     """
 
     stop_giving: Callable[[], None]
     changed: Callable[[], None]
     raise_once: Callable[[Exception], None]
     heard: Callable[[KafkaError | None], None]
+    counters: Counters = field(default_factory=Counters)
 
 
 class Turn(NamedTuple):
@@ -85,6 +88,7 @@ class Rebalance:
 
     def entered_generation(self, generation: Generation, owned: Collection[TopicPartition]) -> None:
         """A rebalance is over: what is owned may be committed in the new generation."""
+        self._hooks.counters.rebalances += 1
         self._offsets.rejoined(generation.number, owned)
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
@@ -188,6 +192,7 @@ class Rebalance:
         try:
             await self._offsets.commit(offsets, deadline, last=True)
         except KafkaError as error:
+            self._hooks.counters.commit_failures += 1
             logger.warning(
                 "group %s: the commit before giving partitions back failed, their records since"
                 " the last one are delivered again: %s",
