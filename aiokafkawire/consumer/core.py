@@ -132,9 +132,7 @@ class Core(Session):
         self._raised: list[Exception] = []
         self._outage = Outage()
         self._topics = TopicWatch(config.default_api_timeout_ms / 1000)
-        hooks = Hooks(
-            self._stop_giving, self.changed, self.raise_once, self._heard, self.counters
-        )
+        hooks = Hooks(self._stop_giving, self.changed, self.raise_once, self._heard, self.counters)
         self.group = (
             None
             if config.group_id is None
