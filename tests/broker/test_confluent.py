@@ -3,42 +3,24 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import confluent_kafka
 import pytest
-from anyio.from_thread import start_blocking_portal
+from confluent_kafka import admin
 
-from aiokafkawire.broker import Broker
-
-confluent_kafka = pytest.importorskip("confluent_kafka")
-admin = pytest.importorskip("confluent_kafka.admin")
+from .hosted import DEADLINE_S, HostedBroker, hosted_broker, repeat_until
 
 pytestmark = pytest.mark.slow
 
-DEADLINE_S = 30
-
-
-class HostedBroker:
-    """A broker in an event loop of its own thread, called from the test's."""
-
-    def __init__(self, portal: Any, broker: Broker) -> None:
-        self._portal = portal
-        self.broker = broker
-        self.servers = portal.call(lambda: broker.bootstrap_servers)
-
-    def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        return self._portal.call(function, *args)
+COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
 
 
 @pytest.fixture(params=["asyncio", "trio"])
 def hosted(request: pytest.FixtureRequest) -> Iterator[HostedBroker]:
-    with (
-        start_blocking_portal(request.param) as portal,
-        portal.wrap_async_context_manager(Broker(nodes=3)) as broker,
-    ):
-        yield HostedBroker(portal, broker)
+    with hosted_broker(request.param, nodes=3) as broker:
+        yield broker
 
 
 def quiet() -> logging.Logger:
@@ -78,14 +60,19 @@ def consumer(hosted: HostedBroker, group: str, **options: Any) -> Any:
 
 def poll_until(consumers: list[Any], done: Callable[[], bool], seen: list[Any]) -> None:
     """Poll all consumers in turn, keeping messages, until `done` or the deadline."""
-    end = time.monotonic() + DEADLINE_S
-    while not done():
-        assert time.monotonic() < end, f"not done after {DEADLINE_S} s"
+
+    def step() -> None:
         for each in consumers:
             message = each.poll(0.05)
             if message is not None:
                 assert message.error() is None, message.error()
                 seen.append(message)
+
+    repeat_until(step, done)
+
+
+def values(messages: list[Any]) -> list[str]:
+    return sorted(message.value().decode() for message in messages)
 
 
 @pytest.mark.parametrize(
@@ -102,25 +89,28 @@ def poll_until(consumers: list[Any], done: Callable[[], bool], seen: list[Any]) 
 )
 def test_what_is_produced_is_consumed(hosted: HostedBroker, options: dict[str, Any]) -> None:
     hosted.call(hosted.broker.create_topic, "t", 3)
-    values = [f"v{i}" for i in range(500)]
-    messages = produce(hosted, "t", values, **options)
+    given = [f"v{i}" for i in range(500)]
+    messages = produce(hosted, "t", given, **options)
     assert len(messages) == 500
     reader = consumer(hosted, "g")
     reader.subscribe(["t"])
     seen: list[Any] = []
     try:
         poll_until([reader], lambda: len(seen) >= 500, seen)
-        assert sorted(m.value().decode() for m in seen) == sorted(values)
+        assert values(seen) == sorted(given)
         where = {(m.value(), m.partition(), m.offset()) for m in seen}
         assert where == {(m.value(), m.partition(), m.offset()) for m in messages}
     finally:
         reader.close()
 
 
-def test_a_group_of_two_rebalances_commits_and_resumes(hosted: HostedBroker) -> None:
+@pytest.mark.parametrize("options", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+def test_a_group_of_two_rebalances_commits_and_resumes(
+    hosted: HostedBroker, options: dict[str, Any]
+) -> None:
     hosted.call(hosted.broker.create_topic, "t", 4)
     produce(hosted, "t", [f"a{i}" for i in range(100)])
-    first, second = consumer(hosted, "g"), consumer(hosted, "g")
+    first, second = consumer(hosted, "g", **options), consumer(hosted, "g", **options)
     seen: list[Any] = []
     try:
         first.subscribe(["t"])
@@ -140,11 +130,9 @@ def test_a_group_of_two_rebalances_commits_and_resumes(hosted: HostedBroker) -> 
         poll_until([first], lambda: len(first.assignment()) == 4, seen)
     finally:
         first.close()
-    assert sorted(m.value().decode() for m in seen) == sorted(
-        f"{batch}{i}" for batch in "ab" for i in range(100)
-    )
+    assert values(seen) == sorted(f"{batch}{i}" for batch in "ab" for i in range(100))
     produce(hosted, "t", ["c"])
-    third = consumer(hosted, "g")
+    third = consumer(hosted, "g", **options)
     third.subscribe(["t"])
     again: list[Any] = []
     try:
@@ -152,6 +140,76 @@ def test_a_group_of_two_rebalances_commits_and_resumes(hosted: HostedBroker) -> 
         assert [m.value() for m in again] == [b"c"]
     finally:
         third.close()
+
+
+def test_what_stays_is_not_revoked_from_a_cooperative_member(hosted: HostedBroker) -> None:
+    hosted.call(hosted.broker.create_topic, "t", 4)
+    told: list[tuple[str, int]] = []
+
+    def on_assign(_: Any, partitions: list[Any]) -> None:
+        told.append(("assigned", len(partitions)))
+
+    def on_revoke(_: Any, partitions: list[Any]) -> None:
+        told.append(("revoked", len(partitions)))
+
+    first, second = (consumer(hosted, "g", **COOPERATIVE) for _ in range(2))
+    try:
+        first.subscribe(["t"], on_assign=on_assign, on_revoke=on_revoke)
+        poll_until([first], lambda: len(first.assignment()) == 4, [])
+        second.subscribe(["t"])
+        poll_until(
+            [first, second],
+            lambda: len(first.assignment()) == 2 and len(second.assignment()) == 2,
+            [],
+        )
+        assert [entry for entry in told if entry[1]] == [("assigned", 4), ("revoked", 2)]
+    finally:
+        second.close()
+        first.close()
+
+
+def test_a_static_member_comes_back_to_what_it_had(hosted: HostedBroker) -> None:
+    hosted.call(hosted.broker.create_topic, "t", 4)
+    static = {"session.timeout.ms": 30_000}
+    first = consumer(hosted, "g", **static, **{"group.instance.id": "one"})
+    second = consumer(hosted, "g", **static, **{"group.instance.id": "two"})
+    told: list[str] = []
+    try:
+        for each in (first, second):
+            each.subscribe(["t"], on_revoke=lambda *_: told.append("revoked"))
+        poll_until(
+            [first, second],
+            lambda: len(first.assignment()) == 2 and len(second.assignment()) == 2,
+            [],
+        )
+        told.clear()
+        had = second.assignment()
+        second.close()
+        told.clear()
+        again = consumer(hosted, "g", **static, **{"group.instance.id": "two"})
+        again.subscribe(["t"])
+        poll_until([first, again], lambda: len(again.assignment()) == 2, [])
+        assert again.assignment() == had
+        assert told == []
+        twin = consumer(hosted, "g", **static, **{"group.instance.id": "two"})
+        twin.subscribe(["t"])
+        failed: list[Any] = []
+
+        def step() -> None:
+            twin.poll(0.05)
+            message = again.poll(0.05)
+            if message is not None and message.error() is not None:
+                failed.append(message.error().code())
+
+        repeat_until(step, lambda: bool(failed))
+        assert failed[0] in {
+            confluent_kafka.KafkaError.FENCED_INSTANCE_ID,
+            confluent_kafka.KafkaError._FATAL,
+        }
+        twin.close()
+        again.close()
+    finally:
+        first.close()
 
 
 def test_an_idempotent_producer_survives_a_killed_leader(hosted: HostedBroker) -> None:
@@ -186,5 +244,17 @@ def test_the_admin_client(hosted: HostedBroker) -> None:
         assert [len(m.assignment.topic_partitions) for m in group.members] == [2]
     finally:
         reader.close()
+    with pytest.raises(confluent_kafka.KafkaException) as caught:
+        client.delete_consumer_groups(["nobody"])["nobody"].result(DEADLINE_S)
+    assert caught.value.args[0].code() == confluent_kafka.KafkaError.GROUP_ID_NOT_FOUND
+    assert client.delete_consumer_groups(["g"])["g"].result(DEADLINE_S) is None
+    grown = client.create_partitions([admin.NewPartitions("t", 5)])
+    assert grown["t"].result(DEADLINE_S) is None
+    assert hosted.broker.topics == {"t": 5}
+    cluster = client.describe_cluster().result(DEADLINE_S)
+    assert sorted(node.id for node in cluster.nodes) == [1, 2, 3]
+    resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, "t")
+    configs = client.describe_configs([resource])[resource].result(DEADLINE_S)
+    assert configs["max.message.bytes"].value == "1048588"
     assert client.delete_topics(["t"])["t"].result(DEADLINE_S) is None
     assert hosted.broker.topics == {}

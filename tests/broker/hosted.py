@@ -1,0 +1,44 @@
+"""A broker in an event loop of a thread of its own, for clients that block."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from anyio.from_thread import start_blocking_portal
+
+from aiokafkawire.broker import Broker
+
+DEADLINE_S = 30
+
+
+class HostedBroker:
+    """The broker, and how to call it from the test's thread."""
+
+    def __init__(self, portal: Any, broker: Broker) -> None:
+        self._portal = portal
+        self.broker = broker
+        self.servers: str = portal.call(lambda: broker.bootstrap_servers)
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function, async or not, in the broker's thread."""
+        return self._portal.call(function, *args)
+
+
+@contextmanager
+def hosted_broker(backend: str = "asyncio", **options: Any) -> Iterator[HostedBroker]:
+    with (
+        start_blocking_portal(backend) as portal,
+        portal.wrap_async_context_manager(Broker(**options)) as broker,
+    ):
+        yield HostedBroker(portal, broker)
+
+
+def repeat_until(step: Callable[[], Any], done: Callable[[], bool]) -> None:
+    """Take steps until `done`; fails at the deadline."""
+    end = time.monotonic() + DEADLINE_S
+    while not done():
+        assert time.monotonic() < end, f"not done after {DEADLINE_S} s"
+        step()
