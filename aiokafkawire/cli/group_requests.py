@@ -9,6 +9,7 @@ from typing import Any
 from aiokafkawire.cli.access import Access, refusal
 from aiokafkawire.cli.arguments import Place, Position
 from aiokafkawire.cli.problems import Failure
+from aiokafkawire.cli.tables import counted
 from aiokafkawire.cluster import Coordinator
 from aiokafkawire.connection import ByVersion
 from aiokafkawire.consumer.list_offsets import OffsetLister
@@ -39,7 +40,6 @@ __all__ = (
     "Group",
     "Lag",
     "Member",
-    "counted",
     "delete",
     "delete_offsets",
     "describe",
@@ -300,11 +300,6 @@ async def _committed(access: Access, group_id: str) -> dict[TopicPartition, int]
         for partition in topic.partitions
         if partition.error_code == ErrorCode.NONE and partition.committed_offset >= 0
     }
-
-
-def counted(number: int, what: str) -> str:
-    """So many of something: 1 member, 2 members."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _member(told: DescribedGroupMember) -> Member:

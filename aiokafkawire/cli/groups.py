@@ -14,7 +14,7 @@ from aiokafkawire.cli.group_requests import Group
 from aiokafkawire.cli.problems import Failure
 from aiokafkawire.cli.reading import describe as described
 from aiokafkawire.cli.shared import Suggesting, client_arguments, json_option
-from aiokafkawire.cli.tables import json_line, table
+from aiokafkawire.cli.tables import counted, json_line, table
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire.messages.list_groups import ListedGroup
@@ -241,7 +241,7 @@ def group_form(group: Group) -> dict[str, Any]:
 def group_text(group: Group) -> str:
     """A group as `groups describe` has it."""
     how = f", {group.protocol}" if group.protocol else ""
-    count = requests.counted(len(group.members), "member")
+    count = counted(len(group.members), "member")
     head = f"{group.group_id}: {group.state}{how}, coordinator {group.coordinator}, {count}"
     text = f"{head}, lag {group.lag}\n"
     if group.offsets:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ("json_line", "table")
+__all__ = ("counted", "json_line", "table")
 
 GAP = "  "
 
@@ -36,6 +36,11 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], indent: str = "")
 def json_line(form: Any) -> str:
     """One line of JSON."""
     return json.dumps(form, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def counted(number: int, what: str) -> str:
+    """So many of something: 1 member, 2 members."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _cell(value: Any) -> str:

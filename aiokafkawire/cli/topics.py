@@ -16,8 +16,8 @@ from aiokafkawire.cli.access import (
     require_topics,
 )
 from aiokafkawire.cli.shared import Suggesting, client_arguments, json_option
-from aiokafkawire.cli.tables import json_line, table
-from aiokafkawire.cluster import Controller, TopicMetadata
+from aiokafkawire.cli.tables import counted, json_line, table
+from aiokafkawire.cluster import AnyNode, Controller, TopicMetadata
 from aiokafkawire.connection import ByVersion
 from aiokafkawire.errors import InvalidOption, KafkaError
 from aiokafkawire.wire import NO_ID, ApiKey, ErrorCode
@@ -32,6 +32,10 @@ from aiokafkawire.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from aiokafkawire.wire.messages.delete_topics import DeleteTopicsRequest
+from aiokafkawire.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from aiokafkawire.wire.primitives import uuid_to_text
 
 __all__ = ("topics",)
@@ -39,6 +43,12 @@ __all__ = ("topics",)
 BROKERS_DEFAULT = -1
 FIRST_WITH_DEFAULTS = 4
 """From this version of CreateTopics on a broker has defaults for both counts."""
+
+TOPIC = 2
+"""The kind of resource that a topic is to DescribeConfigs."""
+
+OF_TOPIC = 1
+"""The source of a setting that is the topic's own."""
 
 LAST_WITH_NAMES = 5
 """From version 6 on DeleteTopics names topics in another field."""
@@ -81,6 +91,7 @@ def list_command(
 @topics.command("describe", short_help="Print partitions, leaders and replicas.")
 @client_arguments
 @json_option
+@click.option("-c", "--configs", is_flag=True, help="The settings that are a topic's own, too.")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 def describe_command(
     *,
@@ -89,17 +100,20 @@ def describe_command(
     quiet: bool,
     backend: str,
     as_json: bool,
+    configs: bool,
     names: tuple[str, ...],
 ) -> int:
     """Print each partition of the TOPICs with its leader, its replicas and those in sync."""
 
     async def show(access: Access) -> list[KafkaError]:
         require_topics(access, names)
-        found = [access.cluster.metadata.topics[name] for name in dict.fromkeys(names)]
-        if as_json:
-            await print_out("".join(json_line(form(topic)) for topic in found))
-        else:
-            await print_out("\n".join(map(text, found)))
+        known = access.cluster.metadata.topics
+        told: list[str] = []
+        for name in dict.fromkeys(names):
+            settings = await own_settings(access, name) if configs else None
+            shown = form(known[name], settings)
+            told.append(json_line(shown) if as_json else text(shown))
+        await print_out(("" if as_json else "\n").join(told))
         return []
 
     return carry_out(show, admin_options(brokers, assignments), backend, all_topics=True)
@@ -257,6 +271,27 @@ async def add_partitions(access: Access, name: str, total: int) -> list[KafkaErr
     return [error for error in answers if error is not None]
 
 
+async def own_settings(access: Access, name: str) -> dict[str, str | None]:
+    """What a topic is set to itself, not by its brokers or by default; a secret is None.
+
+    Raises `BrokerError`.
+    """
+    resource = DescribeConfigsResource(
+        resource_type=TOPIC, resource_name=name, configuration_keys=None
+    )
+    response = await access.request(DescribeConfigsRequest(resources=[resource]), AnyNode())
+    (told,) = response.results
+    error = refusal(told.error_code, told.error_message, api="DescribeConfigs", topic=name)
+    if error is not None:
+        raise error
+    # Version 0 has no sources, and says instead what is a default.
+    return {
+        config.name: config.value
+        for config in told.configs
+        if config.config_source == OF_TOPIC or (config.config_source < 0 and not config.is_default)
+    }
+
+
 def parse_config(setting: str) -> tuple[str, str]:
     """Read the argument of `-c`. Raises `InvalidOption`."""
     name, equals, value = setting.partition("=")
@@ -279,9 +314,9 @@ def summary(topic: TopicMetadata) -> dict[str, Any]:
     }
 
 
-def form(topic: TopicMetadata) -> dict[str, Any]:
+def form(topic: TopicMetadata, settings: dict[str, str | None] | None = None) -> dict[str, Any]:
     """A topic as `topics describe --json` has it."""
-    return {
+    told = {
         **summary(topic),
         "partitions": [
             {
@@ -295,14 +330,20 @@ def form(topic: TopicMetadata) -> dict[str, Any]:
             for each in topic.partitions.values()
         ],
     }
+    return told if settings is None else {**told, "configs": settings}
 
 
-def text(topic: TopicMetadata) -> str:
-    """A topic as `topics describe` has it."""
-    told = form(topic)
+def text(told: dict[str, Any]) -> str:
+    """A topic's `form` as `topics describe` prints it."""
     heads = ("partition", "leader", "epoch", "replicas", "in sync", "offline")
     rows = [list(partition.values()) for partition in told["partitions"]]
-    count = "1 partition" if len(rows) == 1 else f"{len(rows)} partitions"
-    topic_id = "" if told["topic_id"] is None else f", id {told['topic_id']}"
-    internal = ", internal" if topic.is_internal else ""
-    return f"{topic.name}: {count}{topic_id}{internal}\n{table(heads, rows, '  ')}"
+    head = f"{told['topic']}: {counted(len(rows), 'partition')}"
+    if told["topic_id"] is not None:
+        head += f", id {told['topic_id']}"
+    if told["internal"]:
+        head += ", internal"
+    configs = "".join(
+        f"  {name}={'(secret)' if value is None else value}\n"
+        for name, value in told.get("configs", {}).items()
+    )
+    return f"{head}\n{table(heads, rows, '  ')}{configs}"

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from aiokafkawire.cli.tables import json_line, table
+from aiokafkawire.cli.tables import counted, json_line, table
 
 
 def test_numbers_stand_to_the_right_and_nothing_is_a_dash():
@@ -20,3 +20,11 @@ def test_an_empty_table_has_its_heads():
 
 def test_json_stands_on_one_line():
     assert json_line({"a": "ü\n", "b": None}) == '{"a":"ü\\n","b":null}\n'
+
+
+def test_one_is_not_many():
+    assert [counted(number, "member") for number in range(3)] == [
+        "0 members",
+        "1 member",
+        "2 members",
+    ]

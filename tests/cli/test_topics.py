@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from aiokafkawire.cli.topics import parse_config
+from aiokafkawire.cli.topics import parse_config, text
 from aiokafkawire.errors import InvalidOption
 
 from .conftest import Cli
@@ -45,6 +45,33 @@ def test_a_topic_is_described(cli: Cli, servers: str):
         if line["topic"] == "told"
     ]
     assert listed == {key: form[key] for key in listed}
+
+
+def test_a_topic_is_told_with_its_own_settings(cli: Cli, servers: str):
+    settings = ("-c", "cleanup.policy=compact", "-c", "retention.ms=5000")
+    assert cli("topics", "create", "-b", servers, "set", "-p", "1", *settings)[0] == 0
+    assert cli("topics", "create", "-b", servers, "unset", "-p", "1")[0] == 0
+    lines = cli("topics", "describe", "-b", servers, "set", "-c")[1].decode().splitlines()
+    assert sorted(lines[3:]) == ["  cleanup.policy=compact", "  retention.ms=5000"]
+    told = cli("topics", "describe", "-b", servers, "set", "unset", "-c", "--json")[1]
+    assert [json.loads(line)["configs"] for line in told.splitlines()] == [
+        {"cleanup.policy": "compact", "retention.ms": "5000"},
+        {},
+    ]
+
+
+def test_a_secret_stays_one_and_an_internal_topic_is_told_as_such():
+    told = text(
+        {
+            "topic": "t",
+            "topic_id": None,
+            "internal": True,
+            "partitions": [],
+            "configs": {"key": None},
+        }
+    )
+    assert told.splitlines()[0] == "t: 0 partitions, internal"
+    assert told.splitlines()[2] == "  key=(secret)"
 
 
 def test_partitions_are_added(cli: Cli, servers: str):
