@@ -9,7 +9,7 @@ from aiokafkawire.producer.delivery import Outcome, Receipt
 from aiokafkawire.producer.sequences import Stamp
 from aiokafkawire.records import BatchBuilder, ClosedBatch
 
-__all__ = ("TRANSITIONS", "Batch", "BatchEvent", "BatchState")
+__all__ = ("TRANSITIONS", "Addressed", "Batch", "BatchEvent", "BatchState")
 
 
 class BatchState(enum.Enum):
@@ -41,27 +41,32 @@ TRANSITIONS: Mapping[tuple[BatchState, BatchEvent], BatchState] = {
 """(state, event) -> the next state; a pair that is absent cannot happen."""
 
 
+class Addressed(enum.Flag):
+    """How the attempts to send a batch named its topic."""
+
+    BY_ID = 0
+    BY_NAME = enum.auto()  # at least one of them
+    OLD_TOPIC = enum.auto()  # the one under way; the topic was deleted and made anew since
+
+
 class Batch:
     """Records of one partition that are sent together.
 
     `order` rises within a partition; the parts of a split batch sort between its neighbours.
     `uncertain` tells that an attempt was made whose effect is not known, so that the log may hold
     the records. `expires_at`, `linger_until` and `not_before` are seconds of the clock.
-    `large_losses` counts the connections that were lost after a large request with it. `by_name`
-    tells that an attempt named the topic, not its id; `old_topic` that the attempt under way is to
-    a topic that was deleted and made anew since.
+    `large_losses` counts the connections that were lost after a large request with it.
     """
 
     __slots__ = (
+        "addressed",
         "attempts",
         "builder",
-        "by_name",
         "expires_at",
         "large_losses",
         "last_error",
         "linger_until",
         "not_before",
-        "old_topic",
         "order",
         "receipt",
         "records",
@@ -89,12 +94,21 @@ class Batch:
         self.reserved_bytes = 0
         self.attempts = 0
         self.large_losses = 0
-        self.by_name = False
-        self.old_topic = False
+        self.addressed = Addressed.BY_ID
         self.not_before = 0.0
         self.stamp: Stamp | None = None
         self.uncertain = False
         self.last_error: Exception | None = None
+
+    @property
+    def by_name(self) -> bool:
+        """Whether an attempt named the topic, not its id."""
+        return Addressed.BY_NAME in self.addressed
+
+    @property
+    def old_topic(self) -> bool:
+        """Whether the attempt under way is to a topic that was deleted and made anew since."""
+        return Addressed.OLD_TOPIC in self.addressed
 
     @property
     def done(self) -> bool:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from aiokafkawire.errors import KafkaError, UnsupportedVersion
 from aiokafkawire.producer.answer import Answer, from_code
-from aiokafkawire.producer.batch import Batch
+from aiokafkawire.producer.batch import Addressed, Batch
 from aiokafkawire.producer.outcomes import Verdict
 from aiokafkawire.records import Compression
 from aiokafkawire.types import ANY_LEADER_EPOCH, TopicPartition
@@ -71,7 +71,8 @@ def build(
             request.topic_data.append(topic)
         topic.partition_data.append(PartitionProduceData(index=receipt.partition, records=records))
         built.size_bytes += len(records)
-        batch.by_name = batch.by_name or version < FIRST_WITH_TOPIC_IDS
+        if version < FIRST_WITH_TOPIC_IDS:
+            batch.addressed |= Addressed.BY_NAME
         built.sent.append(batch)
     return built
 

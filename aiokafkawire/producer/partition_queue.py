@@ -14,7 +14,7 @@ from typing import Protocol
 
 from aiokafkawire.errors import DeliveryTimedOut, DeliveryUnknown, KafkaError
 from aiokafkawire.producer.answer import Answer
-from aiokafkawire.producer.batch import Batch, BatchEvent, BatchState
+from aiokafkawire.producer.batch import Addressed, Batch, BatchEvent, BatchState
 from aiokafkawire.producer.delivery import Appended, Failed, Receipt, Split
 from aiokafkawire.producer.outcomes import Verdict
 from aiokafkawire.producer.sequences import PartitionSequences, Stamp, advance
@@ -301,7 +301,7 @@ class PartitionQueue:
             return
         self.sequences.lost()
         for batch in self.in_flight:
-            batch.old_topic = True
+            batch.addressed |= Addressed.OLD_TOPIC
             batch.uncertain = batch.uncertain and batch.by_name
         for batch in list(self.waiting):
             if batch.uncertain and batch.by_name:
@@ -365,7 +365,7 @@ class PartitionQueue:
 
     def _wait_again(self, batch: Batch, not_before: float) -> None:
         batch.handle(BatchEvent.REFUSED)
-        batch.old_topic = False
+        batch.addressed &= ~Addressed.OLD_TOPIC
         batch.not_before = not_before
         self.in_flight.remove(batch)
         if self._draining() and not batch.uncertain:

@@ -430,19 +430,25 @@ async def test_connections_that_break_together_are_told_once_and_whoever_asks_he
 
 
 async def test_the_time_for_the_answer_counts_from_the_connection():
-    async def slow_versions(_: Any, __: Any) -> Response | None:
-        await anyio.sleep(0.25)
-        return speaks()
+    async with hosted() as (runtime, host):
+        real, passed = runtime.clock.now, [0.0]
+        runtime.clock.now = lambda: real() + passed[0]
 
-    broker = kafka()
-    broker.answers[ApiKey.API_VERSIONS] = slow_versions
-    async with serve(broker) as server, client_of(server.address) as client:
-        response = await client.request(HEARTBEAT, deadline=soon(), answer_s=0.2)
-        assert response.error_code == 0
-        broker.answers[ApiKey.HEARTBEAT] = silence
-        with pytest.raises(RequestTimedOut) as caught:
-            await client.request(HEARTBEAT, deadline=soon(60), answer_s=0.01)
-        assert caught.value.sent
+        async def slow_versions(_: Any, __: Any) -> Response | None:
+            passed[0] += 100.0
+            return speaks()
+
+        broker = kafka()
+        broker.answers[ApiKey.API_VERSIONS] = slow_versions
+        async with serve(broker) as server:
+            client = BrokerClient(server.address, make_config(), runtime, host)
+            response = await client.request(HEARTBEAT, deadline=soon(60), answer_s=60)
+            assert response.error_code == 0
+            broker.answers[ApiKey.HEARTBEAT] = silence
+            with pytest.raises(RequestTimedOut) as caught:
+                await client.request(HEARTBEAT, deadline=soon(600), answer_s=-50)
+            assert not caught.value.sent
+            await client.aclose()
 
 
 async def test_a_lost_connection_is_made_again():

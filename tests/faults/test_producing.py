@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop, SeenRequest
@@ -508,7 +509,10 @@ async def test_keyless_records_pass_over_a_broker_that_takes_nothing(
         broker.pause(1)
         for _ in range(2):  # one is in flight, one waits
             await producer.send(topic, b"x" * 200, partition=0)
-        await anyio.sleep(0.15)
+        accumulator = producer._lifecycle.session.sender.accumulator
+        with anyio.fail_after(WITHIN_S):
+            while not accumulator._stuck(1, anyio.current_time()):
+                await anyio.lowlevel.checkpoint()
         deliveries = [await producer.send(topic, b"x" * 200) for _ in range(60)]
         for delivery in deliveries:
             assert (await delivery).partition in {1, 2}

@@ -136,7 +136,8 @@ async def test_acks_for_kafka_0_8_end_the_producer_before_it_sends(
     broker: Broker, new_producer: New
 ):
     async with new_producer(acks=2) as producer:
-        with pytest.raises(UnsupportedVersion, match=r"acks=2 works with Kafka 0\.8 only") as caught:
+        refused = r"acks=2 works with Kafka 0\.8 only"
+        with pytest.raises(UnsupportedVersion, match=refused) as caught:
             await producer.send_and_wait("t", b"v")
         assert caught.value.broker is not None
         with pytest.raises(UnsupportedVersion):
