@@ -132,7 +132,7 @@ async def test_leaving_with_nothing_to_say(
         for event in ready:
             await event.wait()
         await mischief(broker, network)
-        await anyio.sleep(0.05)  # the clients meet it, each in its own way
+        await anyio.wait_all_tasks_blocked()  # the clients meet it, each in its own way
         bad.set()
 
     with anyio.fail_after(WITHIN_S):
@@ -140,6 +140,7 @@ async def test_leaving_with_nothing_to_say(
             group.start_soon(spoil)
             for client in clients:
                 group.start_soon(leave, client)
+    assert all("(closed)" in repr(client) for client in clients)
 
 
 async def test_a_start_into_a_black_hole_ends_when_it_is_told_to(broker: Broker):
@@ -153,4 +154,4 @@ async def test_a_start_into_a_black_hole_ends_when_it_is_told_to(broker: Broker)
             group.cancel_scope.cancel()
     network.trouble = None
     async with client:
-        await client.partitions_for("topic")
+        assert await client.partitions_for("topic") == (0,)

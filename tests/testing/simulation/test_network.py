@@ -75,10 +75,16 @@ def test_closing_ends_the_other_end_after_what_was_sent(backend: Backend) -> Non
 def test_abort_wakes_who_receives(backend: Backend) -> None:
     async def main(world: World) -> None:
         _, client, _ = await connected(world)
+        woken: list[bytes] = []
+
+        async def receive() -> None:
+            woken.append(await received(client, 1))
+
         async with anyio.create_task_group() as group:
-            group.start_soon(received, client, 1)
-            await anyio.sleep(1)
+            group.start_soon(receive)
+            await world.clock.sleep_until(1)
             client.abort()
+        assert woken == [b""]
 
     in_world(backend, main)
 
@@ -158,7 +164,8 @@ def test_who_waits_to_connect_does_when_the_host_is_back(backend: Backend) -> No
         world.network.lose_power(ONE)
         async with anyio.create_task_group() as group:
             group.start_soon(world.runtime(OTHER).connect, PORT)
-            await anyio.sleep(60)
+            await world.clock.sleep_until(60)
+            assert "vanishes" in world.trace.lines[-1]
             world.network.restore(ONE)
 
     world = in_world(backend, main)
