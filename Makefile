@@ -37,8 +37,9 @@ test-brokers: $(READY) ## Tests on real Apache Kafka, started from Maven artifac
 	$(PYTEST) tests/brokers
 	$(PYTEST) tests/behaviour --on kafka
 	$(PYTEST) tests/behaviour --on kafka3
+	$(BIN)/python -m tests.endurance leader eager cooperative
 
-endurance: $(READY) ## The long proofs on three real nodes (about 15 minutes)
+endurance: $(READY) ## All proofs of bad days on three real nodes (12 minutes)
 	$(BIN)/python -m tests.endurance
 
 bench: $(READY) ## Messages a second beside aiokafka on real Kafka

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 _METADATA, _CREATE_TOPICS = 3, 19
@@ -20,10 +20,14 @@ class Refused(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """`leaders`: topic -> partition -> node id of its leader, -1 while there is none."""
+    """`leaders`: topic -> partition -> node id of its leader, -1 while there is none.
+
+    `replicas`: topic -> partition -> node ids of its replicas.
+    """
 
     nodes: Mapping[int, Address]
     leaders: Mapping[str, Mapping[int, int]]
+    replicas: Mapping[str, Mapping[int, Sequence[int]]] = field(default_factory=dict)
 
     def led_partitions(self, topic: str) -> int:
         """How many partitions of `topic` have a leader."""
@@ -62,17 +66,19 @@ def metadata(address: Address, timeout_seconds: float = 5.0) -> Metadata:
         node_id = answer.take("i")
         nodes[node_id] = (answer.string(), answer.take("i"))
     leaders: dict[str, dict[int, int]] = {}
+    replicas: dict[str, dict[int, list[int]]] = {}
     for _ in range(answer.take("i")):
         answer.take("h")  # the topic's error code: its partitions tell what matters
-        of_topic = leaders.setdefault(answer.string(), {})
+        topic = answer.string()
+        of_topic, copies = leaders.setdefault(topic, {}), replicas.setdefault(topic, {})
         for _ in range(answer.take("i")):
             answer.take("h")
             partition = answer.take("i")
             of_topic[partition] = answer.take("i")
-            for _ in range(2):  # replicas, in-sync replicas
-                for _ in range(answer.take("i")):
-                    answer.take("i")
-    return Metadata(nodes, leaders)
+            copies[partition] = [answer.take("i") for _ in range(answer.take("i"))]
+            for _ in range(answer.take("i")):
+                answer.take("i")  # a replica in sync
+    return Metadata(nodes, leaders, replicas)
 
 
 def create_topic(
