@@ -57,6 +57,7 @@ class Assignment:
         self._given: dict[object, dict[FetchBuffer, None]] = {}
         self._cursor: Cursor | None = None
         self._records_given = 0
+        self._passing_over = False
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -103,6 +104,7 @@ class Assignment:
 
     def open(self, caller: object) -> Cursor | None:
         """A cursor over the next records there are; raises what a partition is broken by."""
+        self._pass_over(None)
         for partition in self._turns(None):
             buffer = partition.readable
             assert buffer is not None
@@ -132,6 +134,7 @@ class Assignment:
         """
         given: dict[TopicPartition, list[Records]] = {}
         left = max_records
+        self._pass_over(only)
         for partition in self._turns(only):
             buffer = partition.readable
             assert buffer is not None
@@ -171,6 +174,14 @@ class Assignment:
                     if other.tp.topic == partition.tp.topic and _is_refused_so(other, error):
                         other.hear()
                 raise again(error)
+
+    def _pass_over(self, only: Collection[TopicPartition] | None) -> None:
+        """Note which partitions the application does not ask for."""
+        if only is None and not self._passing_over:
+            return
+        self._passing_over = only is not None
+        for tp, partition in self._partitions.items():
+            partition.passed_over = only is not None and tp not in only
 
     def _turns(self, only: Collection[TopicPartition] | None) -> list[Partition]:
         return [

@@ -277,7 +277,8 @@ Event = (
 class Partition:
     """One partition from its assignment to its end.
 
-    `policy` is auto_offset_reset. `revoked` partitions give and fetch nothing any more, and may
+    `policy` is auto_offset_reset. `passed_over` partitions were left out by the last call for
+    records, which named others. `revoked` partitions give and fetch nothing any more, and may
     still be committed. `high_watermark` and `last_stable_offset` are as the last fetch told,
     `known_end` the one of them where the log ends for this reader. `not_before` is when it may be
     fetched again after `failures` in a row, `max_bytes` a limit of its own for a message that is
@@ -294,6 +295,7 @@ class Partition:
         "last_stable_offset",
         "max_bytes",
         "not_before",
+        "passed_over",
         "paused",
         "policy",
         "replica",
@@ -307,6 +309,7 @@ class Partition:
         self.policy = policy
         self.state = state
         self.paused = False
+        self.passed_over = False
         self.revoked = False
         self.given: tuple[int, int] | None = None
         self.acknowledged: int | None = None

@@ -28,8 +28,8 @@ LeaderOf = Callable[[TopicPartition], tuple[NodeId, int] | None]
 class FetchLimits:
     """Bounds in bytes. Once `buffer_bytes` are fetched and not given, nothing more is fetched.
 
-    Partitions that are paused keep up to `partition_bytes` and one answer each beside that, so that
-    they never hold back the others.
+    Partitions that are paused, or that the application does not ask for, keep up to
+    `partition_bytes` and one answer each beside that, so that they never hold back the others.
     """
 
     buffer_bytes: int
@@ -142,7 +142,7 @@ class FetchPlanner:
             if not isinstance(state, Positioned) or partition.paused:
                 continue
             size_bytes = state.buffer.size_bytes
-            buffered += size_bytes
+            buffered += 0 if partition.passed_over else size_bytes
             if partition.revoked:
                 continue
             if size_bytes >= self._limits.partition_bytes:

@@ -140,3 +140,18 @@ def test_an_error_is_raised_as_a_copy_with_its_cause() -> None:
     copy = again(error)
     assert copy is not error
     assert (copy.topic, copy.__cause__) == ("t", error.__cause__)
+
+
+def test_partitions_that_a_call_leaves_out_are_passed_over_until_they_are_asked_for() -> None:
+    owned = Assignment()
+    for tp in (P0, P1):
+        owned.add(partition(tp))
+    flags = lambda: [p.passed_over for p in owned.values()]  # noqa: E731
+    owned.take("a", 10, [P1])
+    assert flags() == [True, False]
+    owned.take("a", 10)
+    assert flags() == [False, False]
+    owned.take("a", 10, [P0])
+    assert flags() == [False, True]
+    owned.open("a")
+    assert flags() == [False, False]

@@ -614,3 +614,18 @@ async def test_who_waits_hears_that_the_consumers_tasks_were_cancelled():
         assert heard == [ClientClosed]
         with pytest.raises(ClientClosed):
             await reader.getone()
+
+
+async def test_asking_for_one_partition_is_not_held_up_by_what_nobody_asks_for() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 4)
+        for partition in range(1, 4):
+            await produce(broker, "orders", partition, [b"x" * 3_000])
+        async with consumer(
+            broker, fetch_max_bytes=5_000, max_partition_fetch_bytes=2_000
+        ) as reader:
+            reader.assign(parts("orders", 4))
+            assert await reader.getmany(P0, timeout_ms=200) == {}
+            await produce(broker, "orders", 0, numbers(0, 3))
+            assert list(await reader.getmany(P0, timeout_ms=5_000)) == [P0]
+            assert {record.partition for record in await read(reader, 3)} == {1, 2, 3}

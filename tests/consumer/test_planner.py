@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -138,12 +139,14 @@ def test_a_partition_without_a_leader_waits_for_one() -> None:
     assert planner.plan([one], leaders(), 0.0)
 
 
-def test_paused_partitions_do_not_hold_back_the_others() -> None:
+@pytest.mark.parametrize("how", ["paused", "passed_over"])
+def test_partitions_that_are_not_read_do_not_hold_back_the_others(how: str) -> None:
     planner = FetchPlanner(FetchLimits(1_500, 1_000))
-    paused, other = partition(P0), partition(P1)
-    fill(paused, 1_500)
-    paused.paused = True
-    (plan,) = planner.plan([paused, other], leaders(), 0.0)
+    unread, other = partition(P0), partition(P1)
+    fill(unread, 1_500)
+    assert planner.plan([unread, other], leaders(p0=2), 0.0) == []
+    setattr(unread, how, True)
+    (plan,) = planner.plan([unread, other], leaders(p0=2), 0.0)
     assert [part.partition for part in plan.parts] == [other]
 
 
