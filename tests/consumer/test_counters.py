@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from aiokafkawire.consumer.buffer import FetchBuffer, extent_of
 from aiokafkawire.consumer.counters import Counters
 from aiokafkawire.consumer.partition import AwaitingCommitted, Partition, Positioned
@@ -33,3 +36,10 @@ def test_the_partitions_tell_lag_and_buffers() -> None:
     assert (numbers["assigned_partitions"], numbers["paused_partitions"]) == (2, 1)
     assert numbers["records_lag_max"] == 6
     assert (numbers["buffered_records"], numbers["buffered_bytes"]) == (4, len(data))
+
+
+def test_the_documentation_lists_all_numbers() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "consumer.md").read_text()
+    _, _, section = page.partition("## Lag and numbers")
+    section, _, _ = section.partition("\n## ")
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(Counters().snapshot([]))
