@@ -286,9 +286,7 @@ class Accumulator:
         """Take over what metadata says of a topic; queues that exist stay."""
         topic = self.topics.get(name)
         if topic is None:
-            topic = self._parked.pop(name, None) or TopicQueues(
-                name, self.settings.policy.batch_size_bytes
-            )
+            topic = self.take_up(name) or TopicQueues(name, self.settings.policy.batch_size_bytes)
             self.topics[name] = topic
         numbers = sorted(partitions)
         for number in numbers:
@@ -311,6 +309,13 @@ class Accumulator:
         """A topic was deleted and made anew: its partitions number their batches anew."""
         for queue in self.topics[name].all_queues.values():
             queue.renumber()
+
+    def take_up(self, name: str) -> TopicQueues | None:
+        """Use a topic again that was let go; None if it is not one of those."""
+        topic = self._parked.pop(name, None)
+        if topic is not None:
+            self.topics[name] = topic
+        return topic
 
     def park_idle(self, before: float) -> list[str]:
         """Let topics go that nothing was sent to since a time; returns their names.

@@ -118,12 +118,13 @@ class Intake:
             self._sender.refused()
         topic, value, key, partition, timestamp_ms, headers, size = record
         accumulator = self._accumulator
-        queues = accumulator.topics.get(topic)
+        queues = accumulator.topics.get(topic) or self._sender.take_up(topic)
         if queues is None or not accumulator.has_room(size):
             return None
         if self._room.crowded and not waited:
             return None
         sticky = False
+        now = self._now()
         if partition is not None:
             queue = queues.by_partition.get(partition)
             if queue is None:
@@ -133,12 +134,12 @@ class Intake:
         elif key is not None and not self._config.partitioner_ignore_keys:
             queue = queues.for_key(key)
         else:
-            queue = accumulator.without_key(queues, self._rng, self._now())
+            queue = accumulator.without_key(queues, self._rng, now)
             sticky = True
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
         delivery, ended = accumulator.append(
-            queue, key, value, headers, timestamp_ms, size_bytes=size, now=self._now()
+            queue, key, value, headers, timestamp_ms, size_bytes=size, now=now
         )
         if sticky:
             queues.sticky.filled(size, ended)
@@ -174,7 +175,9 @@ class Intake:
             await self._sender.cluster.topic(topic, deadline)
             if not self._sender.learn(topic):
                 raise UnknownTopic("the topic went away at once", topic=topic)
-        return self._accumulator.topics[topic]
+        queues = self._accumulator.topics[topic]
+        queues.used_at = self._now()
+        return queues
 
     async def _learn_partition(self, topic: str, partition: int, deadline: float) -> None:
         """Wait until a partition is known: the topic may just have got more of them."""

@@ -8,7 +8,7 @@ from aiokafkawire.cluster import AnyNode, Cluster, Update
 from aiokafkawire.config import ProducerConfig
 from aiokafkawire.connection import Backoff
 from aiokafkawire.errors import ClientClosed, KafkaError, RequestTimedOut, UnsupportedVersion
-from aiokafkawire.producer.accumulator import Accumulator, Settings
+from aiokafkawire.producer.accumulator import Accumulator, Settings, TopicQueues
 from aiokafkawire.producer.delivery import Receipt, Split
 from aiokafkawire.producer.node_sender import NodeSender
 from aiokafkawire.producer.partition_queue import Policy
@@ -97,7 +97,7 @@ class Sender:
     def fail(self, error: KafkaError) -> None:
         """The producer cannot go on: everything ends with `error`, and so does every later call."""
         if self.failure is None:
-            logger.error("the producer cannot go on: %s", error)
+            logger.error("%s: the producer cannot go on: %s", self.config.client_id, error)
             if not self.accumulator.incomplete:
                 self.untold = error
         self.end(error)
@@ -157,10 +157,18 @@ class Sender:
         if name not in self.accumulator.topics:
             self.cluster.add_topics((name,))
         topic = self.accumulator.set_topic(name, known.partitions, known.topic_id)
-        topic.used_at = self.runtime.clock.now()
         # The others' leaders have not changed; a producer may write to thousands of topics.
         self.accumulator.set_leaders(self._leader_of, [topic])
         return True
+
+    def take_up(self, name: str) -> TopicQueues | None:
+        """Use a topic again to which nothing was sent for long, before its metadata is back."""
+        topic = self.accumulator.take_up(name)
+        if topic is not None:
+            topic.used_at = self.runtime.clock.now()
+            self.cluster.add_topics((name,))
+            self.accumulator.set_leaders(self._leader_of, [topic])
+        return topic
 
     # --- metadata -----------------------------------------------------------------------------
 
