@@ -31,6 +31,7 @@ SETTLE_SECONDS = 40.0
 """What a group may take to divide its partitions anew, on a busy machine."""
 DRAIN_SECONDS = 60.0
 QUIET_SECONDS = 1.0
+WARM_UP_SECONDS = 3.0
 SESSION_MS = 3_000
 
 
@@ -145,8 +146,10 @@ def rebalances(kafka: Kafka, strategy: str, partitions: int = 12, rate: int = 1_
         one, two, three = (group_members.add() for _ in range(3))
         share = group_members.share
         group_members.until("three share", share(partitions, one, two, three), SETTLE_SECONDS)
-        time.sleep(2)
         cooperative = strategy.startswith("cooperative")
+        time.sleep(WARM_UP_SECONDS)
+        with stay(report, "undisturbed", cooperative, group_members, one, two, three):
+            time.sleep(2)
         with stay(report, "one killed", cooperative, group_members, one, two):
             three.kill()
             group_members.until("two share", share(partitions, one, two), SETTLE_SECONDS)
