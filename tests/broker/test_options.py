@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import typing
 
 import pytest
 
-from aiokafkawire.broker import Broker, BrokerConfig
+from aiokafkawire.broker import Broker, BrokerConfig, BrokerOptions
+from aiokafkawire.config import options_of
 from aiokafkawire.errors import InvalidOption
 
 
@@ -43,3 +46,23 @@ def test_zero_milliseconds_and_the_default_are_values() -> None:
 def test_an_unknown_option_is_named_with_the_nearest() -> None:
     with pytest.raises(InvalidOption, match="'auto_create'; did you mean 'auto_create_topics'"):
         Broker(auto_create=False)
+
+
+def test_the_typed_dict_equals_the_option_class() -> None:
+    of_class = typing.get_type_hints(BrokerConfig)
+    fields = {field.name: of_class[field.name] for field in dataclasses.fields(BrokerConfig)}
+    assert typing.get_type_hints(BrokerOptions) == fields
+
+
+def test_help_says_what_each_option_means() -> None:
+    told = options_of(BrokerConfig)
+    assert [option.name for option in told] == list(typing.get_type_hints(BrokerOptions))
+    for option in told:
+        assert str(option) in str(BrokerOptions.__doc__)
+        assert option.meaning[0].isupper()
+        assert option.meaning.endswith(".")
+
+
+def test_what_no_file_could_count_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="retention_bytes must be at most"):
+        BrokerConfig(retention_bytes=2**63)

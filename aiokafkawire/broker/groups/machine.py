@@ -35,6 +35,7 @@ from aiokafkawire.broker.groups.members import (
     Rebalance,
     common_protocols,
     elect_protocol,
+    has_room,
 )
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.wire import ErrorCode
@@ -126,7 +127,7 @@ class ClassicGroup:
         self._reply(event.reply, JoinResult(code=code, member_id=event.member_id))
 
     def _check_join(self, event: Join) -> None:
-        if not self._has_room(event.member_id):
+        if not has_room(self.state, self.members, event.member_id, self._max_size):
             raise Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED)
         names = [name for name, _ in event.protocols]
         if not event.protocol_type or not names:
@@ -136,17 +137,6 @@ class ClassicGroup:
             fits = any(name in names for name in common)
             if event.protocol_type != self.protocol_type or not fits:
                 raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-
-    def _has_room(self, member_id: str) -> bool:
-        """While members join, those who did so count; else all of them do."""
-        member = self.members.get(member_id)
-        if self.state is EMPTY:
-            return True
-        if self.state is PREPARING:
-            joined = sum(each.join_reply is not None for each in self.members.values())
-            rejoins = member is not None and member.join_reply is not None
-            return rejoins or joined < self._max_size
-        return member is not None or len(self.members) < self._max_size
 
     def _turn_away(self, member_id: str) -> None:
         self.pending.pop(member_id, None)
@@ -246,18 +236,14 @@ class ClassicGroup:
             if self.state is COMPLETING:
                 self._forget_assignments()
             self._end_sync()
-            self._rebalance = self._initial_wait(now) if self.state is EMPTY else self._wait(now)
+            members = self.members.values()
+            self._rebalance = (
+                Rebalance.first(members, now, self._initial_delay_s)
+                if self.state is EMPTY
+                else Rebalance.of(members, now)
+            )
             self.state = PREPARING
         self._complete_if_due(now)
-
-    def _wait(self, now: float) -> Rebalance:
-        longest = max((m.rebalance_timeout_s for m in self.members.values()), default=0.0)
-        return Rebalance(now + longest)
-
-    def _initial_wait(self, now: float) -> Rebalance:
-        longest = max((m.rebalance_timeout_s for m in self.members.values()), default=0.0)
-        delay = min(self._initial_delay_s, longest)
-        return Rebalance(now + delay, initial=True, remaining_s=longest - delay)
 
     def _complete_if_due(self, now: float) -> None:
         """Go on when all have joined, or when those who have not had their time."""
@@ -290,7 +276,7 @@ class ClassicGroup:
                 self._remove(member)
         joined = [member for member in self.members.values() if member.join_reply is not None]
         if self.members and not joined:
-            self._rebalance = self._wait(now)
+            self._rebalance = Rebalance.of(self.members.values(), now)
             return
         self.generation += 1
         if not self.members:
@@ -303,7 +289,7 @@ class ClassicGroup:
         self.protocol = elect_protocol(list(self.members.values()))
         self.state = COMPLETING
         self._unsynced = dict.fromkeys(self.members)
-        self._sync_deadline = self._wait(now).deadline
+        self._sync_deadline = Rebalance.of(self.members.values(), now).deadline
         for member in self.members.values():
             # A static member that has not come back may do so for one more session.
             member.is_new = False

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aiokafkawire.broker.groups.events import GroupState, Join, JoinedMember
 
-__all__ = ("Kept", "Member", "Rebalance", "common_protocols", "elect_protocol")
+__all__ = ("Kept", "Member", "Rebalance", "common_protocols", "elect_protocol", "has_room")
 
 
 @dataclass(slots=True)
@@ -77,6 +77,18 @@ class Rebalance:
     remaining_s: float = 0.0
     newcomer: bool = False
 
+    @classmethod
+    def of(cls, members: Iterable[Member], now: float) -> Rebalance:
+        """All may take as long as the slowest of them asks for."""
+        return cls(now + max((member.rebalance_timeout_s for member in members), default=0.0))
+
+    @classmethod
+    def first(cls, members: Iterable[Member], now: float, delay_s: float) -> Rebalance:
+        """The one of a group that was empty: it waits for newcomers, a while at a time."""
+        longest = cls.of(members, 0.0).deadline
+        delay = min(delay_s, longest)
+        return cls(now + delay, initial=True, remaining_s=longest - delay)
+
 
 def common_protocols(members: Iterable[Member]) -> list[str]:
     """The protocols that all of the members know, in the first one's order."""
@@ -91,3 +103,17 @@ def elect_protocol(members: Sequence[Member]) -> str:
     for member in members:
         votes[next(name for name, _ in member.protocols if name in votes)] += 1
     return max(candidates, key=lambda name: votes[name])
+
+
+def has_room(
+    state: GroupState, members: Mapping[str, Member], member_id: str, max_size: int
+) -> bool:
+    """Whether a group takes a member. While members join, those who did so count; else all do."""
+    member = members.get(member_id)
+    if state is GroupState.EMPTY:
+        return True
+    if state is GroupState.PREPARING_REBALANCE:
+        joined = sum(each.join_reply is not None for each in members.values())
+        rejoins = member is not None and member.join_reply is not None
+        return rejoins or joined < max_size
+    return member is not None or len(members) < max_size
