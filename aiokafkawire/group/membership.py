@@ -11,9 +11,8 @@ LeaveGroup), KIP-62, KIP-345, KIP-394, KIP-429, KIP-792.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from aiokafkawire.connection.backoff import Backoff
 from aiokafkawire.errors import KafkaError
@@ -23,7 +22,7 @@ from . import effects as do
 from . import entering, leaving, owning, steps
 from . import events as on
 from . import states as s
-from .steps import Outcome
+from .steps import Handler
 
 __all__ = (
     "TRANSITIONS",
@@ -32,8 +31,6 @@ __all__ = (
     "Membership",
     "Presence",
 )
-
-Handler = Callable[["Membership", Any, Any, float], Outcome]
 
 
 class ImpossibleEvent(AssertionError):

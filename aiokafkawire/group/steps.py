@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafkawire.types import NodeId
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Outcome = tuple[s.State, Sequence[do.Effect]]
 AnyInside = TypeVar("AnyInside", bound=s.Inside)
+
+Handler = Callable[["Membership", Any, Any, float], Outcome]
 
 MAX_GOODBYE_S = 0.75
 """How long a member that is closed waits for the answer to LeaveGroup: it is as good as sent."""

@@ -492,14 +492,14 @@ class GroupModel(RuleBasedStateMachine):
 
     def at_rest(self) -> bool:
         """Whether all are stable in the group's one generation, and agree on who there is."""
-        stable = all(
-            isinstance(member.machine.state, s.Stable)
-            and member.machine.state.generation.number == self.group.generation
-            for member in self.alive
-        )
+        ids = set()
+        for member in self.alive:
+            state = member.machine.state
+            if not isinstance(state, s.Stable) or state.generation.number != self.group.generation:
+                return False
+            ids.add(state.generation.member_id)
         settled = self.group.state in {broker.GroupState.STABLE, broker.GroupState.EMPTY}
-        alike = len(self.group.members) == len(self.alive) and not self.group.pending
-        return stable and settled and alike
+        return settled and ids == set(self.group.members) and not self.group.pending
 
 
 LANES: dict[type[do.Effect], str] = {
