@@ -158,7 +158,7 @@ class Node:
 OUTCOMES = ["answered", "answered", "answered", "lost before", "lost after", "forgot"]
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_a_node_fetches_exactly_what_is_wanted_whatever_was_lost(data: st.DataObject) -> None:
     session, node = f.FetchSession(), Node()

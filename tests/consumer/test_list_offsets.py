@@ -47,7 +47,7 @@ async def test_what_passes_is_asked_again(action: Any) -> None:
 async def test_what_does_not_pass_is_told() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
-        async with consumer(broker, default_api_timeout_ms=100) as reader:
+        async with consumer(broker, default_api_timeout_ms=500) as reader:
             broker.on(ApiKey.LIST_OFFSETS, Answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED), times=1)
             with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED") as refused:
                 await ends(reader, P0)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import anyio
 import pytest
 
 from aiokafkawire.broker import Answer, Broker, Close
-from aiokafkawire.errors import BrokerError
+from aiokafkawire.errors import BrokerError, UnknownTopic
+from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 
 from .helpers import TIMEOUT_S, consumer, numbers, produce, read
@@ -85,3 +87,45 @@ async def test_a_seek_wins_over_an_answer_that_comes_later() -> None:
             assert await reader.position(P1) == 0
             assert await reader.position(P0) == 5
             assert (await read(reader, 1))[0].offset == 5
+
+
+async def test_a_partition_that_does_not_exist_is_told_in_time_and_seldom_asked_for() -> None:
+    absent = TopicPartition("orders", 7)
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 3))
+        async with consumer(broker, default_api_timeout_ms=300) as reader:
+            reader.assign([absent, P0])
+            assert len(await read(reader, 3)) == 3
+            for state in ("Resetting", "Positioned"):
+                with anyio.fail_after(TIMEOUT_S):
+                    with pytest.raises(UnknownTopic, match="no partition 7") as told:
+                        await reader.getone()
+                assert (told.value.topic, told.value.partition) == absent
+                if state == "Resetting":
+                    reader.seek(absent, 0)
+        assert len(broker.requests.of(ApiKey.METADATA)) < 30
+
+
+async def test_a_partition_that_comes_to_be_is_read() -> None:
+    absent = TopicPartition("orders", 1)
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        async with consumer(broker) as reader:
+            reader.assign([absent])
+            assert await reader.getmany(timeout_ms=50) == {}
+            await broker.add_partitions("orders", 2)
+            await produce(broker, "orders", 1, numbers(0, 3))
+            assert len(await read(reader, 3)) == 3
+
+
+async def test_a_reset_by_duration_is_counted_from_the_time_of_asking() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        async with consumer(broker, auto_offset_reset="by_duration:PT1H") as reader:
+            before_ms = time.time_ns() // 1_000_000
+            reader.assign([P0])
+            assert await reader.position(P0) == 0
+            (first, *_) = broker.requests.of(ApiKey.LIST_OFFSETS)
+            (asked,) = first.message.topics[0].partitions
+            assert 0 <= asked.timestamp - (before_ms - 3_600_000) < 60_000

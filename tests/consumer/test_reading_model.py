@@ -280,7 +280,7 @@ STEPS: dict[str, tuple[int, Step]] = {
 NAMES = st.sampled_from([name for name, (weight, _) in STEPS.items() for _ in range(weight)])
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from(["earliest", "latest", "none"]),
     st.lists(st.tuples(NAMES, st.integers(0, 30)), min_size=30, max_size=80),
