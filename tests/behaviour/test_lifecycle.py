@@ -204,3 +204,65 @@ async def test_what_failed_after_the_last_call_is_a_note_of_the_bodys_exception(
     consumer = await owning(bootstrap_servers, topic, group_id)
     await consumer.__aexit__(ValueError, mine, None)
     assert mine.__notes__ == ["cannot save"]
+
+
+async def defect() -> None:
+    raise LookupError("a defect")
+
+
+async def broken(client_class: Class, bootstrap_servers: str) -> Any:
+    """A client one of whose tasks has failed."""
+    client = client_class(bootstrap_servers=bootstrap_servers)
+    await client.start()
+    await client._lifecycle.host.spawn(defect, name="odd").wait()
+    await anyio.wait_all_tasks_blocked()
+    return client
+
+
+@CLIENTS
+async def test_a_broken_client_says_so_at_each_call(bootstrap_servers: str, client_class: Class):
+    client = await broken(client_class, bootstrap_servers)
+    for _ in range(2):
+        with pytest.raises(KafkaError, match="'odd' failed: LookupError") as caught:
+            await client.partitions_for("topic")
+        assert isinstance(caught.value.__cause__, LookupError)
+    await client.stop()
+
+
+@CLIENTS
+async def test_a_broken_client_says_so_when_it_is_stopped(
+    bootstrap_servers: str, client_class: Class
+):
+    client = await broken(client_class, bootstrap_servers)
+    with pytest.raises(KafkaError, match="'odd' failed: LookupError"):
+        await client.stop()
+    assert repr(client).endswith("(closed)>")
+
+
+@CLIENTS
+async def test_whoever_waits_hears_that_the_client_broke(
+    bootstrap_servers: str, topic: str, client_class: Class
+):
+    options = {"linger_ms": 60_000} if client_class is Producer else {}
+    client = client_class(bootstrap_servers=bootstrap_servers, **options)
+    heard: list[str] = []
+
+    async def wait() -> None:
+        try:
+            if client_class is Producer:
+                await client.send_and_wait(topic, b"v")
+            else:
+                client.assign(TopicPartition(topic, 0))
+                await client.getone()
+        except KafkaError as error:
+            heard.append(str(error))
+
+    async with client:
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            client._lifecycle.host.spawn(defect, name="odd")
+        assert len(heard) == 1
+        assert "is broken: its task 'odd' failed" in heard[0]
+        with pytest.raises(KafkaError, match="is broken"):
+            await client.partitions_for(topic)
