@@ -29,14 +29,28 @@ _CLIENT_THROTTLES_FROM: Mapping[int, int] = {
     ApiKey.API_VERSIONS: 2,
     ApiKey.CREATE_TOPICS: 3,
     ApiKey.DELETE_TOPICS: 2,
+    ApiKey.DELETE_RECORDS: 1,
     ApiKey.INIT_PRODUCER_ID: 1,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: 2,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 1,
+    ApiKey.ADD_OFFSETS_TO_TXN: 1,
+    ApiKey.END_TXN: 1,
+    ApiKey.TXN_OFFSET_COMMIT: 1,
+    ApiKey.DESCRIBE_ACLS: 1,
+    ApiKey.CREATE_ACLS: 1,
+    ApiKey.DELETE_ACLS: 1,
     ApiKey.DESCRIBE_CONFIGS: 2,
+    ApiKey.ALTER_CONFIGS: 1,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: 1,
+    ApiKey.DESCRIBE_LOG_DIRS: 1,
     ApiKey.CREATE_PARTITIONS: 1,
+    ApiKey.CREATE_DELEGATION_TOKEN: 1,
+    ApiKey.RENEW_DELEGATION_TOKEN: 1,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: 1,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: 1,
     ApiKey.DELETE_GROUPS: 1,
-    ApiKey.OFFSET_DELETE: 0,
-    ApiKey.DESCRIBE_CLUSTER: 0,
 }
+"""Those that came after it, from DeleteGroups on, leave it to the client always."""
 
 
 def throttle_s(response: Response, version: int) -> float:

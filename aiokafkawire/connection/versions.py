@@ -130,7 +130,7 @@ class Versions:
         ceiling = api.max_stable_version
         if our_max is not None:
             ceiling = min(ceiling, our_max)
-        floor = max(api.min_version, our_min)
+        floor = max(api.min_stable_version, our_min)
         if api_key in _NEEDS_TRANSACTION_2 and self.features.get(TRANSACTION_FEATURE, 0) < 2:
             ceiling = min(ceiling, _NEEDS_TRANSACTION_2[api.key] - 1)
         told = self.ranges.get(api_key)

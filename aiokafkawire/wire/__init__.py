@@ -1,6 +1,6 @@
 """Kafka's messages and their bytes. Nothing in here reads, writes or waits."""
 
-from aiokafkawire.wire.api import APIS, Api, ApiKey, api_of, message_class
+from aiokafkawire.wire.api import APIS, Api, ApiKey, api_of, message_class, message_names
 from aiokafkawire.wire.codec import decode, encode, encode_parts
 from aiokafkawire.wire.error_codes import ErrorCode, error_for, raise_for
 from aiokafkawire.wire.json_form import from_json, to_json
@@ -25,6 +25,7 @@ __all__ = (
     "error_for",
     "from_json",
     "message_class",
+    "message_names",
     "raise_for",
     "to_json",
 )

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from aiokafkawire.wire.schema import Message, Request, Response
 
-__all__ = ("APIS", "Api", "ApiKey", "api_of", "message_class")
+__all__ = ("ALIASES", "APIS", "Api", "ApiKey", "api_of", "message_class", "message_names")
 
 
 class ApiKey(IntEnum):
@@ -119,6 +119,7 @@ class Api:
     """One API and the versions that its classes know, every one ever released.
 
     `latest_unstable`: Kafka has not settled `max_version` yet; it is for tests alone.
+    `first_unstable`: version 0 was for early access, and the release that settled it speaks 1.
     """
 
     key: ApiKey
@@ -126,6 +127,12 @@ class Api:
     min_version: int
     max_version: int
     latest_unstable: bool = False
+    first_unstable: bool = False
+
+    @property
+    def min_stable_version(self) -> int:
+        """The lowest version to speak with a broker."""
+        return self.min_version + self.first_unstable
 
     @property
     def max_stable_version(self) -> int:
@@ -155,6 +162,10 @@ APIS: Mapping[ApiKey, Api] = MappingProxyType(
             Api(ApiKey.FETCH, "Fetch", 0, 18),
             Api(ApiKey.LIST_OFFSETS, "ListOffsets", 0, 11),
             Api(ApiKey.METADATA, "Metadata", 0, 13),
+            Api(ApiKey.LEADER_AND_ISR, "LeaderAndIsr", 0, 7),
+            Api(ApiKey.STOP_REPLICA, "StopReplica", 0, 4),
+            Api(ApiKey.UPDATE_METADATA, "UpdateMetadata", 0, 8),
+            Api(ApiKey.CONTROLLED_SHUTDOWN, "ControlledShutdown", 0, 3),
             Api(ApiKey.OFFSET_COMMIT, "OffsetCommit", 0, 10),
             Api(ApiKey.OFFSET_FETCH, "OffsetFetch", 0, 10),
             Api(ApiKey.FIND_COORDINATOR, "FindCoordinator", 0, 6),
@@ -164,33 +175,163 @@ APIS: Mapping[ApiKey, Api] = MappingProxyType(
             Api(ApiKey.SYNC_GROUP, "SyncGroup", 0, 5),
             Api(ApiKey.DESCRIBE_GROUPS, "DescribeGroups", 0, 6),
             Api(ApiKey.LIST_GROUPS, "ListGroups", 0, 5),
+            Api(ApiKey.SASL_HANDSHAKE, "SaslHandshake", 0, 1),
             Api(ApiKey.API_VERSIONS, "ApiVersions", 0, 4),
             Api(ApiKey.CREATE_TOPICS, "CreateTopics", 0, 7),
             Api(ApiKey.DELETE_TOPICS, "DeleteTopics", 0, 6),
+            Api(ApiKey.DELETE_RECORDS, "DeleteRecords", 0, 2),
             Api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", 0, 6, latest_unstable=True),
             Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 0, 4),
+            Api(ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 5),
+            Api(ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4),
+            Api(ApiKey.END_TXN, "EndTxn", 0, 5),
+            Api(ApiKey.WRITE_TXN_MARKERS, "WriteTxnMarkers", 0, 2),
+            Api(ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 5),
+            Api(ApiKey.DESCRIBE_ACLS, "DescribeAcls", 0, 3),
+            Api(ApiKey.CREATE_ACLS, "CreateAcls", 0, 3),
+            Api(ApiKey.DELETE_ACLS, "DeleteAcls", 0, 3),
             Api(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", 0, 4),
+            Api(ApiKey.ALTER_CONFIGS, "AlterConfigs", 0, 2),
+            Api(ApiKey.ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", 0, 2),
+            Api(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 0, 5),
+            Api(ApiKey.SASL_AUTHENTICATE, "SaslAuthenticate", 0, 2),
             Api(ApiKey.CREATE_PARTITIONS, "CreatePartitions", 0, 3),
+            Api(ApiKey.CREATE_DELEGATION_TOKEN, "CreateDelegationToken", 0, 3),
+            Api(ApiKey.RENEW_DELEGATION_TOKEN, "RenewDelegationToken", 0, 2),
+            Api(ApiKey.EXPIRE_DELEGATION_TOKEN, "ExpireDelegationToken", 0, 2),
+            Api(ApiKey.DESCRIBE_DELEGATION_TOKEN, "DescribeDelegationToken", 0, 3),
             Api(ApiKey.DELETE_GROUPS, "DeleteGroups", 0, 2),
+            Api(ApiKey.ELECT_LEADERS, "ElectLeaders", 0, 2),
+            Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1),
+            Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1),
+            Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0),
             Api(ApiKey.OFFSET_DELETE, "OffsetDelete", 0, 0),
+            Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, "DescribeClientQuotas", 0, 1),
+            Api(ApiKey.ALTER_CLIENT_QUOTAS, "AlterClientQuotas", 0, 1),
+            Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", 0, 0),
+            Api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "AlterUserScramCredentials", 0, 0),
+            Api(ApiKey.VOTE, "Vote", 0, 2),
+            Api(ApiKey.BEGIN_QUORUM_EPOCH, "BeginQuorumEpoch", 0, 1),
+            Api(ApiKey.END_QUORUM_EPOCH, "EndQuorumEpoch", 0, 1),
+            Api(ApiKey.DESCRIBE_QUORUM, "DescribeQuorum", 0, 2),
+            Api(ApiKey.ALTER_PARTITION, "AlterPartition", 0, 3),
+            Api(ApiKey.UPDATE_FEATURES, "UpdateFeatures", 0, 2),
+            Api(ApiKey.ENVELOPE, "Envelope", 0, 0),
+            Api(ApiKey.FETCH_SNAPSHOT, "FetchSnapshot", 0, 1),
             Api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2),
+            Api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0),
+            Api(ApiKey.BROKER_REGISTRATION, "BrokerRegistration", 0, 4),
+            Api(ApiKey.BROKER_HEARTBEAT, "BrokerHeartbeat", 0, 2),
+            Api(ApiKey.UNREGISTER_BROKER, "UnregisterBroker", 0, 0),
+            Api(ApiKey.DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0),
+            Api(ApiKey.LIST_TRANSACTIONS, "ListTransactions", 0, 2),
+            Api(ApiKey.ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", 0, 0),
+            Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1),
+            Api(ApiKey.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1),
+            Api(ApiKey.CONTROLLER_REGISTRATION, "ControllerRegistration", 0, 0),
+            Api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, "GetTelemetrySubscriptions", 0, 0),
+            Api(ApiKey.PUSH_TELEMETRY, "PushTelemetry", 0, 0),
+            Api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, "AssignReplicasToDirs", 0, 0),
+            Api(ApiKey.LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1),
+            Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0),
+            Api(ApiKey.SHARE_GROUP_HEARTBEAT, "ShareGroupHeartbeat", 0, 1, first_unstable=True),
+            Api(ApiKey.SHARE_GROUP_DESCRIBE, "ShareGroupDescribe", 0, 1, first_unstable=True),
+            Api(ApiKey.SHARE_FETCH, "ShareFetch", 0, 2, first_unstable=True),
+            Api(ApiKey.SHARE_ACKNOWLEDGE, "ShareAcknowledge", 0, 2, first_unstable=True),
+            Api(ApiKey.ADD_RAFT_VOTER, "AddRaftVoter", 0, 1),
+            Api(ApiKey.REMOVE_RAFT_VOTER, "RemoveRaftVoter", 0, 0),
+            Api(ApiKey.UPDATE_RAFT_VOTER, "UpdateRaftVoter", 0, 0),
+            Api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, "InitializeShareGroupState", 0, 0),
+            Api(ApiKey.READ_SHARE_GROUP_STATE, "ReadShareGroupState", 0, 0),
+            Api(ApiKey.WRITE_SHARE_GROUP_STATE, "WriteShareGroupState", 0, 1),
+            Api(ApiKey.DELETE_SHARE_GROUP_STATE, "DeleteShareGroupState", 0, 0),
+            Api(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, "ReadShareGroupStateSummary", 0, 1),
+            Api(ApiKey.STREAMS_GROUP_HEARTBEAT, "StreamsGroupHeartbeat", 0, 0),
+            Api(ApiKey.STREAMS_GROUP_DESCRIBE, "StreamsGroupDescribe", 0, 0),
+            Api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "DescribeShareGroupOffsets", 0, 1),
+            Api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, "AlterShareGroupOffsets", 0, 0),
+            Api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, "DeleteShareGroupOffsets", 0, 0),
         )
     }
 )
-"""The APIs whose messages this package has."""
+"""All APIs there ever were, those between brokers and controllers too."""
 
-_BY_NAME = {
-    name: (api, suffix)
-    for api in APIS.values()
-    for suffix in ("request", "response")
-    for name in (api.name + suffix.capitalize(),)
+_BY_NAME: Mapping[str, tuple[Api, str]] = {
+    api.name + suffix: (api, suffix) for api in APIS.values() for suffix in ("Request", "Response")
 }
 
-_OTHERS = {
-    "RequestHeader": ("headers", "RequestHeaderData"),
-    "ResponseHeader": ("headers", "ResponseHeaderData"),
-    "ConsumerProtocolSubscription": ("consumer_protocol", "ConsumerProtocolSubscription"),
-    "ConsumerProtocolAssignment": ("consumer_protocol", "ConsumerProtocolAssignment"),
+ALIASES: Mapping[str, str] = {
+    "ConsumerMetadata": "FindCoordinator",
+    "GroupCoordinator": "FindCoordinator",
+    "ListOffset": "ListOffsets",
+    "Offset": "ListOffsets",
+    "Offsets": "ListOffsets",
+    "TopicMetadata": "Metadata",
+}
+"""What the protocol documents of 0.8 to 0.10 call an API, and what Kafka calls it now."""
+
+_DATA: Mapping[str, tuple[str, ...]] = {
+    "headers": ("RequestHeader", "ResponseHeader"),
+    "consumer_protocol": ("ConsumerProtocolSubscription", "ConsumerProtocolAssignment"),
+    "control_records": (
+        "ControlRecordTypeSchema",
+        "EndTxnMarker",
+        "LeaderChangeMessage",
+        "SnapshotHeaderRecord",
+        "SnapshotFooterRecord",
+        "KRaftVersionRecord",
+        "VotersRecord",
+    ),
+    "principal": ("DefaultPrincipalData",),
+    # What version 0 of ListConfigResources was called before 4.1, with other names of its fields.
+    "list_config_resources": (
+        "ListClientMetricsResourcesRequest",
+        "ListClientMetricsResourcesResponse",
+    ),
+}
+"""The modules of messages that are not named after an API."""
+
+_RECORDS: Mapping[str, tuple[str, ...]] = {
+    "group_records": ("GroupMetadata", "OffsetCommit", "LegacyOffsetCommit"),
+    "consumer_group_records": (
+        "ConsumerGroupMetadata",
+        "ConsumerGroupPartitionMetadata",
+        "ConsumerGroupMemberMetadata",
+        "ConsumerGroupTargetAssignmentMetadata",
+        "ConsumerGroupTargetAssignmentMember",
+        "ConsumerGroupCurrentMemberAssignment",
+        "ConsumerGroupRegularExpression",
+    ),
+    "share_group_records": (
+        "ShareGroupMetadata",
+        "ShareGroupMemberMetadata",
+        "ShareGroupTargetAssignmentMetadata",
+        "ShareGroupTargetAssignmentMember",
+        "ShareGroupCurrentMemberAssignment",
+        "ShareGroupStatePartitionMetadata",
+    ),
+    "streams_group_records": (
+        "StreamsGroupMetadata",
+        "StreamsGroupMemberMetadata",
+        "StreamsGroupTopology",
+        "StreamsGroupTargetAssignmentMetadata",
+        "StreamsGroupTargetAssignmentMember",
+        "StreamsGroupCurrentMemberAssignment",
+    ),
+    "transaction_records": ("TransactionLog",),
+    "share_state_records": ("ShareSnapshot", "ShareUpdate"),
+}
+"""The records of coordinators, each of which has a key and a value."""
+
+_CLASS_NAMES = {"RequestHeader": "RequestHeaderData", "ResponseHeader": "ResponseHeaderData"}
+
+_SUFFIX = re.compile("(Request|Response)$")
+
+_OTHERS: Mapping[str, str] = {name: module for module, names in _DATA.items() for name in names} | {
+    name + part: module
+    for module, names in _RECORDS.items()
+    for name in names
+    for part in ("Key", "Value")
 }
 
 
@@ -199,15 +340,25 @@ def api_of(message: Request[Any] | Response) -> Api:
     return APIS[ApiKey(message.api_key)]
 
 
+def message_names() -> tuple[str, ...]:
+    """Kafka's own names of all messages that `message_class` finds, without aliases."""
+    return (*_BY_NAME, *_OTHERS)
+
+
 def message_class(name: str) -> type[Message]:
     """The class of Kafka's own name for a message, e.g. `"JoinGroupRequest"`.
 
-    Raises `KeyError` for a name that this package has no class for.
+    What the protocol documents called it is understood too: `"GroupCoordinatorRequest"` is
+    FindCoordinatorRequest, `"OffsetsResponse"` is ListOffsetsResponse. Raises `KeyError` for a
+    name that this package has no class for.
     """
     if name in _OTHERS:
-        return _load(*_OTHERS[name])
-    api, suffix = _BY_NAME[name]
-    return api.request if suffix == "request" else api.response
+        return _load(_OTHERS[name], _CLASS_NAMES.get(name, name))
+    stem, suffix = _SUFFIX.sub("", name), _SUFFIX.search(name)
+    if stem in ALIASES and suffix is not None:
+        name = ALIASES[stem] + suffix[0]
+    api, part = _BY_NAME[name]
+    return api.request if part == "Request" else api.response
 
 
 def _load(module: str, name: str) -> type[Message]:

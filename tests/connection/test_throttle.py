@@ -45,6 +45,6 @@ def test_each_threshold_is_a_version_of_its_api():
         made = response.__new__(response)
         made.throttle_time_ms = 1_000
         assert throttle_s(made, api.max_version) == 1.0
-        # Two that came after the rule have it from their first version on.
-        always = api.key in {ApiKey.OFFSET_DELETE, ApiKey.DESCRIBE_CLUSTER}
+        # What came after the rule has it from its first version on.
+        always = api.key > ApiKey.DELETE_GROUPS
         assert throttle_s(made, 0) == float(always)

@@ -29,13 +29,10 @@ _UNKNOWN = st.lists(
 
 
 def classes_and_versions() -> st.SearchStrategy[tuple[type[Message], int]]:
-    names = [api.name + suffix for api in wire.APIS.values() for suffix in ("Request", "Response")]
-    names += ["RequestHeader", "ResponseHeader"]
-    names += ["ConsumerProtocolSubscription", "ConsumerProtocolAssignment"]
     return st.sampled_from(
         [
             (cls, version)
-            for cls in map(wire.message_class, names)
+            for cls in map(wire.message_class, wire.message_names())
             for version in range(cls.min_version, cls.max_version + 1)
         ]
     )

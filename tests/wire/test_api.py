@@ -3,7 +3,16 @@ import sys
 
 import pytest
 
-from aiokafkawire.wire import APIS, Api, ApiKey, api_of, message_class
+from aiokafkawire.wire import (
+    APIS,
+    Api,
+    ApiKey,
+    api_of,
+    encode,
+    from_json,
+    message_class,
+    message_names,
+)
 from aiokafkawire.wire.messages.join_group import JoinGroupRequest
 from aiokafkawire.wire.schema import schema_of
 
@@ -18,18 +27,23 @@ def test_the_table_agrees_with_the_classes(api: Api) -> None:
         assert (cls.min_version, cls.max_version) == (api.min_version, api.max_version)
 
 
-def test_the_main_apis_are_there() -> None:
-    assert [int(key) for key in APIS] == [
-        *(0, 1, 2, 3, *range(8, 17), 18, 19, 20),
-        *(22, 23, 32, 37, 42, 47, 60),
-    ]
+def test_all_apis_are_there() -> None:
+    assert list(APIS) == list(ApiKey)
+    assert [int(key) for key in APIS] == list(range(93))
 
 
 def test_unstable_versions_are_marked() -> None:
-    unstable = [api.name for api in APIS.values() if api.latest_unstable]
-    assert unstable == ["InitProducerId"]
+    assert [api.name for api in APIS.values() if api.latest_unstable] == ["InitProducerId"]
     assert APIS[ApiKey.INIT_PRODUCER_ID].max_stable_version == 5
     assert APIS[ApiKey.FETCH].max_stable_version == 18
+    assert [api.name for api in APIS.values() if api.first_unstable] == [
+        "ShareGroupHeartbeat",
+        "ShareGroupDescribe",
+        "ShareFetch",
+        "ShareAcknowledge",
+    ]
+    assert APIS[ApiKey.SHARE_FETCH].min_stable_version == 1
+    assert APIS[ApiKey.FETCH].min_stable_version == 0
 
 
 def test_api_of_a_message() -> None:
@@ -42,8 +56,45 @@ def test_api_of_a_message() -> None:
 def test_message_class_finds_what_is_no_request() -> None:
     assert message_class("RequestHeader").__name__ == "RequestHeaderData"
     assert message_class("ConsumerProtocolAssignment").max_version == 3
-    with pytest.raises(KeyError):
-        message_class("JoinGroup")
+    assert message_class("GroupMetadataValue").max_version == 4
+    for name in ("JoinGroup", "Request", "Offsets", "JoinGroupRequestResponse", "FetchKey"):
+        with pytest.raises(KeyError):
+            message_class(name)
+
+
+def test_every_name_finds_its_class() -> None:
+    names = message_names()
+    assert len(set(names)) == len(names)
+    for name in names:
+        assert schema_of(message_class(name)).name == name
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [
+        ("GroupCoordinatorRequest", "FindCoordinatorRequest"),
+        ("ConsumerMetadataRequest", "FindCoordinatorRequest"),
+        ("ConsumerMetadataResponse", "FindCoordinatorResponse"),
+        ("OffsetsRequest", "ListOffsetsRequest"),
+        ("OffsetRequest", "ListOffsetsRequest"),
+        ("OffsetResponse", "ListOffsetsResponse"),
+        ("ListOffsetRequest", "ListOffsetsRequest"),
+        ("TopicMetadataRequest", "MetadataRequest"),
+    ],
+)
+def test_what_the_documents_call_a_message(alias: str, name: str) -> None:
+    assert message_class(alias) is message_class(name)
+    assert alias not in message_names()
+
+
+def test_an_older_name_of_a_message_has_the_same_bytes() -> None:
+    older = message_class("ListClientMetricsResourcesResponse")
+    newer = message_class("ListConfigResourcesResponse")
+    form = {"throttleTimeMs": 1, "errorCode": 0}
+    raw = encode(from_json(older, 0, form | {"clientMetricsResources": [{"name": "m"}]}), 0)
+    assert (
+        encode(from_json(newer, 0, form | {"configResources": [{"resourceName": "m"}]}), 0) == raw
+    )
 
 
 def test_message_modules_are_imported_when_first_needed() -> None:

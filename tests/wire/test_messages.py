@@ -1,35 +1,50 @@
 """What the message classes promise to those who make them."""
 
+from collections import defaultdict
+
 import pytest
 
 from aiokafkawire import wire
 from aiokafkawire.wire.messages.common import LeaderIdAndEpoch, NodeEndpoint
-from aiokafkawire.wire.messages.consumer_protocol import ConsumerProtocolAssignment
-from aiokafkawire.wire.messages.headers import RequestHeaderData
-from aiokafkawire.wire.schema import ALL, Message, Struct, VersionRange, schema_of
+from aiokafkawire.wire.schema import ALL, Message, Struct, schema_of
 
-CLASSES: list[type[Message]] = [
-    cls for api in wire.APIS.values() for cls in (api.request, api.response)
-] + [RequestHeaderData, ConsumerProtocolAssignment]
+CLASSES: list[type[Message]] = [wire.message_class(name) for name in wire.message_names()]
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-def test_only_a_field_of_all_versions_is_required(cls: type[Message]) -> None:
-    def check(struct: type[Struct], versions: VersionRange) -> None:
+def structs_of(cls: type[Message]) -> dict[type[Struct], set[int]]:
+    """A message and the structs in it, with the versions of the message that have them."""
+    found: dict[type[Struct], set[int]] = defaultdict(set)
+
+    def walk(struct: type[Struct], versions: set[int]) -> None:
+        found[struct] |= versions
         for item in schema_of(struct).fields:
-            low = max(item.versions.low, versions.low)
-            high = min(item.versions.high, versions.high)
-            assert low <= high, f"{struct.__name__}.{item.name} is in no version"
-            if item.required:
-                assert (low, high) == versions, f"{struct.__name__}.{item.name} needs a default"
             kind = item.kind.element or item.kind
             if kind.struct is not None:
-                check(kind.struct, VersionRange(low, high))
+                walk(kind.struct, {version for version in versions if version in item.versions})
 
-    check(cls, VersionRange(cls.min_version, cls.max_version))
+    walk(cls, set(range(cls.min_version, cls.max_version + 1)))
+    return found
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: schema_of(cls).name)
+def test_only_a_field_of_all_versions_is_required(cls: type[Message]) -> None:
+    for struct, versions in structs_of(cls).items():
+        for item in schema_of(struct).fields:
+            present = {version for version in versions if version in item.versions}
+            assert present, f"{struct.__name__}.{item.name} is in no version"
+            if item.required:
+                assert present == versions, f"{struct.__name__}.{item.name} needs a default"
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: schema_of(cls).name)
+def test_what_a_version_lacks_can_be_made(cls: type[Message]) -> None:
+    for struct in structs_of(cls):
+        for item in schema_of(struct).fields:
+            if not item.required or item.kind.struct is None:
+                item.default_value()
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: schema_of(cls).name)
 def test_all_names_are_public(cls: type[Message]) -> None:
     module = __import__(cls.__module__, fromlist=["__all__"])
     assert cls.__name__ in module.__all__

@@ -1,0 +1,71 @@
+"""AlterPartition: a leader tells the controller of its in-sync replicas (KIP-497). Key 56."""
+
+from uuid import UUID
+
+from aiokafkawire.wire.primitives import NO_ID, int8, int16, int32, int64
+from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
+
+__all__ = (
+    "AlterPartitionRequest",
+    "AlterPartitionResponse",
+    "BrokerState",
+    "PartitionData",
+    "PartitionResult",
+    "TopicData",
+    "TopicResult",
+)
+
+
+@struct
+class BrokerState(Struct):
+    broker_id: int32
+    broker_epoch: int64 = -1
+
+
+@struct
+class PartitionData(Struct):
+    partition_index: int32
+    leader_epoch: int32
+    new_isr: list[int32] = field(versions="0-2", default_factory=list)
+    new_isr_with_epochs: list[BrokerState] = field(versions="3+", default_factory=list)
+    leader_recovery_state: int8 = field(versions="1+", default=0)
+    partition_epoch: int32
+
+
+@struct
+class TopicData(Struct):
+    topic_name: str = field(versions="0-1", default="", ignorable=True)
+    topic_id: UUID = field(versions="2+", default=NO_ID, ignorable=True)
+    partitions: list[PartitionData]
+
+
+@request(key=56, versions="0-3", flexible="0+")
+class AlterPartitionRequest(Request["AlterPartitionResponse"]):
+    broker_id: int32
+    broker_epoch: int64 = -1
+    topics: list[TopicData]
+
+
+@struct
+class PartitionResult(Struct):
+    partition_index: int32
+    error_code: int16
+    leader_id: int32
+    leader_epoch: int32
+    isr: list[int32]
+    leader_recovery_state: int8 = field(versions="1+", default=0, ignorable=True)
+    partition_epoch: int32
+
+
+@struct
+class TopicResult(Struct):
+    topic_name: str = field(versions="0-1", default="", ignorable=True)
+    topic_id: UUID = field(versions="2+", default=NO_ID, ignorable=True)
+    partitions: list[PartitionResult]
+
+
+@response(key=56, versions="0-3", flexible="0+")
+class AlterPartitionResponse(Response):
+    throttle_time_ms: int32
+    error_code: int16
+    topics: list[TopicResult]

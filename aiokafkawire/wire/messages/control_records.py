@@ -1,0 +1,96 @@
+"""Control records: what transactions and the controllers write into logs between the data."""
+
+from uuid import UUID
+
+from aiokafkawire.wire.primitives import NO_ID, int16, int32, int64, uint16
+from aiokafkawire.wire.schema import Message, Struct, data, field, struct
+
+__all__ = (
+    "ControlRecordTypeSchema",
+    "EndTxnMarker",
+    "Endpoint",
+    "KRaftVersionFeature",
+    "KRaftVersionRecord",
+    "LeaderChangeMessage",
+    "RecordedVoter",
+    "SnapshotFooterRecord",
+    "SnapshotHeaderRecord",
+    "Voter",
+    "VotersRecord",
+)
+
+
+@data(name="ControlRecordTypeSchema", versions="0", flexible="none")
+class ControlRecordTypeSchema(Message):
+    """The key of a control record, after its version as int16.
+
+    Type 0 aborts and 1 commits a transaction, 2 is a change of leaders, 3 and 4 begin and end a
+    snapshot, 5 is a version of KRaft, 6 the voters.
+    """
+
+    type: int16
+
+
+@data(name="EndTxnMarker", versions="0", flexible="none")
+class EndTxnMarker(Message):
+    """The value of a record that ends a transaction, after its version as int16."""
+
+    coordinator_epoch: int32
+
+
+@struct
+class Voter(Struct):
+    voter_id: int32
+    voter_directory_id: UUID = field(versions="1+", default=NO_ID)
+
+
+@data(name="LeaderChangeMessage", versions="0-1", flexible="0+")
+class LeaderChangeMessage(Message):
+    version: int16
+    leader_id: int32
+    voters: list[Voter]
+    granting_voters: list[Voter]
+
+
+@data(name="SnapshotHeaderRecord", versions="0", flexible="0+")
+class SnapshotHeaderRecord(Message):
+    version: int16
+    last_contained_log_timestamp: int64
+
+
+@data(name="SnapshotFooterRecord", versions="0", flexible="0+")
+class SnapshotFooterRecord(Message):
+    version: int16
+
+
+@data(name="KRaftVersionRecord", versions="0", flexible="0+")
+class KRaftVersionRecord(Message):
+    version: int16
+    kraft_version: int16 = field(name="kRaftVersion")
+
+
+@struct
+class Endpoint(Struct):
+    name: str
+    host: str
+    port: uint16
+
+
+@struct
+class KRaftVersionFeature(Struct):
+    min_supported_version: int16
+    max_supported_version: int16
+
+
+@struct
+class RecordedVoter(Struct):
+    voter_id: int32
+    voter_directory_id: UUID
+    endpoints: list[Endpoint]
+    kraft_version_feature: KRaftVersionFeature = field(name="kRaftVersionFeature")
+
+
+@data(name="VotersRecord", versions="0", flexible="0+")
+class VotersRecord(Message):
+    version: int16
+    voters: list[RecordedVoter]

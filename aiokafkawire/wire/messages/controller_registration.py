@@ -1,0 +1,44 @@
+"""ControllerRegistration: a controller tells the leading one that it is there (KIP-919). Key 70."""
+
+from uuid import UUID
+
+from aiokafkawire.wire.primitives import int16, int32, uint16
+from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
+
+__all__ = (
+    "ControllerRegistrationRequest",
+    "ControllerRegistrationResponse",
+    "Feature",
+    "Listener",
+)
+
+
+@struct
+class Listener(Struct):
+    name: str
+    host: str
+    port: uint16
+    security_protocol: int16
+
+
+@struct
+class Feature(Struct):
+    name: str
+    min_supported_version: int16
+    max_supported_version: int16
+
+
+@request(key=70, versions="0", flexible="0+")
+class ControllerRegistrationRequest(Request["ControllerRegistrationResponse"]):
+    controller_id: int32
+    incarnation_id: UUID
+    zk_migration_ready: bool
+    listeners: list[Listener]
+    features: list[Feature]
+
+
+@response(key=70, versions="0", flexible="0+")
+class ControllerRegistrationResponse(Response):
+    throttle_time_ms: int32
+    error_code: int16
+    error_message: str | None

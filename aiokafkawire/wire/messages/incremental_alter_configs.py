@@ -1,0 +1,48 @@
+"""IncrementalAlterConfigs: change some settings of topics, brokers and groups (KIP-339). Key 44."""
+
+from aiokafkawire.wire.primitives import int8, int16, int32
+from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
+
+__all__ = (
+    "AlterConfigsResource",
+    "AlterConfigsResourceResponse",
+    "AlterableConfig",
+    "IncrementalAlterConfigsRequest",
+    "IncrementalAlterConfigsResponse",
+)
+
+
+@struct
+class AlterableConfig(Struct):
+    """Operation 0 sets, 1 goes back to the default, 2 appends to a list, 3 removes from it."""
+
+    name: str
+    config_operation: int8
+    value: str | None
+
+
+@struct
+class AlterConfigsResource(Struct):
+    resource_type: int8
+    resource_name: str
+    configs: list[AlterableConfig]
+
+
+@request(key=44, versions="0-1", flexible="1+")
+class IncrementalAlterConfigsRequest(Request["IncrementalAlterConfigsResponse"]):
+    resources: list[AlterConfigsResource]
+    validate_only: bool
+
+
+@struct
+class AlterConfigsResourceResponse(Struct):
+    error_code: int16
+    error_message: str | None
+    resource_type: int8
+    resource_name: str
+
+
+@response(key=44, versions="0-1", flexible="1+")
+class IncrementalAlterConfigsResponse(Response):
+    throttle_time_ms: int32
+    responses: list[AlterConfigsResourceResponse]

@@ -1,0 +1,12 @@
+"""DefaultPrincipalData: who a forwarded request comes from."""
+
+from aiokafkawire.wire.schema import Message, data
+
+__all__ = ("DefaultPrincipalData",)
+
+
+@data(name="DefaultPrincipalData", versions="0", flexible="0+")
+class DefaultPrincipalData(Message):
+    type: str
+    name: str
+    token_authenticated: bool

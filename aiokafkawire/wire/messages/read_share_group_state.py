@@ -1,0 +1,63 @@
+"""ReadShareGroupState: between brokers, what a share group has read (KIP-932). Key 84."""
+
+from uuid import UUID
+
+from aiokafkawire.wire.primitives import int8, int16, int32, int64
+from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
+
+__all__ = (
+    "PartitionData",
+    "PartitionResult",
+    "ReadShareGroupStateRequest",
+    "ReadShareGroupStateResponse",
+    "ReadStateData",
+    "ReadStateResult",
+    "StateBatch",
+)
+
+
+@struct
+class PartitionData(Struct):
+    partition: int32
+    leader_epoch: int32
+
+
+@struct
+class ReadStateData(Struct):
+    topic_id: UUID
+    partitions: list[PartitionData]
+
+
+@request(key=84, versions="0", flexible="0+")
+class ReadShareGroupStateRequest(Request["ReadShareGroupStateResponse"]):
+    group_id: str
+    topics: list[ReadStateData]
+
+
+@struct
+class StateBatch(Struct):
+    first_offset: int64
+    last_offset: int64
+    delivery_state: int8
+    delivery_count: int16
+
+
+@struct
+class PartitionResult(Struct):
+    partition: int32
+    error_code: int16
+    error_message: str | None = None
+    state_epoch: int32
+    start_offset: int64
+    state_batches: list[StateBatch]
+
+
+@struct
+class ReadStateResult(Struct):
+    topic_id: UUID
+    partitions: list[PartitionResult]
+
+
+@response(key=84, versions="0", flexible="0+")
+class ReadShareGroupStateResponse(Response):
+    results: list[ReadStateResult]

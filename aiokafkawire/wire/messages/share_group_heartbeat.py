@@ -1,0 +1,44 @@
+"""ShareGroupHeartbeat: be a member of a share group (KIP-932). Key 76."""
+
+from uuid import UUID
+
+from aiokafkawire.wire.primitives import int16, int32
+from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
+
+__all__ = (
+    "Assignment",
+    "ShareGroupHeartbeatRequest",
+    "ShareGroupHeartbeatResponse",
+    "TopicPartitions",
+)
+
+
+@request(key=76, versions="0-1", flexible="0+")
+class ShareGroupHeartbeatRequest(Request["ShareGroupHeartbeatResponse"]):
+    group_id: str
+    member_id: str
+    member_epoch: int32
+    rack_id: str | None = None
+    subscribed_topic_names: list[str] | None = None
+
+
+@struct
+class TopicPartitions(Struct):
+    topic_id: UUID
+    partitions: list[int32]
+
+
+@struct
+class Assignment(Struct):
+    topic_partitions: list[TopicPartitions]
+
+
+@response(key=76, versions="0-1", flexible="0+")
+class ShareGroupHeartbeatResponse(Response):
+    throttle_time_ms: int32
+    error_code: int16
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int32
+    heartbeat_interval_ms: int32
+    assignment: Assignment | None = None

@@ -1,0 +1,70 @@
+"""Vote: a controller asks for votes (KIP-595). Key 52."""
+
+from uuid import UUID
+
+from aiokafkawire.wire.primitives import NO_ID, int16, int32, int64, uint16
+from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
+
+__all__ = (
+    "NodeEndpoint",
+    "PartitionData",
+    "PartitionResult",
+    "TopicData",
+    "TopicResult",
+    "VoteRequest",
+    "VoteResponse",
+)
+
+
+@struct
+class PartitionData(Struct):
+    partition_index: int32
+    replica_epoch: int32
+    replica_id: int32
+    replica_directory_id: UUID = field(versions="1+", default=NO_ID, ignorable=True)
+    voter_directory_id: UUID = field(versions="1+", default=NO_ID, ignorable=True)
+    last_offset_epoch: int32
+    last_offset: int64
+    pre_vote: bool = field(versions="2+", default=False)
+
+
+@struct
+class TopicData(Struct):
+    topic_name: str
+    partitions: list[PartitionData]
+
+
+@request(key=52, versions="0-2", flexible="0+")
+class VoteRequest(Request["VoteResponse"]):
+    cluster_id: str | None = None
+    voter_id: int32 = field(versions="1+", default=-1, ignorable=True)
+    topics: list[TopicData]
+
+
+@struct
+class PartitionResult(Struct):
+    partition_index: int32
+    error_code: int16
+    leader_id: int32
+    leader_epoch: int32
+    vote_granted: bool
+
+
+@struct
+class TopicResult(Struct):
+    topic_name: str
+    partitions: list[PartitionResult]
+
+
+@struct
+class NodeEndpoint(Struct):
+    node_id: int32
+    host: str
+    port: uint16
+
+
+@response(key=52, versions="0-2", flexible="0+")
+class VoteResponse(Response):
+    error_code: int16
+    topics: list[TopicResult]
+    node_endpoints: list[NodeEndpoint] = field(versions="1+", default_factory=list, tag=0)
