@@ -27,6 +27,9 @@ __all__ = ("NEXT_NODE_AFTER_S", "Refresher")
 
 logger = logging.getLogger("aiokafkawire.cluster")
 
+MAX_NOTED = 1_000
+"""Remarks about metadata that are remembered so as not to be made again."""
+
 NEXT_NODE_AFTER_S = 5.0
 """A node that keeps a metadata request for so long is passed over, while there are others."""
 
@@ -55,7 +58,7 @@ class Refresher:
         self._changed: Promise[None] = Promise()
         self._listeners: list[Callable[[Update], None]] = []
         self._avoid: NodeId | None = None
-        self._noted: tuple[str, ...] = ()
+        self._noted: set[str] = set()
 
     # --- for the rest of the room ---
 
@@ -115,10 +118,12 @@ class Refresher:
     def apply(self, update: Update) -> None:
         """Take over a snapshot, if it is a new one."""
         for note in update.notes:
-            # Once, while it is told again and again.
+            # Once, though it is told again and again.
             if note not in self._noted:
-                logger.warning("metadata: %s", note)
-        self._noted = update.notes
+                if len(self._noted) >= MAX_NOTED:
+                    self._noted.clear()
+                self._noted.add(note)
+                logger.warning("%s: metadata: %s", self._config.client_id, note)
         if not update.changed:
             return
         self.metadata = update.snapshot

@@ -155,13 +155,18 @@ class BrokerClient:
     ) -> R | None:
         """Send one request in the highest version that both sides know; give its response.
 
-        Connects first where the lane has no connection. `answer_s` counts from when there is one,
-        and then takes the place of the deadline. With `expect_response=False` (Produce with
-        acks=0) returns None when it is written. One attempt only: raises `ConnectionFailed`,
-        `ConnectionLost`, `RequestTimedOut` (`sent` tells whether bytes may have reached the
-        broker), `UnsupportedVersion`, `ProtocolError`, `AuthenticationFailed`, `ClientClosed`.
+        Connects first where the lane has no connection. `answer_s` counts from when there is one
+        that the broker does not want to be silent, and then takes the place of the deadline. With
+        `expect_response=False` (Produce with acks=0) returns None when it is written. One attempt
+        only: raises `ConnectionFailed`, `ConnectionLost`, `RequestTimedOut` (`sent` tells whether
+        bytes may have reached the broker), `UnsupportedVersion`, `ProtocolError`,
+        `AuthenticationFailed`, `ClientClosed`.
         """
-        channel = await self._channel(lane or lane_of(message.api_key), deadline, message.api_key)
+        lane = lane or lane_of(message.api_key)
+        channel = await self._channel(lane, deadline, message.api_key)
+        while answer_s is not None and channel.silent_until > self._runtime.clock.now():
+            await self._keep_silent(channel, deadline, message.api_key)
+            channel = await self._channel(lane, deadline, message.api_key)
         try:
             version = choose_version(channel.versions, message, min_version, max_version)
         except UnsupportedVersion as error:
@@ -245,6 +250,19 @@ class BrokerClient:
                 api=APIS[ApiKey(api_key)].name,
                 attempt=self._reconnect.attempt,
             ) from None
+
+    async def _keep_silent(self, channel: Channel, deadline: float, api_key: int) -> None:
+        """Wait until the broker may be written to; what is to be sent may change until then."""
+        clock = self._runtime.clock
+        until = channel.silent_until
+        await clock.sleep_until(min(until, deadline))
+        if until > deadline:
+            raise RequestTimedOut(
+                f"not sent: the broker asked for silence, {until - clock.now():.1f} s more",
+                sent=False,
+                broker=self.name,
+                api=APIS[ApiKey(api_key)].name,
+            )
 
     def _begin_opening(self, lane: Lane, api_key: int) -> Promise[Channel]:
         if self._ended is not None or not self._host.running:

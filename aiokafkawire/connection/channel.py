@@ -124,6 +124,11 @@ class Channel:
         return self._calls.last_one_way is not None
 
     @property
+    def silent_until(self) -> float:
+        """Before this time nothing is written, as the broker asked for."""
+        return self._calls.throttled_until
+
+    @property
     def load(self) -> int:
         """Requests queued or unanswered."""
         return len(self._calls)

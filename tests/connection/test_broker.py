@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from aiokafkawire.connection import BrokerClient, Lane
+from aiokafkawire.connection import BrokerClient, ByVersion, Lane
 from aiokafkawire.connection.negotiation import PROBES
 from aiokafkawire.errors import (
     ClientClosed,
@@ -449,6 +449,30 @@ async def test_the_time_for_the_answer_counts_from_the_connection():
                 await client.request(HEARTBEAT, deadline=soon(600), answer_s=-50)
             assert not caught.value.sent
             await client.aclose()
+
+
+async def test_what_has_time_for_its_answer_is_built_after_the_silence_that_a_broker_wants():
+    silences = [30, 55_000]
+    built: list[float] = []
+
+    async def throttle(_: Any, __: Any) -> Response | None:
+        return HeartbeatResponse(error_code=0, throttle_time_ms=silences.pop(0))
+
+    def build(_: int) -> HeartbeatRequest:
+        built.append(anyio.current_time())
+        return HEARTBEAT
+
+    broker = kafka()
+    broker.answers[ApiKey.HEARTBEAT] = throttle
+    async with serve(broker) as server, client_of(server.address) as client:
+        for _ in range(2):
+            await client.request(ByVersion(ApiKey.HEARTBEAT, build), deadline=soon(), answer_s=5)
+        assert built[1] - built[0] >= 0.03
+        message = ByVersion(ApiKey.HEARTBEAT, build)
+        with pytest.raises(RequestTimedOut, match=r"asked for silence, 5.* s more") as caught:
+            await client.request(message, deadline=soon(0.01), answer_s=5)
+        assert not caught.value.sent
+        assert len(built) == 2
 
 
 async def test_a_lost_connection_is_made_again():
