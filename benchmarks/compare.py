@@ -152,6 +152,8 @@ def table(found: dict[str, list[dict[str, Result]]], extra: dict[str, list[Resul
             f"{action}: {spread(ratios, '.2f')} of aiokafka's messages a second; "
             f"aim {AIMS[action]:.1f}: {verdict}"
         )
+        cpu = [one[OURS].cpu_us_per_message / one[THEIRS].cpu_us_per_message for one in pairs]
+        lines.append(f"{action}: {spread(cpu, '.2f')} of its CPU per message")
     return lines
 
 
