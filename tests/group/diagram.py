@@ -1,0 +1,207 @@
+"""The membership's table as a picture: `python -m tests.group.diagram` prints it.
+
+Where a pair of state and event leads to is found by trying it, in all the circumstances that make
+a difference to some handler.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+from aiokafkawire.group import effects as do
+from aiokafkawire.group import entering
+from aiokafkawire.group import events as on
+from aiokafkawire.group import states as s
+from aiokafkawire.group.membership import TRANSITIONS, Membership
+
+from .machines import GENERATION, NODE, P0, P1, TOPICS, machine
+from .test_membership import EVENTS, STATES
+
+FRAMES: Mapping[str, tuple[type[s.State], ...]] = {
+    "OnTheWayIn": (s.FindingCoordinator, s.BackingOff, s.Joining),
+    "Arriving": (s.Assigning, s.Syncing),
+    "Owner": (s.Stable, s.RevocationDue, s.Revoking),
+    "Keeper": (s.Returning, s.Rejoining, s.Reassigning, s.Resyncing),
+    "Out": (s.Unjoined, s.AwaitingIdentity, s.Leaving, s.Closed),
+}
+"""States that are drawn together."""
+
+Destinations = dict[tuple[str, str], tuple[str, ...]]
+
+
+def states_like(state: s.State) -> Iterator[s.State]:
+    """The state, and as it may be otherwise."""
+    yield state
+    names = {field.name for field in fields(state)}  # type: ignore[arg-type]
+    changes: list[dict[str, Any]] = []
+    if "identity" in names:
+        changes += [{"identity": s.NOBODY}, {"node": None}]
+    if "pulse" in names:
+        changes += [{"pulse": replace(state.pulse, node=None)}]  # type: ignore[attr-defined]
+    if isinstance(state, s.Stable):
+        changes += [{"assignment": ()}]
+    if isinstance(state, s.Revoking):
+        changes += [{"assignment": (P0, P1)}, {"coming": (P1,)}]
+        changes += [{"after": after} for after in s.After]
+        changes += [{"after": after, "assignment": (P0, P1)} for after in s.After]
+    if isinstance(state, s.RevocationDue):
+        changes += [{"coming": (P1,)}]
+    if "attempt" in names:
+        changes += [{"attempt": 3}]
+    if "leaving" in names:
+        changes += [{"leaving": s.Departure(after, 1.0)} for after in s.After]
+    if isinstance(state, s.AwaitingIdentity | s.Leaving):
+        changes += [{"after": after} for after in s.After]
+    if isinstance(state, s.Failed):
+        changes += [{"told": True}]
+    for change in changes:
+        if change.keys() <= names:
+            yield replace(state, **change)  # type: ignore[type-var]
+
+
+def events_like(event: Any) -> Iterator[Any]:
+    """The event, and as it may be otherwise."""
+    yield event
+    if isinstance(event, on.Synced):
+        yield replace(event, assignment=())
+        yield replace(event, assignment=(P1._replace(topic="strange"),))
+    elif isinstance(event, on.JoinedAsFollower | on.JoinedAsLeader):
+        yield replace(event, generation=GENERATION.number + 2)
+        yield replace(event, member_id="somebody-else")
+        if isinstance(event, on.JoinedAsLeader):
+            yield replace(event, skip_assignment=True)
+    elif isinstance(event, on.CoordinatorFound):
+        yield replace(event, node=NODE)
+    elif isinstance(event, on.Subscribed):
+        yield replace(event, topics=TOPICS)
+        yield replace(event, topics=(*TOPICS, "payments"))
+
+
+def machines_like(state: s.State) -> Iterator[Membership]:
+    """Machines in a state, in all circumstances."""
+    both = (False, True)
+    for cooperative, static, waiting, tired in itertools.product(both, repeat=4):
+        if isinstance(state, s.Keeper) and not cooperative:
+            continue
+        for topics in (TOPICS, ("payments",), ()):
+            instance_id = "i" if static else None
+            found = machine(state, cooperative=cooperative, group_instance_id=instance_id)
+            found.topics = topics
+            found.presence.waiting = int(waiting)
+            if tired:
+                found.contradictions = entering.MAX_CONTRADICTIONS - 1
+                found.server_failures = entering.MAX_SERVER_FAILURES - 1
+                found.session_timeout_ms = entering.OLD_BROKERS_SESSION_TIMEOUT_MS
+            yield found
+
+
+class Step(NamedTuple):
+    """One try of a row."""
+
+    before: s.State
+    event: on.Event
+    effects: Sequence[do.Effect]
+    membership: Membership
+
+
+def steps() -> Iterator[Step]:
+    """Every row of the table, in every circumstance."""
+    for state, event in itertools.product(STATES, EVENTS):
+        if (type(state), type(event)) not in TRANSITIONS:
+            continue
+        for before, happens in itertools.product(states_like(state), events_like(event)):
+            awaited = [request for request in before.awaited if request is not None]
+            for request in awaited if isinstance(happens, on.Answer) else [None]:
+                told = happens if request is None else replace(happens, request=request)
+                for now in (0.5, 400.0):
+                    for membership in machines_like(before):
+                        yield Step(before, told, membership.handle(told, now), membership)
+
+
+def destinations(look: Callable[[Step], None] = lambda step: None) -> Destinations:
+    """The states that each row of the table leads to, in the order of the table."""
+    found: dict[tuple[str, str], dict[str, None]] = {
+        (state.__name__, event.__name__): {} for state, event in TRANSITIONS
+    }
+    for step in steps():
+        look(step)
+        row = found[type(step.before).__name__, type(step.event).__name__]
+        row[type(step.membership.state).__name__] = None
+    order = [type(state).__name__ for state in STATES]
+    return {pair: tuple(sorted(ends, key=order.index)) for pair, ends in found.items()}
+
+
+def diagram(found: Destinations) -> str:
+    """The ways between states as a Mermaid state diagram.
+
+    Where an event leads to several states of a frame, or from all states of one, the way is the
+    frame's.
+    """
+    frame_of = {cls.__name__: frame for frame, members in FRAMES.items() for cls in members}
+    ways: dict[tuple[str, str, str], None] = {}
+    for (start, event), ends in found.items():
+        outside = [end for end in ends if frame_of.get(end, end) != frame_of.get(start, start)]
+        inside = [end for end in ends if end not in outside and end != start]
+        by_frame: dict[str, list[str]] = {}
+        for end in outside:
+            by_frame.setdefault(frame_of.get(end, end), []).append(end)
+        for frame, members in by_frame.items():
+            ways[start, event, members[0] if len(members) == 1 else frame] = None
+        for end in inside:
+            ways[start, event, end] = None
+    for frame, members in FRAMES.items():
+        names = [cls.__name__ for cls in members if cls is not s.Closed]
+        for start, event, end in list(ways):
+            if start not in names or end == frame or frame_of.get(end) == frame:
+                continue
+            alike = [(name, event, end) for name in names]
+            if all(way in ways for way in alike):
+                for way in alike:
+                    del ways[way]
+                ways[frame, event, end] = None
+    return "\n".join(_lines(list(ways))) + "\n"
+
+
+def _lines(ways: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+    yield "stateDiagram-v2"
+    yield f"    [*] --> {s.Unjoined.__name__}"
+    for frame, members in FRAMES.items():
+        yield f"    state {frame} {{"
+        yield from (f"        {member.__name__}" for member in members)
+        yield "    }"
+    labels: dict[tuple[str, str], list[str]] = {}
+    for start, event, end in ways:
+        labels.setdefault((start, end), []).append(event)
+    for (start, end), events in labels.items():
+        yield f"    {start} --> {end}: {', '.join(events)}"
+    yield f"    {s.Closed.__name__} --> [*]"
+
+
+def table(found: Destinations) -> str:
+    """Every row as a line of a Markdown table; "—" where nothing but the state's data changes."""
+    lines = ["| In | comes | and leads to |", "|---|---|---|"]
+    for state in STATES:
+        name = type(state).__name__
+        same: dict[tuple[str, ...], list[str]] = {}
+        for (start, event), ends in found.items():
+            if start == name:
+                same.setdefault(ends, []).append(event)
+        for ends, events in same.items():
+            there = "—" if ends == (name,) else ", ".join(ends)
+            lines.append(f"| {name} | {', '.join(events)} | {there} |")
+    return "\n".join(lines) + "\n"
+
+
+BEGIN, END = "<!-- generated: python -m tests.group.diagram -->\n", "<!-- end of it -->\n"
+
+
+def generated(found: Destinations) -> str:
+    """What stands in the documentation, between its marks."""
+    return f"{BEGIN}```text\n{diagram(found)}```\n\n{table(found)}{END}"
+
+
+if __name__ == "__main__":
+    print(generated(destinations()), end="")

@@ -1,0 +1,51 @@
+"""Each row of the table tried in all circumstances, and the picture of it in the documentation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aiokafkawire.group import states as s
+from aiokafkawire.group.membership import TRANSITIONS
+
+from .diagram import BEGIN, END, Destinations, Step, destinations, generated
+from .test_membership import EXPECTED, check_invariants, check_step
+
+PAGE = Path(__file__).parents[2] / "docs" / "groups.md"
+
+
+def look(step: Step) -> None:
+    """What must be so after every step."""
+    check_invariants(step.membership)
+    check_step(step.before, step.event, step.effects, step.membership.state)
+
+
+@pytest.fixture(scope="module")
+def found() -> Destinations:
+    return destinations(look)
+
+
+def test_every_row_was_tried(found: Destinations) -> None:
+    assert all(found.values())
+    assert len(found) == len(TRANSITIONS)
+
+
+def test_the_table_leads_where_it_should(found: Destinations) -> None:
+    for (state, event), ends in found.items():
+        expected = EXPECTED[state][event]
+        assert (state if expected == "=" else expected) in ends
+
+
+def test_every_state_is_reached_and_left(found: Destinations) -> None:
+    names = {state.__name__ for state, _ in TRANSITIONS} | {s.Closed.__name__}
+    reached = {end for (start, _), ends in found.items() for end in ends if end != start}
+    assert reached == names
+    left = {start for (start, _), ends in found.items() if set(ends) - {start}}
+    assert left == names - {s.Closed.__name__}
+
+
+def test_the_documentation_shows_the_table_as_it_is(found: Destinations) -> None:
+    text = PAGE.read_text()
+    shown = text[text.index(BEGIN) : text.index(END) + len(END)]
+    assert shown == generated(found), "run python -m tests.group.diagram and paste what it prints"
