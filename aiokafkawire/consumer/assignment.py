@@ -10,6 +10,7 @@ from aiokafkawire.records import Record, Records
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
 from .buffer import MAX_CALLERS, FetchBuffer, Lease
+from .counters import Counters
 from .partition import Damaged, Partition, Positioned, Refused
 
 __all__ = ("CURSOR_RECORDS", "Assignment", "Cursor", "again", "to_commit")
@@ -24,13 +25,13 @@ class Cursor:
     `owner` is the iterator that goes on with it.
     """
 
-    __slots__ = ("_buffer", "_lease", "_left", "_partition", "owner")
+    __slots__ = ("_buffer", "_counted", "_lease", "_left", "_partition", "owner")
 
     def __init__(self, partition: Partition, buffer: FetchBuffer, lease: Lease) -> None:
         self._partition = partition
         self._buffer = buffer
         self._lease = lease
-        self._left = CURSOR_RECORDS
+        self._left = self._counted = CURSOR_RECORDS
         self.owner: object = None
 
     def next(self) -> Record | None:
@@ -43,10 +44,10 @@ class Cursor:
             self._partition.gave(record.offset, self._buffer.position)
         return record
 
-    @property
-    def given(self) -> int:
-        """How many records it gave."""
-        return CURSOR_RECORDS - self._left
+    def take_count(self) -> int:
+        """How many records it gave since this was asked last."""
+        count, self._counted = self._counted - self._left, self._left
+        return count
 
 
 class Assignment:
@@ -56,8 +57,8 @@ class Assignment:
         self._partitions: dict[TopicPartition, Partition] = {}
         self._given: dict[object, dict[FetchBuffer, None]] = {}
         self._cursor: Cursor | None = None
-        self._records_given = 0
         self._passing_over = False
+        self.counters = Counters()
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -115,7 +116,7 @@ class Assignment:
             if lease is not None:
                 self._note(caller, buffer)
                 self._had_turn(partition)
-                self._records_given = self.records_given
+                self._count_cursor()
                 self._cursor = Cursor(partition, buffer, lease)
                 return self._cursor
         return None
@@ -142,7 +143,7 @@ class Assignment:
                 while left and (records := buffer.take(left, caller)) is not None:
                     given.setdefault(partition.tp, []).append(records)
                     left -= len(records)
-                    self._records_given += len(records)
+                    self.counters.records_given += len(records)
                     first = records.first_offset
                     assert first is not None
                     partition.gave(first, records.next_offset)
@@ -157,10 +158,14 @@ class Assignment:
                 break
         return {tp: _joined(parts) for tp, parts in given.items()}
 
-    @property
-    def records_given(self) -> int:
-        """How many records the application was given, of whichever partition."""
-        return self._records_given + (0 if self._cursor is None else self._cursor.given)
+    def metrics(self) -> dict[str, int | float]:
+        """What was counted, and how the partitions stand."""
+        self._count_cursor()
+        return self.counters.snapshot(self._partitions.values())
+
+    def _count_cursor(self) -> None:
+        if self._cursor is not None:
+            self.counters.records_given += self._cursor.take_count()
 
     def raise_broken(self) -> None:
         """Raise what keeps a partition from being read, if the application may hear of it.

@@ -123,7 +123,6 @@ class Core(Session):
         self.runtime = runtime
         self.cluster = Cluster(config, runtime, host)
         self.assignment = Assignment()
-        self.counters = Counters()
         self.lister = OffsetLister(self.cluster, runtime, isolation_of(config))
         self.subscription: Subscription = Nothing()
         self.cursor: Cursor | None = None
@@ -402,6 +401,11 @@ class Core(Session):
             if missing is not None:
                 raise missing
 
+    @property
+    def counters(self) -> Counters:
+        """What is counted."""
+        return self.assignment.counters
+
     def raise_broken(self) -> None:
         """Raise what keeps a partition from being read."""
         try:
@@ -414,8 +418,7 @@ class Core(Session):
 
     def metrics(self) -> dict[str, int | float]:
         """What was counted, and how things stand."""
-        self.counters.records_given = self.assignment.records_given
-        return self.counters.snapshot(self.assignment.values()) | self.cluster.metrics()
+        return self.assignment.metrics() | self.cluster.metrics()
 
     def moved(self) -> None:
         """The application sought, paused or resumed."""
