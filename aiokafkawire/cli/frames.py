@@ -155,11 +155,7 @@ class Decoder:
                 raise Failure(f"the frame is a {found.api.name} request, not {hint.api.name}")
             return found
         if hint.api is None:
-            asked = self._pending.get(peek_correlation_id(frame))
-            if asked is None:
-                return _guessed(frame, None)
-            hint = Hint(*asked, response=True)
-        assert hint.api is not None
+            return _guessed(frame, None)
         if hint.version is not None:
             _check_version(hint.api, hint.version)
             number, message = decode_response(hint.api.response, hint.version, frame)

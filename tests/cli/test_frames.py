@@ -163,12 +163,6 @@ def test_the_version_is_found_for_a_given_api():
         Decoder(Hint(api, None, response=True)).decode(bare(response(version=1)))
 
 
-def test_a_response_is_known_by_its_request_when_it_is_said_to_be_one():
-    decoder = Decoder(Hint(response=True))
-    with pytest.raises(Failure, match="fit"):
-        decoder.decode(bare(response(version=1)))
-
-
 def test_another_request_than_said_is_refused():
     with pytest.raises(Failure, match="is a Heartbeat request, not Fetch"):
         Decoder(Hint(APIS[ApiKey.FETCH])).decode(bare(request()))
