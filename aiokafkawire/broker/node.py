@@ -59,6 +59,7 @@ class Node:
     async def start(self, state: State, address: Address) -> None:
         """Listen. Raises `OSError` when the port is taken."""
         self._state = state
+        self._open = 0
         self._listener = await self._runtime.listen(address)
         self.address = self._listener.address
         self._spawn(self._accept, "accept", self._listener)
@@ -128,11 +129,11 @@ class Node:
 
     def _connect(self, transport: Transport) -> None:
         self._connections += 1
+        self._open += 1
         connection = ServerConnection(self, transport, self._connections)
         self._spawn(self._converse, f"connection-{self._connections}", connection)
 
     async def _converse(self, connection: ServerConnection) -> None:
-        self._open += 1
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(connection.read)

@@ -91,6 +91,9 @@ class BrokerConfig:
         " begins at 0, as brokers did before KIP-360.",
     )
     max_connections: int = _number(1_024, meaning="Connections to one node; more are closed.")
+    connections_max_idle_ms: int = _number(
+        600_000, meaning="How long a connection may bring no request before it is closed."
+    )
     max_fetch_sessions: int = _number(
         1_000, meaning="Fetch sessions (KIP-227) that one node remembers."
     )
@@ -131,6 +134,7 @@ class BrokerOptions(TypedDict, total=False):
     offset_metadata_max_bytes: int
     refuse_unknown_producers: bool
     max_connections: int
+    connections_max_idle_ms: int
     max_fetch_sessions: int
 
 

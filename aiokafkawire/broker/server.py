@@ -127,10 +127,14 @@ class ServerConnection:
         self._filled.set()
 
     async def _next(self) -> memoryview | None:
+        state = self._site.state
+        deadline = state.clock.now() + state.options.connections_max_idle_ms / 1000
         while not self._frames:
             if self._ended:
                 return None
-            await self._filled.wait()
+            if not await self._filled.wait(deadline):
+                logger.debug("%s: closed: it was idle", self.name)
+                return None
         frame = self._frames.popleft()
         self._queued_bytes -= len(frame)
         self._emptied.set()

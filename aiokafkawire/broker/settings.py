@@ -116,6 +116,7 @@ TOPIC_SETTINGS: Mapping[str, Setting] = {
 
 BROKER_SETTINGS: Mapping[str, Setting] = {
     "auto.create.topics.enable": Setting(Kind.BOOLEAN, option="auto_create_topics"),
+    "connections.max.idle.ms": Setting(Kind.LONG, option="connections_max_idle_ms"),
     "fetch.max.bytes": Setting(Kind.INT, option="max_fetch_bytes"),
     "group.initial.rebalance.delay.ms": Setting(
         Kind.INT, option="group_initial_rebalance_delay_ms"

@@ -23,6 +23,7 @@ from aiokafkawire.wire.primitives import uuid_from_text, uuid_to_text
 
 __all__ = (
     "COORDINATOR_SLOTS",
+    "MAX_ALL_PARTITIONS",
     "MAX_PARTITIONS",
     "NO_LEADER",
     "Cluster",
@@ -38,6 +39,9 @@ COORDINATOR_SLOTS = 50
 
 MAX_PARTITIONS = 10_000
 """Partitions that one request may ask for; Kafka's controller has the same limit."""
+
+MAX_ALL_PARTITIONS = 100_000
+"""Partitions of all topics together."""
 
 PRODUCER_ID_BLOCK = 1_000
 """Ids taken from the store at once; those of a block that was not used up are lost."""
@@ -225,6 +229,7 @@ class Cluster:
             if assignments
             else self._placed(name, partitions, replication_factor)
         )
+        self._check_count(len(replicas))
         topic_id = UUID(int=self._rng.getrandbits(128), version=4)
         topic = Topic(name, topic_id, [], checked_topic_configs(configs or {}))
         topic.partitions += self._partitions(name, 0, replicas)
@@ -250,10 +255,7 @@ class Cluster:
                 ErrorCode.INVALID_PARTITIONS,
                 f"topic {topic.name!r} has {present} partitions, {count} would not be more",
             )
-        if count > MAX_PARTITIONS:
-            raise Refusal(
-                ErrorCode.POLICY_VIOLATION, f"a topic cannot have over {MAX_PARTITIONS} partitions"
-            )
+        self._check_count(count - present)
         if assignments is None:
             factor = len(topic.partitions[0].replicas)
             placed = self._spread(topic.name, range(present, count), factor)
@@ -303,14 +305,24 @@ class Cluster:
                     ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} collides with {other!r}"
                 )
 
+    def _check_count(self, added: int) -> None:
+        if added > MAX_PARTITIONS:
+            raise Refusal(
+                ErrorCode.POLICY_VIOLATION, f"no more than {MAX_PARTITIONS} partitions at a time"
+            )
+        if (
+            sum(len(topic.partitions) for topic in self.topics.values()) + added
+            > MAX_ALL_PARTITIONS
+        ):
+            raise Refusal(
+                ErrorCode.POLICY_VIOLATION, f"no more than {MAX_ALL_PARTITIONS} partitions in all"
+            )
+
     def _placed(self, name: str, partitions: int, replication_factor: int) -> list[list[int]]:
         count = self.options.default_partitions if partitions == -1 else partitions
         if count < 1:
             raise Refusal(ErrorCode.INVALID_PARTITIONS, "a topic has at least one partition")
-        if count > MAX_PARTITIONS:
-            raise Refusal(
-                ErrorCode.POLICY_VIOLATION, f"a topic cannot have over {MAX_PARTITIONS} partitions"
-            )
+        self._check_count(count)
         factor = replication_factor
         if factor == -1:
             default = self.options.default_replication_factor

@@ -69,7 +69,7 @@ async def test_it_can_be_tried_first(broker: Broker) -> None:
     [
         ((("t", 2),), None, E.INVALID_PARTITIONS),
         ((("t", 1),), None, E.INVALID_PARTITIONS),
-        ((("t", 10_001),), None, E.POLICY_VIOLATION),
+        ((("t", 10_003),), None, E.POLICY_VIOLATION),
         ((("u", 2),), None, E.UNKNOWN_TOPIC_OR_PARTITION),
         ((("t", 3), ("t", 4)), None, E.INVALID_REQUEST),
         ((("t", 4),), [[1]], E.INVALID_REPLICA_ASSIGNMENT),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aiokafkawire.broker.groups import machine
 from aiokafkawire.broker.groups.events import (
     Commit,
     CoordinatorMoved,
@@ -455,6 +456,16 @@ def test_a_full_group_takes_no_more() -> None:
     assert (late.code, late.member_id) == (E.GROUP_MAX_SIZE_REACHED, "")
     assert sorted(driver.group.members) == ["a", "b"]
     assert driver.group.pending == {}
+
+
+def test_ids_are_given_to_so_many_newcomers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "MAX_PENDING", 2)
+    driver = Driver()
+    for name in ("a", "b"):
+        assert driver.join("", new=name, needs_known_id=True).code is E.MEMBER_ID_REQUIRED
+    assert driver.join("", new="c", needs_known_id=True).code is E.COORDINATOR_NOT_AVAILABLE
+    driver.tick(SESSION_S)
+    assert driver.join("", new="c", needs_known_id=True).code is E.MEMBER_ID_REQUIRED
 
 
 def test_the_last_to_come_back_to_a_group_that_shrank_is_turned_away() -> None:

@@ -11,9 +11,10 @@ from uuid import UUID
 import pytest
 
 from aiokafkawire.broker import Broker, storage
-from aiokafkawire.broker.groups import Committed, OffsetStore
+from aiokafkawire.broker.groups import Committed, OffsetStore, offsets
 from aiokafkawire.broker.groups.offsets import OffsetsStorage
-from aiokafkawire.broker.storage import DirectoryStore
+from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.storage import DirectoryStore, MemoryStore
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import NO_ID, ErrorCode
@@ -207,3 +208,23 @@ def test_a_torn_line_is_left_out_and_a_wrong_one_is_said(tmp_path: Path) -> None
     path.write_text(json.dumps({"storage": "kafka", "group": "g"}) + "\n")
     with pytest.raises(KafkaError, match="saved offsets are damaged"):
         OffsetStore(DirectoryStore(tmp_path))
+
+
+def test_so_many_groups_may_have_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offsets, "MAX_KEYS", 1)
+    store = OffsetStore(MemoryStore())
+    given = {TopicPartition("t", 0): Committed(1, 0, "")}
+    store.commit("a", given)
+    store.commit("a", given)
+    store.commit("b", {})
+    for place in OffsetsStorage:
+        with pytest.raises(Refusal, match="too many groups"):
+            store.commit("b", given, place)
+
+
+async def test_a_commit_too_many_is_refused(
+    monkeypatch: pytest.MonkeyPatch, client: RawClient
+) -> None:
+    monkeypatch.setattr(offsets, "MAX_KEYS", 0)
+    response = await client.call(commit(1), 8)
+    assert only(response).error_code == E.COORDINATOR_NOT_AVAILABLE

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aiokafkawire.broker import Broker
+from aiokafkawire.broker import Broker, Delay
 from aiokafkawire.broker.server import MAX_QUEUED_REQUESTS
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.codec import decode
@@ -163,3 +163,22 @@ async def test_too_many_connections_are_refused() -> None:
         async with connected(broker) as third:
             assert await third.closed()
         await first.call(VERSIONS, 0)
+
+
+async def test_a_connection_that_asks_nothing_is_closed() -> None:
+    async with (
+        Broker(connections_max_idle_ms=50) as broker,
+        connected(broker) as idle,
+        connected(broker) as begun,
+    ):
+        await idle.call(VERSIONS, 0)
+        # A frame that never ends does not keep a connection either.
+        await begun.transport.send([b"\0\0\0\x20half of it"])
+        assert await idle.closed()
+        assert await begun.closed()
+
+
+async def test_a_connection_that_waits_for_an_answer_is_not_idle() -> None:
+    async with Broker(connections_max_idle_ms=20) as broker, connected(broker) as client:
+        broker.on(ApiKey.API_VERSIONS, Delay(0.1))
+        assert (await client.call(VERSIONS, 0)).error_code == 0

@@ -10,7 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from aiokafkawire.broker import Broker, BrokerConfig
+from aiokafkawire.broker import Broker, BrokerConfig, topics
+from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.broker.topics import COORDINATOR_SLOTS, PRODUCER_ID_BLOCK, Cluster
 from aiokafkawire.errors import KafkaError
@@ -232,3 +233,28 @@ def test_a_damaged_topic_is_said(tmp_path: Path) -> None:
     path.write_text(json.dumps(state))
     with pytest.raises(KafkaError, match="is damaged"):
         cluster(store=DirectoryStore(tmp_path))
+
+
+def test_there_are_so_many_partitions_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "MAX_ALL_PARTITIONS", 3)
+    made = cluster()
+    found = made.create_topic("t", 2)
+    for refused in (
+        lambda: made.create_topic("u", 2),
+        lambda: made.create_topic("u", assignments={0: [1], 1: [1]}),
+        lambda: made.add_partitions(found, 4),
+    ):
+        with pytest.raises(Refusal, match="no more than 3 partitions in all"):
+            refused()
+    made.add_partitions(found, 3)
+    assert len(found.partitions) == 3
+
+
+def test_state_is_put_together_only_where_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def state(self: Cluster) -> None:
+        raise AssertionError("nobody keeps it")
+
+    monkeypatch.setattr(Cluster, "_state", state)
+    made = cluster()
+    made.create_topic("t", 2)
+    assert list(made.topics) == ["t"]

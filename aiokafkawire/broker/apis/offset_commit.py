@@ -51,7 +51,10 @@ async def handle(call: Call, request: OffsetCommitRequest) -> OffsetCommitRespon
         return ErrorCode.NONE
 
     response = _response(request, judge)
-    call.state.groups.offsets.commit(request.group_id, accepted, storage)
+    try:
+        call.state.groups.offsets.commit(request.group_id, accepted, storage)
+    except Refusal as refusal:
+        return failed(request, call.version, refusal.code)
     return response
 
 

@@ -30,6 +30,7 @@ from aiokafkawire.broker.groups.events import (
     Tick,
 )
 from aiokafkawire.broker.groups.members import (
+    MAX_PENDING,
     Kept,
     Member,
     Rebalance,
@@ -40,18 +41,21 @@ from aiokafkawire.broker.groups.members import (
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.wire import ErrorCode
 
-__all__ = ("NEW_MEMBER_TIMEOUT_S", "NO_DEADLINE", "TRANSITIONS", "ClassicGroup", "Row")
+__all__ = (
+    "MAX_PENDING",
+    "NEW_MEMBER_TIMEOUT_S",
+    "NO_DEADLINE",
+    "TRANSITIONS",
+    "ClassicGroup",
+    "Row",
+)
 
 NEW_MEMBER_TIMEOUT_S = 300.0
 """How long a newcomer waits for the others before it is taken for gone, as in Kafka."""
 
 NO_DEADLINE = math.inf
 
-EMPTY = GroupState.EMPTY
-PREPARING = GroupState.PREPARING_REBALANCE
-COMPLETING = GroupState.COMPLETING_REBALANCE
-STABLE = GroupState.STABLE
-DEAD = GroupState.DEAD
+EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 
 
 class ClassicGroup:
@@ -108,6 +112,8 @@ class ClassicGroup:
             elif event.instance_id is not None:
                 self._join_static(event, now)
             elif event.needs_known_id:
+                if len(self.pending) >= MAX_PENDING:
+                    raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
                 self.pending[event.new_member_id] = now + event.session_timeout_s
                 raise Refusal(ErrorCode.MEMBER_ID_REQUIRED)
             else:
@@ -117,7 +123,9 @@ class ClassicGroup:
             if refusal.code is ErrorCode.MEMBER_ID_REQUIRED:
                 member_id = event.new_member_id
             elif refusal.code is ErrorCode.GROUP_MAX_SIZE_REACHED:
-                self._turn_away(member_id)
+                self.pending.pop(member_id, None)
+                if member_id in self.members:
+                    self._remove(self.members[member_id])
                 member_id = ""
             self._reply(event.reply, JoinResult(code=refusal.code, member_id=member_id))
 
@@ -137,11 +145,6 @@ class ClassicGroup:
             fits = any(name in names for name in common)
             if event.protocol_type != self.protocol_type or not fits:
                 raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-
-    def _turn_away(self, member_id: str) -> None:
-        self.pending.pop(member_id, None)
-        if member_id in self.members:
-            self._remove(self.members[member_id])
 
     def _join_known(self, event: Join, now: float) -> None:
         if event.member_id in self.pending:

@@ -7,7 +7,19 @@ from dataclasses import dataclass
 
 from aiokafkawire.broker.groups.events import GroupState, Join, JoinedMember
 
-__all__ = ("Kept", "Member", "Rebalance", "common_protocols", "elect_protocol", "has_room")
+__all__ = (
+    "MAX_PENDING",
+    "Kept",
+    "Member",
+    "Rebalance",
+    "common_protocols",
+    "elect_protocol",
+    "has_room",
+)
+
+
+MAX_PENDING = 10_000
+"""Newcomers of a group that were given an id and have not come back with it."""
 
 
 @dataclass(slots=True)

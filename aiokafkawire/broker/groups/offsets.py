@@ -8,9 +8,11 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.storage import Store
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire import ErrorCode
 
 __all__ = ("Committed", "OffsetStore", "OffsetsStorage")
 
@@ -28,6 +30,9 @@ class Committed:
     leader_epoch: int
     metadata: str
 
+
+MAX_KEYS = 20_000
+"""Groups that have offsets, those in ZooKeeper's place included."""
 
 Offsets = dict[TopicPartition, Committed]
 Key = tuple[OffsetsStorage, str]
@@ -62,8 +67,10 @@ class OffsetStore:
         offsets: Mapping[TopicPartition, Committed],
         storage: OffsetsStorage = OffsetsStorage.KAFKA,
     ) -> None:
-        """Keep offsets; later ones replace earlier ones."""
+        """Keep offsets; later ones replace earlier ones. Raises `Refusal` if there are too many."""
         if offsets:
+            if (storage, group) not in self._groups and len(self._groups) >= MAX_KEYS:
+                raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many groups have offsets")
             self._groups.setdefault((storage, group), {}).update(offsets)
             self._write([_line(storage, group, tp, entry) for tp, entry in offsets.items()])
 
