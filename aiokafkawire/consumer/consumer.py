@@ -217,9 +217,9 @@ class Consumer:
         self._want(Nothing(), self._listener)
 
     def _want(self, wanted: Subscription, listener: RebalanceListener | None) -> None:
-        self._wanted, self._listener = wanted, listener
         if self._lifecycle.phase not in {Phase.NEW, Phase.STARTING}:
             self._running.subscribe(wanted, listener)
+        self._wanted, self._listener = wanted, listener
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that this consumer owns at present."""

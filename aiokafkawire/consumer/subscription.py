@@ -9,6 +9,7 @@ from typing import Any
 
 from aiokafkawire.cluster.metadata import MetadataSnapshot
 from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire.primitives import check_string
 
 __all__ = (
     "Manual",
@@ -87,9 +88,13 @@ Subscription = Nothing | Topics | Pattern | Manual
 
 
 def topics_of(topics: Iterable[str]) -> Topics:
-    """Check and order the names of topics; a single string is taken for one name."""
+    """Check and order the names of topics; a single string is taken for one name.
+
+    Raises `TypeError` or `ValueError` for what no topic can be named.
+    """
     names = [topics] if isinstance(topics, str) else list(topics)
     for name in names:
         if not isinstance(name, str) or not name:
             raise TypeError(f"a topic is named by a string that is not empty, not {name!r}")
+        check_string(name)
     return Topics(tuple(dict.fromkeys(names)))

@@ -131,6 +131,23 @@ async def test_partitions_by_hand_come_and_go() -> None:
                 await it.commit({P0: OffsetAndMetadata(5)})
 
 
+async def test_what_cannot_be_read_changes_nothing() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 9))
+        async with consumer(broker, "orders", group_id="g") as reader:
+            await read(reader, 4)
+            with pytest.raises(ValueError, match="string"):
+                reader.subscribe(["x" * 40_000])
+            assert len(await read(reader, 5)) == 5
+        async with consumer(broker) as reader:
+            reader.assign(P0)
+            with pytest.raises(ValueError, match="string"):
+                reader.assign(("x" * 40_000, 0))
+            await read(reader, 4)
+            reader.assign(P0, P1)
+
+
 async def test_partitions_that_stay_go_on_where_they_were() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)

@@ -23,6 +23,12 @@ def test_a_topic_is_a_string(names: Any) -> None:
         topics_of(names)
 
 
+@pytest.mark.parametrize("name", ["x" * 40_000, "\ud800"])
+def test_a_topic_has_a_name_that_a_request_can_bear(name: str) -> None:
+    with pytest.raises(ValueError, match=r"string|UTF-8"):
+        topics_of(["orders", name])
+
+
 def test_a_pattern_matches_whole_names_and_no_internal_topics() -> None:
     def topic(name: str, internal: bool = False) -> TopicMetadata:
         return TopicMetadata(name, UUID(int=1), MappingProxyType({}), internal)
