@@ -6,6 +6,7 @@ import re
 import struct
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -137,11 +138,11 @@ class Decoder:
             return _body(frame, hint)
         if hint.response or hint.api is not None:
             return self._as_told(frame, hint)
-        asked = self._pending.get(peek_correlation_id(frame))
-        if asked is not None:
-            found = _fitting(frame, asked[0], (asked[1],))
-            if found is not None:
-                del self._pending[peek_correlation_id(frame)]
+        number = peek_correlation_id(frame)
+        if number in self._pending:
+            with suppress(MalformedMessage, UnsupportedVersion):
+                found = _told(frame, *self._pending[number])
+                del self._pending[number]
                 return found
         try:
             return self._request(frame)
@@ -158,8 +159,7 @@ class Decoder:
             return _guessed(frame, None)
         if hint.version is not None:
             _check_version(hint.api, hint.version)
-            number, message = decode_response(hint.api.response, hint.version, frame)
-            return Decoded(hint.api, hint.version, message, True, number)
+            return _told(frame, hint.api, hint.version)
         found_one = _fitting(frame, hint.api, _versions(hint.api))
         if found_one is None:
             raise Failure(f"the frame is no {hint.api.name} response of any version")
@@ -174,6 +174,12 @@ class Decoder:
         return Decoded(
             api, header.api_version, message, False, header.correlation_id, header.client_id
         )
+
+
+def _told(frame: memoryview, api: Api, version: int) -> Decoded:
+    """The response of an API and version that are known."""
+    number, message = decode_response(api.response, version, frame)
+    return Decoded(api, version, message, True, number)
 
 
 def _body(data: memoryview, hint: Hint) -> Decoded:

@@ -16,7 +16,7 @@ from aiokafkawire.wire import (
     to_json,
 )
 from aiokafkawire.wire.header import encode_request, encode_response
-from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest
+from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafkawire.wire.messages.find_coordinator import FindCoordinatorResponse
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokafkawire.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
@@ -117,6 +117,23 @@ def test_a_response_is_known_by_its_request():
     # Its request is answered now: another response of the number is a guess.
     with pytest.raises(Failure, match="Heartbeat v1 to v3"):
         decoder.decode(bare(response(7, version=3)))
+
+
+def test_a_refusal_of_a_version_comes_in_another_layout():
+    decoder = Decoder(NO_HINT)
+    asked = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    decoder.decode(bare(b"".join(encode_request(asked, 4, 7, "me"))))
+    answer = ApiVersionsResponse(error_code=35, api_keys=[])
+    found = decoder.decode(bare(b"".join(encode_response(answer, 0, 7))))
+    assert (found.api.name, found.version, found.message) == ("ApiVersions", 4, answer)
+
+
+def test_what_does_not_fit_an_earlier_request_is_a_request():
+    decoder = Decoder(NO_HINT)
+    # The first bytes of a request, its API and version, read as this correlation id.
+    number = int.from_bytes(bare(request())[:4])
+    decoder.decode(bare(request(number)))
+    assert not decoder.decode(bare(request())).is_response
 
 
 def test_the_memory_of_requests_is_bounded():
