@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import sniffio
+from hypothesis import settings
 
 RUNTIME_TESTS = Path(__file__).parent / "runtime"
 BEHAVIOUR = "tests/behaviour/"
@@ -44,6 +45,11 @@ def backend_of(item: pytest.Item) -> str | None:
     """The event loop that a test runs on, None if it needs none."""
     name = item.callspec.params.get("anyio_backend") if hasattr(item, "callspec") else None
     return None if name is None else str(name)
+
+
+# A busy machine is no defect: what may not take long has a limit of its own.
+settings.register_profile("tests", deadline=None)
+settings.load_profile("tests")
 
 
 def pytest_configure() -> None:
