@@ -2,6 +2,7 @@
 
 import re
 
+from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 
 from aiokafkawire import __version__
@@ -52,3 +53,5 @@ def tidy_signature(
 
 def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-signature", tidy_signature)
+    # Code hosts draw such blocks; here their text is shown.
+    app.add_lexer("mermaid", TextLexer)

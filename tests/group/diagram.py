@@ -200,7 +200,7 @@ BEGIN, END = "<!-- generated: python -m tests.group.diagram -->\n", "<!-- end of
 
 def generated(found: Destinations) -> str:
     """What stands in the documentation, between its marks."""
-    return f"{BEGIN}```text\n{diagram(found)}```\n\n{table(found)}{END}"
+    return f"{BEGIN}```mermaid\n{diagram(found)}```\n\n{table(found)}{END}"
 
 
 if __name__ == "__main__":
