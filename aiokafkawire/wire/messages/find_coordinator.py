@@ -1,9 +1,13 @@
 """FindCoordinator: which broker keeps a group, a transaction or a share group. Key 10."""
 
+from typing import Self
+
 from aiokafkawire.wire.primitives import int8, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = ("Coordinator", "FindCoordinatorRequest", "FindCoordinatorResponse")
+
+ERROR_CODE_BYTES = 2
 
 
 @request(key=10, versions="0-6", flexible="3+")
@@ -30,6 +34,14 @@ class Coordinator(Struct):
 
 @response(key=10, versions="0-6", flexible="3+")
 class FindCoordinatorResponse(Response):
+    @classmethod
+    def despite_its_layout(cls, version: int, body: memoryview) -> Self | None:
+        # The guide of 0.8 lets an error stand alone.
+        error_code = int.from_bytes(body, signed=True)
+        if version != 0 or len(body) != ERROR_CODE_BYTES or error_code == 0:
+            return None
+        return cls(error_code=error_code, node_id=-1, port=-1)
+
     throttle_time_ms: int32 = field(versions="1+", default=0, ignorable=True)
     error_code: int16 = field(versions="0-3", default=0)
     error_message: str | None = field(versions="1-3", default="", ignorable=True)
