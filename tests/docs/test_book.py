@@ -40,3 +40,9 @@ def test_every_public_name_stands_in_the_reference():
     told = set(re.findall(r"^\.\. auto\w+:: aiokafkawire\.(\w+)$", reference, re.MULTILINE))
     # Errors have a page of their own.
     assert told == {*aiokafkawire.__all__} - {"KafkaError", "__version__"}
+
+
+def test_nothing_stands_in_the_reference_twice():
+    reference = (DOCS / "api.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\.\. auto\w+:: (\S+)$", reference, re.MULTILINE)
+    assert len(told) == len({*told})
