@@ -86,3 +86,19 @@ def beaten(membership: Membership, until: float) -> None:
     while (now := membership.next_deadline()) < until:
         beat = only(membership.handle(on.Tick(), now), do.SendHeartbeat)
         membership.handle(on.HeartbeatAnswered(beat.request), now)
+
+
+def keeper(group_instance_id: str | None = None) -> tuple[Membership, Any]:
+    """A cooperative member of generation 1 with both partitions, and its JoinGroup for the next."""
+    membership = stable(cooperative=True, group_instance_id=group_instance_id)
+    beat = only(membership.handle(on.Tick(), 3.0), do.SendHeartbeat)
+    join = only(membership.handle(on.RebalanceBegan(beat.request), 3.0), do.SendJoin)
+    assert isinstance(membership.state, s.Rejoining)
+    return membership, join
+
+
+def resyncing() -> tuple[Membership, Any]:
+    """The same, with its SyncGroup in generation 2."""
+    membership, join = keeper()
+    joined = on.JoinedAsFollower(join.request, "me", 2, "cooperative-sticky")
+    return membership, only(membership.handle(joined, 3.0), do.SendSync)

@@ -102,7 +102,7 @@ class World:
         self.handle(on.Tick())
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(st.data(), st.booleans())
 def test_partitions_come_and_go_in_pairs_whatever_the_world_answers(
     data: st.DataObject, cooperative: bool

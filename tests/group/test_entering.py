@@ -8,7 +8,7 @@ from aiokafkawire.errors import GroupFailed
 from aiokafkawire.group import effects as do
 from aiokafkawire.group import events as on
 from aiokafkawire.group import states as s
-from aiokafkawire.group.entering import MAX_CONTRADICTIONS
+from aiokafkawire.group.entering import MAX_CONTRADICTIONS, MAX_SERVER_FAILURES
 from aiokafkawire.types import TopicPartition
 
 from .machines import (
@@ -18,14 +18,17 @@ from .machines import (
     MEMBERS,
     NODE,
     P0,
+    P1,
     PULSE,
     PULSE_REQUEST,
     REQUEST,
     TOPICS,
     addressed,
     joining,
+    keeper,
     machine,
     only,
+    resyncing,
 )
 
 
@@ -185,3 +188,89 @@ def test_a_leader_that_goes_on_assigning_what_was_not_subscribed_to_is_told_of()
         membership.state = s.Syncing(GENERATION, PULSE, REQUEST, 0)
         membership.handle(on.Synced(REQUEST, (TopicPartition("payments", 0),)), 0.0)
     assert "payments-0" in str(membership.error)
+
+
+def test_a_coordinator_that_fails_inside_is_asked_again_and_then_told_of() -> None:
+    membership, join = joining()
+    for count in range(1, MAX_SERVER_FAILURES + 1):
+        effects = membership.handle(on.ServerFailed(join.request, ERROR), 0.0)
+        assert any(isinstance(effect, do.Note) for effect in effects) == (count == 1)
+        if count < MAX_SERVER_FAILURES:
+            now = membership.next_deadline()
+            find = only(membership.handle(on.Tick(), now), do.FindCoordinator)
+            found = on.CoordinatorFound(find.request, NODE)
+            join = only(membership.handle(found, now), do.SendJoin)
+    assert membership.error is ERROR
+
+
+def test_failures_that_are_not_in_a_row_do_not_add_up() -> None:
+    membership = machine(s.Joining(KNOWN, NODE, TOPICS, REQUEST))
+    membership.server_failures = MAX_SERVER_FAILURES - 1
+    joined = on.JoinedAsFollower(REQUEST, "me", 6, "range")
+    sync = only(membership.handle(joined, 0.0), do.SendSync)
+    membership.handle(on.Synced(sync.request, ()), 0.0)
+    assert membership.server_failures == 0
+
+
+# --- members that keep their partitions -------------------------------------------------------
+
+
+def test_a_generation_without_the_member_takes_all_that_it_kept() -> None:
+    membership, join = keeper(group_instance_id="static")
+    joined = on.JoinedAsFollower(join.request, "me", 3, "cooperative-sticky")
+    effects = membership.handle(joined, 4.0)
+    assert only(effects, do.LosePartitions).reason.startswith("the group had a generation")
+    again = only(effects, do.SendJoin)
+    assert (again.member_id, again.owned) == ("me", ())
+    assert isinstance(membership.state, s.Joining)
+
+
+def test_a_keeper_that_leads_hands_out() -> None:
+    membership, join = keeper()
+    leader = on.JoinedAsLeader(join.request, "me", 2, "cooperative-sticky", MEMBERS)
+    make = only(membership.handle(leader, 3.0), do.MakeAssignment)
+    assert isinstance(membership.state, s.Reassigning)
+    made = on.AssignmentMade(make.request, {"me": b"1", "other": b"2"})
+    sync = only(membership.handle(made, 3.0), do.SendSync)
+    assert sync.generation.number == 2
+    assert isinstance(membership.state, s.Resyncing)
+
+
+@pytest.mark.parametrize("event", [on.CoordinatorLost, on.CoordinatorLoading, on.RebalanceBegan])
+def test_a_keeper_keeps_all_through_failures_of_its_sync(event: Any) -> None:
+    membership, sync = resyncing()
+    effects = membership.handle(event(sync.request), 4.0)
+    assert not any(isinstance(effect, do.LosePartitions) for effect in effects)
+    assert isinstance(membership.state, s.Returning)
+    for _ in range(3):
+        now = membership.next_deadline()
+        effects = membership.handle(on.Tick(), now)
+        for find in effects:
+            if isinstance(find, do.FindCoordinator):
+                membership.handle(on.CoordinatorFound(find.request, NODE), now)
+        if isinstance(membership.state, s.Rejoining):
+            break
+    join = only(effects, do.SendJoin)
+    assert (join.generation, join.owned) == (2, (P0, P1))
+
+
+def test_a_keeper_that_is_given_what_it_did_not_ask_for_keeps_what_it_has() -> None:
+    membership, sync = resyncing()
+    effects = membership.handle(on.Synced(sync.request, (TopicPartition("payments", 0),)), 4.0)
+    assert not any(isinstance(effect, do.LosePartitions) for effect in effects)
+    assert isinstance(membership.state, s.Returning)
+
+
+@pytest.mark.parametrize("topics", [("orders", "payments"), ("payments",)])
+def test_other_topics_while_a_keeper_joins_are_joined_for_afterwards(
+    topics: tuple[str, ...],
+) -> None:
+    membership, sync = resyncing()
+    assert membership.handle(on.Subscribed(topics), 3.0) == ()
+    effects = membership.handle(on.Synced(sync.request, (P0, P1)), 4.0)
+    if "orders" in topics:
+        join = only(effects, do.SendJoin)
+        assert (join.topics, join.owned) == (topics, (P0, P1))
+    else:
+        only(effects, do.Interrupt)
+        assert isinstance(membership.state, s.RevocationDue)

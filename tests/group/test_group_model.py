@@ -46,7 +46,7 @@ from .test_membership import check_invariants, check_step
 NODE = 1
 LOST = KafkaError("connection lost", retriable=True)
 MAX_MEMBERS = 4
-EXAMPLES = 40
+EXAMPLES = 25
 PATIENCE_S = 20.0
 """What takes longer than this to arrive counts as a fault."""
 

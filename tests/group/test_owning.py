@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from aiokafkawire.group import events as on
 from aiokafkawire.group import states as s
 
 from .machines import (
+    ERROR,
     GENERATION,
     NODE,
     P0,
@@ -17,8 +19,10 @@ from .machines import (
     PULSE_REQUEST,
     REQUEST,
     beaten,
+    keeper,
     machine,
     only,
+    resyncing,
     stable,
 )
 
@@ -133,3 +137,145 @@ def test_a_refused_commit_brings_the_next_heartbeat_forward() -> None:
     membership = stable()
     membership.handle(on.Doubted(), 1.0)
     assert only(membership.handle(on.Tick(), 1.0), do.SendHeartbeat).node == NODE
+
+
+def test_a_heartbeat_that_fails_inside_of_the_coordinator_is_told_once_and_repeated() -> None:
+    membership = stable()
+    beat = only(membership.handle(on.Tick(), 3.0), do.SendHeartbeat)
+    note = only(membership.handle(on.ServerFailed(beat.request, ERROR), 3.0), do.Note)
+    assert "heartbeat failed" in note.text
+    now = membership.next_deadline()
+    beat = only(membership.handle(on.Tick(), now), do.SendHeartbeat)
+    assert membership.handle(on.ServerFailed(beat.request, ERROR), now) == ()
+    assert isinstance(membership.state, s.Stable)
+
+
+# --- members that keep their partitions -------------------------------------------------------
+
+
+def test_a_keeper_joins_at_once_with_what_it_owns_though_the_application_is_at_work() -> None:
+    membership, join = keeper()
+    assert (join.member_id, join.generation, join.owned) == ("me", 1, (P0, P1))
+    assert "rebalances" in join.reason
+    assert membership.generation is not None
+    assert membership.generation.number == 1
+
+
+def test_a_keeper_goes_on_with_its_heartbeats_while_its_join_is_parked() -> None:
+    membership, _ = keeper()
+    for _ in range(5):
+        now = membership.next_deadline()
+        beat = only(membership.handle(on.Tick(), now), do.SendHeartbeat)
+        assert beat.generation.number == 1
+        membership.handle(on.RebalanceBegan(beat.request), now)
+    assert isinstance(membership.state, s.Rejoining)
+
+
+def test_all_have_joined_but_the_answer_is_not_here_yet() -> None:
+    membership, join = keeper()
+    beat = only(membership.handle(on.Tick(), 6.0), do.SendHeartbeat)
+    assert membership.handle(on.GenerationOutdated(beat.request), 6.0) == ()
+    joined = on.JoinedAsFollower(join.request, "me", 2, "cooperative-sticky")
+    only(membership.handle(joined, 6.0), do.SendSync)
+
+
+def test_a_keeper_that_is_thrown_out_while_it_joins_loses_all() -> None:
+    membership, _ = keeper()
+    beat = only(membership.handle(on.Tick(), 6.0), do.SendHeartbeat)
+    effects = membership.handle(on.MemberUnknown(beat.request), 6.0)
+    assert only(effects, do.LosePartitions).partitions == (P0, P1)
+    join = only(membership.handle(on.Tick(), membership.next_deadline()), do.SendJoin)
+    assert (join.member_id, join.generation, join.owned) == ("", -1, ())
+
+
+def test_the_difference_waits_for_the_application_and_the_rest_does_not() -> None:
+    membership, sync = resyncing()
+    effects = membership.handle(on.Synced(sync.request, (P1,)), 4.0)
+    assert [type(effect) for effect in effects] == [do.EnterGeneration, do.Interrupt]
+    assert effects[0].owned == (P0, P1)  # type: ignore[attr-defined]
+    assert isinstance(membership.state, s.RevocationDue)
+    revoke = only(membership.handle(on.ApplicationEntered(), 5.0), do.RevokePartitions)
+    assert revoke.partitions == (P0,)
+    told, join = membership.handle(on.Revoked(revoke.request), 6.0)
+    assert told == do.AssignPartitions(())
+    assert isinstance(join, do.SendJoin)
+    assert (join.generation, join.owned) == (2, (P1,))
+    assert "gave back" in join.reason
+
+
+def test_what_is_new_is_told_of_after_what_goes() -> None:
+    third = P0._replace(partition=2)
+    membership, sync = resyncing()
+    membership.presence.enter(3.5)
+    effects = membership.handle(on.Synced(sync.request, (P1, third)), 4.0)
+    revoke = only(effects, do.RevokePartitions)
+    assert not any(isinstance(effect, do.AssignPartitions) for effect in effects)
+    told, join = membership.handle(on.Revoked(revoke.request), 5.0)
+    assert told == do.AssignPartitions((third,))
+    assert isinstance(join, do.SendJoin)
+    assert join.owned == (P1, third)
+
+
+def test_what_is_new_alone_is_taken_at_once() -> None:
+    third = P0._replace(partition=2)
+    membership, sync = resyncing()
+    enter, assign = membership.handle(on.Synced(sync.request, (third, P1, P0)), 4.0)
+    assert isinstance(enter, do.EnterGeneration)
+    assert enter.owned == (P0, P1, third)
+    assert assign == do.AssignPartitions((third,))
+    assert isinstance(membership.state, s.Stable)
+
+
+def test_another_rebalance_does_not_wait_for_what_is_to_be_given_back() -> None:
+    membership, sync = resyncing()
+    membership.handle(on.Synced(sync.request, (P1,)), 4.0)
+    beat = only(membership.handle(on.Tick(), 7.0), do.SendHeartbeat)
+    join = only(membership.handle(on.RebalanceBegan(beat.request), 7.0), do.SendJoin)
+    assert (join.generation, join.owned) == (2, (P0, P1))
+
+
+def test_topics_that_are_not_subscribed_to_any_more_go_before_the_join() -> None:
+    membership = stable(cooperative=True)
+    effects = membership.handle(on.Subscribed(("payments",)), 1.0)
+    assert effects == (do.Interrupt(),)
+    assert isinstance(membership.state, s.RevocationDue)
+    # Subscribed to again before they went: nothing has to go.
+    join = only(membership.handle(on.Subscribed(("orders", "payments")), 1.0), do.SendJoin)
+    assert (join.topics, join.owned) == (("orders", "payments"), (P0, P1))
+
+
+def test_a_keeper_whose_application_stays_away_loses_all_while_its_join_is_parked() -> None:
+    membership, _ = keeper()
+    membership.presence.last_call = 0.0
+    effects = membership.handle(on.Tick(), 300.0)
+    assert only(effects, do.LosePartitions).partitions == (P0, P1)
+    assert only(effects, do.SendLeave).member_id == "me"
+    assert isinstance(membership.state, s.Lapsed)
+
+
+def test_a_keeper_joins_where_the_coordinator_is_now() -> None:
+    membership, join = keeper()
+    beat = only(membership.handle(on.Tick(), 6.0), do.SendHeartbeat)
+    membership.handle(on.CoordinatorLost(beat.request), 6.0)
+    now = membership.next_deadline()
+    find = only(membership.handle(on.Tick(), now), do.FindCoordinator)
+    membership.handle(on.CoordinatorFound(find.request, 8), now)
+    assert isinstance(membership.state, s.Returning)
+    again = None
+    while again is None and now < 10.0:
+        now = membership.next_deadline()
+        effects = membership.handle(on.Tick(), now)
+        again = next((effect for effect in effects if isinstance(effect, do.SendJoin)), None)
+    assert again is not None
+    assert (again.node, again.owned) == (8, (P0, P1))
+    # The answer of the old one comes too late.
+    assert membership.handle(on.JoinedAsFollower(join.request, "me", 2, "range"), now) == ()
+
+
+def test_losing_all_while_some_is_given_back_loses_the_rest_once() -> None:
+    state = s.Revoking(GENERATION, PULSE, (P0, P1), (P0,), REQUEST, s.After.JOIN, (P1,))
+    membership = machine(replace(state, coming=None), cooperative=True)
+    effects = membership.handle(on.MemberUnknown(PULSE_REQUEST), 1.0)
+    assert only(effects, do.LosePartitions).partitions == (P1,)
+    join = only(membership.handle(on.Revoked(REQUEST), 2.0), do.SendJoin)
+    assert (join.member_id, join.owned) == ("", ())
