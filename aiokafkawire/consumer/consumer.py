@@ -357,14 +357,14 @@ class Consumer:
         return dict(await group.offsets.fetch(wanted, self._deadline(core)))
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record to be given; waits until it is known.
+        """The offset of the next record to be given; waits until it is known and validated.
 
         Raises `NoOffset`, or `RequestTimedOut` after `default_api_timeout_ms`.
         """
         core = self._running
         deadline = self._deadline(core)
         await checkpoint()
-        while (position := self._owned(core, partition).position) is None:
+        while (position := core.settled(self._owned(core, partition))) is None:
             core.raise_broken()
             if not await core.wait(deadline):
                 topic, number = partition

@@ -26,11 +26,13 @@ from .list_offsets import OffsetLister
 from .partition import (
     AwaitingCommitted,
     CommittedKnown,
+    Leader,
     LogPoint,
     Partition,
     Renewed,
     Resetting,
     ResetTo,
+    Validating,
 )
 from .positioner import Positioner
 from .rebalance import Hooks, Rebalance
@@ -419,6 +421,15 @@ class Core(Session):
     def metrics(self) -> dict[str, int | float]:
         """What was counted, and how things stand."""
         return self.assignment.metrics() | self.cluster.metrics()
+
+    def settled(self, partition: Partition) -> int | None:
+        """The position, once it is known to fit the leader's log."""
+        found = self.cluster.metadata.leader(partition.tp)
+        partition.follow(None if found is None else Leader(*found))
+        if isinstance(partition.state, Validating):
+            self.positioner.wake()
+            return None
+        return partition.position
 
     def moved(self) -> None:
         """The application sought, paused or resumed."""

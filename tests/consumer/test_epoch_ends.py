@@ -206,3 +206,41 @@ async def test_brokers_that_do_not_tell_are_read_from_all_the_same(code: ErrorCo
             broker.move_leader("orders", 0, 3 - broker.leader("orders", 0))
             await producer.send_and_wait("orders", b"2")
             assert [record.value for record in await read(reader, 1)] == [b"2"]
+
+
+@pytest.mark.parametrize(
+    ("release", "asked"),
+    [("0.10.1", 0), ("1.1", 0), ("2.0", 0), ("2.1", 1), ("2.7", 1), ("4.3", 1)],
+)
+async def test_a_leader_may_move_in_every_release(release: str, asked: int) -> None:
+    async with Broker(nodes=2, as_of=release) as broker:
+        await broker.create_topic("orders", 1, 2)
+        options = {"bootstrap_servers": broker.bootstrap_servers, "enable_idempotence": False}
+        async with Producer(**options) as producer, consumer(broker, "orders") as reader:
+            for value in numbers(0, 3):
+                await producer.send_and_wait("orders", value)
+            await read(reader, 3)
+            broker.move_leader("orders", 0, 3 - broker.leader("orders", 0))
+            for value in numbers(3, 5):
+                await producer.send_and_wait("orders", value)
+            assert [record.value for record in await read(reader, 2)] == numbers(3, 5)
+        assert len(broker.requests.of(ApiKey.OFFSET_FOR_LEADER_EPOCH)) == asked
+
+
+async def test_a_position_is_told_once_it_is_validated() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 10), each=2)
+        async with consumer(broker) as reader:
+            reader.assign([P0])
+            await read(reader, 10)
+            validated = anyio.Event()
+
+            async def hold(seen: Any) -> None:
+                await validated.wait()
+
+            broker.on(ApiKey.OFFSET_FOR_LEADER_EPOCH, hold, times=1)
+            broker.truncate("orders", 0, 6)
+            await broker.wait_for_request(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+            validated.set()
+            assert await reader.position(P0) == 6
