@@ -38,6 +38,7 @@ __all__ = (
     "UnknownServerError",
     "UnknownTopic",
     "UnsupportedVersion",
+    "WrongEventLoop",
 )
 
 
@@ -112,6 +113,14 @@ class ClientClosed(KafkaError):
 
     What to do: call it inside of its `async with`, or between `start` and `stop`. A client does
     not open again: make a new one.
+    """
+
+
+class WrongEventLoop(KafkaError):
+    """The client was called in another event loop than the one in which it was started.
+
+    What to do: start it in the loop that uses it. With pytest-asyncio, give the fixture that makes
+    it and the test the same `loop_scope`; from another thread, hand the call over to the loop.
     """
 
 

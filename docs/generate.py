@@ -74,7 +74,7 @@ tried again where that could help.
 """
 
 ERRORS: Mapping[str, tuple[str, ...]] = {
-    "Any call": ("KafkaError", "InvalidOption", "ClientClosed"),
+    "Any call": ("KafkaError", "InvalidOption", "ClientClosed", "WrongEventLoop"),
     "The network": (
         "NoBrokerAvailable",
         "ConnectionFailed",

@@ -152,6 +152,7 @@ class Consumer:
         return core
 
     async def _close(self, *, processed: bool, hurry: bool = False) -> Exception | None:
+        self._lifecycle.check_loop()
         core = self._lifecycle.session
         if core is None:
             await self._lifecycle.leave(_goodbye, NEVER)
@@ -173,7 +174,7 @@ class Consumer:
 
     @property
     def _running(self) -> Core:
-        return self._lifecycle.running()
+        return self._lifecycle.running_here()
 
     def _deadline(self, core: Core, timeout_ms: float | None = None) -> float:
         limit = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms

@@ -141,6 +141,7 @@ class Producer:
         return session
 
     async def _close(self) -> KafkaError | None:
+        self._lifecycle.check_loop()
         session = self._lifecycle.session
         if session is None:
             await self._lifecycle.leave(_goodbye, NEVER)
@@ -157,7 +158,7 @@ class Producer:
         return sender.accumulator.tally.take() or fatal
 
     def _running(self) -> _Session:
-        return self._lifecycle.running()
+        return self._lifecycle.running_here()
 
     # --- sending ------------------------------------------------------------------------------
 

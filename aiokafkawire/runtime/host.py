@@ -24,6 +24,7 @@ __all__ = (
     "being_cancelled",
     "current_task",
     "loop_clock",
+    "loop_finder",
     "thread_notifier",
 )
 
@@ -51,6 +52,18 @@ def loop_clock() -> Callable[[], float]:
 
         return trio.current_time
     return asyncio.get_running_loop().time
+
+
+def loop_finder() -> Callable[[], object]:
+    """A cheap function that gives the event loop that runs in the calling thread, None without."""
+    if not _on_trio():
+        return asyncio._get_running_loop
+    import trio  # noqa: PLC0415
+
+    def find() -> object:
+        return trio.lowlevel.current_trio_token() if trio.lowlevel.in_trio_run() else None
+
+    return find
 
 
 def current_task() -> object:

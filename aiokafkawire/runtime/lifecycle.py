@@ -14,9 +14,9 @@ from typing import Generic, NoReturn, TypeVar, cast
 import anyio
 
 from aiokafkawire.config import ClientConfig
-from aiokafkawire.errors import ClientClosed, KafkaError
+from aiokafkawire.errors import ClientClosed, KafkaError, WrongEventLoop
 from aiokafkawire.runtime.base import Address
-from aiokafkawire.runtime.host import Host, TaskHandle, thread_notifier
+from aiokafkawire.runtime.host import Host, TaskHandle, loop_finder, thread_notifier
 from aiokafkawire.runtime.waiting import copy_of
 
 __all__ = ("Lifecycle", "Phase", "Session", "label")
@@ -86,6 +86,8 @@ class Lifecycle(Generic[S]):
         self.failure: KafkaError | None = None
         self._open: S | None = None
         self._told = False
+        self._find_loop: Callable[[], object] = _no_loop
+        self._loop: object = None
         self._closed = anyio.Event()
         self._made_at = _caller()
         self._watch: weakref.finalize[..., object] | None = None
@@ -98,6 +100,22 @@ class Lifecycle(Generic[S]):
     def running(self) -> S:
         """The session, while the client runs. Raises `ClientClosed`, or why it cannot go on."""
         return self._open or self.refuse()
+
+    def running_here(self) -> S:
+        """As `running`, and `WrongEventLoop` unless it is the client's own event loop that runs."""
+        session = self._open or self.refuse()
+        if self._find_loop() is not self._loop:
+            self.check_loop()
+        return session
+
+    def check_loop(self) -> None:
+        """Raise `WrongEventLoop` if the client runs in another event loop than this one."""
+        if self._open is not None and self._find_loop() is not self._loop:
+            raise WrongEventLoop(
+                f"the {self.name} was started in another event loop, or in that of another thread,"
+                " and belongs to it: make one here (with pytest-asyncio, give fixture and test the"
+                " same loop_scope)"
+            )
 
     def refuse(self) -> NoReturn:
         """Say why the client cannot be used."""
@@ -127,6 +145,8 @@ class Lifecycle(Generic[S]):
         _lives.add(cast("Lifecycle[Session]", self))
         try:
             await host.start()
+            self._find_loop = loop_finder()
+            self._loop = self._find_loop()
             with anyio.CancelScope() as scope:
                 host.on_end = scope.cancel
                 try:
@@ -172,6 +192,7 @@ class Lifecycle(Generic[S]):
         if self.phase in {Phase.CLOSING, Phase.CLOSED}:
             await self._closed.wait()
             return
+        self.check_loop()
         session, self._open = self.session, None
         if self.phase is not Phase.STARTING:
             self.host.on_end = None
@@ -265,6 +286,10 @@ def label(kind: str, config: ClientConfig) -> str:
     """How a client is named in its `repr`: by what tells it from others, and nothing secret."""
     servers = ",".join(str(Address(*address)) for address in config.bootstrap_addresses)
     return f"{kind} client_id={config.client_id!r} bootstrap_servers={servers!r}"
+
+
+def _no_loop() -> None:
+    """The event loop of a client that was not started."""
 
 
 def _caller() -> str:

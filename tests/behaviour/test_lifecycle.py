@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import ClientClosed, KafkaError
+from aiokafkawire.errors import ClientClosed, KafkaError, WrongEventLoop
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
 from tests.behaviour.support import MEMBER, WITHIN_S, stored, take
@@ -163,6 +164,22 @@ async def test_a_forked_child_may_not_use_the_parents_clients(bootstrap_servers:
         # Nothing of this has touched the parent's connections.
         assert (await producer.send_and_wait(topic, b"parent")).offset == 0
         assert await consumer.end_offsets() == {TopicPartition(topic, 0): 1}
+
+
+@CLIENTS
+async def test_a_client_is_of_no_use_in_another_event_loop(
+    bootstrap_servers: str, client_class: Class
+):
+    async with client_class(bootstrap_servers=bootstrap_servers) as client:
+
+        def elsewhere() -> str:
+            with pytest.raises(WrongEventLoop):
+                asyncio.run(client.stop())
+            with pytest.raises(WrongEventLoop) as caught:
+                asyncio.run(client.partitions_for("topic"))
+            return str(caught.value)
+
+        assert "was started in another event loop" in await anyio.to_thread.run_sync(elsewhere)
 
 
 class Clumsy:

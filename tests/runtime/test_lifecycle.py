@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import threading
 import time
 import warnings
 from collections.abc import Awaitable, Callable
@@ -14,7 +15,7 @@ import anyio
 import pytest
 
 from aiokafkawire.config import ClientConfig, make
-from aiokafkawire.errors import ClientClosed, KafkaError
+from aiokafkawire.errors import ClientClosed, KafkaError, WrongEventLoop
 from aiokafkawire.runtime import (
     NEVER,
     Address,
@@ -490,6 +491,59 @@ async def test_a_forked_child_does_not_close_what_is_the_parents():
     async with client:
         assert in_child(close) == "FORKED False"
     assert client.said_goodbye
+
+
+# --- other event loops ---------------------------------------------------------------------------
+
+
+def in_another_loop(work: Callable[[], Awaitable[Any]]) -> Any:
+    """Run something in a loop of another thread; what it gave, or raised."""
+    told: list[Any] = []
+
+    def run() -> None:
+        try:
+            told.append(anyio.run(work))
+        except KafkaError as error:
+            told.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return told[0]
+
+
+async def test_a_client_belongs_to_one_event_loop():
+    client = Client()
+
+    async def use() -> None:
+        client.life.running_here()
+
+    async def close() -> None:
+        await client.life.leave(no_goodbye, NEVER)
+
+    async with client:
+        assert client.life.running_here() is client.session
+        for work in (use, close):
+            assert isinstance(in_another_loop(work), WrongEventLoop)
+        client.life.running_here()
+    assert client.said_goodbye
+
+
+def test_a_client_whose_event_loop_is_gone_may_be_closed_in_another() -> None:
+    client = Client()
+
+    async def start() -> None:
+        await client.__aenter__()
+        await anyio.wait_all_tasks_blocked()
+
+    async def close() -> None:
+        with pytest.raises(ClientClosed, match="cut off"):
+            client.life.running_here()
+        await client.__aexit__()
+
+    asyncio.run(start())
+    asyncio.run(close())
+    assert client.life.phase is Phase.CLOSED
 
 
 # --- names ---------------------------------------------------------------------------------------
