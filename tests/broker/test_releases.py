@@ -236,11 +236,17 @@ async def test_a_format_that_the_release_does_not_have_is_refused(as_of: str, ma
 
 
 async def test_only_0_8_takes_a_number_of_acks() -> None:
-    for as_of, code in (("0.8", E.NONE), ("0.9", E.INVALID_REQUIRED_ACKS)):
-        async with Broker(as_of=as_of) as broker, connected(broker) as client:
-            await broker.create_topic("t")
-            request = produce_request("t", 0, batch(b"v", magic=0), acks=2)
-            assert only(await client.call(request, 0)).error_code == code
+    for as_of, acks, code, end in (
+        ("0.8", 2, E.NONE, 1),
+        ("0.8", 3, E.REQUEST_TIMED_OUT, 1),
+        ("0.9", 2, E.INVALID_REQUIRED_ACKS, 0),
+    ):
+        async with Broker(nodes=2, as_of=as_of) as broker:
+            await broker.create_topic("t", replication_factor=2)
+            async with connected(broker, broker.leader("t", 0)) as client:
+                request = produce_request("t", 0, batch(b"v", magic=0), acks=acks)
+                assert only(await client.call(request, 0)).error_code == code
+            assert broker.end_offset("t", 0) == end
 
 
 @pytest.mark.parametrize(

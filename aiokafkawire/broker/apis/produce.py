@@ -172,9 +172,11 @@ def _append(
                 log.append(bytes(view.buffer), view)
     if batches and duplicate is None:
         partition.changed.notify()
+    # Before 0.9 a producer could ask for more replicas than there are, and was told in the end.
+    enough = request.acks <= len(partition.isr)
     return PartitionProduceResponse(
         index=partition.index,
-        error_code=ErrorCode.NONE,
+        error_code=ErrorCode.NONE if enough else ErrorCode.REQUEST_TIMED_OUT,
         base_offset=base_offset,
         log_append_time_ms=-1 if append_time is None else append_time,
         log_start_offset=log.start_offset,
@@ -214,9 +216,7 @@ def _check_format(version: int, batches: list[BatchView], newest: int) -> None:
     if any(batch.magic > newest for batch in batches):
         raise Refusal(ErrorCode.INVALID_RECORD, f"the log holds no format above {newest}")
     if version < FIRST_BATCH_VERSION:
-        # Format 1 came with version 2, but brokers never minded.
-        if any(batch.magic >= MAGIC_V2 for batch in batches):
-            raise Refusal(ErrorCode.INVALID_RECORD, f"format 2 cannot come with Produce v{version}")
+        # Format 1 came with version 2 and format 2 with 3, but brokers never minded.
         return
     if len(batches) != 1 or batches[0].magic != MAGIC_V2:
         raise Refusal(
