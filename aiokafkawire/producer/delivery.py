@@ -19,7 +19,6 @@ from aiokafkawire.types import RecordMetadata, TopicPartition
 __all__ = (
     "CALLS_PER_CHECKPOINT",
     "MAX_NAMED_PARTITIONS",
-    "MAX_TALLIED_RECEIPTS",
     "Appended",
     "Delivery",
     "Failed",
@@ -31,10 +30,6 @@ __all__ = (
 
 CALLS_PER_CHECKPOINT = 256
 """Calls that find their work done let other tasks run after at most this many."""
-
-MAX_TALLIED_RECEIPTS = 1024
-"""Failed batches remembered one by one; further ones are only counted."""
-
 
 MAX_NAMED_PARTITIONS = 20
 """Partitions that the text of an error names."""
@@ -77,59 +72,52 @@ Outcome = Appended | Failed | Split
 
 
 class FailureTally:
-    """Counts the failed records that nobody has heard of yet."""
+    """Counts the failed records that nobody has heard of yet, by their partition.
 
-    __slots__ = ("_first", "_many", "_receipts")
+    `round` is the number of times that the count began anew; a receipt knows how many of its
+    records were counted, and in which round.
+    """
+
+    __slots__ = ("_counts", "_first", "round")
 
     def __init__(self) -> None:
-        self._receipts: dict[Receipt, int] = {}
-        self._many: Counter[TopicPartition] = Counter()
+        self._counts: Counter[TopicPartition] = Counter()
         self._first: Exception | None = None
+        self.round = 0
 
     @property
     def count(self) -> int:
         """How many failed records nobody has heard of."""
-        return sum(self._receipts.values()) + self._many.total()
+        return self._counts.total()
 
     def add(self, receipt: Receipt, count: int, error: Exception) -> None:
         """Count records of a failed batch."""
         if count <= 0:
             return
-        if receipt in self._receipts:
-            self._receipts[receipt] += count
-        elif len(self._receipts) < MAX_TALLIED_RECEIPTS:
-            self._receipts[receipt] = count
-        else:
-            self._many[TopicPartition(receipt.topic, receipt.partition)] += count
+        if receipt.counted_in != self.round:
+            receipt.counted_in, receipt.counted = self.round, 0
+        receipt.counted += count
+        self._counts[TopicPartition(receipt.topic, receipt.partition)] += count
         if self._first is None:
             self._first = error
 
     def heard(self, receipt: Receipt) -> None:
-        """A record that was counted has been heard of after all.
-
-        Of failed batches that are not remembered one by one, the count stays.
-        """
-        left = self._receipts.get(receipt)
-        if left is not None:
-            if left > 1:
-                self._receipts[receipt] = left - 1
-            else:
-                del self._receipts[receipt]
-        if not self._receipts and not self._many:
+        """A record that was counted has been heard of after all."""
+        if receipt.counted_in != self.round or not receipt.counted:
+            return
+        receipt.counted -= 1
+        topic_partition = TopicPartition(receipt.topic, receipt.partition)
+        self._counts[topic_partition] -= 1
+        if not self._counts[topic_partition]:
+            del self._counts[topic_partition]
+        if not self._counts:
             self._first = None
-
-    def _counts(self) -> Counter[TopicPartition]:
-        counts = self._many.copy()
-        for receipt, count in self._receipts.items():
-            counts[TopicPartition(receipt.topic, receipt.partition)] += count
-        return counts
 
     def take(self) -> DeliveriesFailed | None:
         """The error that tells of all that was counted, which begins the count anew."""
-        counts, first = self._counts(), self._first
-        self._receipts.clear()
-        self._many.clear()
-        self._first = None
+        counts, first = self._counts, self._first
+        self._counts, self._first = Counter(), None
+        self.round += 1
         count = counts.total()
         if not count:
             return None
@@ -174,12 +162,25 @@ class Pacer:
 class Receipt:
     """What the deliveries of one batch share: where it goes, and its outcome, which comes once."""
 
-    __slots__ = ("count", "pacer", "partition", "promise", "seen", "tally", "topic", "waiting")
+    __slots__ = (
+        "count",
+        "counted",
+        "counted_in",
+        "pacer",
+        "partition",
+        "promise",
+        "seen",
+        "tally",
+        "topic",
+        "waiting",
+    )
 
     def __init__(self, topic: str, partition: int, tally: FailureTally, pacer: Pacer) -> None:
         self.topic = topic
         self.partition = partition
         self.count = 0
+        self.counted = 0  # failed records that the tally has of it, in that round
+        self.counted_in = -1
         self.tally = tally
         self.pacer = pacer
         self.promise: Promise[Outcome] = Promise()

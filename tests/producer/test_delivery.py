@@ -10,7 +10,6 @@ from aiokafkawire.errors import DeliveryUnknown, KafkaError
 from aiokafkawire.producer.delivery import (
     CALLS_PER_CHECKPOINT,
     MAX_NAMED_PARTITIONS,
-    MAX_TALLIED_RECEIPTS,
     Appended,
     Delivery,
     Failed,
@@ -229,15 +228,30 @@ def test_the_failures_are_told_by_partition():
     assert "and of 2 more partitions; the first error" in str(failure)
 
 
-def test_failed_batches_are_remembered_up_to_a_bound():
+def test_what_was_told_is_not_told_again_whoever_hears_of_it():
     tally = FailureTally()
-    for _ in range(MAX_TALLIED_RECEIPTS + 10):
-        receipt(2, tally).settle(failed())
-    assert tally.count == 2 * (MAX_TALLIED_RECEIPTS + 10)
-    assert len(tally._receipts) == MAX_TALLIED_RECEIPTS
-    failure = tally.take()
-    assert failure is not None
-    assert failure.counts == {("t", 1): failure.count}
+    batch = receipt(3, tally)
+    batch.settle(failed())
+    assert tally.take() is not None
+    tally.heard(batch)
+    assert tally.count == 0
+    tally.add(batch, 1, ERROR)
+    assert tally.count == 1
+    tally.heard(batch)
+    tally.heard(batch)
+    assert tally.take() is None
+
+
+def test_however_many_fail_each_that_is_awaited_is_heard():
+    tally = FailureTally()
+    batches = [receipt(2, tally) for _ in range(5_000)]
+    for batch in batches:
+        batch.settle(failed())
+    for batch in batches:
+        for index in (0, 1):
+            with pytest.raises(KafkaError):
+                Delivery(batch, index, 0).result()
+    assert tally.take() is None
 
 
 # --- letting others run ------------------------------------------------------------------------
