@@ -38,9 +38,13 @@ __all__ = (
     "Settle",
     "Submitted",
     "Unanswered",
+    "Waiting",
 )
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+HOLD_S = 1.0
+"""How often it is looked whether the rebalance that a commit waits for is still on."""
 
 _FENCING = frozenset(
     {
@@ -101,9 +105,17 @@ class Delayed(CommitState):
 
 @dataclass(frozen=True, slots=True)
 class Held(CommitState):
-    """A rebalance is on: only what is still owned in the very next generation is sent again."""
+    """A rebalance is on: only what is still owned in the very next generation is sent again.
+
+    At `until` it is time to see whether there is one at all.
+    """
 
     generation: int
+    until: float = NEVER
+
+    @property
+    def deadline(self) -> float:
+        return self.until
 
 
 # --- events -----------------------------------------------------------------------------------
@@ -158,7 +170,12 @@ class Rejoined:
     owned: Collection[TopicPartition]
 
 
-CommitEvent = Submitted | CommitDue | Answered | Unanswered | Ended | Rejoined
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The rebalance is still on."""
+
+
+CommitEvent = Waiting | Submitted | CommitDue | Answered | Unanswered | Ended | Rejoined
 
 
 # --- effects ----------------------------------------------------------------------------------
@@ -238,6 +255,10 @@ class Commits:
         if isinstance(self.state, Delayed):
             return bool(self.wanted) and now >= self.state.until
         return bool(self.wanted) and isinstance(self.state, Idle)
+
+    def overdue(self, now: float) -> bool:
+        """Whether it is time to tell (`Rejoined`, or `Waiting`) if a rebalance is on."""
+        return isinstance(self.state, Held) and now >= self.state.until and bool(self.wanted)
 
     def next_deadline(self) -> float:
         return self.state.deadline if self.wanted else NEVER
@@ -345,7 +366,7 @@ def _answered(m: Commits, state: Sending, event: Answered, now: float) -> Outcom
 
 def _hold(m: Commits, state: Sending, now: float) -> Outcome:
     """Wait for the end of the rebalance, unless it is over, or something cannot wait for it."""
-    held = Held(state.generation)
+    held = Held(state.generation, now + HOLD_S)
     if state.rejoined is not None:
         return _release(m, held, state.rejoined, now)
     if any(m.is_last(wanted) for wanted in m.wanted.values()):
@@ -408,6 +429,10 @@ def _rejoin_while_sending(m: Commits, state: Sending, event: Rejoined, now: floa
     return replace(state, rejoined=event), ()
 
 
+def _wait_on(m: Commits, state: Held, event: Waiting, now: float) -> Outcome:
+    return replace(state, until=now + HOLD_S), ()
+
+
 def _stay(m: Commits, state: CommitState, event: Any, now: float) -> Outcome:
     return state, ()
 
@@ -433,4 +458,5 @@ TRANSITIONS: Mapping[tuple[type, type], Handler] = {
     (Held, CommitDue): _stay,
     (Held, Ended): _end_while_held,
     (Held, Rejoined): _release,
+    (Held, Waiting): _wait_on,
 }

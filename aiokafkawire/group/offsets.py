@@ -41,6 +41,7 @@ from .commits import (
     SendCommit,
     Settle,
     Unanswered,
+    Waiting,
 )
 from .states import NO_GENERATION
 
@@ -103,6 +104,8 @@ class GroupOffsets:
         """Send commits as they become due, for ever."""
         while True:
             now = self._runtime.clock.now()
+            if self._machine.overdue(now):
+                self._look_after_rebalance(now)
             if not self._machine.due(now):
                 await self._changed.wait(self._machine.next_deadline())
                 continue
@@ -112,6 +115,14 @@ class GroupOffsets:
                 if isinstance(effect, SendCommit):
                     event = await self._send(effect, credentials)
                     self._perform(self._machine.handle(event, self._runtime.clock.now()))
+
+    def _look_after_rebalance(self, now: float) -> None:
+        present = self._credentials()
+        event: Waiting | Rejoined = Waiting()
+        if present is not None and not present.keeping:
+            # Whatever made the coordinator refuse the commit, this member is in no rebalance.
+            event = Rejoined(present.generation, list(self._machine.wanted))
+        self._perform(self._machine.handle(event, now))
 
     def pending(
         self, partitions: Iterable[TopicPartition]

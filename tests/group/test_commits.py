@@ -53,12 +53,13 @@ EVENTS = (
     c.Unanswered(1, ConnectionLost("gone")),
     c.Ended([P0], True, "gone"),
     c.Rejoined(4, [P0]),
+    c.Waiting(),
 )
 EXPECTED = {
-    "Idle": ["Idle", "Sending", None, None, "Idle", "Idle"],
-    "Sending": ["Sending", "Sending", "Idle", "Delayed", "Sending", "Sending"],
-    "Delayed": ["Delayed", "Sending", None, None, "Delayed", "Delayed"],
-    "Held": ["Held", "Held", None, None, "Held", "Idle"],
+    "Idle": ["Idle", "Sending", None, None, "Idle", "Idle", None],
+    "Sending": ["Sending", "Sending", "Idle", "Delayed", "Sending", "Sending", None],
+    "Delayed": ["Delayed", "Sending", None, None, "Delayed", "Delayed", None],
+    "Held": ["Held", "Held", None, None, "Held", "Idle", "Held"],
 }
 
 
@@ -70,6 +71,9 @@ def test_every_state_and_event(state: Any, event: Any) -> None:
     m.state = state
     expected = EXPECTED[type(state).__name__][EVENTS.index(event)]
     assert (expected is not None) == ((type(state), type(event)) in c.TRANSITIONS)
+    if expected is None and isinstance(event, c.Waiting):  # nobody asked
+        assert not m.overdue(1.0)
+        return
     effects = m.handle(event, 1.0)
     if expected is None:  # an answer that nobody waits for
         assert (m.state, effects) == (state, ())
@@ -211,6 +215,55 @@ def test_a_commit_is_not_repeated_if_another_generation_came_between() -> None:
     m, ticket = held()
     assert isinstance(settled(m.handle(c.Rejoined(5, [P0, P1]), 0.0))[ticket], CommitFailed)
     assert not m.due(0.0)
+
+
+def test_a_commit_of_the_generation_before_is_repeated_for_what_was_kept() -> None:
+    m = machine()
+    ticket, _ = m.submit(at(p0=1, p1=1), 0.0)
+    sent = send(m, generation=3)
+    codes = dict.fromkeys(sent.offsets, int(ErrorCode.ILLEGAL_GENERATION))
+    # The member is on its way into generation 4, with both partitions.
+    assert not m.handle(c.Answered(sent.request, codes, keeping=True), 0.0)
+    assert not m.due(100.0)
+    m.handle(c.Rejoined(4, [P0, P1]), 0.0)
+    assert settled(answer(m, send(m, generation=4))) == {ticket: None}
+
+
+@pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS])
+def test_a_rebalance_that_ends_before_the_refusal_is_here_is_not_waited_for(
+    code: ErrorCode,
+) -> None:
+    m = machine()
+    kept, _ = m.submit(at(p0=1), 0.0)
+    gone, _ = m.submit(at(p1=1), 0.0)
+    sent = send(m, generation=3)
+    m.handle(c.Rejoined(4, [P0]), 0.0)
+    outcome = settled(answer(m, sent, code))
+    assert list(outcome) == [gone]
+    assert isinstance(outcome[gone], CommitFailed)
+    again = send(m, generation=4)
+    assert again.offsets == at(p0=1)
+    assert settled(answer(m, again)) == {kept: None}
+
+
+def test_a_refusal_of_what_was_sent_before_does_not_hold_the_last_commit() -> None:
+    m = machine()
+    first, _ = m.submit(at(p0=1), 0.0)
+    sent = send(m)
+    last, _ = m.submit(at(p0=2), 0.0, last=True)
+    answer(m, sent, ErrorCode.REBALANCE_IN_PROGRESS)
+    assert settled(answer(m, send(m))) == {first: None, last: None}
+
+
+def test_a_commit_that_waits_asks_now_and_then_whether_there_is_a_rebalance() -> None:
+    m, ticket = held()
+    assert not m.overdue(0.5)
+    assert m.next_deadline() == c.HOLD_S
+    assert m.overdue(c.HOLD_S)
+    m.handle(c.Waiting(), c.HOLD_S)
+    assert m.next_deadline() == 2 * c.HOLD_S
+    m.handle(c.Rejoined(3, [P0, P1]), 2 * c.HOLD_S)
+    assert settled(answer(m, send(m, 2 * c.HOLD_S))) == {ticket: None}
 
 
 def test_the_last_commit_before_giving_back_is_not_held() -> None:

@@ -9,12 +9,14 @@ from typing import Any
 import anyio
 import pytest
 
-from aiokafkawire.broker import Answer, Broker, Close, Delay
+from aiokafkawire.broker import Answer, Broker, Close, Delay, SeenRequest
 from aiokafkawire.consumer import Consumer, RebalanceListener
 from aiokafkawire.errors import BrokerError, ClientClosed, CommitFailed, GroupFailed, MemberFenced
 from aiokafkawire.group import states as s
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
+from aiokafkawire.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tests.broker.raw_client import connected
 from tests.consumer.helpers import TIMEOUT_S, consumer, numbers, produce, read
 
 P0 = TopicPartition("orders", 0)
@@ -535,3 +537,180 @@ async def test_a_revocation_reaches_an_application_that_reads_from_its_buffer() 
                 assert len(got) < 200
                 await until(lambda: second.owned == 1)
                 await second.stop()
+
+
+# --- members that keep their partitions -------------------------------------------------------
+
+COOPERATIVE: dict[str, Any] = {
+    "group_id": "g",
+    "partition_assignment_strategy": ["cooperative-sticky"],
+}
+
+
+async def test_records_of_kept_partitions_flow_while_the_rebalance_waits_for_another_member() -> (
+    None
+):
+    held, release = anyio.Event(), anyio.Event()
+
+    async def hold(seen: SeenRequest) -> None:
+        if seen.client_id == "second" and holding:
+            held.set()
+            await release.wait()
+
+    holding = False
+    async with Broker() as broker, anyio.create_task_group() as tasks:
+        await broker.create_topic("orders", 6)
+        broker.on(ApiKey.JOIN_GROUP, hold)
+        async with (
+            consumer(broker, "orders", **COOPERATIVE) as one,
+            consumer(broker, "orders", client_id="second", **COOPERATIVE) as two,
+            consumer(broker, **COOPERATIVE) as three,
+        ):
+            readers = [Reader(each) for each in (one, two)]
+            for reader in readers:
+                tasks.start_soon(reader.run)
+            await until(lambda: [r.owned for r in readers] == [3, 3])
+            mine = one.assignment()
+            holding = True
+            three.subscribe(["orders"])
+            readers.append(Reader(three))
+            tasks.start_soon(readers[2].run)
+            with anyio.fail_after(TIMEOUT_S):
+                await held.wait()
+            await until(lambda: isinstance(state_of(one), s.Rejoining))
+            requests = len(broker.requests.of(ApiKey.OFFSET_FETCH))
+            for partition in range(6):
+                await produce(broker, "orders", partition, numbers(0, 10))
+            # All are read by those who have them, though the group is between two generations.
+            await until(lambda: sum(len(r.seen) for r in readers) == 60)
+            await one.commit()
+            # The next ones come as if the next generation had begun already.
+            late = broker.on(ApiKey.OFFSET_COMMIT, Answer(ErrorCode.ILLEGAL_GENERATION), times=1)
+            committed: dict[TopicPartition, bool] = {}
+
+            async def commit(tp: TopicPartition) -> None:
+                try:
+                    await one.commit({tp: 10})
+                    committed[tp] = True
+                except CommitFailed:
+                    committed[tp] = False
+
+            for tp in mine:
+                tasks.start_soon(commit, tp)
+            await until(lambda: late.hits == 1)
+            assert isinstance(state_of(one), s.Rejoining)
+            assert isinstance(state_of(two), s.Stable | s.Rejoining)
+            assert one.assignment() == mine
+            assert len(broker.requests.of(ApiKey.OFFSET_FETCH)) == requests
+            release.set()
+            await until(lambda: [r.owned for r in readers] == [2, 2, 2])
+            assert one.assignment() < mine
+            await until(lambda: len(committed) == 3)
+            assert all(committed[tp] for tp in one.assignment())
+            for partition in range(6):
+                await produce(broker, "orders", partition, numbers(10, 20))
+            await until(lambda: len({seen for r in readers for seen in r.seen}) == 120)
+            for reader in readers:
+                await reader.stop()
+        assert sum(len(r.seen) for r in readers) == 120
+
+
+async def test_a_commit_refused_for_a_rebalance_that_is_none_is_repeated() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 5))
+        async with consumer(broker, "orders", enable_auto_commit=False, **COOPERATIVE) as one:
+            await read(one, 5)
+            fault = broker.on(
+                ApiKey.OFFSET_COMMIT, Answer(ErrorCode.REBALANCE_IN_PROGRESS), times=1
+            )
+            with anyio.fail_after(TIMEOUT_S):
+                await one.commit({P0: 4})
+            assert fault.hits == 1
+            assert (await one.committed(P0))[P0].offset == 4  # type: ignore[union-attr]
+
+
+async def test_joining_and_leaving_give_a_reason() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        async with consumer(broker, "orders", **COOPERATIVE) as reader:
+            await until_owned(reader, 1)
+            reader.unsubscribe()
+            await broker.wait_for_request(ApiKey.LEAVE_GROUP)
+            reader.subscribe(["orders"])
+            await until_owned(reader, 1)
+        joins = [seen.message.reason for seen in broker.requests.of(ApiKey.JOIN_GROUP)]
+        leaves = [seen.message.members[0].reason for seen in broker.requests.of(ApiKey.LEAVE_GROUP)]
+        assert joins[0] == "the consumer subscribed"
+        assert leaves == ["the consumer unsubscribed", "the consumer is being closed"]
+
+
+async def until_owned(reader: Consumer, count: int) -> None:
+    with anyio.fail_after(TIMEOUT_S):
+        while len(reader.assignment()) != count:
+            await reader.getmany(timeout_ms=5)
+
+
+@pytest.mark.parametrize("api", [ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP])
+async def test_a_coordinator_that_fails_inside_is_asked_again(api: ApiKey) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        fault = broker.on(api, Answer(ErrorCode.UNKNOWN_SERVER_ERROR), times=2)
+        async with consumer(broker, "orders", group_id="g") as reader:
+            await until_owned(reader, 1)
+            assert fault.hits == 2
+            fault = broker.on(ApiKey.HEARTBEAT, Answer(ErrorCode.UNKNOWN_SERVER_ERROR), times=2)
+            await broker.wait_for_request(ApiKey.HEARTBEAT, count=4)
+            assert reader.assignment() == {P0}
+
+
+async def test_what_failed_is_tried_anew_by_the_next_call() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 3))
+        broker.on(ApiKey.JOIN_GROUP, Answer(ErrorCode.GROUP_AUTHORIZATION_FAILED), times=1)
+        async with consumer(broker, "orders", group_id="g") as reader:
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(BrokerError, match="group g") as told:
+                await reader.getone()
+            assert told.value.group == "g"
+            assert len(await read(reader, 3)) == 3
+
+
+async def test_a_member_that_cannot_be_understood_does_no_harm() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 2)
+        async with (
+            consumer(broker, "orders", group_id="g") as one,
+            connected(broker, broker.coordinator("g")) as odd,
+        ):
+            await until_owned(one, 2)
+            request = JoinGroupRequest(
+                group_id="g",
+                session_timeout_ms=10_000,
+                rebalance_timeout_ms=10_000,
+                member_id="",
+                protocol_type="consumer",
+                protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\xff")],
+            )
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(odd.call, request, 3)
+                with anyio.fail_after(TIMEOUT_S):
+                    while state_of(one).generation.number < 2:  # type: ignore[attr-defined]
+                        await one.getmany(timeout_ms=5)
+                    while not isinstance(state_of(one), s.Stable):
+                        await one.getmany(timeout_ms=5)
+            assert len(one.assignment()) == 2
+
+
+async def test_leaving_with_nothing_to_commit_takes_less_than_a_second_whatever_is_gone() -> None:
+    async with Broker(nodes=2) as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 4))
+        async with consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader:
+            await read(reader, 2)
+            for node in (1, 2):
+                broker.pause(node)
+            began = anyio.current_time()
+        assert anyio.current_time() - began < 1.5
+        for node in (1, 2):
+            broker.resume(node)
