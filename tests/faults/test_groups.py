@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 import anyio
 import pytest
 
 from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop, SeenRequest
-from aiokafkawire.consumer import Consumer
+from aiokafkawire.consumer import Consumer, RebalanceListener
 from aiokafkawire.errors import BrokerError, ClientClosed, GroupFailed, KafkaError, MemberFenced
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
@@ -359,3 +359,82 @@ async def test_leaving_while_the_join_is_under_way_leaves_no_ghost(
     async with member(broker, topic, group_id) as consumer:
         with ends_within(5):
             await poll_until(consumer, lambda: len(consumer.assignment()) == 1)
+
+
+# --- members that keep their partitions -------------------------------------------------------
+
+
+class Notes(RebalanceListener):
+    """Hears what goes."""
+
+    def __init__(self) -> None:
+        self.gone: list[str] = []
+
+    def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        self.gone.append("revoked")
+
+    def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
+        self.gone.append("lost")
+
+
+@pytest.mark.parametrize(
+    ("api", "action"),
+    [
+        (ApiKey.HEARTBEAT, Answer(ErrorCode.NOT_COORDINATOR)),
+        (ApiKey.HEARTBEAT, Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)),
+        (ApiKey.HEARTBEAT, Answer(ErrorCode.UNKNOWN_SERVER_ERROR)),
+        (ApiKey.HEARTBEAT, Close()),
+        (ApiKey.HEARTBEAT, Drop()),
+        (ApiKey.JOIN_GROUP, Answer(ErrorCode.NOT_COORDINATOR)),
+        (ApiKey.JOIN_GROUP, Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)),
+        (ApiKey.JOIN_GROUP, Answer(ErrorCode.UNKNOWN_SERVER_ERROR)),
+        (ApiKey.JOIN_GROUP, Close()),
+        (ApiKey.SYNC_GROUP, Answer(ErrorCode.REBALANCE_IN_PROGRESS)),
+        (ApiKey.SYNC_GROUP, Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)),
+        (ApiKey.SYNC_GROUP, Close()),
+    ],
+)
+async def test_a_keeper_loses_nothing_by_failures_of_a_rebalance(
+    broker: Broker,
+    new_topic: NewTopic,
+    group_id: str,
+    api: ApiKey,
+    action: Answer | Close | Drop,
+):
+    topic, more = await new_topic(partitions=2), await new_topic(partitions=1)
+    for partition in range(2):
+        await fill(broker.bootstrap_servers, topic, numbered(5), partition)
+    options = {"partition_assignment_strategy": ["cooperative-sticky"]}
+    async with member(broker, topic, group_id, **options) as consumer:
+        records = await take(consumer, 10)
+        notes = Notes()
+        fault = broker.on(api, action, times=1)
+        consumer.subscribe([topic, more], listener=notes)
+        await poll_until(consumer, lambda: len(consumer.assignment()) == 3 and fault.hits == 1)
+        for partition in range(2):
+            assert await consumer.position(TopicPartition(topic, partition)) == 5
+            await fill(broker.bootstrap_servers, topic, numbered(5, start=5), partition)
+        records += await take(consumer, 10)
+        assert notes.gone == []
+        await consumer.commit()
+    for partition in range(2):
+        values = [record.value for record in records if record.partition == partition]
+        assert values == numbered(10)
+
+
+async def test_a_keeper_loses_nothing_when_its_coordinator_dies(
+    broker: Broker, new_topic: NewTopic, group_id: str
+):
+    topic = await new_topic(partitions=2)
+    options = {"partition_assignment_strategy": ["cooperative-sticky"]}
+    notes = Notes()
+    async with member(broker, topic, group_id, **options) as consumer:
+        consumer.subscribe([topic], listener=notes)
+        await poll_until(consumer, lambda: len(consumer.assignment()) == 2)
+        await broker.kill(broker.coordinator(group_id))
+        for partition in range(2):
+            await fill(broker.bootstrap_servers, topic, numbered(5), partition)
+        assert len(await take(consumer, 10)) == 10
+        with anyio.fail_after(WITHIN_S):
+            await consumer.commit()
+        assert notes.gone == []
