@@ -59,7 +59,10 @@ class RealRuntime:
             # anyio hides the system's own reason behind "all attempts failed".
             cause = error.__cause__
             raise cause if isinstance(cause, OSError) else error from None
-        return StreamTransport(stream, str(address))
+        transport = await _adapted(stream, address)
+        if transport is None:
+            raise ConnectionResetError("the peer closed the new connection at once")
+        return transport
 
     async def listen(self, address: Address) -> Listener:
         group = await anyio.create_tcp_listener(local_host=address.host, local_port=address.port)
@@ -124,12 +127,14 @@ class TcpListener:
         self.address = Address(local[0], local[1])
 
     async def accept(self) -> Transport:
-        try:
-            stream = await self._listener.accept()
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            raise _broken(error) from error
-        remote = cast("tuple[str, int]", stream.extra(anyio.abc.SocketAttribute.remote_address))
-        return StreamTransport(stream, str(Address(remote[0], remote[1])))
+        while True:
+            try:
+                stream = await self._listener.accept()
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+                raise _broken(error) from error
+            transport = await _adapted(stream)
+            if transport is not None:
+                return transport
 
     async def aclose(self) -> None:
         await self._listener.aclose()
@@ -137,6 +142,21 @@ class TcpListener:
 
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+async def _adapted(
+    stream: anyio.abc.ByteStream, peer: Address | None = None
+) -> StreamTransport | None:
+    """A transport over a new stream; None if the peer has closed it already."""
+    try:
+        if peer is None:
+            remote = stream.extra(anyio.abc.SocketAttribute.remote_address)
+            peer = Address(*cast("tuple[str, int]", remote)[:2])
+        return StreamTransport(stream, str(peer))
+    except (AttributeError, OSError, anyio.TypedAttributeLookupError):
+        # What anyio asks such a socket for is not there: with uvloop not even the socket.
+        await anyio.aclose_forcefully(stream)
+        return None
 
 
 def _duplicate(stream: anyio.abc.ByteStream) -> socket.socket | None:

@@ -115,3 +115,46 @@ async def test_offloaded_work_runs_in_another_thread():
 def test_addresses_read_as_people_write_them():
     assert str(Address("localhost", 9092)) == "localhost:9092"
     assert str(Address("::1", 9092)) == "[::1]:9092"
+
+
+class GoneStream:
+    """A stream whose peer closed it before anybody looked: uvloop has no socket for it then."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def extra(self, *_: object) -> object:
+        raise AttributeError("'NoneType' object has no attribute 'getpeername'")
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+async def test_a_peer_that_has_gone_at_once_is_not_accepted(monkeypatch: pytest.MonkeyPatch):
+    listener = await RealRuntime().listen(LOOPBACK)
+    gone = GoneStream()
+    accept, streams = listener._listener.accept, [gone]
+
+    async def accept_next() -> object:
+        return streams.pop() if streams else await accept()
+
+    monkeypatch.setattr(listener._listener, "accept", accept_next)
+    client = await RealRuntime().connect(listener.address)
+    server = await listener.accept()
+    assert gone.closed
+    for closed in (client, server, listener):
+        await closed.aclose()
+
+
+async def test_a_connection_that_is_closed_at_once_is_an_error_of_the_network(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    gone = GoneStream()
+
+    async def connect_tcp(*_: object) -> GoneStream:
+        return gone
+
+    monkeypatch.setattr(anyio, "connect_tcp", connect_tcp)
+    with pytest.raises(ConnectionResetError, match="at once"):
+        await RealRuntime().connect(LOOPBACK)
+    assert gone.closed
