@@ -714,3 +714,40 @@ async def test_leaving_with_nothing_to_commit_takes_less_than_a_second_whatever_
         assert anyio.current_time() - began < 1.5
         for node in (1, 2):
             broker.resume(node)
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+async def test_partitions_that_are_added_are_read_from_their_beginning(strategy: str) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 4))
+        options = {"partition_assignment_strategy": [strategy], "metadata_max_age_ms": 50}
+        async with consumer(broker, "orders", group_id="g", **options) as reader:
+            await read(reader, 4)
+            await broker.add_partitions("orders", 3)
+            for partition in (1, 2):
+                await produce(broker, "orders", partition, numbers(0, 2))
+            more = await read(reader, 4)
+            assert sorted((r.partition, r.offset) for r in more) == [
+                (partition, offset) for partition in (1, 2) for offset in (0, 1)
+            ]
+            assert len(reader.assignment()) == 3
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+async def test_a_topic_that_is_deleted_goes_and_comes_back_empty(strategy: str) -> None:
+    async with Broker(auto_create_topics=False) as broker:
+        for topic in ("orders", "payments"):
+            await broker.create_topic(topic, 1)
+            await produce(broker, topic, 0, numbers(0, 4))
+        options = {"partition_assignment_strategy": [strategy], "metadata_max_age_ms": 50}
+        async with consumer(broker, "orders", "payments", group_id="g", **options) as reader:
+            await read(reader, 8)
+            await reader.commit()
+            await broker.delete_topic("orders")
+            await until_owned(reader, 1)
+            await broker.create_topic("orders", 1)
+            await produce(broker, "orders", 0, numbers(100, 102))
+            again = await read(reader, 2)
+            assert [r.value for r in again] == numbers(100, 102)
+            assert reader.assignment() == {P0, TopicPartition("payments", 0)}
