@@ -224,10 +224,11 @@ class MalformedMessage(ProtocolError):
         position: int | None = None,
         **context: Any,
     ) -> None:
+        whole = message if version is None else f"{message} v{version}"
         where = [
             text
             for text in (
-                f"{message} v{version}" if message is not None else "",
+                whole if message is not None else "",
                 f"field {field}" if field else "",
                 f"byte {position}" if position is not None else "",
             )

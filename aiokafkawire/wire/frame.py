@@ -26,15 +26,16 @@ _NOT_KAFKA = {
 
 
 class FrameReader:
-    """Cuts what a connection receives into frames.
+    """Cuts what a connection receives into frames of `min_frame_bytes` to `max_frame_bytes`.
 
     The caller receives into `get_buffer()` and says with `received(n)` how much came; it writes to
     a buffer only until then. After `MalformedFrame` the connection is of no further use, and every
     call raises it again.
     """
 
-    def __init__(self, max_frame_bytes: int) -> None:
+    def __init__(self, max_frame_bytes: int, min_frame_bytes: int = MIN_FRAME_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
+        self._min_frame_bytes = min_frame_bytes
         self._chunk = memoryview(bytearray(CHUNK_BYTES))
         self._held = 0
         self._large: _LargeFrame | None = None
@@ -55,8 +56,8 @@ class FrameReader:
         """Take note of `count` bytes in the buffer, and give the frames that they complete.
 
         Frames come without their length, each in a buffer of its own, which the reader forgets.
-        Raises `MalformedFrame` for a length below 4 or above `max_frame_bytes`; frames before it
-        in the same bytes are lost with the connection.
+        Raises `MalformedFrame` for a length out of bounds; frames before it in the same bytes
+        are lost with the connection.
         """
         if not 0 <= count <= len(self.get_buffer()):
             raise ValueError(f"{count} bytes cannot have been received into the buffer")
@@ -88,10 +89,10 @@ class FrameReader:
 
     def _length(self, chunk: memoryview, position: int) -> int:
         length: int = _LENGTH.unpack_from(chunk, position)[0]
-        if MIN_FRAME_BYTES <= length <= self._max_frame_bytes:
+        if self._min_frame_bytes <= length <= self._max_frame_bytes:
             return length
         hint = _NOT_KAFKA.get(bytes(chunk[position : position + 4]))
-        if length < MIN_FRAME_BYTES:
+        if length < self._min_frame_bytes:
             reason = f"a frame length of {length} is impossible"
         else:
             reason = f"a frame of {length} bytes is over the limit of {self._max_frame_bytes}"

@@ -108,3 +108,13 @@ def test_more_than_the_buffer_cannot_be_received() -> None:
     for count in (-1, frame.CHUNK_BYTES + 1):
         with pytest.raises(ValueError, match="cannot have been received"):
             reader.received(count)
+
+
+def test_other_formats_have_smaller_frames() -> None:
+    reader = FrameReader(100, min_frame_bytes=2)
+    raw = b"\x00\x00\x00\x02\x00\x03"
+    reader.get_buffer()[: len(raw)] = raw
+    assert [bytes(frame) for frame in reader.received(len(raw))] == [b"\x00\x03"]
+    reader.get_buffer()[:4] = b"\x00\x00\x00\x01"
+    with pytest.raises(MalformedFrame, match="length of 1 is impossible"):
+        reader.received(4)

@@ -1,0 +1,441 @@
+"""The format of Kafka 0.7, which has nothing in common with that of 0.8 and later.
+
+A request is its length, its type, a topic, a partition and what the type needs; a response is its
+length, an error and the rest. There are no versions, no correlation ids and no acknowledgements:
+a PRODUCE has no response, and an error of it closes the connection. Offsets are positions in the
+partition's log, in bytes.
+
+MULTIPRODUCE and MULTIFETCH hold requests without length and type; a MULTIFETCH response holds
+responses with lengths of their own.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from aiokafkawire.errors import MalformedMessage
+from aiokafkawire.wire.primitives import Buffer
+from aiokafkawire.wire.reader import Reader, pack_string
+
+__all__ = (
+    "EARLIEST",
+    "LATEST",
+    "MIN_FRAME_BYTES",
+    "Entry",
+    "ErrorCode",
+    "FetchRequest",
+    "FetchResponse",
+    "Message",
+    "MultiFetchRequest",
+    "MultiFetchResponse",
+    "MultiProduceRequest",
+    "OffsetsRequest",
+    "OffsetsResponse",
+    "ProduceRequest",
+    "Request",
+    "RequestType",
+    "Response",
+    "decode_fetch_response",
+    "decode_multi_fetch_response",
+    "decode_offsets_response",
+    "decode_request",
+    "encode_messages",
+    "encode_request",
+    "encode_response",
+    "first_message_bytes",
+    "iter_messages",
+    "iter_payloads",
+)
+
+LATEST = -1
+"""The time that asks for the end of a log."""
+
+EARLIEST = -2
+"""The time that asks for the begin of a log."""
+
+MIN_FRAME_BYTES = 2
+"""The smallest frame: a type without anything, or a response of nothing but its error."""
+
+MAX_NESTING = 2
+"""How deep compressed sets may lie in one another."""
+
+COMPRESSION_MASK = 0x03
+
+_LENGTH = struct.Struct(">i")
+_COUNT = struct.Struct(">h")
+_PRODUCE = struct.Struct(">ii")
+_FETCH = struct.Struct(">iqi")
+_OFFSETS = struct.Struct(">iqi")
+_RESPONSE = struct.Struct(">ih")
+_MAGIC_0 = struct.Struct(">ibI")
+_MAGIC_1 = struct.Struct(">ibBI")
+
+# Length of the topic, partition, and what each type adds at least.
+_MIN_PRODUCE_BYTES = 2 + _PRODUCE.size
+_MIN_FETCH_BYTES = 2 + _FETCH.size
+
+
+class RequestType(IntEnum):
+    """What a request is, after its length."""
+
+    PRODUCE = 0
+    FETCH = 1
+    MULTIFETCH = 2
+    MULTIPRODUCE = 3
+    OFFSETS = 4
+
+
+class ErrorCode(IntEnum):
+    """What a FETCH or a part of a MULTIFETCH may be answered; all else closes the connection."""
+
+    UNKNOWN = -1
+    """Also for a topic whose name is not allowed."""
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    WRONG_PARTITION = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One entry of a log. `attributes` is on the wire with magic 1 alone.
+
+    With compression the payload is a set of messages, compressed. `crc` is of the payload only;
+    None stands for the right one.
+    """
+
+    payload: bytes
+    magic: int = 1
+    attributes: int = 0
+    crc: int | None = None
+
+    @property
+    def compression(self) -> int:
+        """0 none, 1 gzip, 2 snappy."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def crc_valid(self) -> bool:
+        """Whether the checksum is that of the payload."""
+        return self.crc is None or self.crc == zlib.crc32(self.payload)
+
+
+class Entry(NamedTuple):
+    """A message, where it begins in its log, and where the next one does."""
+
+    offset: int
+    next_offset: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceRequest:
+    """Append messages, which are there as bytes (`encode_messages`). Partition -1: any."""
+
+    topic: str
+    partition: int
+    messages: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest:
+    """Read at most `max_size` bytes of a log from `offset` on."""
+
+    topic: str
+    partition: int
+    offset: int
+    max_size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiFetchRequest:
+    requests: tuple[FetchRequest, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiProduceRequest:
+    requests: tuple[ProduceRequest, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsRequest:
+    """At most `max_number` starts of segments last written by `time`, in ms, newest first.
+
+    `LATEST` and `EARLIEST` are times too.
+    """
+
+    topic: str
+    partition: int
+    time: int
+    max_number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchResponse:
+    """Raw bytes of the log: they may begin and end inside of a message."""
+
+    error: int = 0
+    messages: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiFetchResponse:
+    error: int = 0
+    responses: tuple[FetchResponse, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsResponse:
+    error: int = 0
+    offsets: tuple[int, ...] = ()
+
+
+Request = ProduceRequest | FetchRequest | MultiFetchRequest | MultiProduceRequest | OffsetsRequest
+Response = FetchResponse | MultiFetchResponse | OffsetsResponse
+
+Decompress = Callable[[int, bytes], bytes]
+"""Codec (1 gzip, 2 snappy) and bytes to what was compressed; bounds its result itself."""
+
+
+def encode_request(request: Request) -> bytes:
+    """A whole frame, with its length. Raises `ValueError` for values that do not fit."""
+    try:
+        kind, body = _request(request)
+    except struct.error as error:
+        raise ValueError(f"{type(request).__name__}: {error}") from None
+    return _LENGTH.pack(_COUNT.size + len(body)) + _COUNT.pack(kind) + body
+
+
+def decode_request(frame: Buffer) -> tuple[Request, int]:
+    """The request that a frame without its length begins with, and where it ends in it.
+
+    A broker of 0.7 does not mind what follows. Raises `MalformedMessage` with the message's name,
+    field and position for a type that there is not and for whatever does not fit.
+    """
+    reader = Reader("kafka07 request", frame)
+    number = reader.int16("request_type")
+    if number not in _DECODERS:
+        raise reader.malformed("request_type", f"there is no type {number}", 0)
+    reader.message = f"kafka07 {RequestType(number).name}"
+    return _DECODERS[RequestType(number)](reader), reader.position
+
+
+def encode_response(response: Response) -> bytes:
+    """A whole frame, with its length. Raises `ValueError` for values that do not fit."""
+    try:
+        return _response(response)
+    except struct.error as error:
+        raise ValueError(f"{type(response).__name__}: {error}") from None
+
+
+def decode_fetch_response(frame: Buffer) -> FetchResponse:
+    """The response to a FETCH, from a frame without its length. Raises `MalformedMessage`."""
+    reader = Reader("kafka07 FETCH response", frame)
+    return FetchResponse(
+        error=reader.int16("error"), messages=reader.bytes("messages", reader.left)
+    )
+
+
+def decode_multi_fetch_response(frame: Buffer) -> MultiFetchResponse:
+    """The response to a MULTIFETCH, from a frame without its length. Raises `MalformedMessage`."""
+    reader = Reader("kafka07 MULTIFETCH response", frame)
+    error = reader.int16("error")
+    responses = []
+    while reader.left:
+        start = reader.position
+        size = reader.int32("length")
+        if size < MIN_FRAME_BYTES:
+            raise reader.malformed("length", f"a length of {size}", start)
+        code = reader.int16("error")
+        messages = reader.bytes("messages", size - MIN_FRAME_BYTES)
+        responses.append(FetchResponse(error=code, messages=messages))
+    return MultiFetchResponse(error=error, responses=tuple(responses))
+
+
+def decode_offsets_response(frame: Buffer) -> OffsetsResponse:
+    """The response to an OFFSETS, from a frame without its length. Raises `MalformedMessage`."""
+    reader = Reader("kafka07 OFFSETS response", frame)
+    error = reader.int16("error")
+    offsets = reader.numbers("offsets", "q", reader.int32("count"))
+    reader.end()
+    return OffsetsResponse(error=error, offsets=offsets)
+
+
+def encode_messages(messages: Iterable[Message]) -> bytes:
+    """A set of messages. Raises `ValueError` for values that do not fit."""
+    try:
+        return b"".join(map(_message, messages))
+    except struct.error as error:
+        raise ValueError(f"Message: {error}") from None
+
+
+def first_message_bytes(data: Buffer) -> int | None:
+    """What the first message of a set says that it takes, if so much of it is there."""
+    if len(data) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack_from(data)
+    return _LENGTH.size + int(length)
+
+
+def iter_messages(data: Buffer, offset: int = 0) -> Iterator[Entry]:
+    """The whole messages of a set that begins at `offset` in its log.
+
+    A message that is cut off ends it in silence, as fetches end so. Raises `MalformedMessage` for a
+    length that no message has and for a magic that there is not.
+    """
+    reader = Reader("kafka07 message", data)
+    while reader.left >= _LENGTH.size:
+        start = reader.position
+        length = reader.int32("length")
+        if length > reader.left:
+            return
+        message = _read_message(reader, start, length)
+        yield Entry(offset + start, offset + reader.position, message)
+
+
+def iter_payloads(data: Buffer, offset: int, decompress: Decompress) -> Iterator[tuple[int, bytes]]:
+    """Each payload, those in compressed sets too, with the offset to read from after it.
+
+    After a payload of a compressed set this is the offset of that set, save after its last one, so
+    that what begins there anew has lost nothing. Checksums are checked. Raises `MalformedMessage`
+    as `iter_messages` does, for a wrong checksum and for sets nested too deep; what `decompress`
+    raises comes through.
+    """
+    for entry in iter_messages(data, offset):
+        payloads = _payloads(entry.message, decompress, 0)
+        last = next(payloads, None)
+        for payload in payloads:
+            assert last is not None
+            yield entry.offset, last
+            last = payload
+        if last is not None:
+            yield entry.next_offset, last
+
+
+def _payloads(message: Message, decompress: Decompress, depth: int) -> Iterator[bytes]:
+    if not message.crc_valid:
+        raise MalformedMessage("the checksum is wrong", message="kafka07 message", field="checksum")
+    if not message.compression:
+        yield message.payload
+        return
+    if depth == MAX_NESTING:
+        raise MalformedMessage(
+            f"compressed sets lie more than {MAX_NESTING} deep", message="kafka07 message"
+        )
+    for entry in iter_messages(decompress(message.compression, message.payload)):
+        yield from _payloads(entry.message, decompress, depth + 1)
+
+
+def _read_message(reader: Reader, start: int, length: int) -> Message:
+    end = reader.position + length
+    if length < _MAGIC_0.size - _LENGTH.size:
+        raise reader.malformed("length", f"a length of {length}", start)
+    magic = reader.int8("magic")
+    attributes = 0
+    if magic == 1:
+        if length < _MAGIC_1.size - _LENGTH.size:
+            raise reader.malformed("length", f"a length of {length} with magic 1", start)
+        attributes = reader.int8("attributes") & 0xFF
+    elif magic != 0:
+        raise reader.malformed("magic", f"there is no magic {magic}", start + _LENGTH.size)
+    crc = reader.int32("checksum") & 0xFFFF_FFFF
+    payload = reader.bytes("payload", end - reader.position)
+    return Message(payload=payload, magic=magic, attributes=attributes, crc=crc)
+
+
+def _message(message: Message) -> bytes:
+    crc = zlib.crc32(message.payload) if message.crc is None else message.crc
+    size = len(message.payload)
+    if message.magic == 1:
+        length = _MAGIC_1.size - _LENGTH.size + size
+        return _MAGIC_1.pack(length, 1, message.attributes, crc) + message.payload
+    if message.magic or message.attributes:
+        raise ValueError(f"no message has magic {message.magic} and {message.attributes=}")
+    return _MAGIC_0.pack(_MAGIC_0.size - _LENGTH.size + size, 0, crc) + message.payload
+
+
+def _request(request: Request) -> tuple[RequestType, bytes]:
+    match request:
+        case ProduceRequest():
+            return RequestType.PRODUCE, _produce(request)
+        case FetchRequest():
+            return RequestType.FETCH, _fetch(request)
+        case MultiProduceRequest():
+            body = b"".join(map(_produce, request.requests))
+            return RequestType.MULTIPRODUCE, _COUNT.pack(len(request.requests)) + body
+        case MultiFetchRequest():
+            body = b"".join(map(_fetch, request.requests))
+            return RequestType.MULTIFETCH, _COUNT.pack(len(request.requests)) + body
+        case OffsetsRequest():
+            rest = _OFFSETS.pack(request.partition, request.time, request.max_number)
+            return RequestType.OFFSETS, pack_string(request.topic) + rest
+
+
+def _produce(request: ProduceRequest) -> bytes:
+    sizes = _PRODUCE.pack(request.partition, len(request.messages))
+    return pack_string(request.topic) + sizes + request.messages
+
+
+def _fetch(request: FetchRequest) -> bytes:
+    rest = _FETCH.pack(request.partition, request.offset, request.max_size)
+    return pack_string(request.topic) + rest
+
+
+def _response(response: Response) -> bytes:
+    match response:
+        case FetchResponse():
+            body = response.messages
+        case MultiFetchResponse():
+            body = b"".join(map(_response, response.responses))
+        case OffsetsResponse():
+            count = len(response.offsets)
+            body = struct.pack(f">i{count}q", count, *response.offsets)
+    return _RESPONSE.pack(MIN_FRAME_BYTES + len(body), response.error) + body
+
+
+def _read_produce(reader: Reader) -> ProduceRequest:
+    topic, partition = reader.string("topic"), reader.int32("partition")
+    return ProduceRequest(
+        topic=topic,
+        partition=partition,
+        messages=reader.bytes("messages", reader.int32("messages_length")),
+    )
+
+
+def _read_fetch(reader: Reader) -> FetchRequest:
+    return FetchRequest(
+        topic=reader.string("topic"),
+        partition=reader.int32("partition"),
+        offset=reader.int64("offset"),
+        max_size=reader.int32("max_size"),
+    )
+
+
+def _read_multi_produce(reader: Reader) -> MultiProduceRequest:
+    count = reader.count("count", reader.int16("count"), _MIN_PRODUCE_BYTES, reader.position - 2)
+    return MultiProduceRequest(requests=tuple(_read_produce(reader) for _ in range(count)))
+
+
+def _read_multi_fetch(reader: Reader) -> MultiFetchRequest:
+    count = reader.count("count", reader.int16("count"), _MIN_FETCH_BYTES, reader.position - 2)
+    return MultiFetchRequest(requests=tuple(_read_fetch(reader) for _ in range(count)))
+
+
+def _read_offsets(reader: Reader) -> OffsetsRequest:
+    return OffsetsRequest(
+        topic=reader.string("topic"),
+        partition=reader.int32("partition"),
+        time=reader.int64("time"),
+        max_number=reader.int32("max_number"),
+    )
+
+
+_DECODERS: dict[int, Callable[[Reader], Request]] = {
+    RequestType.PRODUCE: _read_produce,
+    RequestType.FETCH: _read_fetch,
+    RequestType.MULTIFETCH: _read_multi_fetch,
+    RequestType.MULTIPRODUCE: _read_multi_produce,
+    RequestType.OFFSETS: _read_offsets,
+}

@@ -1,0 +1,287 @@
+"""The wire format that was proposed between 0.7 and 0.8: its four messages, as they were drawn.
+
+No broker ever spoke it; Kafka's protocol since 0.8 has its ideas in another form. Arrays have
+their count as int16. What the proposal leaves open is decided here: a PRODUCE is request type 0
+and a FETCH type 1, as in 0.7; an int32 length stands before each message set; a FetchRequest has
+the order of its own drawing, with the version after the correlation id; the errors and offsets of
+a ProduceResponse come one for each set, in the order of the request.
+"""
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeVar
+
+from aiokafkawire.wire.primitives import Buffer
+from aiokafkawire.wire.reader import Reader, pack_string
+
+__all__ = (
+    "NO_ERROR",
+    "FetchRequest",
+    "FetchResponse",
+    "OffsetData",
+    "PartitionData",
+    "ProduceRequest",
+    "ProduceResponse",
+    "Request",
+    "RequestType",
+    "Response",
+    "TopicData",
+    "decode_fetch_response",
+    "decode_produce_response",
+    "decode_request",
+    "encode_request",
+    "encode_response",
+)
+
+NO_ERROR = -1
+"""What `ProduceResponse.errors` has for a set that was appended."""
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_HEADER = struct.Struct(">hhi")
+_FETCH_HEADER = struct.Struct(">hih")
+_RESPONSE = struct.Struct(">ihh")
+
+# Behind the count of an array: the fewest bytes that one of its elements takes.
+_MIN_TOPIC_BYTES = 4
+_MIN_PARTITION_BYTES = 8
+_MIN_OFFSET_DATA_BYTES = 6
+
+T = TypeVar("T")
+
+
+class RequestType(IntEnum):
+    """What a request is, after its length."""
+
+    PRODUCE = 0
+    FETCH = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionData:
+    """A message set of a partition, in the format of 0.7 or any other."""
+
+    partition: int
+    messages: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicData:
+    topic: str
+    partition_data: tuple[PartitionData, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceRequest:
+    """`required_acks` is an int8: how many brokers shall have the messages before the response."""
+
+    version_id: int = 0
+    correlation_id: int
+    client_id: str = ""
+    required_acks: int
+    ack_timeout: int
+    data: tuple[TopicData, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceResponse:
+    """`errors` and `offsets` have one entry for each message set of the request."""
+
+    correlation_id: int
+    version_id: int = 0
+    error: int = 0
+    errors: tuple[int, ...]
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetData:
+    """Where to read in the partitions of a topic; offsets are int32, one for each partition."""
+
+    topic: str
+    partitions: tuple[int, ...]
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest:
+    """Waits for `min_bytes`, at most `max_wait` ms. Replica id -1 is a client."""
+
+    correlation_id: int
+    version_id: int = 0
+    client_id: str = ""
+    replica_id: int = -1
+    max_wait: int
+    min_bytes: int
+    topic_offsets: tuple[OffsetData, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchResponse:
+    """The data in the form of a ProduceRequest."""
+
+    correlation_id: int
+    version_id: int = 0
+    error: int = 0
+    data: tuple[TopicData, ...]
+
+
+Request = ProduceRequest | FetchRequest
+Response = ProduceResponse | FetchResponse
+
+
+def encode_request(request: Request) -> bytes:
+    """A whole frame, with its size. Raises `ValueError` for values that do not fit."""
+    return _framed(request, _request)
+
+
+def decode_request(frame: Buffer) -> Request:
+    """The request of a frame without its size. Raises `MalformedMessage`."""
+    reader = Reader("proposed request", frame)
+    number = reader.int16("request_type_id")
+    if number not in _DECODERS:
+        raise reader.malformed("request_type_id", f"there is no type {number}", 0)
+    reader.message = f"proposed {RequestType(number).name}"
+    request = _DECODERS[number](reader)
+    reader.end()
+    return request
+
+
+def encode_response(response: Response) -> bytes:
+    """A whole frame, with its size. Raises `ValueError` for values that do not fit."""
+    return _framed(response, _response)
+
+
+def decode_produce_response(frame: Buffer) -> ProduceResponse:
+    """The response to a ProduceRequest, without its size. Raises `MalformedMessage`."""
+    reader = Reader("proposed ProduceResponse", frame)
+    response = ProduceResponse(
+        correlation_id=reader.int32("correlation_id"),
+        version_id=reader.int16("version_id"),
+        error=reader.int16("error"),
+        errors=reader.numbers("errors", "h", reader.int16("errors")),
+        offsets=reader.numbers("offsets", "q", reader.int16("offsets")),
+    )
+    reader.end()
+    return response
+
+
+def decode_fetch_response(frame: Buffer) -> FetchResponse:
+    """The response to a FetchRequest, without its size. Raises `MalformedMessage`."""
+    reader = Reader("proposed FetchResponse", frame)
+    response = FetchResponse(
+        correlation_id=reader.int32("correlation_id"),
+        version_id=reader.int16("version_id"),
+        error=reader.int16("error"),
+        data=_read_data(reader),
+    )
+    reader.end()
+    return response
+
+
+def _framed(message: T, encode: Callable[[T], bytes]) -> bytes:
+    try:
+        body = encode(message)
+    except struct.error as error:
+        raise ValueError(f"{type(message).__name__}: {error}") from None
+    return _INT32.pack(len(body)) + body
+
+
+def _request(request: Request) -> bytes:
+    client_id = pack_string(request.client_id)
+    if isinstance(request, ProduceRequest):
+        header = _HEADER.pack(RequestType.PRODUCE, request.version_id, request.correlation_id)
+        acks = struct.pack(">bi", request.required_acks, request.ack_timeout)
+        return header + client_id + acks + _data(request.data)
+    header = _FETCH_HEADER.pack(RequestType.FETCH, request.correlation_id, request.version_id)
+    bounds = struct.pack(">iii", request.replica_id, request.max_wait, request.min_bytes)
+    count = _INT16.pack(len(request.topic_offsets))
+    return header + client_id + bounds + count + b"".join(map(_offset_data, request.topic_offsets))
+
+
+def _response(response: Response) -> bytes:
+    header = _RESPONSE.pack(response.correlation_id, response.version_id, response.error)
+    if isinstance(response, FetchResponse):
+        return header + _data(response.data)
+    return header + _numbers("h", response.errors) + _numbers("q", response.offsets)
+
+
+def _numbers(code: str, numbers: tuple[int, ...]) -> bytes:
+    return struct.pack(f">h{len(numbers)}{code}", len(numbers), *numbers)
+
+
+def _offset_data(item: OffsetData) -> bytes:
+    return pack_string(item.topic) + _numbers("i", item.partitions) + _numbers("i", item.offsets)
+
+
+def _data(topics: tuple[TopicData, ...]) -> bytes:
+    parts = [_INT16.pack(len(topics))]
+    for topic in topics:
+        parts += pack_string(topic.topic), _INT16.pack(len(topic.partition_data))
+        for item in topic.partition_data:
+            parts += struct.pack(">ii", item.partition, len(item.messages)), item.messages
+    return b"".join(parts)
+
+
+def _array(
+    reader: Reader, field: str, min_bytes: int, read: Callable[[Reader], T]
+) -> tuple[T, ...]:
+    start = reader.position
+    count = reader.count(field, reader.int16(field), min_bytes, start)
+    return tuple(read(reader) for _ in range(count))
+
+
+def _read_data(reader: Reader) -> tuple[TopicData, ...]:
+    return _array(reader, "data", _MIN_TOPIC_BYTES, _read_topic)
+
+
+def _read_topic(reader: Reader) -> TopicData:
+    topic = reader.string("topic")
+    partitions = _array(reader, "partition_data", _MIN_PARTITION_BYTES, _read_partition)
+    return TopicData(topic=topic, partition_data=partitions)
+
+
+def _read_partition(reader: Reader) -> PartitionData:
+    return PartitionData(
+        partition=reader.int32("partition"),
+        messages=reader.bytes("messages", reader.int32("messages")),
+    )
+
+
+def _read_offset_data(reader: Reader) -> OffsetData:
+    return OffsetData(
+        topic=reader.string("topic"),
+        partitions=reader.numbers("partitions", "i", reader.int16("partitions")),
+        offsets=reader.numbers("offsets", "i", reader.int16("offsets")),
+    )
+
+
+def _read_produce(reader: Reader) -> ProduceRequest:
+    return ProduceRequest(
+        version_id=reader.int16("version_id"),
+        correlation_id=reader.int32("correlation_id"),
+        client_id=reader.string("client_id"),
+        required_acks=reader.int8("required_acks"),
+        ack_timeout=reader.int32("ack_timeout"),
+        data=_read_data(reader),
+    )
+
+
+def _read_fetch(reader: Reader) -> FetchRequest:
+    return FetchRequest(
+        correlation_id=reader.int32("correlation_id"),
+        version_id=reader.int16("version_id"),
+        client_id=reader.string("client_id"),
+        replica_id=reader.int32("replica_id"),
+        max_wait=reader.int32("max_wait"),
+        min_bytes=reader.int32("min_bytes"),
+        topic_offsets=_array(reader, "topic_offsets", _MIN_OFFSET_DATA_BYTES, _read_offset_data),
+    )
+
+
+_DECODERS: dict[int, Callable[[Reader], Request]] = {
+    RequestType.PRODUCE: _read_produce,
+    RequestType.FETCH: _read_fetch,
+}
