@@ -220,6 +220,13 @@ async def test_a_function_that_kills_the_node(broker: Broker, client: RawClient)
         await again.call(VERSIONS, 0)
 
 
+async def test_a_function_that_moves_the_leader(broker: Broker, client: RawClient) -> None:
+    fault = broker.on(ApiKey.PRODUCE, lambda seen: broker.move_leader("t", 0, 2))
+    assert await produced(client) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (broker.leader("t", 0), broker.end_offset("t", 0)) == (2, 0)
+    assert fault.hits == 0
+
+
 async def test_a_function_that_raises_costs_its_connection_alone(
     broker: Broker, client: RawClient, caplog: pytest.LogCaptureFixture
 ) -> None:
