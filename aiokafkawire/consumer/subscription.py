@@ -25,6 +25,10 @@ __all__ = (
 class RebalanceListener:
     """Hears of partitions that come and go; override what is of interest.
 
+    An eager member hears of all its partitions at each rebalance, a cooperative one (KIP-429) of
+    the difference: first of what goes, if anything does, then of what came, even if that is
+    nothing.
+
     Each call may be async or not, and has `rebalance_callback_timeout_ms`. While it runs the
     consumer gives no records; `seek`, `position` and `commit` may be called. What it raises comes
     out of the application's next call, unchanged.
