@@ -179,10 +179,12 @@ class Core(Session):
 
     @property
     def unsaved(self) -> bool:
-        """Whether something waits to be committed, so that leaving may take its time."""
+        """Whether something waits for the coordinator, so that leaving may take its time."""
         if self.group is None:
             return False
         partitions = self.assignment.values()
+        if self.group.member.unnamed:
+            return True
         if self.group.parting or self.group.offsets.pending(p.tp for p in partitions):
             return True
         return self.config.enable_auto_commit and bool(to_commit(partitions))

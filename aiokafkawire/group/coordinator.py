@@ -54,6 +54,8 @@ FIRST_WITH_STATIC_MEMBERS: Mapping[ApiKey, int] = {
     ApiKey.HEARTBEAT: 3,
 }
 FIRST_WITH_MEMBERS_TO_LEAVE = 3
+FIRST_WITH_ID_AHEAD = 4
+"""JoinGroup versions that tell a new member its id before they let it join (KIP-394)."""
 
 R = TypeVar("R", bound=Response)
 
@@ -172,6 +174,22 @@ class GroupMember:
     def away(self) -> bool:
         """Whether this is no member, and on no way to become one."""
         return isinstance(self._machine.state, s.Unjoined | s.Closed)
+
+    @property
+    def unnamed(self) -> bool:
+        """Whether only the answer to a JoinGroup under way will say as whom to leave.
+
+        Brokers before 2.2 make a member before they answer; left alone, it would be a ghost.
+        """
+        state = self._machine.state
+        if not isinstance(state, s.Joining) or state.identity.member_id:
+            return False
+        # The coordinator's own may not be known yet, while the connection for the join is made.
+        known = [self._cluster.broker(node).versions for node in self._cluster.metadata.nodes]
+        return any(
+            versions is not None and versions.highest(ApiKey.JOIN_GROUP) < FIRST_WITH_ID_AHEAD
+            for versions in known
+        )
 
     def credentials(self) -> Credentials | None:
         """As whom to commit at present; None while no partitions are owned."""
