@@ -136,8 +136,7 @@ class Kafka:
 
         Raises `Unavailable` if the machine lacks what it takes, `StartFailed` otherwise.
         """
-        java, jars = java_for(self.release), fetch(self.release)
-        command = (str(java), *_JVM_OPTIONS, *_LOG_OPTIONS, "-cp", f"{jars}/*")
+        command = self._command()
         for attempt in range(1, PORT_ATTEMPTS + 1):
             first_time = not self.nodes
             if first_time:
@@ -148,6 +147,12 @@ class Kafka:
                 if not first_time or self._given_ports is not None or attempt == PORT_ATTEMPTS:
                     raise
                 self.nodes = ()
+
+    def start_node(self, node: Node) -> None:
+        """Start one node again, and do not wait until it serves."""
+        settings = str(_properties_file(node))
+        log = node.directory / "server.log"
+        node.process = Process((*self._command(), "kafka.Kafka", settings), log)
 
     def stop(self) -> None:
         """End every node in order; data and ports are kept for the next `start()`."""
@@ -216,6 +221,10 @@ class Kafka:
     ) -> None:
         self.close()
 
+    def _command(self) -> tuple[str, ...]:
+        java, jars = java_for(self.release), fetch(self.release)
+        return (str(java), *_JVM_OPTIONS, *_LOG_OPTIONS, "-cp", f"{jars}/*")
+
     def _lay_out(self) -> tuple[Node, ...]:
         if self._directory is None:
             prefix = f"kafka-{self.release.version}-"
@@ -239,10 +248,7 @@ class Kafka:
         try:
             _format_storage(command, started)
             for node in started:
-                settings = str(_properties_file(node))
-                node.process = Process(
-                    (*command, "kafka.Kafka", settings), node.directory / "server.log"
-                )
+                self.start_node(node)
             everyone = {node.node_id for node in self.nodes}
             for node in self.nodes:
                 self._wait_for(node, lambda seen: everyone <= seen.nodes.keys())
