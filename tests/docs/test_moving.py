@@ -150,3 +150,29 @@ def test_the_errors_of_aiokafka_have_a_place():
 def test_the_names_of_the_examples_exist():
     for word in ("Records", "RebalanceListener", "TopicPartition", "OffsetAndMetadata", "Delivery"):
         assert word in aiokafkawire.__all__
+
+
+def test_the_defaults_that_differ_from_aiokafkas_are_as_told():
+    told = section(PAGE, "## From aiokafka")
+    theirs = {
+        name: parameter.default
+        for of in (aiokafka.AIOKafkaProducer, aiokafka.AIOKafkaConsumer)
+        for name, parameter in inspect.signature(of).parameters.items()
+    }
+    ours = {option.name: option.default for option in options_of(ProducerConfig)}
+    ours |= {option.name: option.default for option in options_of(ConsumerConfig)}
+    ours["session_timeout_ms"] = 45_000
+    for name, unit in (
+        ("linger_ms", 1),
+        ("session_timeout_ms", 1000),
+        ("request_timeout_ms", 1000),
+    ):
+        seconds = " s" if unit == 1000 else ""
+        pair = f"{ours[name] // unit}{seconds} ({theirs[name] // unit}{seconds})"
+        assert f"`{name}` {pair}" in told, name
+    assert f"`max_poll_records` {ours['max_poll_records']} (no limit)" in told
+    assert theirs["max_poll_records"] is None
+    assert not theirs["enable_idempotence"]
+    (assignor,) = theirs["partition_assignment_strategy"]
+    assert f"range and cooperative-sticky ({assignor.name})" in told
+    assert ours["partition_assignment_strategy"] == ("range", "cooperative-sticky")
