@@ -43,6 +43,7 @@ async def test_after_a_cancellation_deleting_is_not_waited_for_long(
             async with Topic(broker.bootstrap_servers, "words", 1):
                 scope.cancel()
                 await anyio.lowlevel.checkpoint()
+        assert "words" in broker.topics
 
 
 async def test_a_topic_that_cannot_be_deleted_is_told_and_no_failure(
