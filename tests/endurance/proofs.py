@@ -271,8 +271,9 @@ def outage(kafka: Kafka, seconds: float = 60.0, partitions: int = 6, rate: int =
             if any(each.ended is not None for each in everyone):
                 raise GaveUp("a client ended while the brokers were gone")
             time.sleep(0.5)
-        kafka.start()
         started_at = time.monotonic()
+        kafka.start()
+        report.saw(f"all ready again after {time.monotonic() - started_at:.1f} s")
         until(
             "sending goes on", lambda: producer.first_since(started_at) is not None, 60, *everyone
         )
@@ -285,8 +286,8 @@ def outage(kafka: Kafka, seconds: float = 60.0, partitions: int = 6, rate: int =
         sent = producer.first_since(started_at) or started_at
         read = group_members.first_read_since(started_at) or started_at
         report.saw(
-            f"counted from when they were started, the producer goes on after "
-            f"{sent - started_at:.1f} s, the group after {read - started_at:.1f} s"
+            f"the producer goes on {sent - started_at:.1f} s after they were started, "
+            f"the group {read - started_at:.1f} s"
         )
         time.sleep(3)
         producer.leave(120)
