@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokafkawire.broker import Broker, BrokerConfig
+from aiokafkawire.broker import Broker
 from aiokafkawire.broker.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Source
 from aiokafkawire.errors import BrokerError, InvalidOption
 from aiokafkawire.wire import ErrorCode
@@ -149,10 +149,3 @@ async def test_a_topic_takes_what_kafka_would(
         return
     with pytest.raises(BrokerError, match="INVALID_CONFIG"):
         await broker.create_topic("u", configs={name: value})
-
-
-def test_every_option_named_by_a_setting_exists() -> None:
-    options = BrokerConfig()
-    for setting in [*TOPIC_SETTINGS.values(), *BROKER_SETTINGS.values()]:
-        assert setting.value(options)
-        assert setting.accepts(setting.value(options))

@@ -1,0 +1,104 @@
+"""One node: what becomes of it when the system lets it accept no more, and how it ends."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from typing import Any
+
+import anyio
+import pytest
+
+from aiokafkawire.broker import Broker
+from aiokafkawire.runtime import RealRuntime
+from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest
+
+from .raw_client import connected
+
+VERSIONS = ApiVersionsRequest()
+
+
+def failing_once(listener: Any, code: int) -> None:
+    """Let the accept after the one under way fail."""
+    accept = listener.accept
+    failures = [OSError(code, "as told")]
+
+    async def fail_or_accept() -> Any:
+        if failures:
+            raise failures.pop()
+        return await accept()
+
+    listener.accept = fail_or_accept
+
+
+@pytest.fixture
+def listeners(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The listeners of all nodes that start."""
+    from aiokafkawire.runtime import RealRuntime
+
+    made: list[Any] = []
+    listen = RealRuntime.listen
+
+    class Listener:
+        """A listener whose methods can be replaced."""
+
+        def __init__(self, real: Any) -> None:
+            self.address = real.address
+            self.accept = real.accept
+            self.aclose = real.aclose
+
+    async def kept(self: RealRuntime, address: Any) -> Any:
+        made.append(Listener(await listen(self, address)))
+        return made[-1]
+
+    monkeypatch.setattr(RealRuntime, "listen", kept)
+    return made
+
+
+async def test_a_lack_of_file_descriptors_passes(
+    listeners: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Broker() as broker:
+        failing_once(listeners[0], errno.EMFILE)
+        for _ in range(3):
+            async with connected(broker) as client:
+                assert (await client.call(VERSIONS, 0)).error_code == 0
+    told = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert [line.split(":")[1] for line in told] == [" cannot accept now"]
+
+
+async def test_another_failure_ends_accepting_and_keeps_what_is_open(
+    listeners: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Broker() as broker:
+        async with connected(broker) as client:
+            # Now the next accept is under way.
+            await client.call(VERSIONS, 0)
+        failing_once(listeners[0], errno.EINVAL)
+        async with connected(broker) as client:
+            assert (await client.call(VERSIONS, 0)).error_code == 0
+            assert (await client.call(VERSIONS, 0)).error_code == 0
+            assert "accepts no more" in caplog.text
+        await broker.restart(1)
+        async with connected(broker) as client:
+            assert (await client.call(VERSIONS, 0)).error_code == 0
+
+
+async def test_connections_are_counted_until_they_end() -> None:
+    async with Broker(max_connections=1) as broker:
+        for _ in range(3):
+            async with connected(broker) as client:
+                await client.call(VERSIONS, 0)
+                async with connected(broker) as refused:
+                    assert await refused.closed()
+            with anyio.fail_after(5):
+                while broker._nodes[1]._open:
+                    await anyio.lowlevel.checkpoint()
+
+
+async def test_a_killed_node_can_start_with_as_many_connections_as_ever() -> None:
+    async with Broker(max_connections=1) as broker:
+        for _ in range(3):
+            async with connected(broker) as client:
+                await client.call(VERSIONS, 0)
+                await broker.restart(1)
