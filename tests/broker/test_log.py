@@ -36,6 +36,13 @@ def offsets(data: bytes) -> list[int]:
     return [offset for view in iter_batches(data) for offset in view.columns().offsets]
 
 
+def everything(target: PartitionLog) -> list[int]:
+    found: list[int] = []
+    while len(found) < target.end_offset:
+        found += offsets(target.read(len(found), 10_000))
+    return found
+
+
 def test_offsets_run_on(store: Store) -> None:
     target = log(store)
     append(target, b"a", b"b")
@@ -181,3 +188,47 @@ def test_deleting_leaves_nothing(tmp_path: Path) -> None:
     target.delete()
     assert list(tmp_path.iterdir()) == []
     assert log(store).end_offset == 0
+
+
+@pytest.mark.parametrize("segment_bytes", [100, 200, 10_000])
+@pytest.mark.parametrize("offset", range(7))
+def test_a_log_can_lose_its_end(tmp_path: Path, segment_bytes: int, offset: int) -> None:
+    store = DirectoryStore(tmp_path)
+    target = log(store, segment_bytes=segment_bytes)
+    for value, epoch in ((b"a", 0), (b"b", 0), (b"c", 1), (b"e", 2)):
+        append(target, *([value] * (2 if value == b"c" else 1)), epoch=epoch)
+    target.truncate(offset)
+    # The batch of 2 and 3 goes as a whole.
+    end = {3: 2}.get(offset, min(offset, 5))
+    again = log(DirectoryStore(tmp_path), segment_bytes=segment_bytes)
+    for found in (target, again):
+        assert found.end_offset == end
+        assert everything(found) == list(range(end))
+        assert found.epoch_end(0, 3) == (0, min(end, 2))
+        assert found.epoch_end(3, 3) == (3, end)
+    append(again, b"new", epoch=3)
+    assert everything(again) == list(range(end + 1))
+    assert everything(log(DirectoryStore(tmp_path))) == list(range(end + 1))
+
+
+def test_a_log_whose_start_moved_is_not_cut_before_it(store: Store) -> None:
+    target = log(store)
+    append(target, b"a", b"b", b"c")
+    target.delete_before(1)
+    target.truncate(1)
+    assert (target.start_offset, target.end_offset) == (1, 1)
+    append(target, b"d")
+    assert offsets(target.read(1, 10_000)) == [1]
+
+
+def test_producers_are_known_by_what_is_left(store: Store) -> None:
+    target = log(store)
+    for sequence, producer in ((0, 5), (1, 5), (0, 6)):
+        append(target, b"v", producer_id=producer, producer_epoch=0, base_sequence=sequence)
+    assert len(target.producers) == 2
+    target.truncate(1)
+    assert len(target.producers) == 1
+    target.truncate(5)
+    assert len(target.producers) == 1
+    target.truncate(0)
+    assert len(target.producers) == 0
