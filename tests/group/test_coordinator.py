@@ -676,6 +676,11 @@ async def test_what_failed_is_tried_anew_by_the_next_call() -> None:
             assert len(await read(reader, 3)) == 3
 
 
+def _settled_in(reader: Consumer, generation: int) -> bool:
+    state = state_of(reader)
+    return isinstance(state, s.Stable) and state.generation.number >= generation
+
+
 async def test_a_member_that_cannot_be_understood_does_no_harm() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)
@@ -695,9 +700,7 @@ async def test_a_member_that_cannot_be_understood_does_no_harm() -> None:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(odd.call, request, 3)
                 with anyio.fail_after(TIMEOUT_S):
-                    while state_of(one).generation.number < 2:  # type: ignore[attr-defined]
-                        await one.getmany(timeout_ms=5)
-                    while not isinstance(state_of(one), s.Stable):
+                    while not _settled_in(one, 2):
                         await one.getmany(timeout_ms=5)
             assert len(one.assignment()) == 2
 
