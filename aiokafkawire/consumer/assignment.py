@@ -189,11 +189,15 @@ class Assignment:
             partition.passed_over = only is not None and tp not in only
 
     def _turns(self, only: Collection[TopicPartition] | None) -> list[Partition]:
-        return [
-            partition
-            for partition in self._partitions.values()
-            if partition.readable is not None and (only is None or partition.tp in only)
-        ]
+        """Those with something to give; most of many have nothing."""
+        found = []
+        for partition in self._partitions.values():
+            state = partition.state
+            if not isinstance(state, Positioned) or state.buffer.empty:
+                continue
+            if partition.readable is not None and (only is None or partition.tp in only):
+                found.append(partition)
+        return found
 
     def _had_turn(self, partition: Partition) -> None:
         del self._partitions[partition.tp]

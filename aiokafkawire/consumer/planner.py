@@ -99,7 +99,11 @@ class FetchPlanner:
         now: float,
         nodes: Container[NodeId] = (),
     ) -> list[FetchPlan]:
-        """The fetches to begin now. Followers are fetched from only if they are among `nodes`."""
+        """The fetches to begin now. Followers are fetched from only if they are among `nodes`.
+
+        Partitions follow their leaders (`Partition.follow`) when the metadata changes; only those
+        that have followed none yet are looked up here.
+        """
         self._resting = {node: until for node, until in self._resting.items() if until > now}
         self._held = {}
         if len(self._turns) > 2 * len(partitions):
@@ -114,10 +118,9 @@ class FetchPlanner:
             return []
         by_node: dict[NodeId, list[FetchPart]] = {}
         for partition in sorted(wanting, key=lambda p: self._turns.get(p.tp, 0)):
-            leader = _leader(leader_of, partition.tp)
+            leader = _followed(partition, leader_of)
             if leader is None:
                 continue
-            partition.follow(leader)
             node = _source(partition, leader, now, nodes)
             if node in self._busy or node in self._resting:
                 continue
@@ -195,6 +198,16 @@ class FetchPlanner:
 def _leader(leader_of: LeaderOf, tp: TopicPartition) -> Leader | None:
     found = leader_of(tp)
     return None if found is None else Leader(*found)
+
+
+def _followed(partition: Partition, leader_of: LeaderOf) -> Leader | None:
+    """The leader that a partition is to be fetched from, if there is one."""
+    state = partition.state
+    if isinstance(state, Positioned) and state.leader is not None:
+        return state.leader
+    leader = _leader(leader_of, partition.tp)
+    partition.follow(leader)
+    return leader
 
 
 def _source(partition: Partition, leader: Leader, now: float, nodes: Container[NodeId]) -> NodeId:

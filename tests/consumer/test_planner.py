@@ -163,7 +163,7 @@ def test_the_epoch_of_what_was_fetched_last_is_sent() -> None:
 
 def test_a_position_of_an_epoch_is_validated_before_another_leader_is_fetched_from() -> None:
     planner = FetchPlanner(LIMITS)
-    one = Partition(P0, "earliest", Positioned(FetchBuffer(5, 3), Leader(2, 8)))
+    one = Partition(P0, "earliest", Positioned(FetchBuffer(5, 3)))
     assert planner.plan([one], leaders(), 0.0) == []
     state = one.state
     assert isinstance(state, Validating)
@@ -195,6 +195,7 @@ def test_another_leader_ends_the_preference_of_a_follower() -> None:
     one = partition(P0)
     one.follow(Leader(1, 9))
     one.replica = ReadReplica(2, until=10.0)
+    one.follow(Leader(3, 10))
     (plan,) = planner.plan([one], leaders(p0=3), 0.0, nodes={1, 2, 3})
     assert plan.node == 3
 
