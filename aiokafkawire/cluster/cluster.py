@@ -95,9 +95,8 @@ class Cluster:
     def add_topics(self, topics: Iterable[str]) -> None:
         """Keep the metadata of these topics fresh, once more for each call."""
         fresh = self._refresher.interest.add(topics)
-        unknown = [name for name in fresh if name not in self.metadata.topics]
-        if unknown:
-            self._refresher.request_update(unknown, urgent=True)
+        if fresh:
+            self._refresher.request_update(fresh, urgent=True)
 
     def remove_topics(self, topics: Iterable[str]) -> None:
         """Take back one `add_topics` of these topics."""
@@ -136,23 +135,27 @@ class Cluster:
         """Call back, synchronously, after each change of the metadata; returns what ends it."""
         return self._refresher.on_change(callback)
 
-    async def topic(self, name: str, deadline: float) -> TopicMetadata:
-        """A topic's metadata, waiting until it is known.
+    async def topic(self, name: str, deadline: float, *, keep: bool = False) -> TopicMetadata:
+        """A topic's metadata, waiting until it is known; with `keep` it stays fresh from then on,
+        as after `add_topics`.
 
         Raises `UnknownTopic` at the deadline, or soon where topics are not to be made on demand;
         `BrokerError` for a name that is invalid or not authorised; at once what makes it useless to
         ask again, as `AuthenticationFailed`.
         """
-        found = self.metadata.topics.get(name)
-        if found is not None and found.partitions:
-            return found
-        names = (name,)
-        fresh = self._refresher.interest.add(names)
+        names, interest = (name,), self._refresher.interest
+        fresh = interest.add(names)
         try:
-            self._refresher.request_update(names, urgent=bool(fresh))
-            return await self._wait_topic(name, deadline)
-        finally:
-            self._refresher.interest.remove(names)
+            found = self.metadata.topics.get(name)
+            if found is None or not found.partitions:
+                self._refresher.request_update(names, urgent=bool(fresh))
+                found = await self._wait_topic(name, deadline)
+        except BaseException:
+            interest.remove(names)
+            raise
+        if not keep:
+            interest.remove(names)
+        return found
 
     async def _wait_topic(self, name: str, deadline: float) -> TopicMetadata:
         version = self.metadata.version

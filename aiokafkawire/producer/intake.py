@@ -172,7 +172,7 @@ class Intake:
     async def learn(self, topic: str, deadline: float) -> TopicQueues:
         """Wait until the topic's partitions are known."""
         if topic not in self._accumulator.topics:
-            await self._sender.cluster.topic(topic, deadline)
+            await self._sender.cluster.topic(topic, deadline, keep=True)
             if not self._sender.learn(topic):
                 raise UnknownTopic("the topic went away at once", topic=topic)
         queues = self._accumulator.topics[topic]

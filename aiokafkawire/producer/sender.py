@@ -149,13 +149,15 @@ class Sender:
         }
 
     def learn(self, name: str) -> bool:
-        """Take over what metadata says of a topic; False if it says nothing."""
-        metadata = self.cluster.metadata
-        known = metadata.topics.get(name)
-        if known is None or not known.partitions:
+        """Take over what metadata says of a topic that was looked up to be kept; False if it says
+        nothing any more."""
+        known = self.cluster.metadata.topics.get(name)
+        gone = known is None or not known.partitions
+        if gone or name in self.accumulator.topics:
+            # Each topic in use is kept once, whoever else looked it up at the same time.
+            self.cluster.remove_topics((name,))
+        if known is None or gone:
             return False
-        if name not in self.accumulator.topics:
-            self.cluster.add_topics((name,))
         topic = self.accumulator.set_topic(name, known.partitions, known.topic_id)
         # The others' leaders have not changed; a producer may write to thousands of topics.
         self.accumulator.set_leaders(self._leader_of, [topic])

@@ -268,16 +268,19 @@ async def test_a_new_topic_is_asked_for_alone_and_the_others_stay_known():
         assert scripted.asked[-1] == names
 
 
-async def test_a_topic_that_was_looked_up_is_not_asked_for_again_to_be_kept():
+async def test_a_topic_that_is_looked_up_may_be_kept():
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
         scripted.topics["t"] = topic_of("t", 1)
-        await cluster.topic("t", soon())
-        asked = len(scripted.asked)
-        cluster.add_topics(["t"])
-        cluster.request_update()
-        assert await cluster.wait_update(cluster.metadata.version, soon())
-        assert scripted.asked[asked:] == [["t"]]
+        await cluster.topic("t", soon(), keep=True)
+        await cluster.topic("t", soon(), keep=True)
+        for asked_for in (["t"], ["t"], []):
+            version = cluster.metadata.version
+            cluster.request_update()
+            assert await cluster.wait_update(version, soon())
+            assert scripted.asked[-1] == asked_for
+            cluster.remove_topics(["t"])
+        assert scripted.asked == [[], ["t"], ["t"], ["t"], []]
 
 
 async def test_a_new_topic_that_is_not_ready_is_asked_for_alone_again():

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import anyio
 import pytest
 
+from aiokafkawire.broker import Broker
 from aiokafkawire.errors import RecordTooLarge
+from aiokafkawire.producer import Producer
 from aiokafkawire.producer.intake import checked
+
+New = Callable[..., Producer]
 
 
 def check(**changes: Any):
@@ -86,3 +92,17 @@ def test_a_record_over_the_limit_says_its_size(part: str):
 def test_headers_count_towards_the_limit():
     with pytest.raises(RecordTooLarge):
         check(headers=[("h", b"x" * 1000)])
+
+
+async def test_a_topic_that_many_look_up_at_once_is_kept_once(broker: Broker, new_producer: New):
+    async with new_producer() as producer:
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(producer.partitions_for, "t")
+        session = producer._lifecycle.session
+        session.sender.accumulator.topics["t"].used_at -= 1_000
+        for _ in range(2):
+            session.cluster.request_update()
+            deadline = anyio.current_time() + 5
+            assert await session.cluster.wait_update(session.cluster.metadata.version, deadline)
+        assert not session.cluster.metadata.topics
