@@ -12,7 +12,7 @@ from aiokafkawire.cli.problems import FAILED, OK, Failure, explain, one_line
 from aiokafkawire.cli.running import Interruption, run
 from aiokafkawire.cli.shared import PATIENCE_MS
 from aiokafkawire.cli.streams import Output
-from aiokafkawire.cluster import Cluster, Route
+from aiokafkawire.cluster import Cluster, Controller, Route
 from aiokafkawire.config import ClientConfig, make, nearest
 from aiokafkawire.connection import ByVersion
 from aiokafkawire.errors import KafkaError
@@ -49,7 +49,15 @@ class Access(NamedTuple):
     async def request(
         self, message: Request[R] | ByVersion[R], to: Route, *, max_version: int | None = None
     ) -> R:
-        """Send a request to where it belongs; repeats what can be repeated until the deadline."""
+        """Send a request to where it belongs; repeats what can be repeated until the deadline.
+
+        Raises `UnsupportedVersion` at once for an API that the brokers do not have, also if they
+        are too old to tell who the controller is.
+        """
+        metadata = self.cluster.metadata
+        if to == Controller() and metadata.controller_id not in metadata.nodes and metadata.nodes:
+            anyone = self.cluster.broker(min(metadata.nodes))
+            (await anyone.negotiated(self.deadline)).highest(message.api_key, max_version)
         return await self.cluster.request(
             message, to=to, deadline=self.deadline, max_version=max_version
         )

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import anyio
 import pytest
 
 from aiokafkawire import Broker
 from aiokafkawire.cli.access import admin_options, connected, refusal, require_topics
 from aiokafkawire.cli.problems import Failure
-from aiokafkawire.errors import InvalidOption, KafkaError, NoBrokerAvailable
+from aiokafkawire.cli.topics import create
+from aiokafkawire.errors import InvalidOption, KafkaError, NoBrokerAvailable, UnsupportedVersion
 
 
 def test_options_are_those_of_every_client():
@@ -43,6 +45,16 @@ async def test_no_broker_is_told_at_the_deadline():
     with pytest.raises(NoBrokerAvailable):
         async with connected(options):
             raise AssertionError
+
+
+async def test_what_old_brokers_lack_is_told_at_once():
+    async with Broker(as_of="0.8.2") as broker:
+        options = admin_options(broker.bootstrap_servers, ())
+        async with connected(options) as access:
+            # They tell no controller either, which would be waited for.
+            assert access.cluster.metadata.controller_id < 0
+            with anyio.fail_after(5), pytest.raises(UnsupportedVersion, match="no CreateTopics"):
+                await create(access, ["orders"])
 
 
 def test_what_the_broker_adds_stands_behind_the_code():
