@@ -224,6 +224,14 @@ async def test_groups_are_described_and_listed(broker: Broker, client: RawClient
     assert (member.member_id, member.client_id) == (me.member_id, "raw")
     assert (member.client_host, member.member_metadata) == ("/127.0.0.1", b"meta")
     assert member.member_assignment == b"all"
+    await client.send(join(me.member_id), 9)
+    await client.receive(ApiKey.JOIN_GROUP, 9)
+    (group,) = (await client.call(describe, 5)).groups
+    # What members had stays to be seen while they share anew.
+    assert (group.group_state, group.protocol_data) == ("CompletingRebalance", "")
+    (member,) = group.members
+    assert (member.member_metadata, member.member_assignment) == (b"", b"all")
+    await client.call(sync(me.member_id, 2, **{me.member_id: b"all"}), 5)
     for request, found in (
         (ListGroupsRequest(), ["g"]),
         (ListGroupsRequest(states_filter=["stable"]), ["g"]),

@@ -44,6 +44,8 @@ OF_EACH_BROKER = {"error_message", "client_host", "host", "port", "cluster_id", 
 WITHOUT_ORDER = {
     "DeletableGroupResult",
     "DescribeConfigsResourceResult",
+    "DescribedGroupMember",
+    "JoinGroupResponseMember",
     "OffsetDeleteResponseTopic",
 }
 MEMBER_ID = re.compile(r"raw-[0-9a-f-]{36}|[0-9a-z]+-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -52,18 +54,40 @@ MEMBER_ID = re.compile(r"raw-[0-9a-f-]{36}|[0-9a-z]+-[0-9a-f]{8}(?:-[0-9a-f]{4})
 class Conversation:
     """Asks one broker, and keeps its answers in a form that can be compared."""
 
-    def __init__(self, client: RawClient, name: str) -> None:
+    def __init__(self, client: RawClient, other: RawClient, name: str) -> None:
         self.group = f"group-{name}"
         self.topic = f"topic-{name}"
         self.answers: list[str] = []
         self._client = client
+        self._other = other
         self._ids: dict[str, str] = {}
 
     async def ask(self, message: Request[Any], version: int) -> Any:
         answer = await self._client.call(message, version)
-        shown = MEMBER_ID.sub(lambda found: self._id(found[0]), repr(_comparable(answer)))
-        self.answers.append(f"{type(message).__name__} v{version}: {shown}")
+        self._keep(message, version, answer)
         return answer
+
+    async def begin(self, message: Request[Any], version: int) -> Callable[[], Awaitable[Any]]:
+        """Ask on the other connection; what is given back waits for the answer."""
+        await self._other.send(message, version)
+
+        async def end() -> Any:
+            _, answer = await self._other.receive(message.api_key, version)
+            self._keep(message, version, answer)
+            return answer
+
+        return end
+
+    async def until(self, message: Request[Any], version: int, code: ErrorCode) -> None:
+        """Ask until it is answered so, and so until what was begun has arrived."""
+        while True:
+            if (await self._client.call(message, version)).error_code == code:
+                return
+            await anyio.sleep(0.02)
+
+    def _keep(self, message: Request[Any], version: int, answer: Any) -> None:
+        shown = self._comparable(answer)
+        self.answers.append(f"{type(message).__name__} v{version}: {shown}")
 
     async def prepare(self) -> None:
         """Make the topic, and wait for the group's coordinator; neither is compared."""
@@ -86,26 +110,24 @@ class Conversation:
                 return
             await anyio.sleep(0.05)
 
-    def _id(self, member_id: str) -> str:
-        return self._ids.setdefault(member_id, f"member {len(self._ids)}")
-
-
-def _comparable(value: Any) -> Any:
-    if isinstance(value, list):
-        shown = [_comparable(item) for item in value]
-        unordered = value and type(value[0]).__name__ in WITHOUT_ORDER
-        return sorted(shown, key=repr) if unordered else shown
-    if dataclasses.is_dataclass(value):
-        fields = [field.name for field in dataclasses.fields(value)]
-        shown = {name: _comparable(getattr(value, name)) for name in fields}
-        shown = {name: item for name, item in shown.items() if name not in OF_EACH_BROKER}
-        if "session_id" in shown:
-            shown["session_id"] = bool(shown["session_id"])
-        return shown
-    if isinstance(value, memoryview):
-        views = [view.columns() for view in iter_batches(value)]
-        return [columns.value(index) for columns in views for index in range(len(columns))]
-    return value
+    def _comparable(self, value: Any) -> Any:
+        if isinstance(value, list):
+            shown = [self._comparable(item) for item in value]
+            unordered = value and type(value[0]).__name__ in WITHOUT_ORDER
+            return sorted(shown, key=repr) if unordered else shown
+        if dataclasses.is_dataclass(value):
+            fields = [field.name for field in dataclasses.fields(value)]
+            shown = {name: self._comparable(getattr(value, name)) for name in fields}
+            shown = {name: item for name, item in shown.items() if name not in OF_EACH_BROKER}
+            if "session_id" in shown:
+                shown["session_id"] = bool(shown["session_id"])
+            return shown
+        if isinstance(value, memoryview):
+            views = [view.columns() for view in iter_batches(value)]
+            return [columns.value(index) for columns in views for index in range(len(columns))]
+        if isinstance(value, str) and MEMBER_ID.fullmatch(value):
+            return self._ids.setdefault(value, f"member {len(self._ids)}")
+        return value
 
 
 # --- what is said ------------------------------------------------------------------------------
@@ -269,6 +291,41 @@ async def a_static_member_comes_back(say: Conversation) -> None:
     await say.ask(describe(group), 5)
 
 
+async def two_members_share(say: Conversation) -> None:
+    group, topic = say.group, say.topic
+    given = (await say.ask(join(group), 9)).member_id
+    first = (await say.ask(join(group, given), 9)).member_id
+    await say.ask(sync(group, first, 1), 5)
+    second = (await (await say.begin(join(group), 9))()).member_id
+    joined = await say.begin(join(group, second), 9)
+    await say.until(beat(group, first, 1), 4, ErrorCode.REBALANCE_IN_PROGRESS)
+    await say.ask(commit(group, topic, first, 1), 8)
+    await say.ask(sync(group, first, 1), 5)
+    await say.ask(describe(group), 5)
+    await say.ask(delete(group), 2)
+    await say.ask(join(group, first), 9)
+    await joined()
+    synced = await say.begin(sync(group, second, 2, assignments=[]), 5)
+    await say.ask(beat(group, first, 2), 4)
+    await say.ask(beat(group, first, 1), 4)
+    await say.ask(commit(group, topic, first, 2), 8)
+    await say.ask(describe(group), 5)
+    await say.ask(sync(group, first, 2), 5)
+    await synced()
+    await say.ask(describe(group), 5)
+    await (await say.begin(join(group, second), 9))()
+    changed = (("range", b"other"),)
+    joined = await say.begin(join(group, second, protocols=changed), 9)
+    await say.until(beat(group, first, 2), 4, ErrorCode.REBALANCE_IN_PROGRESS)
+    await say.ask(leave(group, first), 5)
+    await joined()
+    await say.ask(describe(group), 5)
+    await say.ask(beat(group, first, 3), 4)
+    await say.ask(sync(group, second, 3), 5)
+    await say.ask(leave(group, second), 5)
+    await say.ask(describe(group), 5)
+
+
 async def what_cannot_be_is_asked_of_topics(say: Conversation) -> None:
     for count, assignments in (
         (2, None),
@@ -394,6 +451,7 @@ async def a_fetch_session(say: Conversation) -> None:
 CONVERSATIONS = [
     a_member_and_a_stranger,
     a_static_member_comes_back,
+    two_members_share,
     what_cannot_be_is_asked_of_topics,
     epochs_are_asked_for,
     a_fetch_session,
@@ -403,14 +461,16 @@ CONVERSATIONS = [
 async def answers(
     address: Address, hold: Callable[[Conversation], Awaitable[None]], name: str
 ) -> list[str]:
-    transport = await RealRuntime().connect(address)
+    runtime = RealRuntime()
+    transport, other = [await runtime.connect(address) for _ in range(2)]
     try:
-        say = Conversation(RawClient(transport), name)
+        say = Conversation(RawClient(transport), RawClient(other), name)
         with anyio.fail_after(TIMEOUT_S):
             await say.prepare()
             await hold(say)
     finally:
         await transport.aclose()
+        await other.aclose()
     return say.answers
 
 

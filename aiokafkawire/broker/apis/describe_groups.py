@@ -68,7 +68,7 @@ def _members(group: ClassicGroup, *, stable: bool) -> list[DescribedGroupMember]
             client_id=member.client_id,
             client_host=f"/{member.client_host}",
             member_metadata=member.metadata(group.protocol) if stable else b"",
-            member_assignment=member.assignment if stable else b"",
+            member_assignment=member.assignment,
         )
         for member in group.members.values()
     ]
