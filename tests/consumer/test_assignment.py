@@ -155,3 +155,22 @@ def test_partitions_that_a_call_leaves_out_are_passed_over_until_they_are_asked_
     assert flags() == [False, True]
     owned.open("a")
     assert flags() == [False, False]
+
+
+def test_records_are_counted_one_by_one_and_many_at_once() -> None:
+    owned = assignment(partition(P0, log(300)))
+    cursor = owned.open("a")
+    assert cursor is not None
+    for expected in range(1, CURSOR_RECORDS + 1):
+        cursor.next()
+        if expected % 100 == 0:
+            assert owned.metrics()["records_consumed_total"] == expected
+    assert cursor.next() is None
+    assert owned.metrics()["records_consumed_total"] == CURSOR_RECORDS
+    cursor = owned.open("a")
+    assert cursor is not None
+    cursor.next()
+    assert sum(map(len, owned.take("a", 10).values())) == 10
+    assert owned.metrics()["records_consumed_total"] == CURSOR_RECORDS + 11
+    owned.open("a")
+    assert owned.metrics()["records_consumed_total"] == CURSOR_RECORDS + 11
