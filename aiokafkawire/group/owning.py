@@ -26,9 +26,10 @@ def beat(m: Membership, state: AnyInside, now: float) -> tuple[AnyInside, Sequen
     pulse = state.pulse
     effects: tuple[do.Effect, ...] = ()
     if now >= pulse.session_ends:
-        pulse = replace(m.new_pulse(None, now), next_at=now)
         text = "no heartbeat was answered for a whole session timeout"
-        effects = (do.Note(text, warning=True), do.ForgetCoordinator())
+        told: tuple[do.Effect, ...] = () if pulse.silent else (do.Note(text, warning=True),)
+        pulse = replace(m.new_pulse(None, now), next_at=now, silent=True)
+        effects = (*told, do.ForgetCoordinator())
     if pulse.request is None and now >= pulse.next_at:
         request = m.new_request()
         if pulse.node is None:
@@ -50,7 +51,9 @@ def beat_at_once(m: Membership, state: s.Inside, event: on.Doubted, now: float) 
 
 
 def beaten(m: Membership, state: s.Inside, event: on.Answer, now: float) -> Outcome:
-    return steps.with_pulse(state, m.new_pulse(state.pulse.node, now)), ()
+    after = steps.with_pulse(state, m.new_pulse(state.pulse.node, now))
+    text = "heartbeats are answered again"
+    return after, ((do.Note(text, warning=True),) if state.pulse.silent else ())
 
 
 def beat_there(m: Membership, state: s.Inside, event: on.CoordinatorFound, now: float) -> Outcome:

@@ -88,6 +88,8 @@ class Pulse:
     session_ends: float
     """Without an answer by then the coordinator has forgotten the member, or is not there."""
     attempt: int = 0
+    silent: bool = False
+    """Whether a whole session has passed without an answer, and that was told."""
 
     @property
     def deadline(self) -> float:

@@ -49,6 +49,24 @@ def test_heartbeats_go_on_at_the_coordinator_that_is_found_anew() -> None:
     assert isinstance(membership.state, s.Stable)
 
 
+def test_a_silent_coordinator_is_told_once_and_once_more_when_it_answers() -> None:
+    membership = stable()
+    only(membership.handle(on.Tick(), 3.0), do.SendHeartbeat)
+    told = only(membership.handle(on.Tick(), 45.0), do.Note)
+    assert told.warning
+    assert "whole session" in told.text
+    for now in (90.0, 135.0):
+        effects = membership.handle(on.Tick(), now)
+        assert not [effect for effect in effects if isinstance(effect, do.Note)]
+        assert do.ForgetCoordinator() in effects
+        find = only(effects, do.FindCoordinator)
+    membership.handle(on.CoordinatorFound(find.request, 8), 136.0)
+    for now, notes in ((136.0, 1), (140.0, 0)):
+        beat = only(membership.handle(on.Tick(), now), do.SendHeartbeat)
+        effects = membership.handle(on.HeartbeatAnswered(beat.request), now)
+        assert len([effect for effect in effects if isinstance(effect, do.Note)]) == notes
+
+
 def test_a_coordinator_that_is_silent_for_a_session_is_looked_for_anew() -> None:
     membership = stable()
     first = only(membership.handle(on.Tick(), 3.0), do.SendHeartbeat)
