@@ -99,14 +99,18 @@ class Conversation:
             find_coordinator.FindCoordinatorRequest(coordinator_keys=[self.group]), 6
         )
         await self._settled(describe_groups.DescribeGroupsRequest(groups=[self.group]), 5)
-        asked = offset_for_leader_epoch.OffsetForLeaderPartition(partition=1, leader_epoch=0)
-        topic = offset_for_leader_epoch.OffsetForLeaderTopic(topic=self.topic, partitions=[asked])
+        asked = [
+            offset_for_leader_epoch.OffsetForLeaderPartition(partition=index, leader_epoch=0)
+            for index in range(2)
+        ]
+        topic = offset_for_leader_epoch.OffsetForLeaderTopic(topic=self.topic, partitions=asked)
         request = offset_for_leader_epoch.OffsetForLeaderEpochRequest(topics=[topic])
         await self._settled(request, 4)
 
     async def _settled(self, request: Request[Any], version: int) -> None:
         while True:
-            if "error_code=0" in repr(await self._client.call(request, version)):
+            answer = await self._client.call(request, version)
+            if set(re.findall(r"error_code=(-?\d+)", repr(answer))) == {"0"}:
                 return
             await anyio.sleep(0.05)
 
