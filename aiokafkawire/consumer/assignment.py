@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Collection, Iterable, Mapping
 
 from aiokafkawire.errors import CorruptRecords, KafkaError
 from aiokafkawire.records import Record, Records
+from aiokafkawire.runtime import copy_of
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
 from .buffer import MAX_CALLERS, FetchBuffer, Lease
 from .counters import Counters
 from .partition import Damaged, Partition, Positioned, Refused
 
-__all__ = ("CURSOR_RECORDS", "Assignment", "Cursor", "again", "to_commit")
+__all__ = ("CURSOR_RECORDS", "Assignment", "Cursor", "to_commit")
 
 CURSOR_RECORDS = 256
 """Records that are given one by one before the consumer looks up again."""
@@ -178,7 +178,7 @@ class Assignment:
                 for other in self._partitions.values():
                     if other.tp.topic == partition.tp.topic and _is_refused_so(other, error):
                         other.hear()
-                raise again(error)
+                raise copy_of(error)
 
     def _pass_over(self, only: Collection[TopicPartition] | None) -> None:
         """Note which partitions the application does not ask for."""
@@ -240,13 +240,6 @@ def _is_refused_so(partition: Partition, error: KafkaError) -> bool:
         return False
     code = getattr(error, "code", None)
     return type(state.error) is type(error) and getattr(state.error, "code", None) == code
-
-
-def again(error: KafkaError) -> KafkaError:
-    """A copy to raise: a traceback grows with every raise of one object."""
-    fresh = copy.copy(error)
-    fresh.__cause__ = error.__cause__
-    return fresh
 
 
 def _joined(parts: list[Records]) -> Records:

@@ -16,10 +16,10 @@ from aiokafkawire.group.coordinator import GroupMember
 from aiokafkawire.group.offsets import Committed, Credentials, GroupOffsets
 from aiokafkawire.group.states import NO_GENERATION
 from aiokafkawire.records import Record, Records
-from aiokafkawire.runtime import Host, Runtime, Session, checkpoint, wait_until
+from aiokafkawire.runtime import Host, Runtime, Session, checkpoint, copy_of, wait_until
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
-from .assignment import Assignment, Cursor, again, to_commit
+from .assignment import Assignment, Cursor, to_commit
 from .counters import Counters
 from .fetcher import Fetcher, isolation_of
 from .list_offsets import OffsetLister
@@ -233,7 +233,7 @@ class Core(Session):
             return self._raised.pop(0)
         if self.group is None or self.group.member.untold is None:
             return None
-        return again(self.group.member.untold)
+        return copy_of(self.group.member.untold)
 
     # --- what to read ---
 
@@ -394,7 +394,7 @@ class Core(Session):
             raise self._raised.pop(0)
         if self.group is not None and (error := self.group.member.error) is not None:
             self.group.member.told()
-            raise again(error)
+            raise copy_of(error)
         self.raise_broken()
         subscription = self.subscription
         if isinstance(subscription, Nothing):

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafkawire.consumer.assignment import CURSOR_RECORDS, Assignment, again, to_commit
+from aiokafkawire.consumer.assignment import CURSOR_RECORDS, Assignment, to_commit
 from aiokafkawire.consumer.buffer import FetchBuffer, extent_of
 from aiokafkawire.consumer.partition import Broken, Partition, Positioned
-from aiokafkawire.errors import CorruptRecords, KafkaError
+from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
 from .logs import P0, P1, fetched, log
@@ -132,14 +132,6 @@ def test_what_is_committed() -> None:
     owned.acknowledged({P0: OffsetAndMetadata(3), P2: OffsetAndMetadata(1)})
     assert P0 not in to_commit(owned.values())
     assert P0 not in owned.read_up_to()
-
-
-def test_an_error_is_raised_as_a_copy_with_its_cause() -> None:
-    error = KafkaError("reason", topic="t")
-    error.__cause__ = ValueError("why")
-    copy = again(error)
-    assert copy is not error
-    assert (copy.topic, copy.__cause__) == ("t", error.__cause__)
 
 
 def test_partitions_that_a_call_leaves_out_are_passed_over_until_they_are_asked_for() -> None:

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from aiokafkawire.errors import KafkaError, RequestTimedOut
-from aiokafkawire.runtime import Promise, Signal, wait_until
+from aiokafkawire.runtime import Promise, Signal, copy_of, wait_until
 
 
 async def test_a_signal_set_before_the_wait_is_kept_once():
@@ -81,3 +81,11 @@ async def test_wait_until_prefers_the_event_to_the_deadline():
 
 def test_a_request_timeout_is_a_timeout():
     assert issubclass(RequestTimedOut, TimeoutError)
+
+
+def test_an_error_for_one_more_caller_is_a_copy_with_its_context_and_cause():
+    error = KafkaError("reason", topic="t")
+    error.__cause__ = ValueError("why")
+    copied = copy_of(error)
+    assert copied is not error
+    assert (copied.topic, copied.__cause__) == ("t", error.__cause__)
