@@ -92,7 +92,6 @@ class _DecoderMaker:
             nullable = version in item.nullable
             self._value(item.kind, f"{obj}.{item.name}", nullable, item.compact)
         self._flush()
-        self.source.line(f"{obj}.unknown_tagged_fields = []")
         if self.layout.flexible:
             self._tagged(schema.tagged(version), obj)
 

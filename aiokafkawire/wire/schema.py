@@ -20,6 +20,7 @@ import inspect
 import types
 from collections.abc import Callable, Mapping
 from typing import (
+    TYPE_CHECKING,
     Any,
     ClassVar,
     Generic,
@@ -255,6 +256,15 @@ class Struct:
     """
 
     unknown_tagged_fields: list[tuple[int, bytes]] = _base_field(default_factory=list)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # Decoders leave this list out: it is made for who looks, as hardly anybody does.
+            if name != "unknown_tagged_fields":
+                raise AttributeError(f"{type(self).__name__} has no {name}")
+            self.unknown_tagged_fields = []
+            return self.unknown_tagged_fields
 
 
 class Message(Struct):

@@ -1,0 +1,364 @@
+"""Decoding of hostile bytes, as many as one likes: `python -m tests.wire.fuzz --frames 5000000`.
+
+Two kinds of frames. Mutated ones begin as golden vectors and are cut, lengthened, spliced and
+overwritten, or read as what they are not. Large ones hold nothing but one array of the smallest
+elements that it can have. Whatever comes, nothing but `MalformedMessage` may be raised, and the
+memory that decoding takes at its peak stays below `MAX_BYTES_PER_BYTE` times the frame and
+`ALLOWANCE_BYTES`.
+"""
+
+import argparse
+import contextlib
+import itertools
+import random
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from aiokafkawire import wire
+from aiokafkawire.errors import MalformedMessage
+from aiokafkawire.wire import kafka07, proposal
+from aiokafkawire.wire.primitives import encode_unsigned_varint
+from aiokafkawire.wire.schema import Field, Message, Struct, TypeKind, schema_of
+from tests.wire import vectors
+
+MAX_BYTES_PER_BYTE = 64
+ALLOWANCE_BYTES = 1 << 20
+
+Decode = Callable[[bytes], object]
+
+EXTREMES = (
+    b"\xff" * 4,
+    b"\x7f\xff\xff\xff",
+    b"\x80\x00",
+    b"\x00",
+    b"\xff\xff\xff\xff\x0f",
+    b"\x01",
+)
+"""Lengths and counts that are seldom right."""
+
+
+class Broken(AssertionError):
+    """A frame that did what none may do, with all that is needed to see it again."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something that decodes frames."""
+
+    name: str
+    decode: Decode
+
+
+@cache
+def targets() -> tuple[Target, ...]:
+    """Every version of every message, and the formats without versions."""
+    found = [
+        Target(f"{name} v{version}", _decoder(cls, version))
+        for name in wire.message_names()
+        for cls in (wire.message_class(name),)
+        for version in range(cls.min_version, cls.max_version + 1)
+    ]
+    found += [
+        Target("kafka07 request", kafka07.decode_request),
+        Target("kafka07 FETCH response", kafka07.decode_fetch_response),
+        Target("kafka07 MULTIFETCH response", kafka07.decode_multi_fetch_response),
+        Target("kafka07 OFFSETS response", kafka07.decode_offsets_response),
+        Target("kafka07 messages", lambda raw: list(kafka07.iter_messages(raw))),
+        Target("proposed request", proposal.decode_request),
+        Target("proposed ProduceResponse", proposal.decode_produce_response),
+        Target("proposed FetchResponse", proposal.decode_fetch_response),
+    ]
+    return tuple(found)
+
+
+@cache
+def corpus() -> dict[str, list[bytes]]:
+    """Frames that are good, by the name of the target that reads them."""
+    found: dict[str, list[bytes]] = {}
+    for name, lines in vectors.by_message().items():
+        for _, vector in lines:
+            raw = bytes.fromhex(vector["hex"])
+            found.setdefault(f"{name} v{vector['version']}", []).append(raw)
+    for line in vectors.lines("kafka07"):
+        for step in line["steps"]:
+            found.setdefault("kafka07 request", []).append(bytes.fromhex(step["send"])[4:])
+            if step["receive"] not in {None, "closed"}:
+                answer = bytes.fromhex(step["receive"])[4:]
+                found.setdefault("kafka07 FETCH response", []).append(answer)
+    return found
+
+
+@cache
+def warm_up() -> None:
+    """Make all decoders, so that what they take is not counted for the first frame."""
+    for target in targets():
+        with contextlib.suppress(MalformedMessage):
+            target.decode(b"")
+
+
+def decode(target: Target, raw: bytes, what: str) -> bool:
+    """Whether a frame is decoded, and not refused. Raises `Broken`."""
+    try:
+        target.decode(raw)
+    except MalformedMessage:
+        return False
+    except Exception as error:
+        raise Broken(f"{target.name}, {what}: {error!r}\n{raw[:4_096].hex()}") from error
+    return True
+
+
+def check(target: Target, raw: bytes, what: str) -> int:
+    """Decode a frame while memory is traced; the peak in bytes. Raises `Broken`."""
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    decode(target, raw, what)
+    peak = tracemalloc.get_traced_memory()[1] - before
+    if peak > MAX_BYTES_PER_BYTE * len(raw) + ALLOWANCE_BYTES:
+        raise Broken(
+            f"{target.name}, {what}: {peak} bytes for {len(raw)}, {peak / len(raw):.1f} a byte\n"
+            f"{raw[:4_096].hex()}"
+        )
+    return peak
+
+
+def mutated_frames(seed: int, count: int) -> Iterator[tuple[Target, bytes]]:
+    """`count` frames, the same for the same seed."""
+    rng = random.Random(seed)
+    known, good = targets(), corpus()
+    every = [raw for frames in good.values() for raw in frames]
+    for _ in range(count):
+        target = rng.choice(known)
+        own = good.get(target.name)
+        # Now and then bytes of something else altogether.
+        raw = rng.choice(every if own is None or rng.random() < 0.05 else own)
+        yield target, mutate(rng, raw, every)
+
+
+def mutate(rng: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
+    """One to four changes."""
+    data = bytearray(raw)
+    for _ in range(rng.choice((1, 1, 1, 2, 4))):
+        at = rng.randint(0, len(data))
+        match rng.randrange(7):
+            case 0:
+                del data[at:]
+            case 1:
+                data[at:at] = rng.randbytes(rng.randint(1, 8))
+            case 2:
+                data[at : at + 1] = bytes((rng.randrange(256),))
+            case 3:
+                change = rng.choice(EXTREMES)
+                data[at : at + len(change)] = change
+            case 4:
+                del data[at : at + rng.randint(1, 8)]
+            case 5:
+                piece = data[at : at + rng.randint(1, 64)]
+                data[at:at] = piece * rng.randint(1, 8)
+            case _:
+                other = rng.choice(others)
+                start = rng.randint(0, len(other))
+                data[at:] = other[start : start + 512]
+    return bytes(data)
+
+
+def fuzz_mutated(seed: int, count: int) -> int:
+    """Check `count` mutated frames, the first fifth while memory is traced; how many they were."""
+    warm_up()
+    frames = enumerate(mutated_frames(seed, count))
+    tracemalloc.start()
+    try:
+        for number, (target, raw) in itertools.islice(frames, count // 5):
+            check(target, raw, f"seed {seed}, frame {number}")
+    finally:
+        tracemalloc.stop()
+    for number, (target, raw) in frames:
+        decode(target, raw, f"seed {seed}, frame {number}")
+    return count
+
+
+# Frames of nothing but one array.
+
+
+@dataclass(frozen=True)
+class Hole:
+    """Where the elements go, behind their count."""
+
+    element: bytes
+    compact: bool
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """A section of one tagged field."""
+
+    tag: int
+    parts: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class LargeFrame:
+    """A message of the least of everything but the elements of one array."""
+
+    target: Target
+    path: str
+    parts: tuple[Any, ...]
+
+    def of_size(self, size_bytes: int) -> bytes:
+        """The frame with so many elements that it has about that size."""
+        return b"".join(_filled(self.parts, size_bytes))
+
+
+@cache
+def large_frames() -> tuple[LargeFrame, ...]:
+    """One for each array of each message, as often as its elements are laid out in another way."""
+    found: dict[tuple[object, ...], LargeFrame] = {}
+    for name in wire.message_names():
+        cls = wire.message_class(name)
+        for version in range(cls.min_version, cls.max_version + 1):
+            target = Target(f"{name} v{version}", _decoder(cls, version))
+            for path, shape, parts in _Smallest(cls, version).arrays(cls):
+                found.setdefault(shape, LargeFrame(target, path, parts))
+    return tuple(found.values())
+
+
+def fuzz_large(frame: LargeFrame, size_bytes: int) -> float:
+    """Check one; its peak in bytes a byte."""
+    raw = frame.of_size(size_bytes)
+    tracemalloc.start()
+    try:
+        peak = check(frame.target, raw, f"{frame.path} of {len(raw)} bytes")
+    finally:
+        tracemalloc.stop()
+    return peak / len(raw)
+
+
+class _Smallest:
+    def __init__(self, cls: type[Message], version: int) -> None:
+        self.version = version
+        self.flexible = cls.is_flexible(version)
+
+    def arrays(
+        self, cls: type[Struct]
+    ) -> Iterator[tuple[str, tuple[object, ...], tuple[Any, ...]]]:
+        """Each array in a struct: its path, how its elements look, and the struct's bytes."""
+        schema = schema_of(cls)
+        present, tagged = schema.present(self.version), schema.tagged(self.version)
+        for index, item in enumerate(present):
+            for path, shape, parts in self._arrays_in(item):
+                before = tuple(map(self._field, present[:index]))
+                after = tuple(map(self._field, present[index + 1 :]))
+                end = (b"\0",) if self.flexible else ()
+                yield path, shape, (*before, *parts, *after, *end)
+        for item in tagged:
+            for path, shape, parts in self._arrays_in(item):
+                assert item.tag is not None
+                yield path, shape, (*map(self._field, present), Tagged(item.tag, parts))
+
+    def _arrays_in(self, item: Field) -> Iterator[tuple[str, tuple[object, ...], tuple[Any, ...]]]:
+        compact = self.flexible and item.compact
+        element = item.kind.element
+        if element is not None:
+            hole = Hole(self.value(element), compact)
+            yield item.name, (compact, *self._shape(element)), (hole,)
+            if element.struct is not None:
+                for path, shape, parts in self.arrays(element.struct):
+                    yield f"{item.name}[0].{path}", shape, (_size(1, "i", compact), *parts)
+        elif item.kind.struct is not None:
+            mark = (b"\1",) if self.version in item.nullable else ()
+            for path, shape, parts in self.arrays(item.kind.struct):
+                yield f"{item.name}.{path}", shape, (*mark, *parts)
+
+    def _shape(self, kind: TypeKind) -> tuple[object, ...]:
+        """What takes memory when a value is decoded: two structs of one shape are as large."""
+        if kind.element is not None:
+            return ("array",)
+        if kind.struct is None:
+            return (kind.primitive,)
+        schema = schema_of(kind.struct)
+        present = schema.present(self.version)
+        made = tuple(type(item.default_value()) for item in schema.fields if item not in present)
+        return (*(self._shape(item.kind) for item in present), *made)
+
+    def _field(self, item: Field) -> bytes:
+        if item.kind.struct is not None and self.version in item.nullable:
+            return b"\xff"
+        return self.value(item.kind, compact=item.compact)
+
+    def value(self, kind: TypeKind, *, compact: bool = True) -> bytes:
+        """The fewest bytes of a value, of those the ones that decode to most."""
+        compact = compact and self.flexible
+        if kind.struct is not None:
+            fields = schema_of(kind.struct).present(self.version)
+            end = b"\0" if self.flexible else b""
+            return b"".join(map(self._field, fields)) + end
+        if kind.primitive is not None and kind.primitive.code:
+            return bytes(kind.primitive.size_bytes)
+        is_string = kind.primitive is not None and kind.primitive.name == "string"
+        return _size(0, "h" if is_string else "i", compact)
+
+
+def _decoder(cls: type[Message], version: int) -> Decode:
+    return lambda raw: wire.decode(cls, version, raw)
+
+
+def _size(size: int, code: str, compact: bool) -> bytes:
+    if compact:
+        return encode_unsigned_varint(size + 1)
+    return size.to_bytes(2 if code == "h" else 4)
+
+
+def _filled(parts: Sequence[Any], size_bytes: int) -> list[bytes]:
+    filled = []
+    for part in parts:
+        if isinstance(part, Hole):
+            count = max(1, size_bytes // len(part.element))
+            filled.append(_size(count, "i", part.compact) + count * part.element)
+        elif isinstance(part, Tagged):
+            inside = b"".join(_filled(part.parts, size_bytes))
+            tag, size = encode_unsigned_varint(part.tag), encode_unsigned_varint(len(inside))
+            filled.append(b"\1" + tag + size + inside)
+        else:
+            filled.append(part)
+    return filled
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run both kinds, tell what was found, and end with an error at the first broken frame."""
+    options = _options(arguments)
+    started = time.monotonic()
+    with ProcessPoolExecutor(options.processes) as pool:
+        sizes = [options.frames // 100] * 100
+        seeds = range(options.seed, options.seed + len(sizes))
+        total = sum(pool.map(fuzz_mutated, seeds, sizes))
+        print(f"mutated frames: {total}, seeds {seeds[0]} to {seeds[-1]}: all decoded or refused")
+        frames = large_frames()
+        ratios = list(pool.map(_large_by_index, range(len(frames)), chunksize=8))
+        worst = sorted(range(len(frames)), key=ratios.__getitem__, reverse=True)[: options.worst]
+        largest = pool.map(_large_by_index, worst, itertools.repeat(8 << 20))
+        print(f"frames of 1 MiB of the smallest elements: {len(ratios)}; of 8 MiB:")
+        for index, ratio in zip(worst, largest, strict=True):
+            name = f"{frames[index].target.name} {frames[index].path}"
+            print(f"  {name}: {ratios[index]:.1f} bytes a byte, {ratio:.1f} with 8 MiB")
+    print(f"{time.monotonic() - started:.0f} s")
+
+
+def _large_by_index(index: int, size_bytes: int = 1 << 20) -> float:
+    return fuzz_large(large_frames()[index], size_bytes)
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.wire.fuzz", description=__doc__)
+    parser.add_argument("--frames", type=int, default=100_000, help="how many mutated frames")
+    parser.add_argument("--seed", type=int, default=1, help="the first of a hundred seeds")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--worst", type=int, default=10, help="how many also with 8 MiB")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""A short run of what `python -m tests.wire.fuzz` does for long, and proof that it would notice."""
+
+import tracemalloc
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from aiokafkawire import wire
+from tests.wire import fuzz
+from tests.wire.fuzz import Broken, Target
+
+SEED = 20_000
+
+
+def test_mutated_frames_are_decoded_or_refused(
+    record_property: Callable[[str, object], None],
+) -> None:
+    count = fuzz.fuzz_mutated(SEED, 5_000)
+    record_property("summary", f"mutated frames that were decoded or refused: {count}")
+
+
+def test_large_frames_do_not_take_more_than_their_share() -> None:
+    frames = fuzz.large_frames()
+    assert len(frames) > 100
+    for frame in frames[::24]:
+        fuzz.fuzz_large(frame, 1 << 16)
+
+
+def test_the_costliest_elements_of_all_take_less_than_is_allowed() -> None:
+    (frame,) = (
+        frame
+        for frame in fuzz.large_frames()
+        if frame.target.name == "StreamsGroupHeartbeatRequest v0"
+        and frame.path.endswith("copartition_groups")
+    )
+    assert 30 < fuzz.fuzz_large(frame, 1 << 18) < fuzz.MAX_BYTES_PER_BYTE
+
+
+def test_large_frames_hold_what_they_say() -> None:
+    (frame,) = (f for f in fuzz.large_frames() if f.target.name == "MetadataRequest v0")
+    raw = frame.of_size(1_000)
+    assert raw == (500).to_bytes(4) + bytes(1_000)
+    request = wire.decode(wire.message_class("MetadataRequest"), 0, raw)
+    assert len(getattr(request, "topics")) == 500  # noqa: B009
+
+
+def test_the_same_seed_gives_the_same_frames() -> None:
+    first, second, other = (list(fuzz.mutated_frames(seed, 20)) for seed in (1, 1, 2))
+    assert first == second != other
+
+
+@pytest.fixture
+def _traced() -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+@pytest.mark.usefixtures("_traced")
+def test_a_wrong_exception_and_too_much_memory_would_be_noticed() -> None:
+    def fails(raw: bytes) -> None:
+        raise IndexError(len(raw))
+
+    with pytest.raises(Broken, match=r"bad v0, here: IndexError\(2\)"):
+        fuzz.check(Target("bad v0", fails), b"ab", "here")
+    with pytest.raises(Broken, match="bytes for 2"):
+        fuzz.check(Target("greedy", lambda raw: bytes(2 << 20)), b"ab", "here")
+    assert fuzz.check(Target("good", lambda raw: bytes(1 << 19)), b"ab", "here") > 1 << 19
