@@ -100,5 +100,5 @@ async def test_a_killed_node_can_start_with_as_many_connections_as_ever() -> Non
     async with Broker(max_connections=1) as broker:
         for _ in range(3):
             async with connected(broker) as client:
-                await client.call(VERSIONS, 0)
+                assert (await client.call(VERSIONS, 0)).error_code == 0
                 await broker.restart(1)
