@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from aiokafkawire.runtime import Address
@@ -24,6 +24,7 @@ from aiokafkawire.wire.messages.metadata import (
 
 __all__ = (
     "EMPTY",
+    "Leader",
     "MetadataSnapshot",
     "NodeInfo",
     "PartitionMetadata",
@@ -46,6 +47,13 @@ _TELLS_NOTHING = frozenset(
         ErrorCode.NETWORK_EXCEPTION,
     }
 )
+
+
+class Leader(NamedTuple):
+    """Who leads a partition. The epoch is -1 where brokers do not tell it."""
+
+    node: NodeId
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +104,13 @@ class MetadataSnapshot:
     errors: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     lost: Mapping[str, TopicMetadata] = field(default_factory=lambda: MappingProxyType({}))
 
-    def leader(self, tp: TopicPartition) -> tuple[NodeId, int] | None:
-        """Node id and epoch of a partition's leader; None while it has none that is known."""
+    def leader(self, tp: TopicPartition) -> Leader | None:
+        """The leader of a partition; None while it has none that is known."""
         topic = self.topics.get(tp.topic)
         found = topic.partitions.get(tp.partition) if topic is not None else None
         if found is None or found.leader_id not in self.nodes:
             return None
-        return found.leader_id, found.leader_epoch
+        return Leader(found.leader_id, found.leader_epoch)
 
     def partitions(self, topic: str) -> tuple[int, ...]:
         """The partitions of a topic, ascending; empty if it is not known."""

@@ -60,5 +60,5 @@ def by_leader(
     for tp in tps:
         leader = metadata.leader(tp)
         if leader is not None:
-            grouped.setdefault(leader[0], []).append(tp)
+            grouped.setdefault(leader.node, []).append(tp)
     return grouped

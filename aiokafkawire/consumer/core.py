@@ -26,7 +26,6 @@ from .list_offsets import OffsetLister
 from .partition import (
     AwaitingCommitted,
     CommittedKnown,
-    Leader,
     LogPoint,
     Partition,
     Renewed,
@@ -426,8 +425,7 @@ class Core(Session):
 
     def settled(self, partition: Partition) -> int | None:
         """The position, once it is known to fit the leader's log."""
-        found = self.cluster.metadata.leader(partition.tp)
-        partition.follow(None if found is None else Leader(*found))
+        partition.follow(self.cluster.metadata.leader(partition.tp))
         if isinstance(partition.state, Validating):
             self.positioner.wake()
             return None

@@ -35,7 +35,7 @@ from .assignment import Assignment
 from .buffer import extent_of
 from .counters import Counters
 from .fetch_session import Accepted, FetchSession, Lost, Rejected, SessionRequest
-from .partition import Damaged, EpochEnded, Leader, OutOfRange, Partition, ReadReplica, Refusal
+from .partition import Damaged, EpochEnded, OutOfRange, Partition, ReadReplica, Refusal
 from .planner import FetchLimits, FetchPart, FetchPlan, FetchPlanner
 
 __all__ = ("Fetcher", "fetch_request", "isolation_of")
@@ -117,8 +117,7 @@ class Fetcher:
                 # Partitions whose leader is another now do not wait for the old one's answer.
                 followed = metadata
                 for partition in owned:
-                    found = metadata.leader(partition.tp)
-                    partition.follow(None if found is None else Leader(*found))
+                    partition.follow(metadata.leader(partition.tp))
             for plan in self._planner.plan(owned, metadata.leader, now, metadata.nodes):
                 self._host.spawn(self._fetch, plan, name=f"fetch-{plan.node}")
             await self._wake.wait(self._planner.next_deadline(owned, now))

@@ -131,7 +131,7 @@ class OffsetLister:
                 ).partitions.append(
                     ListOffsetsPartition(
                         partition_index=tp.partition,
-                        current_leader_epoch=-1 if leader is None else leader[1],
+                        current_leader_epoch=-1 if leader is None else leader.epoch,
                         timestamp=timestamp,
                     )
                 )

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from aiokafkawire.cluster.metadata import Leader
 from aiokafkawire.config import reset_duration_ms
 from aiokafkawire.errors import (
     BrokerError,
@@ -36,7 +37,6 @@ __all__ = (
     "CommittedKnown",
     "Damaged",
     "EpochEnded",
-    "Leader",
     "LeaderChanged",
     "Listed",
     "LogPoint",
@@ -74,13 +74,6 @@ class Ago:
     """A time before the one at which it is asked for."""
 
     milliseconds: int
-
-
-class Leader(NamedTuple):
-    """Who leads a partition. The epoch is -1 where brokers do not tell it."""
-
-    node: NodeId
-    epoch: int
 
 
 class ReadReplica(NamedTuple):

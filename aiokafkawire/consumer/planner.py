@@ -6,10 +6,12 @@ from collections.abc import Callable, Collection, Container, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from aiokafkawire.cluster.metadata import Leader
+from aiokafkawire.runtime import NEVER
 from aiokafkawire.types import NodeId, TopicPartition
 
 from .buffer import FetchBuffer
-from .partition import Leader, Partition, Positioned
+from .partition import Partition, Positioned
 
 __all__ = ("HOLD_S", "FetchLimits", "FetchPart", "FetchPlan", "FetchPlanner", "LeaderOf")
 
@@ -20,8 +22,8 @@ A fetch that waits at the broker for the other partitions would keep this one wa
 application has read it. A partition that stays full must not keep the others waiting, though.
 """
 
-LeaderOf = Callable[[TopicPartition], tuple[NodeId, int] | None]
-"""Node id and leader epoch of a partition's leader, if there is one."""
+LeaderOf = Callable[[TopicPartition], Leader | None]
+"""The leader of a partition, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +111,7 @@ class FetchPlanner:
         if len(self._turns) > 2 * len(partitions):
             self._turns = {p.tp: self._turns[p.tp] for p in partitions if p.tp in self._turns}
         wanting, full, buffered = self._survey(partitions, now)
-        full_nodes = {
-            found.node: now for p in full if (found := _leader(leader_of, p.tp)) is not None
-        }
+        full_nodes = {leader.node: now for p in full if (leader := leader_of(p.tp)) is not None}
         since = self._full_since
         self._full_since = full_nodes | {n: since[n] for n in full_nodes if n in since}
         if buffered >= self._limits.buffer_bytes:
@@ -192,12 +192,7 @@ class FetchPlanner:
         later = [p.not_before for p in partitions if p.not_before > now]
         later += [until for until in self._resting.values() if until > now]
         later += self._held.values()
-        return min(later, default=float("inf"))
-
-
-def _leader(leader_of: LeaderOf, tp: TopicPartition) -> Leader | None:
-    found = leader_of(tp)
-    return None if found is None else Leader(*found)
+        return min(later, default=NEVER)
 
 
 def _followed(partition: Partition, leader_of: LeaderOf) -> Leader | None:
@@ -205,7 +200,7 @@ def _followed(partition: Partition, leader_of: LeaderOf) -> Leader | None:
     state = partition.state
     if isinstance(state, Positioned) and state.leader is not None:
         return state.leader
-    leader = _leader(leader_of, partition.tp)
+    leader = leader_of(partition.tp)
     partition.follow(leader)
     return leader
 

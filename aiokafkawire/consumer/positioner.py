@@ -24,7 +24,6 @@ from .partition import (
     CommittedKnown,
     EpochEnded,
     Event,
-    Leader,
     Listed,
     LookupFailed,
     Partition,
@@ -115,9 +114,9 @@ class Positioner:
         absent: list[TopicPartition] = []
         leaderless = False
         for partition in owned:
-            found = metadata.leader(partition.tp)
-            if found is not None:
-                partition.follow(Leader(*found))
+            leader = metadata.leader(partition.tp)
+            if leader is not None:
+                partition.follow(leader)
                 continue
             leaderless = True
             topic = metadata.topics.get(partition.tp.topic)
@@ -179,7 +178,7 @@ class Positioner:
             for p, state in asked.items()
             if isinstance(state, Resetting)
         }
-        leaders = {tp: self._leader(tp) for tp in timestamps}
+        leaders = {tp: self._cluster.metadata.leader(tp) for tp in timestamps}
         states = {p.tp: state for p, state in asked.items()}
 
         async def ask() -> dict[TopicPartition, Event]:
@@ -236,10 +235,6 @@ class Positioner:
         await self._telling(asked, ask())
 
     # --- asking ---
-
-    def _leader(self, tp: TopicPartition) -> Leader | None:
-        found = self._cluster.metadata.leader(tp)
-        return None if found is None else Leader(*found)
 
     def _note(self, partitions: Iterable[Partition]) -> Asked:
         asked = {p: p.state for p in partitions}

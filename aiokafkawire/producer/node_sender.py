@@ -175,7 +175,7 @@ class NodeSender:
 
     def _led_elsewhere(self, topic_partition: TopicPartition) -> bool:
         leader = self._context.cluster.metadata.leader(topic_partition)
-        return leader is not None and leader[0] != self.node_id
+        return leader is not None and leader.node != self.node_id
 
     def _max_version(self) -> int | None:
         topics = self._context.accumulator.due_topics(self.node_id)

@@ -176,7 +176,7 @@ class Sender:
 
     def _leader_of(self, topic_partition: TopicPartition) -> NodeId | None:
         leader = self.cluster.metadata.leader(topic_partition)
-        return leader[0] if leader is not None else None
+        return leader.node if leader is not None else None
 
     def _metadata_changed(self, update: Update) -> None:
         snapshot, accumulator = update.snapshot, self.accumulator

@@ -11,11 +11,12 @@ import pytest
 from aiokafkawire import wire
 from aiokafkawire.broker import Answer, Broker
 from aiokafkawire.broker.faults import SeenRequest
+from aiokafkawire.cluster.metadata import Leader
 from aiokafkawire.config import ConsumerConfig, make
 from aiokafkawire.consumer.buffer import FetchBuffer
 from aiokafkawire.consumer.fetch_session import FetchSession, SessionRequest
 from aiokafkawire.consumer.fetcher import BRIEF_WAIT_MS, answered, fetch_request
-from aiokafkawire.consumer.partition import Leader, Partition, Positioned
+from aiokafkawire.consumer.partition import Partition, Positioned
 from aiokafkawire.consumer.planner import FetchLimits, FetchPlan, FetchPlanner
 from aiokafkawire.errors import BrokerError, CorruptRecords, RecordTooLarge
 from aiokafkawire.records.batch import batch_crc
@@ -35,7 +36,7 @@ TOPIC_ID = UUID(int=5)
 
 def plan() -> FetchPlan:
     owned = [Partition(tp, "earliest", Positioned(FetchBuffer(3))) for tp in (P0, P1)]
-    (found,) = FetchPlanner(FetchLimits(1_000, 500)).plan(owned, lambda tp: (1, 4), 0.0)
+    (found,) = FetchPlanner(FetchLimits(1_000, 500)).plan(owned, lambda tp: Leader(1, 4), 0.0)
     return found
 
 
@@ -61,7 +62,7 @@ def test_a_request_can_be_sent_in_every_version(version: int) -> None:
     config = make(ConsumerConfig, {"bootstrap_servers": "b", "client_rack": "r"})
     state = Positioned(FetchBuffer(3, leader_epoch=4), Leader(1, 4))
     positions = [Partition(P0, "earliest", state)]
-    (found,) = FetchPlanner(FetchLimits(1_000, 500)).plan(positions, lambda tp: (1, 4), 0.0)
+    (found,) = FetchPlanner(FetchLimits(1_000, 500)).plan(positions, lambda tp: Leader(1, 4), 0.0)
     request = fetch_request(asked(found), config, version)
     wire.encode(request, version)
     assert request.topics[0].partitions[0].last_fetched_epoch == (4 if version >= 12 else -1)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiokafkawire.cluster.metadata import Leader
 from aiokafkawire.consumer import partition as p
 from aiokafkawire.consumer.buffer import Extent, FetchBuffer, extent_of
 from aiokafkawire.errors import (
@@ -24,7 +25,7 @@ from .logs import P0, fetched, log
 ERROR = CorruptRecords("damaged")
 LOST = ConnectionLost("gone")
 
-OLD, NEW = p.Leader(1, 2), p.Leader(3, 4)
+OLD, NEW = Leader(1, 2), Leader(3, 4)
 
 STATES = {
     "AwaitingCommitted": p.AwaitingCommitted,
@@ -166,7 +167,7 @@ def test_a_failed_look_up_is_repeated_or_told_and_repeated_then(state_name: str)
 # --- leaders and epochs -----------------------------------------------------------------------
 
 
-def read_by(leader: p.Leader | None, policy: str = "earliest", *, given: int = 4) -> p.Partition:
+def read_by(leader: Leader | None, policy: str = "earliest", *, given: int = 4) -> p.Partition:
     """A partition with offsets 0 to 3 of epoch 1 and 4, 5 of epoch 2; some of them are given."""
     buffer = FetchBuffer(0)
     data = log(4, leader_epoch=1) + log(2, start=4, leader_epoch=2)
@@ -186,16 +187,16 @@ def test_another_leader_makes_a_position_doubtful() -> None:
     assert isinstance(one.state, p.Validating)
     assert (one.readable, one.position, one.not_before, one.replica) == (None, 4, 0.0, None)
     first = one.state
-    one.follow(p.Leader(1, 6))
+    one.follow(Leader(1, 6))
     assert isinstance(one.state, p.Validating)
     assert one.state is not first
-    assert one.state.leader == p.Leader(1, 6)
+    assert one.state.leader == Leader(1, 6)
 
 
 @pytest.mark.parametrize(
-    ("buffer", "leader"), [(FetchBuffer(7), NEW), (FetchBuffer(7, 2), p.Leader(3, -1))]
+    ("buffer", "leader"), [(FetchBuffer(7), NEW), (FetchBuffer(7, 2), Leader(3, -1))]
 )
-def test_without_epochs_another_leader_is_believed(buffer: FetchBuffer, leader: p.Leader) -> None:
+def test_without_epochs_another_leader_is_believed(buffer: FetchBuffer, leader: Leader) -> None:
     state = p.Positioned(buffer, OLD)
     one = partition(state)
     one.follow(leader)

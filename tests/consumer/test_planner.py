@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiokafkawire.cluster.metadata import Leader
 from aiokafkawire.consumer.buffer import Extent, FetchBuffer
 from aiokafkawire.consumer.partition import (
     EpochEnded,
-    Leader,
     Partition,
     Positioned,
     ReadReplica,
@@ -40,9 +40,9 @@ def fill(one: Partition, size_bytes: int, leader_epoch: int = -1) -> None:
 def leaders(**nodes: int | None) -> Any:
     by_number = {int(name[1:]): node for name, node in nodes.items()}
 
-    def leader(tp: TopicPartition) -> tuple[int, int] | None:
+    def leader(tp: TopicPartition) -> Leader | None:
         node = by_number.get(tp.partition, 1)
-        return None if node is None else (node, 9)
+        return None if node is None else Leader(node, 9)
 
     return leader
 
@@ -265,8 +265,8 @@ def test_whatever_happens_the_bounds_hold(data: st.DataObject) -> None:
             case "plan":
                 nodes = [data.draw(st.integers(1, 3)) for _ in owned]
 
-                def leader(tp: TopicPartition, nodes: list[int] = nodes) -> tuple[int, int]:
-                    return nodes[tp.partition], 1
+                def leader(tp: TopicPartition, nodes: list[int] = nodes) -> Leader:
+                    return Leader(nodes[tp.partition], 1)
 
                 for plan in planner.plan(owned, leader, now):
                     assert plan.node not in [other.node for other in under_way]

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aiokafkawire.cluster.metadata import Leader
 from aiokafkawire.config import ConsumerConfig, make
 from aiokafkawire.consumer.assignment import Assignment
 from aiokafkawire.consumer.buffer import FetchBuffer
 from aiokafkawire.consumer.fetcher import Fetcher
 from aiokafkawire.consumer.partition import (
     EpochEnded,
-    Leader,
     Listed,
     LookupFailed,
     Partition,
