@@ -272,6 +272,9 @@ class Cluster:
 
     def grant(self, epoch: int = 0) -> None:
         """A broker gives a producer id, another one each time."""
+        # A new id cannot fence what is on its way under the old one: by the time that 32,768 epochs
+        # are used up, that is over.
+        self.stale.clear()
         self.identities.granted(self.next_producer_id, epoch)
         self.next_producer_id += 1
 
