@@ -44,11 +44,6 @@ class RefreshSchedule:
         self._unreachable_since = math.inf
         self._logged = False
 
-    @property
-    def asked(self) -> bool:
-        """Whether a refresh was asked for that has not begun."""
-        return self._asked
-
     def ask(self, topics: Iterable[str] | None = None, *, urgent: bool = False) -> None:
         """A refresh is needed, of `topics` alone or of all; `urgent` ones (something never asked
         before) skip the backoff."""

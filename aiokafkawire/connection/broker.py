@@ -189,12 +189,6 @@ class BrokerClient:
 
     # --- the end ---
 
-    def reset(self, lane: Lane) -> None:
-        """Close the connection of a lane, e.g. to leave a parked JoinGroup behind."""
-        link = self._links.get(lane)
-        if isinstance(link, Channel):
-            link.close(ConnectionLost("the client closed this connection to open another"))
-
     def retire(self) -> None:
         """The node has another address or is gone: finish what is under way, accept no more."""
         if self._ended is None:

@@ -116,11 +116,6 @@ class Versions:
                 ranges[key] = ApiRange(told.low, high)
         return Versions(ranges, self.release, self.features)
 
-    def supports(self, api_key: int, version: int = 0) -> bool:
-        """Whether the broker has an API in at least `version`."""
-        told = self.ranges.get(api_key)
-        return told is not None and told.high >= version
-
     def highest(self, api_key: int, our_max: int | None = None, our_min: int = 0) -> int:
         """The highest version that both sides know and that is not unstable.
 

@@ -89,11 +89,6 @@ class FetchPlanner:
         self._turns: dict[TopicPartition, int] = {}
         self._turn = 0
 
-    @property
-    def busy(self) -> tuple[NodeId, ...]:
-        """The nodes that a fetch is under way at."""
-        return tuple(self._busy)
-
     def plan(
         self,
         partitions: Collection[Partition],

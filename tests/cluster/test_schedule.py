@@ -32,7 +32,7 @@ def test_asked_for_after_a_while_it_is_due_at_once():
     made.ask()
     assert made.next_at() == pytest.approx(100.1)
     made.begin(100.0)
-    assert not made.asked
+    assert made.next_at() == 400.0
 
 
 def test_in_a_row_refreshes_keep_growing_distances():

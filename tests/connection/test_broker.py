@@ -137,26 +137,6 @@ async def test_while_a_join_is_parked_everything_else_is_answered():
         assert server.accepted == 3
 
 
-async def test_a_parked_request_can_be_left_behind():
-    parked = anyio.Event()
-
-    async def park_first(header: Any, _: Any) -> Response | None:
-        if parked.is_set():
-            return JOINED
-        parked.set()
-        await anyio.sleep_forever()
-        return None
-
-    broker = kafka()
-    broker.answers[ApiKey.JOIN_GROUP] = park_first
-    async with serve(broker) as server, client_of(server.address, **QUICK) as client:
-        async with anyio.create_task_group() as group:
-            group.start_soon(outcome_of, client.request(JOIN, deadline=soon(60)))
-            await parked.wait()
-            client.reset(Lane.JOIN)
-        assert (await client.request(JOIN, deadline=soon())).member_id == "m"
-
-
 async def test_a_lane_may_be_named():
     async with serve(kafka()) as server, client_of(server.address) as client:
         await client.request(HEARTBEAT, deadline=soon())

@@ -54,7 +54,6 @@ def test_partitions_are_fetched_from_their_leaders_one_request_a_node() -> None:
     assert [(plan.node, len(plan.parts)) for plan in plans] == [(1, 2), (2, 1)]
     part = plans[1].parts[0]
     assert (part.offset, part.leader_epoch, part.max_bytes) == (6, 9, 1_000)
-    assert planner.busy == (1, 2)
     assert planner.plan(owned, leaders(p0=1, p1=2, p2=1), 0.0) == []
     planner.finished(plans[1])
     assert [plan.node for plan in planner.plan(owned, leaders(p0=1, p1=2), 0.0)] == [2]
