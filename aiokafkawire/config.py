@@ -159,6 +159,11 @@ class ClientConfig:
         """Host and port of each bootstrap server."""
         return tuple(parse_address(server) for server in self.bootstrap_servers)
 
+    @property
+    def max_frame_bytes(self) -> int:
+        """The longest response of any kind; one that claims more ends its connection."""
+        return self.max_response_bytes
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(ClientConfig):
@@ -333,6 +338,11 @@ class ConsumerConfig(ClientConfig):
     def effective_session_timeout_ms(self) -> int:
         """The session timeout to ask for: Java's 45 s unless set."""
         return 45_000 if self.session_timeout_ms is None else self.session_timeout_ms
+
+    @property
+    def max_frame_bytes(self) -> int:
+        """A fetch brings up to `fetch_max_bytes`, and one batch that is as long as any response."""
+        return self.max_response_bytes + self.fetch_max_bytes
 
     def _check_together(self) -> None:
         super(ConsumerConfig, self)._check_together()

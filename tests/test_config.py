@@ -144,6 +144,12 @@ def test_a_bad_consumer_option_is_refused_with_the_reason(options: dict[str, obj
         make(ConsumerConfig, {**SERVERS, **options})
 
 
+def test_a_fetch_may_be_longer_than_other_responses():
+    given = {"bootstrap_servers": "a", "max_response_bytes": 2_048}
+    assert make(ProducerConfig, given).max_frame_bytes == 2_048
+    assert make(ConsumerConfig, given | {"fetch_max_bytes": 10}).max_frame_bytes == 2_058
+
+
 def test_lowered_acks_switch_off_the_defaulted_idempotence():
     assert not make(ProducerConfig, {**SERVERS, "acks": 1}).idempotent
     assert not make(ProducerConfig, {**SERVERS, "acks": 0}).idempotent

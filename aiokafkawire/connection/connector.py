@@ -72,8 +72,7 @@ class Connector:
             max_in_flight=MAX_IN_FLIGHT,
             request_timeout_s=config.request_timeout_ms / 1_000,
             max_idle_s=config.connections_max_idle_ms / 1_000,
-            # A fetch response may be that large, and one batch more.
-            max_frame_bytes=config.max_response_bytes + getattr(config, "fetch_max_bytes", 0),
+            max_frame_bytes=config.max_frame_bytes,
         )
 
     async def establish(self, known: Versions | None, timeout_s: float, attempt: int) -> Channel:
