@@ -110,7 +110,7 @@ class Versions:
         """The same without the versions that have compact fields and tagged ones (KIP-482)."""
         ranges = {}
         for key, told in self.ranges.items():
-            flexible_from = APIS[ApiKey(key)].request.flexible_from if key in APIS else None
+            flexible_from = APIS[ApiKey(key)].flexible_from if key in APIS else None
             high = told.high if flexible_from is None else min(told.high, flexible_from - 1)
             if told.low <= high:
                 ranges[key] = ApiRange(told.low, high)

@@ -25,6 +25,7 @@ def test_the_table_agrees_with_the_classes(api: Api) -> None:
         assert message_class(api.name + suffix) is cls
         assert cls.api_key == api.key
         assert (cls.min_version, cls.max_version) == (api.min_version, api.max_version)
+        assert cls.flexible_from == api.flexible_from
 
 
 def test_all_apis_are_there() -> None:
