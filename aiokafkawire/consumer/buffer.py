@@ -5,14 +5,11 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterator
-from struct import Struct
-from typing import NamedTuple
 
-from aiokafkawire.records import Buffer as Bytes
-from aiokafkawire.records import FetchedBatches, Record, Records
+from aiokafkawire.records import Extent, FetchedBatches, Record, Records
 from aiokafkawire.types import ANY_LEADER_EPOCH
 
-__all__ = ("MAX_CALLERS", "Extent", "FetchBuffer", "Lease", "extent_of")
+__all__ = ("MAX_CALLERS", "FetchBuffer", "Lease")
 
 logger = logging.getLogger("aiokafkawire.consumer")
 
@@ -21,58 +18,6 @@ MAX_CALLERS = 1_000
 
 FRONT_RECORDS = 256
 """Records that are taken out at once to be given one by one."""
-
-_OFFSET_AND_SIZE = Struct(">qi")
-_EPOCH = Struct(">i")
-_HEAD_BYTES = 12
-_MAGIC_POSITION = 16
-_LAST_OFFSET_DELTA = Struct(">i")
-_LAST_OFFSET_DELTA_POSITION = 23
-_COUNT = Struct(">i")
-_COUNT_POSITION = 57
-_HEADER_BYTES = 61
-_LEAST_BYTES = 26
-
-
-class Extent(NamedTuple):
-    """How far fetched bytes reach: the offset after the last whole batch, and that batch's epoch.
-
-    The epoch is -1 if it is not known.
-    """
-
-    end: int
-    leader_epoch: int
-
-
-def extent_of(data: Bytes, fetch_offset: int, high_watermark: int | None = None) -> Extent:
-    """How far a fetch response reaches, without decoding it.
-
-    What does not look like batches ends it, as a batch does that cannot reach as far as it says:
-    decoding tells what is wrong with it.
-    """
-    view = memoryview(data)
-    position, end, leader_epoch = 0, fetch_offset, ANY_LEADER_EPOCH
-    while len(view) - position >= _LEAST_BYTES:
-        last, size = _OFFSET_AND_SIZE.unpack_from(view, position)
-        after = position + _HEAD_BYTES + size
-        epoch = ANY_LEADER_EPOCH
-        if size <= 0 or after > len(view):
-            break
-        if view[position + _MAGIC_POSITION] >= 2:
-            if after - position < _HEADER_BYTES:
-                break
-            delta: int = _LAST_OFFSET_DELTA.unpack_from(
-                view, position + _LAST_OFFSET_DELTA_POSITION
-            )[0]
-            count: int = _COUNT.unpack_from(view, position + _COUNT_POSITION)[0]
-            last += delta
-            if high_watermark is not None and last >= high_watermark and delta != count - 1:
-                break
-            epoch = _EPOCH.unpack_from(view, position + _HEAD_BYTES)[0]
-        if last >= end:
-            end, leader_epoch = last + 1, epoch
-        position = after
-    return Extent(end, leader_epoch)
 
 
 class Lease:

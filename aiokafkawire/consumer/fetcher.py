@@ -16,6 +16,7 @@ from aiokafkawire.records import (
     FetchedBatches,
     IsolationLevel,
     decode_fetch,
+    extent_of,
     partial_message_size,
 )
 from aiokafkawire.runtime import Host, Runtime, Signal
@@ -32,7 +33,6 @@ from aiokafkawire.wire.messages.fetch import (
 )
 
 from .assignment import Assignment
-from .buffer import extent_of
 from .counters import Counters
 from .fetch_session import Accepted, FetchSession, Lost, Rejected, SessionRequest
 from .partition import Damaged, EpochEnded, OutOfRange, Partition, ReadReplica, Refusal

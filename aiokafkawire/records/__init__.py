@@ -1,8 +1,9 @@
 """Record batches and message sets <-> bytes: what stands in a Kafka log. No I/O.
 
 Reading: `iter_batches` finds the batches (`BatchView`), `decode_fetch` gives what a consumer sees
-of them (`Records`, made of `Record`). Writing: `BatchBuilder`, `ClosedBatch`. A broker's side:
-`validate_produced`, `assign_offsets`, `down_convert`, `control_batch`.
+of them (`Records`, made of `Record`), `extent_of` how far they reach. Writing: `BatchBuilder`,
+`ClosedBatch`. A broker's side: `validate_produced`, `assign_offsets`, `down_convert`,
+`control_batch`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from .batch import BatchView, iter_batches
 from .builder import BatchBuilder, ClosedBatch
 from .columns import Columns
 from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Compression
+from .extent import Extent, extent_of
 from .fetch import FetchedBatches, IsolationLevel, decode_fetch, partial_message_size
 from .kernel import Buffer, Header, Headers, Record, murmur2
 from .sequence import Records, Segment
@@ -24,6 +26,7 @@ __all__ = (
     "ClosedBatch",
     "Columns",
     "Compression",
+    "Extent",
     "FetchedBatches",
     "Header",
     "Headers",
@@ -35,6 +38,7 @@ __all__ = (
     "control_batch",
     "decode_fetch",
     "down_convert",
+    "extent_of",
     "iter_batches",
     "murmur2",
     "partial_message_size",

@@ -13,6 +13,7 @@ from aiokafkawire.types import ANY_LEADER_EPOCH, TopicPartition
 from .batch import MAGIC_V2, MAX_OFFSET, BatchView, batch_at
 from .columns import Columns
 from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from .extent import reaches_too_far
 from .kernel import Buffer
 from .legacy import HEAD_BYTES, read_run
 from .sequence import Records, Segment
@@ -164,7 +165,7 @@ class FetchedBatches:
             return False
         start = self._next_at or 0
         self._next_at = start + batch.size_bytes
-        if reaches_too_far(batch, self._high_watermark):
+        if _lies(batch, self._high_watermark):
             raise CorruptRecords(
                 f"a batch of {batch.count} records claims to end at {batch.last_offset}, but the"
                 f" log ends at {self._high_watermark}",
@@ -194,7 +195,7 @@ class FetchedBatches:
         except CorruptRecords:
             # What follows is no batch: it says nothing of where this one ends.
             end = None
-        if end is None and not reaches_too_far(batch, self._high_watermark):
+        if end is None and not _lies(batch, self._high_watermark):
             end = batch.next_offset
         return end if end is not None and self.position < end <= MAX_OFFSET else None
 
@@ -238,15 +239,12 @@ class FetchedBatches:
         return batch.is_transactional
 
 
-def reaches_too_far(batch: BatchView, high_watermark: int | None) -> bool:
-    """Whether a batch cannot reach as far as it says.
-
-    A batch that was appended after a broker looked for its high watermark may lie behind it; such
-    a young one has all its records still, as compaction leaves none of them out.
-    """
-    if high_watermark is None or batch.magic < MAGIC_V2 or batch.next_offset <= high_watermark:
+def _lies(batch: BatchView, high_watermark: int | None) -> bool:
+    """Whether a batch cannot reach as far as it says."""
+    if batch.magic < MAGIC_V2:
         return False
-    return batch.last_offset - batch.base_offset != batch.count - 1
+    delta = batch.last_offset - batch.base_offset
+    return reaches_too_far(batch.last_offset, delta, batch.count, high_watermark)
 
 
 def _check_order(batch: BatchView, offsets: Iterable[int]) -> None:

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from aiokafkawire.consumer.assignment import CURSOR_RECORDS, Assignment, to_commit
-from aiokafkawire.consumer.buffer import FetchBuffer, extent_of
+from aiokafkawire.consumer.buffer import FetchBuffer
 from aiokafkawire.consumer.partition import Broken, Partition, Positioned
 from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.records import extent_of
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
 from .logs import P0, P1, fetched, log

@@ -3,9 +3,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from aiokafkawire.consumer.buffer import FetchBuffer, extent_of
+from aiokafkawire.consumer.buffer import FetchBuffer
 from aiokafkawire.consumer.counters import Counters
 from aiokafkawire.consumer.partition import AwaitingCommitted, Partition, Positioned
+from aiokafkawire.records import extent_of
 
 from .logs import P0, P1, fetched, log
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aiokafkawire.cluster.metadata import Leader
 from aiokafkawire.consumer import partition as p
-from aiokafkawire.consumer.buffer import Extent, FetchBuffer, extent_of
+from aiokafkawire.consumer.buffer import FetchBuffer
 from aiokafkawire.errors import (
     BrokerError,
     ConnectionLost,
@@ -17,6 +17,7 @@ from aiokafkawire.errors import (
     NoOffset,
     UnsupportedVersion,
 )
+from aiokafkawire.records import Extent, extent_of
 from aiokafkawire.types import OffsetAndMetadata
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 

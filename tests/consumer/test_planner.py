@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafkawire.cluster.metadata import Leader
-from aiokafkawire.consumer.buffer import Extent, FetchBuffer
+from aiokafkawire.consumer.buffer import FetchBuffer
 from aiokafkawire.consumer.partition import (
     EpochEnded,
     Partition,
@@ -18,6 +18,7 @@ from aiokafkawire.consumer.partition import (
     Validating,
 )
 from aiokafkawire.consumer.planner import HOLD_S, FetchLimits, FetchPlanner
+from aiokafkawire.records import Extent
 from aiokafkawire.types import TopicPartition
 
 from .logs import P0, P1, fetched, log

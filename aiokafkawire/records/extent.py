@@ -1,0 +1,73 @@
+"""How far fetched bytes reach, found without decoding them.
+
+So the next fetch can go out before anybody looks at the records of this one. What is found here and
+what decoding finds later must agree on where readable batches end: both go by `reaches_too_far`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from aiokafkawire.types import ANY_LEADER_EPOCH
+
+from .batch import BATCH_HEADER, BATCH_OVERHEAD_BYTES, MAGIC_POSITION, MAGIC_V2
+from .kernel import Buffer
+from .legacy import HEAD_BYTES, overhead_bytes
+
+__all__ = ("Extent", "extent_of", "reaches_too_far")
+
+LEAST_BYTES = overhead_bytes(0)
+"""Fewer hold no message of any format."""
+
+_OFFSET_AND_SIZE = Struct(">qi")
+
+
+class Extent(NamedTuple):
+    """How far fetched bytes reach: the offset after the last whole batch, and that batch's epoch.
+
+    The epoch is -1 if it is not known.
+    """
+
+    end: int
+    leader_epoch: int
+
+
+def extent_of(data: Buffer, fetch_offset: int, high_watermark: int | None = None) -> Extent:
+    """How far the bytes reach that a fetch at `fetch_offset` brought.
+
+    What does not look like batches ends it, as a batch does that cannot reach as far as it says:
+    decoding tells what is wrong with it.
+    """
+    view = memoryview(data)
+    position, end, leader_epoch = 0, fetch_offset, ANY_LEADER_EPOCH
+    while len(view) - position >= LEAST_BYTES:
+        last, size = _OFFSET_AND_SIZE.unpack_from(view, position)
+        after = position + HEAD_BYTES + size
+        epoch = ANY_LEADER_EPOCH
+        if size <= 0 or after > len(view):
+            break
+        if view[position + MAGIC_POSITION] >= MAGIC_V2:
+            if after - position < BATCH_OVERHEAD_BYTES:
+                break
+            _, _, epoch, _, _, _, delta, *_, count = BATCH_HEADER.unpack_from(view, position)
+            last += delta
+            if reaches_too_far(last, delta, count, high_watermark):
+                break
+        if last >= end:
+            end, leader_epoch = last + 1, epoch
+        position = after
+    return Extent(end, leader_epoch)
+
+
+def reaches_too_far(
+    last_offset: int, last_offset_delta: int, count: int, high_watermark: int | None
+) -> bool:
+    """Whether a batch of format 2 cannot reach as far as it says.
+
+    A batch that was appended after a broker looked for its high watermark may lie behind it; such
+    a young one has all its records still, as compaction leaves none of them out.
+    """
+    if high_watermark is None or last_offset < high_watermark:
+        return False
+    return last_offset_delta != count - 1

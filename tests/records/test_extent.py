@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafkawire.records import extent_of
+from tests.consumer.logs import log
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_the_end_is_found_without_decoding(magic: int) -> None:
+    data = log(3, 2, start=10, magic=magic)
+    epoch = 0 if magic == 2 else -1
+    assert extent_of(data, 10) == (15, epoch)
+    assert extent_of(data[:-1], 10).end < 15  # the last one is cut off
+    assert extent_of(data[:5], 10) == (10, -1)
+    assert extent_of(data, 40) == (40, -1)
+    assert extent_of(b"", 7) == (7, -1)
+
+
+def test_a_batch_that_cannot_reach_so_far_ends_what_was_fetched() -> None:
+    good, lying = log(3, start=10, leader_epoch=1), bytearray(log(2, start=13, leader_epoch=4))
+    lying[23:27] = (1_000).to_bytes(4)  # the delta of its last offset
+    assert extent_of(good + lying, 10, high_watermark=15) == (13, 1)
+    assert extent_of(good + lying, 10) == (1_014, 4)
+    # A broker looks for its high watermark before it reads: young batches may lie behind it.
+    assert extent_of(good + log(2, start=13), 10, high_watermark=13).end == 15
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_have_an_end(data: bytes) -> None:
+    assert extent_of(data, 5, 100).end >= 5
