@@ -129,7 +129,7 @@ class Core(Session):
         self.cursor: Cursor | None = None
         self._host = host
         self._news = News()
-        self._raised: list[Exception] = []
+        self._to_raise: Exception | None = None
         self._outage = Outage()
         self._topics = TopicWatch(config.default_api_timeout_ms / 1000)
         hooks = Hooks(self._stop_giving, self.changed, self.raise_once, self._heard, self.counters)
@@ -228,8 +228,9 @@ class Core(Session):
 
     def untold(self) -> Exception | None:
         """What the next call would have raised of what went wrong in the background."""
-        if self._raised:
-            return self._raised.pop(0)
+        error = self._take_error()
+        if error is not None:
+            return error
         if self.group is None or self.group.member.untold is None:
             return None
         return copy_of(self.group.member.untold)
@@ -389,8 +390,9 @@ class Core(Session):
 
     def check(self) -> None:
         """Raise what the application has to hear of."""
-        if self._raised:
-            raise self._raised.pop(0)
+        raised = self._take_error()
+        if raised is not None:
+            raise raised
         if self.group is not None and (error := self.group.member.error) is not None:
             self.group.member.told()
             raise copy_of(error)
@@ -448,11 +450,15 @@ class Core(Session):
 
     def raise_once(self, error: Exception) -> None:
         """Let the application's next call raise this; what comes on top is only logged."""
-        if self._raised:
-            logger.warning("an error before was not raised yet, so this is only logged: %r", error)
+        if self._to_raise is None:
+            self._to_raise = error
         else:
-            self._raised.append(error)
+            logger.warning("an error before was not raised yet, so this is only logged: %r", error)
         self._news.tell()
+
+    def _take_error(self) -> Exception | None:
+        error, self._to_raise = self._to_raise, None
+        return error
 
     def _stop_giving(self) -> None:
         self.cursor = None
