@@ -59,8 +59,12 @@ class News:
         return await wait_until(self._event, deadline)
 
 
-class Membership:
-    """What a consumer with a group has more than one without."""
+class GroupParts:
+    """What a consumer with a group has more than one without.
+
+    `manual`: partitions are chosen by hand, so this is to be no member. `parting`: how many commits
+    of such partitions are under way; they have to be over before it becomes one again.
+    """
 
     def __init__(
         self,
@@ -136,7 +140,7 @@ class Core(Session):
         self.group = (
             None
             if config.group_id is None
-            else Membership(self, host, assignors, hooks, self._news)
+            else GroupParts(self, host, assignors, hooks, self._news)
         )
         self.fetcher = Fetcher(
             self.cluster,
@@ -198,7 +202,7 @@ class Core(Session):
             await self._leave_group(self.group, deadline, limit)
         await self.cluster.aclose()
 
-    async def _leave_group(self, group: Membership, deadline: float, limit: float) -> None:
+    async def _leave_group(self, group: GroupParts, deadline: float, limit: float) -> None:
         clock, rebalance = self.runtime.clock, group.rebalance
         allowed_s = deadline - clock.now()
         rebalance.close_deadline = deadline
@@ -280,7 +284,7 @@ class Core(Session):
         self.assignment.remove(partitions)
 
     async def _part(
-        self, group: Membership, offsets: dict[TopicPartition, OffsetAndMetadata]
+        self, group: GroupParts, offsets: dict[TopicPartition, OffsetAndMetadata]
     ) -> None:
         try:
             await self._commit_quietly(group, offsets)
@@ -470,7 +474,7 @@ class Core(Session):
 
     # --- committing ---
 
-    async def _auto_commit(self, group: Membership) -> None:
+    async def _auto_commit(self, group: GroupParts) -> None:
         interval_s = self.config.auto_commit_interval_ms / 1000
         clock = self.runtime.clock
         due = clock.now()
@@ -482,7 +486,7 @@ class Core(Session):
                 await self._commit_quietly(group, offsets)
 
     async def _commit_quietly(
-        self, group: Membership, offsets: dict[TopicPartition, OffsetAndMetadata]
+        self, group: GroupParts, offsets: dict[TopicPartition, OffsetAndMetadata]
     ) -> None:
         deadline = self.runtime.clock.now() + self.config.default_api_timeout_ms / 1000
         try:
@@ -523,7 +527,7 @@ class Core(Session):
             self.counters.commit_failures += 1
             raise
 
-    def need_group(self) -> Membership:
+    def need_group(self) -> GroupParts:
         """The group; `InvalidOption` without one."""
         if self.group is None:
             raise InvalidOption("committed offsets need a group_id")
