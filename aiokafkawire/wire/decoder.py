@@ -8,6 +8,7 @@ it raises any of `DECODE_ERRORS`, without saying where; `explain` finds that out
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Any
 
 from aiokafkawire.wire.primitives import (
@@ -27,6 +28,9 @@ Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
 DECODE_ERRORS = (struct.error, IndexError, ValueError)
 """What a decoder raises on malformed bytes; ValueError includes UnicodeDecodeError."""
 
+FEW = 17
+"""Arrays of numbers with fewer elements are read without making a format."""
+
 
 def make_decoder(cls: type[Message], version: int) -> Decoder:
     """Make the decoder of `cls` in `version`."""
@@ -34,6 +38,12 @@ def make_decoder(cls: type[Message], version: int) -> Decoder:
     maker.struct(cls, "m")
     maker.source.line("return m, p")
     return maker.source.compile("decode", f"decoder of {schema_of(cls).name} v{version}")
+
+
+@cache
+def _unpackers(code: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
+    """What reads 0, 1, 2 … numbers: arrays are short, as replicas are, and formats cost."""
+    return tuple(struct.Struct(f">{count}{code}").unpack_from for count in range(FEW))
 
 
 def _tag_count(buf: memoryview, p: int, end: int) -> tuple[int, int]:
@@ -179,7 +189,11 @@ class _DecoderMaker:
     def _items(self, element: TypeKind, target: str, count: str) -> None:
         if element.primitive is not None and len(element.primitive.code) == 1:
             code, size = element.primitive.code, element.primitive.size_bytes
-            self.source.line(f'{target} = list(unpack_from(f">{{{count}}}{code}", buf, p))')
+            few = self.source.constant("few", _unpackers(code))
+            with self.source.block(f"if {count} < {FEW}:"):
+                self.source.line(f"{target} = list({few}[{count}](buf, p))")
+            with self.source.block("else:"):
+                self.source.line(f'{target} = list(unpack_from(f">{{{count}}}{code}", buf, p))')
             self.source.line(f"p += {count} * {size}")
             return
         items, add, item = (self.source.name(prefix) for prefix in ("a", "add", "m"))

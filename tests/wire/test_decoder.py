@@ -3,11 +3,18 @@ import pytest
 from aiokafkawire import wire
 from aiokafkawire.errors import MalformedMessage
 from aiokafkawire.wire import codec
-from aiokafkawire.wire.decoder import DECODE_ERRORS, make_decoder
+from aiokafkawire.wire.decoder import DECODE_ERRORS, FEW, make_decoder
 from aiokafkawire.wire.messages.fetch import FetchResponse, PartitionData
 from aiokafkawire.wire.messages.heartbeat import HeartbeatResponse
 from aiokafkawire.wire.messages.metadata import MetadataResponse
+from aiokafkawire.wire.primitives import int32
+from aiokafkawire.wire.schema import Message, data
 from tests.wire import vectors
+
+
+@data(name="ReplicaNodes", versions="0", flexible="none")
+class ReplicaNodes(Message):
+    nodes: list[int32]
 
 
 def test_a_decoder_says_where_it_stopped_and_begins_anywhere() -> None:
@@ -52,3 +59,13 @@ def test_every_prefix_of_a_message_is_refused_by_the_decoder() -> None:
             decode(raw[:size], 0, size)
         with pytest.raises(MalformedMessage):
             wire.decode(MetadataResponse, longest["version"], raw[:size])
+
+
+def test_arrays_of_numbers_of_any_length() -> None:
+    for count in (0, 1, FEW - 1, FEW, FEW + 1, 300):
+        numbers = list(range(-1, count - 1))
+        state = ReplicaNodes(nodes=numbers)
+        raw = wire.encode(state, 0)
+        assert wire.decode(ReplicaNodes, 0, raw) == state
+        with pytest.raises(MalformedMessage):
+            wire.decode(ReplicaNodes, 0, raw[:-1])
