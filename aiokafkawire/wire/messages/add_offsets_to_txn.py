@@ -3,10 +3,7 @@
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, request, response
 
-__all__ = (
-    "AddOffsetsToTxnRequest",
-    "AddOffsetsToTxnResponse",
-)
+__all__ = ("AddOffsetsToTxnRequest", "AddOffsetsToTxnResponse")
 
 
 @request(key=25, versions="0-4", flexible="3+")

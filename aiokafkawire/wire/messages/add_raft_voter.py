@@ -5,11 +5,7 @@ from uuid import UUID
 from aiokafkawire.wire.primitives import int16, int32, uint16
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
-__all__ = (
-    "AddRaftVoterRequest",
-    "AddRaftVoterResponse",
-    "Listener",
-)
+__all__ = ("AddRaftVoterRequest", "AddRaftVoterResponse", "Listener")
 
 
 @struct

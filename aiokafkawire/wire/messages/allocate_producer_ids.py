@@ -3,10 +3,7 @@
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, request, response
 
-__all__ = (
-    "AllocateProducerIdsRequest",
-    "AllocateProducerIdsResponse",
-)
+__all__ = ("AllocateProducerIdsRequest", "AllocateProducerIdsResponse")
 
 
 @request(key=67, versions="0", flexible="0+")

@@ -5,10 +5,7 @@ from uuid import UUID
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, field, request, response
 
-__all__ = (
-    "BrokerHeartbeatRequest",
-    "BrokerHeartbeatResponse",
-)
+__all__ = ("BrokerHeartbeatRequest", "BrokerHeartbeatResponse")
 
 
 @request(key=63, versions="0-2", flexible="0+")

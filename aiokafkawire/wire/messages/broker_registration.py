@@ -5,12 +5,7 @@ from uuid import UUID
 from aiokafkawire.wire.primitives import int16, int32, int64, uint16
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
-__all__ = (
-    "BrokerRegistrationRequest",
-    "BrokerRegistrationResponse",
-    "Feature",
-    "Listener",
-)
+__all__ = ("BrokerRegistrationRequest", "BrokerRegistrationResponse", "Feature", "Listener")
 
 
 @struct

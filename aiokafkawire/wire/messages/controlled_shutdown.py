@@ -7,11 +7,7 @@ from typing import ClassVar
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
-__all__ = (
-    "ControlledShutdownRequest",
-    "ControlledShutdownResponse",
-    "RemainingPartition",
-)
+__all__ = ("ControlledShutdownRequest", "ControlledShutdownResponse", "RemainingPartition")
 
 
 @request(key=7, versions="0-3", flexible="3+")

@@ -5,12 +5,7 @@ from uuid import UUID
 from aiokafkawire.wire.primitives import int16, int32, uint16
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
 
-__all__ = (
-    "ControllerRegistrationRequest",
-    "ControllerRegistrationResponse",
-    "Feature",
-    "Listener",
-)
+__all__ = ("ControllerRegistrationRequest", "ControllerRegistrationResponse", "Feature", "Listener")
 
 
 @struct

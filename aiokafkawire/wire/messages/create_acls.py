@@ -3,12 +3,7 @@
 from aiokafkawire.wire.primitives import int8, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
-__all__ = (
-    "AclCreation",
-    "AclCreationResult",
-    "CreateAclsRequest",
-    "CreateAclsResponse",
-)
+__all__ = ("AclCreation", "AclCreationResult", "CreateAclsRequest", "CreateAclsResponse")
 
 
 @struct

@@ -3,11 +3,7 @@
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
-__all__ = (
-    "CreatableRenewers",
-    "CreateDelegationTokenRequest",
-    "CreateDelegationTokenResponse",
-)
+__all__ = ("CreatableRenewers", "CreateDelegationTokenRequest", "CreateDelegationTokenResponse")
 
 
 @struct

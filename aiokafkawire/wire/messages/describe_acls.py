@@ -3,12 +3,7 @@
 from aiokafkawire.wire.primitives import int8, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
-__all__ = (
-    "AclDescription",
-    "DescribeAclsRequest",
-    "DescribeAclsResource",
-    "DescribeAclsResponse",
-)
+__all__ = ("AclDescription", "DescribeAclsRequest", "DescribeAclsResource", "DescribeAclsResponse")
 
 
 @request(key=29, versions="0-3", flexible="2+")

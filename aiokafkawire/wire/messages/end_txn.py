@@ -3,10 +3,7 @@
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, field, request, response
 
-__all__ = (
-    "EndTxnRequest",
-    "EndTxnResponse",
-)
+__all__ = ("EndTxnRequest", "EndTxnResponse")
 
 
 @request(key=26, versions="0-5", flexible="3+")

@@ -3,10 +3,7 @@
 from aiokafkawire.wire.primitives import int16
 from aiokafkawire.wire.schema import Request, Response, request, response
 
-__all__ = (
-    "EnvelopeRequest",
-    "EnvelopeResponse",
-)
+__all__ = ("EnvelopeRequest", "EnvelopeResponse")
 
 
 @request(key=58, versions="0", flexible="0+")

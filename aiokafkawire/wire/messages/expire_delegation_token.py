@@ -3,10 +3,7 @@
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, request, response
 
-__all__ = (
-    "ExpireDelegationTokenRequest",
-    "ExpireDelegationTokenResponse",
-)
+__all__ = ("ExpireDelegationTokenRequest", "ExpireDelegationTokenResponse")
 
 
 @request(key=40, versions="0-2", flexible="2+")

@@ -3,11 +3,7 @@
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
-__all__ = (
-    "ListTransactionsRequest",
-    "ListTransactionsResponse",
-    "TransactionState",
-)
+__all__ = ("ListTransactionsRequest", "ListTransactionsResponse", "TransactionState")
 
 
 @request(key=66, versions="0-2", flexible="0+")

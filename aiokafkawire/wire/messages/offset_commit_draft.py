@@ -6,11 +6,7 @@ No release speaks it: version 0 went without the time stamp, version 1 has a gen
 from aiokafkawire.wire.primitives import int32, int64
 from aiokafkawire.wire.schema import Message, Struct, data, struct
 
-__all__ = (
-    "OffsetCommitDraftPartition",
-    "OffsetCommitDraftRequest",
-    "OffsetCommitDraftTopic",
-)
+__all__ = ("OffsetCommitDraftPartition", "OffsetCommitDraftRequest", "OffsetCommitDraftTopic")
 
 
 @struct

@@ -5,10 +5,7 @@ from uuid import UUID
 from aiokafkawire.wire.primitives import int8, int16, int32
 from aiokafkawire.wire.schema import Request, Response, request, response
 
-__all__ = (
-    "PushTelemetryRequest",
-    "PushTelemetryResponse",
-)
+__all__ = ("PushTelemetryRequest", "PushTelemetryResponse")
 
 
 @request(key=72, versions="0", flexible="0+")

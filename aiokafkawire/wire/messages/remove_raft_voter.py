@@ -5,10 +5,7 @@ from uuid import UUID
 from aiokafkawire.wire.primitives import int16, int32
 from aiokafkawire.wire.schema import Request, Response, request, response
 
-__all__ = (
-    "RemoveRaftVoterRequest",
-    "RemoveRaftVoterResponse",
-)
+__all__ = ("RemoveRaftVoterRequest", "RemoveRaftVoterResponse")
 
 
 @request(key=81, versions="0", flexible="0+")

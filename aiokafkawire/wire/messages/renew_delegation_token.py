@@ -3,10 +3,7 @@
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, request, response
 
-__all__ = (
-    "RenewDelegationTokenRequest",
-    "RenewDelegationTokenResponse",
-)
+__all__ = ("RenewDelegationTokenRequest", "RenewDelegationTokenResponse")
 
 
 @request(key=39, versions="0-2", flexible="2+")

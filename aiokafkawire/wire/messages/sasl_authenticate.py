@@ -3,10 +3,7 @@
 from aiokafkawire.wire.primitives import int16, int64
 from aiokafkawire.wire.schema import Request, Response, field, request, response
 
-__all__ = (
-    "SaslAuthenticateRequest",
-    "SaslAuthenticateResponse",
-)
+__all__ = ("SaslAuthenticateRequest", "SaslAuthenticateResponse")
 
 
 @request(key=36, versions="0-2", flexible="2+")

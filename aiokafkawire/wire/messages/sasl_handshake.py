@@ -3,10 +3,7 @@
 from aiokafkawire.wire.primitives import int16
 from aiokafkawire.wire.schema import Request, Response, request, response
 
-__all__ = (
-    "SaslHandshakeRequest",
-    "SaslHandshakeResponse",
-)
+__all__ = ("SaslHandshakeRequest", "SaslHandshakeResponse")
 
 
 @request(key=17, versions="0-1", flexible="none")

@@ -3,11 +3,7 @@
 from aiokafkawire.wire.primitives import int8, int16, int32, int64
 from aiokafkawire.wire.schema import Message, Struct, data, field, struct
 
-__all__ = (
-    "PartitionsSchema",
-    "TransactionLogKey",
-    "TransactionLogValue",
-)
+__all__ = ("PartitionsSchema", "TransactionLogKey", "TransactionLogValue")
 
 
 @data(name="TransactionLogKey", versions="0", flexible="none")

@@ -3,10 +3,7 @@
 from aiokafkawire.wire.primitives import int16, int32
 from aiokafkawire.wire.schema import Request, Response, request, response
 
-__all__ = (
-    "UnregisterBrokerRequest",
-    "UnregisterBrokerResponse",
-)
+__all__ = ("UnregisterBrokerRequest", "UnregisterBrokerResponse")
 
 
 @request(key=64, versions="0", flexible="0+")
