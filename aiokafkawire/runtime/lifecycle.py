@@ -239,7 +239,8 @@ class Lifecycle(Generic[S]):
                 f"the {self.name} is broken: its task {task.name!r} failed: {error!r}"
             )
             self.failure.__cause__ = error
-        if self.phase is Phase.STARTING:
+        if self.phase in {Phase.STARTING, Phase.CLOSING}:
+            # Whoever waits for the start or the goodbye may wait for what this task was to do.
             self.host.abort()
         elif self.phase is Phase.RUNNING and self.session is not None:
             self.phase, self._open = Phase.BROKEN, None

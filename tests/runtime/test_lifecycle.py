@@ -400,6 +400,22 @@ async def test_a_task_that_fails_during_the_start_ends_the_start():
     assert life.failure is None
 
 
+async def test_a_task_that_fails_during_the_goodbye_ends_the_goodbye():
+    async def goodbye() -> None:
+        client.life.host.spawn(fail, name="odd")
+        await anyio.sleep_forever()
+
+    client = Client(goodbye)
+    client.close_timeout_s = 60.0
+    with anyio.fail_after(WITHIN_S):
+        async with client:
+            pass
+    assert client.life.phase is Phase.CLOSED
+    failure = client.life.untold()
+    assert failure is not None
+    assert isinstance(failure.__cause__, OwnError)
+
+
 # --- clients that nobody closes ------------------------------------------------------------------
 
 
