@@ -36,7 +36,15 @@ from aiokafkawire.wire.messages.metadata import MetadataRequest, MetadataRespons
 
 from .core import Core
 from .partition import LogPoint, Partition, ResetTo, SoughtTo, ToCommitted
-from .subscription import Manual, Nothing, Pattern, RebalanceListener, Subscription, topics_of
+from .subscription import (
+    Manual,
+    Nothing,
+    RebalanceListener,
+    Subscription,
+    checked_listener,
+    pattern_of,
+    topics_of,
+)
 
 __all__ = ("BatchIterator", "Consumer", "RecordIterator")
 
@@ -174,6 +182,10 @@ class Consumer:
 
     @property
     def _running(self) -> Core:
+        core = self._lifecycle.session
+        if core is not None and self._lifecycle.phase is Phase.CLOSING and core.in_callback:
+            # The listener may still seek and commit what is about to go.
+            return core
         return self._lifecycle.running_here()
 
     def _deadline(self, core: Core, timeout_ms: float | None = None) -> float:
@@ -197,10 +209,10 @@ class Consumer:
         names = topics_of(topics)
         if bool(names.topics) == (pattern is not None):
             raise InvalidOption("subscribe takes topics or a pattern, one of both")
-        wanted: Subscription = names if pattern is None else Pattern(re.compile(pattern))
+        wanted: Subscription = names if pattern is None else pattern_of(pattern)
         if isinstance(self._wanted, Manual):
             raise InvalidOption("partitions are assigned by hand: call unsubscribe() first")
-        self._want(wanted, listener)
+        self._want(wanted, checked_listener(listener))
 
     def assign(self, *partitions: PartitionArgument) -> None:
         """Read exactly these partitions, whatever a group does; replaces what was before.
@@ -372,7 +384,7 @@ class Consumer:
                 raise RequestTimedOut(
                     "the position was not found in time", topic=topic, partition=number
                 )
-            self._lifecycle.running()
+            core = self._running
         return position
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from aiokafkawire.cluster.metadata import MetadataSnapshot
+from aiokafkawire.errors import InvalidOption
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire.primitives import check_string
 
@@ -18,6 +19,8 @@ __all__ = (
     "RebalanceListener",
     "Subscription",
     "Topics",
+    "checked_listener",
+    "pattern_of",
     "topics_of",
 )
 
@@ -102,3 +105,26 @@ def topics_of(topics: Iterable[str]) -> Topics:
             raise TypeError(f"a topic is named by a string that is not empty, not {name!r}")
         check_string(name)
     return Topics(tuple(dict.fromkeys(names)))
+
+
+def pattern_of(pattern: str | re.Pattern[str]) -> Pattern:
+    """What a regular expression selects. Raises `InvalidOption`, `TypeError`."""
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise InvalidOption(f"pattern {pattern!r} is no regular expression: {error}") from None
+    if not isinstance(compiled.pattern, str):
+        raise TypeError(f"a pattern is a string, not {pattern!r}")
+    return Pattern(compiled)
+
+
+def checked_listener(listener: Any) -> RebalanceListener | None:
+    """A listener that has all the methods. Raises `TypeError`."""
+    if listener is None:
+        return None
+    names = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")
+    if isinstance(listener, type) or not all(
+        callable(getattr(listener, name, None)) for name in names
+    ):
+        raise TypeError(f"a listener is an object derived from RebalanceListener, not {listener!r}")
+    return cast("RebalanceListener", listener)

@@ -8,7 +8,15 @@ from uuid import UUID
 import pytest
 
 from aiokafkawire.cluster.metadata import MetadataSnapshot, TopicMetadata
-from aiokafkawire.consumer.subscription import Pattern, RebalanceListener, Topics, topics_of
+from aiokafkawire.consumer.subscription import (
+    Pattern,
+    RebalanceListener,
+    Topics,
+    checked_listener,
+    pattern_of,
+    topics_of,
+)
+from aiokafkawire.errors import InvalidOption
 from aiokafkawire.types import TopicPartition
 
 
@@ -50,3 +58,32 @@ def test_what_is_lost_is_told_as_revoked_unless_overridden() -> None:
     tp = TopicPartition("orders", 0)
     assert Listener().on_partitions_lost([tp]) == f"revoked {[tp]}"
     assert RebalanceListener().on_partitions_assigned([tp]) is None
+
+
+def test_a_pattern_is_a_regular_expression() -> None:
+    assert pattern_of("orders-.*") == Pattern(re.compile("orders-.*"))
+    assert pattern_of(re.compile("orders-.*")) == Pattern(re.compile("orders-.*"))
+    with pytest.raises(InvalidOption, match=r"pattern '\(' is no regular expression: missing \)"):
+        pattern_of("(")
+    bytes_pattern: Any = b"orders"
+    with pytest.raises(TypeError, match="a pattern is a string, not b'orders'"):
+        pattern_of(bytes_pattern)
+
+
+class Duck:
+    def on_partitions_assigned(self, partitions: Any) -> None: ...
+
+    def on_partitions_revoked(self, partitions: Any) -> None: ...
+
+
+class WholeDuck(Duck):
+    def on_partitions_lost(self, partitions: Any) -> None: ...
+
+
+def test_a_listener_has_all_its_methods() -> None:
+    whole = WholeDuck()
+    assert checked_listener(whole) is whole
+    assert checked_listener(None) is None
+    for listener in (Duck(), RebalanceListener, print):
+        with pytest.raises(TypeError, match="derived from RebalanceListener, not"):
+            checked_listener(listener)
