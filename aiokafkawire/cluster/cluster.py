@@ -131,9 +131,9 @@ class Cluster:
         """Wait until `metadata.version` is over `after_version`; False at the deadline."""
         return await self._refresher.wait_update(after_version, deadline)
 
-    def on_change(self, callback: Callable[[Update], None]) -> Callable[[], None]:
-        """Call back, synchronously, after each change of the metadata; returns what ends it."""
-        return self._refresher.on_change(callback)
+    def on_change(self, callback: Callable[[Update], None]) -> None:
+        """Call back, synchronously, after each change of the metadata."""
+        self._refresher.on_change(callback)
 
     async def topic(self, name: str, deadline: float, *, keep: bool = False) -> TopicMetadata:
         """A topic's metadata, waiting until it is known; with `keep` it stays fresh from then on,
@@ -207,13 +207,11 @@ class Cluster:
         node_id: NodeId,
         leader_epoch: int,
         endpoint: tuple[str, int] | None = None,
-    ) -> bool:
-        """A broker named a new leader in an error (KIP-951); whether that was news."""
+    ) -> None:
+        """A broker named a new leader in an error (KIP-951)."""
         if endpoint is not None:
             self._refresher.apply(self.metadata.with_node(node_id, *endpoint))
-        update = self.metadata.with_leader(tp, node_id, leader_epoch)
-        self._refresher.apply(update)
-        return update.changed
+        self._refresher.apply(self.metadata.with_leader(tp, node_id, leader_epoch))
 
     # --- nodes ---
 

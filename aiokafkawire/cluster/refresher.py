@@ -110,10 +110,9 @@ class Refresher:
                 raise copy_of(failure)
         return True
 
-    def on_change(self, callback: Callable[[Update], None]) -> Callable[[], None]:
-        """Call back, synchronously, after each change; returns what ends it."""
+    def on_change(self, callback: Callable[[Update], None]) -> None:
+        """Call back, synchronously, after each change."""
         self._listeners.append(callback)
-        return lambda: self._listeners.remove(callback)
 
     def apply(self, update: Update) -> None:
         """Take over a snapshot, if it is a new one."""
@@ -129,7 +128,7 @@ class Refresher:
         self.metadata = update.snapshot
         self._brokers.keep(update.snapshot.nodes)
         self._tell_waiters()
-        for listener in list(self._listeners):
+        for listener in self._listeners:
             listener(update)
 
     def _tell_waiters(self) -> None:

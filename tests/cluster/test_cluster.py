@@ -364,18 +364,15 @@ async def test_topics_stay_fresh_while_they_are_used_and_changes_are_told():
             bootstrap_servers=scripted.bootstrap, metadata_max_age_ms=1
         ) as cluster:
             await cluster.start(soon())
-            stop = cluster.on_change(updates.append)
+            cluster.on_change(updates.append)
             cluster.add_topics(["t"])
             with anyio.fail_after(5):
                 while len(updates) < 3:
                     await anyio.lowlevel.checkpoint()
             assert "t" in updates[-1].snapshot.topics
-            stop()
-            seen = len(updates)
             cluster.remove_topics(["t"])
             while scripted.asked[-1] != []:
                 assert await cluster.wait_update(cluster.metadata.version, soon())
-            assert len(updates) == seen
 
 
 async def test_patterns_ask_for_all_topics():
@@ -412,8 +409,9 @@ async def test_leader_hints_are_used_when_newer():
             await cluster.start(soon())
             tp = TopicPartition("t", 0)
             await cluster.topic("t", soon())
-            assert not cluster.leader_hint(tp, 2, 0)
-            assert cluster.leader_hint(tp, 7, 5, ("127.0.0.1", 9))
+            cluster.leader_hint(tp, 2, 0)
+            assert cluster.metadata.leader(tp) == (1, 0)
+            cluster.leader_hint(tp, 7, 5, ("127.0.0.1", 9))
             assert cluster.metadata.leader(tp) == (7, 5)
             assert cluster.broker(7).address == Address("127.0.0.1", 9)
 
