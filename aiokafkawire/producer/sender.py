@@ -62,10 +62,12 @@ class Sender:
         self.runtime = runtime
         self.host = host
         self.cluster = cluster
-        self.identities = Identities() if config.idempotent else None
         self.room = Room()
         self.accumulator = Accumulator(
-            settings_of(config), self.identities, wake=self._wake, freed=self.room.freed
+            settings_of(config),
+            Identities() if config.idempotent else None,
+            wake=self._wake,
+            freed=self.room.freed,
         )
         self.failure: KafkaError | None = None
         # Why the producer cannot go on, if neither a call nor a record has told it.
@@ -79,8 +81,9 @@ class Sender:
         """Start the tasks; the cluster must have been started."""
         self.cluster.on_change(self._metadata_changed)
         self.host.spawn(self._keep_time, name="delivery timeouts")
-        if self.identities is not None:
-            self.host.spawn(self._keep_identity, self.identities, name="producer id")
+        identities = self.accumulator.identities
+        if identities is not None:
+            self.host.spawn(self._keep_identity, identities, name="producer id")
 
     def refuse(self, error: KafkaError) -> None:
         """The producer is closing: records that still come raise `error`, those that are in the
@@ -110,7 +113,8 @@ class Sender:
 
     def check_identity(self) -> None:
         """Ask for a producer id, if the epochs of the last one are used up."""
-        if self.identities is not None and self.identities.wanted:
+        identities = self.accumulator.identities
+        if identities is not None and identities.wanted:
             self._to_identify.set()
 
     async def settled(self, deadline: float) -> None:
@@ -133,6 +137,7 @@ class Sender:
     def metrics(self) -> dict[str, int | float]:
         """The numbers of `Producer.metrics`, without those of the connections."""
         accumulator, totals = self.accumulator, self.accumulator.totals
+        identities = accumulator.identities
         return {
             "buffer_size_bytes": accumulator.settings.buffer_memory_bytes,
             "buffer_used_bytes": accumulator.used_bytes,
@@ -145,7 +150,7 @@ class Sender:
             "batches_resent_total": totals.batches_resent,
             "batches_split_total": totals.batches_split,
             "batch_bytes_sent_total": totals.batch_bytes_sent,
-            "epochs_raised_total": 0 if self.identities is None else self.identities.raised,
+            "epochs_raised_total": 0 if identities is None else identities.raised,
         }
 
     def learn(self, name: str) -> bool:

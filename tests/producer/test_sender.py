@@ -195,7 +195,7 @@ async def test_a_defect_in_a_task_ends_the_producer_with_a_word(
 async def test_after_the_last_epoch_there_is_another_producer_id(broker: Broker, new_producer: New):
     async with new_producer(request_timeout_ms=100, delivery_timeout_ms=200) as producer:
         await producer.send_and_wait("t", b"1", partition=0)
-        identities = producer._lifecycle.session.sender.identities
+        identities = producer._lifecycle.session.sender.accumulator.identities
         first = identities.current.producer_id
         identities.current = ProducerIdAndEpoch(first, MAX_EPOCH)
         await producer.send_and_wait("t", b"2", partition=0)
