@@ -9,6 +9,7 @@ restarting, or paused.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -167,8 +168,7 @@ class Negotiation:
         return self.ask(self.state.version, self.silence_s, Connection.CURRENT)
 
     def handle(self, event: Event) -> Step:
-        step: Step = TRANSITIONS[type(self.state), type(event)](self, self.state, event)
-        return step
+        return TRANSITIONS[type(self.state), type(event)](self, self.state, event)
 
     def ask(self, version: int, timeout_s: float, connection: Connection) -> Ask:
         return Ask(self._request, version, timeout_s, connection)
@@ -229,7 +229,7 @@ def read_late_versions(machine: Negotiation, _: Confirming, event: Answered) -> 
     return Settled(step.versions, beside=True) if isinstance(step, Settled) else step
 
 
-TRANSITIONS: dict[tuple[type[State], type[Event]], Any] = {
+TRANSITIONS: Mapping[tuple[type[State], type[Event]], Callable[[Negotiation, Any, Any], Step]] = {
     (Asking, Answered): read_versions,
     (Asking, Closed): begin_probing,
     (Asking, Silent): begin_probing,
