@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from aiokafkawire.records.batch import CRC_POSITION, MAGIC_POSITION
+from aiokafkawire.records.legacy import HEAD_BYTES
 from aiokafkawire.wire import ApiKey, Buffer, Request, Response
 from aiokafkawire.wire.messages.fetch import FetchResponse, PartitionData
 
@@ -28,9 +30,8 @@ __all__ = (
 ANSWER_HEADER_BYTES = 8
 """The length of a frame and the correlation id: a client that cannot read them learns no more."""
 
-MAGIC_POSITION = 16
-CHECKSUM_POSITIONS = {0: 12, 1: 12, 2: 17}
-"""Where a batch has the number of its format, and where its checksum, by that number."""
+CHECKSUM_POSITIONS = {0: HEAD_BYTES, 1: HEAD_BYTES, 2: CRC_POSITION}
+"""Where a batch has its checksum, by the number of its format."""
 
 MAX_LOGGED_REQUESTS = 10_000
 MAX_LOGGED_BYTES = 32 * 2**20

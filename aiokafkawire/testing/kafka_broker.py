@@ -322,8 +322,8 @@ class KafkaBroker:
         """Misbehave at requests of one API (None: of any), at one node, so many times.
 
         The actions are `Delay`, `Answer`, `Drop`, `Close`, `Corrupt` and functions, as in
-        `Broker.on`. The
-        rule ends with `remove()`, at the end of its `with`, or with `clear_faults` and `reset`.
+        `Broker.on`. The rule ends with `remove()`, at the end of its `with`, or with `clear_faults`
+        and `reset`.
         """
         if callable(action):
             action = self._guarded(action)
