@@ -360,7 +360,7 @@ class Core(Session):
 
     def next_record(self, owner: object, caller: object) -> Record | None:
         """A record, and a cursor for more of them."""
-        if not self._may_give():
+        if self.in_callback:
             return None
         while (cursor := self.assignment.open(caller)) is not None:
             self.fetcher.wake()
@@ -380,13 +380,15 @@ class Core(Session):
         one: bool,
     ) -> dict[TopicPartition, Records]:
         """Records that are there, of one partition if `one`."""
-        if not self._may_give():
+        if self.in_callback:
             return {}
         self.fetcher.wake()
         return self.assignment.take(caller, max_records, only, one=one)
 
-    def _may_give(self) -> bool:
-        return self.group is None or not self.group.rebalance.in_callback
+    @property
+    def in_callback(self) -> bool:
+        """Whether a rebalance listener is being told, so that nothing may be given."""
+        return self.group is not None and self.group.rebalance.in_callback
 
     async def wait(self, deadline: float) -> bool:
         """Wait for news; False if the deadline came first."""

@@ -95,8 +95,9 @@ class Positioner:
         """Begin look-ups as they become due, until the host stops."""
         while self._host.running:
             now = self._runtime.clock.now()
-            owned = [p for p in self._assignment.values() if not p.revoked]
-            self._follow_leaders(owned, now)
+            # Of what is about to go a callback may ask the position.
+            owned = self._assignment.values()
+            self._follow_leaders([p for p in owned if not p.revoked], now)
             waiting = [p for p in owned if isinstance(p.state, _ASKING) and not self._is_asked(p)]
             due = [p for p in waiting if _not_before(p.state) <= now]
             self._ask_committed([p for p in due if isinstance(p.state, AwaitingCommitted)])

@@ -119,10 +119,15 @@ class Rebalance:
         self._hooks.stop_giving()
 
     async def revoke(self, partitions: Collection[TopicPartition]) -> None:
-        """Call back, commit what is processed, and let go."""
+        """Call back, commit what is processed, and let go.
+
+        What is lost while that goes on may be back before it is over: that stays.
+        """
+        going = self._of(partitions)
         if self.listener is not None:
             await self._tell(self.listener.on_partitions_revoked, partitions, self._take_turn())
-        await self.commit_processed(self._of(partitions))
+        await self.commit_processed(self._still_mine(going))
+        partitions = [partition.tp for partition in self._still_mine(going)]
         for partition in self._let_go(partitions):
             if not self._config.enable_auto_commit and partition.uncommitted:
                 logger.info(
@@ -150,6 +155,9 @@ class Rebalance:
     def _of(self, partitions: Collection[TopicPartition]) -> list[Partition]:
         """Those that the group gave: one assigned by hand meanwhile may have the same name."""
         return [self._mine[tp] for tp in partitions if tp in self._mine]
+
+    def _still_mine(self, partitions: Iterable[Partition]) -> list[Partition]:
+        return [p for p in partitions if self._mine.get(p.tp) is p]
 
     def _let_go(self, partitions: Collection[TopicPartition]) -> list[Partition]:
         gone = self._of(partitions)

@@ -7,8 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
-from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import CommitFailed
+from aiokafkawire.consumer import Consumer, RebalanceListener
+from aiokafkawire.errors import ClientClosed, CommitFailed
 from aiokafkawire.types import OffsetAndMetadata
 from tests.behaviour.conftest import NewTopic
 from tests.behaviour.support import (
@@ -235,3 +235,25 @@ async def test_what_is_no_offset_is_refused_at_the_call(
         assert await committed(consumer, partition) is None
         await consumer.commit({partition: 2})
         assert await committed(consumer, partition) == 2
+
+
+async def test_a_listener_commits_what_goes_when_the_consumer_is_closed(
+    bootstrap_servers: str, topic: str, group_id: str
+):
+    await fill(bootstrap_servers, topic, numbered(3))
+    [partition] = partitions_of(topic, 1)
+
+    class Cellar(RebalanceListener):
+        async def on_partitions_revoked(self, partitions: Any) -> None:
+            position = await consumer.position(partition)
+            await consumer.commit({partition: position - 1})
+
+    async with Consumer(
+        bootstrap_servers=bootstrap_servers, group_id=group_id, **MEMBER
+    ) as consumer:
+        consumer.subscribe([topic], listener=Cellar())
+        await take(consumer, 3)
+    with pytest.raises(ClientClosed):
+        await consumer.position(partition)
+    async with member(bootstrap_servers, topic, group_id) as after:
+        assert await committed(after, partition) == 2

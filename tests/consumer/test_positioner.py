@@ -7,11 +7,12 @@ import anyio
 import pytest
 
 from aiokafkawire.broker import Answer, Broker, Close
+from aiokafkawire.consumer import RebalanceListener
 from aiokafkawire.errors import BrokerError, UnknownTopic
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 
-from .helpers import TIMEOUT_S, consumer, numbers, produce, read
+from .helpers import TIMEOUT_S, consumer, numbers, produce, read, until
 from .logs import P0, P1
 
 
@@ -129,3 +130,21 @@ async def test_a_reset_by_duration_is_counted_from_the_time_of_asking() -> None:
             (first, *_) = broker.requests.of(ApiKey.LIST_OFFSETS)
             (asked,) = first.message.topics[0].partitions
             assert 0 <= asked.timestamp - (before_ms - 3_600_000) < 60_000
+
+
+async def test_a_callback_may_ask_for_a_position_that_is_not_known_yet() -> None:
+    class Listener(RebalanceListener):
+        async def on_partitions_revoked(self, partitions: Any) -> None:
+            loading.remove()
+            positions.append(await reader.position(P0))
+
+    positions: list[int] = []
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        loading = broker.on(ApiKey.OFFSET_FETCH, Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        async with consumer(broker, group_id="g") as reader:
+            reader.subscribe(["orders"], listener=Listener())
+            await until(lambda: bool(reader.assignment()), reader)
+            broker.on(ApiKey.HEARTBEAT, Answer(ErrorCode.REBALANCE_IN_PROGRESS), times=1)
+            await until(lambda: bool(positions), reader)
+    assert positions[0] == 0

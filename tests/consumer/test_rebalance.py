@@ -240,3 +240,22 @@ async def test_what_a_callback_raises_is_kept_for_the_application() -> None:
         await it.rebalance.revoke((P0,))
         assert [type(error) for error in it.raised] == [LookupError]
         assert len(it.assignment) == 0
+
+
+async def test_what_was_lost_during_its_revocation_and_came_back_stays() -> None:
+    class Slow(RebalanceListener):
+        async def on_partitions_revoked(self, partitions: Any) -> None:
+            it.rebalance.listener = None
+            it.rebalance.lose((P0, P1), "it was fenced")
+            it.rebalance.assign((P0,))
+            it.own(P0, 9)
+
+    async with owner() as it:
+        it.rebalance.assign((P0, P1))
+        it.own(P0, 7)
+        it.rebalance.listener = Slow()
+        await it.rebalance.revoke((P0, P1))
+        assert it.offsets.calls[:1] == [("lost", (P0, P1))]
+        assert not any(call[0] == "commit" for call in it.offsets.calls)
+        assert it.assignment.names == (P0,)
+        assert not it.rebalance.giving_back([P0])
