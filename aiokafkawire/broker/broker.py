@@ -14,6 +14,7 @@ from aiokafkawire.broker.faults import Action, Fault, Faults, RequestLog, SeenRe
 from aiokafkawire.broker.fetch_sessions import FetchSessions
 from aiokafkawire.broker.groups import Groups, OffsetStore
 from aiokafkawire.broker.identities import Identities
+from aiokafkawire.broker.kafka07 import Logs, connection_to
 from aiokafkawire.broker.node import Node
 from aiokafkawire.broker.options import MAX_NODES, BrokerConfig, BrokerOptions
 from aiokafkawire.broker.refusal import Refusal
@@ -26,6 +27,11 @@ from aiokafkawire.runtime import Address, Host, Lifecycle, RealRuntime, Runtime,
 from aiokafkawire.wire import ApiKey, error_for
 
 __all__ = ("Broker",)
+
+MAX_PORT = 65_535
+
+KAFKA07_NODE_ID = 0
+"""The id of what listens for clients of 0.7, which do not ask for it; those of nodes begin at 1."""
 
 CLOSE_TIMEOUT_S = 5.0
 """How long leaving waits for connections to end before it drops them."""
@@ -55,6 +61,7 @@ class Broker:
         advertised_host: str | None = None,
         ports: Sequence[int] | None = None,
         racks: Sequence[str | None] | None = None,
+        kafka07_port: int | None = None,
         **options: Unpack[BrokerOptions],
     ) -> None:
         """Check the arguments; nothing listens before `start` or `async with`.
@@ -62,8 +69,9 @@ class Broker:
         `nodes`: 1 to 64. `data_dir`: a directory that keeps topics, records and committed offsets;
         in memory unless given. `runtime`: another network and clock than the real ones. `host`: the
         address to listen on. `advertised_host`: what clients are told instead. `ports`, `racks`:
-        one for each node. Raises `InvalidOption`; `start` raises `KafkaError` for a port that is
-        taken.
+        one for each node. `kafka07_port`: a port more at which Kafka 0.7 is spoken (0: any that is
+        free), with logs of its own; none unless given. Raises `InvalidOption`; `start` raises
+        `KafkaError` for a port that is taken.
         """
         if not 1 <= nodes <= MAX_NODES:
             raise InvalidOption(f"nodes must be 1 to {MAX_NODES}, not {nodes}")
@@ -71,16 +79,20 @@ class Broker:
             raise InvalidOption(f"{nodes} nodes need {nodes} ports, not {len(ports)}")
         if racks is not None and len(racks) != nodes:
             raise InvalidOption(f"{nodes} nodes need {nodes} racks, not {len(racks)}")
+        if kafka07_port is not None and not 0 <= kafka07_port <= MAX_PORT:
+            raise InvalidOption(f"kafka07_port must be 0 to {MAX_PORT}, not {kafka07_port}")
         self._release, self.options = _options(options)
         self.requests = RequestLog()
         self._runtime = runtime
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._bind = [Address(host, port) for port in ports or [0] * nodes]
+        self._kafka07_bind = None if kafka07_port is None else Address(host, kafka07_port)
         self._advertised_host = advertised_host
         self._racks = {node: rack for node, rack in enumerate(racks or [], 1) if rack}
         self._lifecycle: Lifecycle[State] = Lifecycle("broker", f"Broker nodes={nodes}")
         self._faults = Faults()
         self._nodes: dict[int, Node] = {}
+        self._kafka07: Node | None = None
         self._store: Store | None = None
 
     # --- life --------------------------------------------------------------------------------
@@ -144,13 +156,27 @@ class Broker:
         for node_id, address in zip(node_ids, self._bind, strict=True):
             self._nodes[node_id] = Node(node_id, host, runtime, self._faults, self.requests)
             await self._listen(self._nodes[node_id], address, state)
+        if self._kafka07_bind is not None:
+            logs = Logs(self.options, runtime.rng)
+            self._kafka07 = Node(
+                KAFKA07_NODE_ID,
+                host,
+                runtime,
+                self._faults,
+                self.requests,
+                serve=connection_to(logs),
+            )
+            await self._bind_node(self._kafka07, self._kafka07_bind, state)
         return state
 
-    async def _listen(self, node: Node, address: Address, state: State) -> None:
+    async def _bind_node(self, node: Node, address: Address, state: State) -> None:
         try:
             await node.start(state, address)
         except OSError as error:
             raise KafkaError(f"node {node.node_id} cannot listen on {address}: {error}") from error
+
+    async def _listen(self, node: Node, address: Address, state: State) -> None:
+        await self._bind_node(node, address, state)
         assert node.address is not None
         assert self._runtime is not None
         sessions = FetchSessions(self._runtime.rng, self.options.max_fetch_sessions)
@@ -159,9 +185,10 @@ class Broker:
         state.addresses[node.node_id] = shown
 
     async def _stop(self, state: State) -> None:
-        for node in self._nodes.values():
+        nodes = [*self._nodes.values(), *([self._kafka07] if self._kafka07 else [])]
+        for node in nodes:
             node.cut()
-        for node in self._nodes.values():
+        for node in nodes:
             await node.stopped()
         state.cluster.save()
 
@@ -171,6 +198,15 @@ class Broker:
     def bootstrap_servers(self) -> str:
         """The addresses of all nodes, the dead ones included, as clients take them."""
         return ",".join(str(address) for address in self._running.addresses.values())
+
+    @property
+    def kafka07_server(self) -> str:
+        """The address at which Kafka 0.7 is spoken. Raises `KafkaError` without `kafka07_port`."""
+        self._lifecycle.running()
+        node = self._kafka07
+        if node is None or node.address is None:
+            raise KafkaError("there is no such port: make the broker with kafka07_port=0")
+        return str(Address(self._advertised_host or node.address.host, node.address.port))
 
     @property
     def nodes(self) -> Mapping[int, Address]:

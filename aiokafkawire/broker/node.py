@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import anyio
 
@@ -22,11 +23,29 @@ ACCEPT_RETRY_S = 0.1
 """Pause after the system refused to accept (no file descriptors left)."""
 
 
+class Conversation(Protocol):
+    """One connection of a client."""
+
+    async def run(self) -> None:
+        """Serve the client to its end, and release the transport."""
+        ...
+
+
 class Node:
-    """A broker id with a port of its own. It can be killed, paused and started again."""
+    """A broker id with a port of its own. It can be killed, paused and started again.
+
+    `serve` makes of each transport that is accepted, and its number, what talks there.
+    """
 
     def __init__(
-        self, node_id: int, host: Host, runtime: Runtime, faults: Faults, requests: RequestLog
+        self,
+        node_id: int,
+        host: Host,
+        runtime: Runtime,
+        faults: Faults,
+        requests: RequestLog,
+        *,
+        serve: Callable[[Node, Transport, int], Conversation] = ServerConnection,
     ) -> None:
         self.node_id = node_id
         self.faults = faults
@@ -36,6 +55,7 @@ class Node:
         self._host = host
         self._runtime = runtime
         self._requests = requests
+        self._serve = serve
         self._tasks: dict[TaskHandle, None] = {}
         self._open = 0
         self._connections = 0
@@ -130,15 +150,12 @@ class Node:
     def _connect(self, transport: Transport) -> None:
         self._connections += 1
         self._open += 1
-        connection = ServerConnection(self, transport, self._connections)
+        connection = self._serve(self, transport, self._connections)
         self._spawn(self._converse, f"connection-{self._connections}", connection)
 
-    async def _converse(self, connection: ServerConnection) -> None:
+    async def _converse(self, connection: Conversation) -> None:
         try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(connection.read)
-                await connection.serve()
-                tasks.cancel_scope.cancel()
+            await connection.run()
         finally:
             self._open -= 1
 

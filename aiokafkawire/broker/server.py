@@ -78,6 +78,13 @@ class ServerConnection:
         self._muted = False
         self.name = f"node {site.node_id}: connection {number} from {transport.peer}"
 
+    async def run(self) -> None:
+        """Serve the client until it leaves or is to be disconnected."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.read)
+            await self.serve()
+            tasks.cancel_scope.cancel()
+
     async def read(self) -> None:
         """Read until the client leaves or sends what is no frame."""
         reader = FrameReader(self._site.state.options.max_request_bytes)

@@ -1,0 +1,103 @@
+"""A log as 0.7 has it: bytes in segments, and offsets that are positions in them."""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass, field
+
+from aiokafkawire.wire import kafka07
+
+__all__ = ("Log", "OutOfRange")
+
+
+class OutOfRange(Exception):
+    """The log has no such offset."""
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """A piece of a log. Readers see what is flushed; `written_ms` is when it was last changed."""
+
+    start: int
+    written_ms: int
+    data: bytearray = field(default_factory=bytearray)
+    flushed: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.start + self.flushed
+
+
+class Log:
+    """One partition. Old segments go when it holds more than `retention_bytes`.
+
+    A segment is left for a new one when it holds more than `segment_bytes` before an append, so a
+    set is never divided.
+    """
+
+    def __init__(self, segment_bytes: int, retention_bytes: int, now_ms: int) -> None:
+        self._segment_bytes = segment_bytes
+        self._retention_bytes = retention_bytes
+        self._size = 0
+        self._segments = [Segment(0, now_ms)]
+
+    @property
+    def start(self) -> int:
+        return self._segments[0].start
+
+    @property
+    def end(self) -> int:
+        """The offset that readers get next."""
+        return self._segments[-1].end
+
+    def append(self, data: bytes, count: int, now_ms: int) -> None:
+        """Write a set of `count` messages, those in compressed sets counted.
+
+        A set without any is not flushed: it is seen after the next one that has some.
+        """
+        last = self._segments[-1]
+        if len(last.data) > self._segment_bytes:
+            last.flushed = len(last.data)
+            last = Segment(last.end, now_ms)
+            self._segments.append(last)
+        if data:
+            last.data += data
+            last.written_ms = now_ms
+            self._size += len(data)
+        if count:
+            last.flushed = len(last.data)
+        self._clean()
+
+    def read(self, offset: int, max_size: int) -> bytes:
+        """At most `max_size` bytes from `offset` on, and no further than its segment.
+
+        Raises `OutOfRange`.
+        """
+        if not self.start <= offset <= self.end:
+            raise OutOfRange
+        found = bisect.bisect_right(self._segments, offset, key=lambda each: each.start) - 1
+        segment = self._segments[found]
+        position = offset - segment.start
+        return bytes(segment.data[position : min(position + max_size, segment.flushed)])
+
+    def offsets(self, time: int, max_number: int, now_ms: int) -> tuple[int, ...]:
+        """At most `max_number` starts of segments that were last written by `time`, newest first.
+
+        The end counts as written now. `LATEST` is all of them, `EARLIEST` the first.
+        """
+        known = [(segment.start, segment.written_ms) for segment in self._segments]
+        if self._segments[-1].flushed:
+            known.append((self.end, now_ms))
+        if time == kafka07.LATEST:
+            count = len(known)
+        elif time == kafka07.EARLIEST:
+            count = 1
+        else:
+            newest_first = range(len(known), 0, -1)
+            count = next((n for n in newest_first if known[n - 1][1] <= time), 0)
+        wanted = [offset for offset, _ in known[:count]]
+        return tuple(wanted[::-1][:max_number])
+
+    def _clean(self) -> None:
+        while len(self._segments) > 1 and self._size > self._retention_bytes:
+            self._size -= len(self._segments.pop(0).data)

@@ -1,0 +1,71 @@
+"""One connection of a client of 0.7: requests in, answers out, one after the other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import anyio
+
+from aiokafkawire.broker.call import Disconnect
+from aiokafkawire.broker.kafka07.logs import Logs
+from aiokafkawire.broker.server import Site
+from aiokafkawire.errors import MalformedFrame
+from aiokafkawire.runtime import Transport
+from aiokafkawire.wire.frame import FrameReader
+from aiokafkawire.wire.kafka07 import MIN_FRAME_BYTES
+
+__all__ = ("Connection", "connection_to")
+
+logger = logging.getLogger("aiokafkawire.broker")
+
+
+class Connection:
+    """Reads no further while a request is carried out or its answer is sent."""
+
+    def __init__(self, logs: Logs, site: Site, transport: Transport, number: int) -> None:
+        self._logs = logs
+        self._site = site
+        self._transport = transport
+        self.name = f"0.7 port: connection {number} from {transport.peer}"
+
+    async def run(self) -> None:
+        """Serve until the client leaves, is idle for too long, or is to be disconnected."""
+        try:
+            await self._serve()
+        except (Disconnect, MalformedFrame) as reason:
+            logger.warning("%s: closed: %s", self.name, reason)
+        except OSError as error:
+            logger.debug("%s: lost: %s", self.name, error)
+        except Exception:
+            # A defect here must cost this client its connection, not everybody the broker.
+            logger.exception("%s: closed: a request could not be carried out", self.name)
+        finally:
+            self._transport.abort()
+            with anyio.CancelScope(shield=True):
+                await self._transport.aclose()
+
+    async def _serve(self) -> None:
+        reader = FrameReader(self._site.state.options.max_request_bytes, MIN_FRAME_BYTES)
+        while count := await self._receive(reader):
+            for frame in reader.received(count):
+                await self._site.not_paused()
+                reply = self._logs.answer(frame, self._site.state.clock.wall_ms())
+                if reply is None:
+                    continue
+                await self._transport.send([reply.data])
+                if reply.closes:
+                    return
+
+    async def _receive(self, reader: FrameReader) -> int:
+        state = self._site.state
+        idle_s = state.options.connections_max_idle_ms / 1_000
+        with anyio.CancelScope(deadline=state.clock.now() + idle_s):
+            return await self._transport.receive_into(reader.get_buffer())
+        logger.debug("%s: closed: it was idle", self.name)
+        return 0
+
+
+def connection_to(logs: Logs) -> Callable[[Site, Transport, int], Connection]:
+    """What a node makes of each connection that it accepts."""
+    return lambda site, transport, number: Connection(logs, site, transport, number)
