@@ -496,12 +496,15 @@ _list_options(ConsumerOptions, ConsumerConfig)
 
 def parse_servers(servers: str | Iterable[str]) -> tuple[str, ...]:
     """Split and check bootstrap servers: "host:port,host:port" or a sequence of such."""
-    parts: Iterable[str] = servers.split(",") if isinstance(servers, str) else servers
-    cleaned = tuple(part.strip() for part in parts if part.strip())
+    try:
+        parts = servers.split(",") if isinstance(servers, str) else servers
+        cleaned = tuple(part.strip() for part in parts if part.strip())
+        for server in cleaned:
+            parse_address(server)
+    except (AttributeError, TypeError):
+        raise InvalidOption(f"bootstrap_servers must be text(s), not {servers!r}") from None
     if not cleaned:
         raise InvalidOption("bootstrap_servers is empty: give 'host:port', or several of them")
-    for server in cleaned:
-        parse_address(server)
     return cleaned
 
 
@@ -518,8 +521,7 @@ def parse_address(server: str) -> tuple[str, int]:
         host, _, port_text = bare.partition(":")
     if not host or any(character.isspace() or character == "/" for character in host):
         raise InvalidOption(f"bootstrap server {server!r} has no valid host")
-    if not port_text:
-        return host, DEFAULT_PORT
+    port_text = port_text or f"{DEFAULT_PORT}"
     if not port_text.isascii() or not port_text.isdigit() or not 1 <= int(port_text) <= 65_535:
         raise InvalidOption(f"bootstrap server {server!r} has no valid port (1 to 65535)")
     return host, int(port_text)
@@ -528,6 +530,8 @@ def parse_address(server: str) -> tuple[str, int]:
 def nearest(name: str, known: Sequence[str]) -> str:
     """The end of a sentence about an unknown option: which one may have been meant, if any."""
     candidates = [candidate for candidate in known if candidate.startswith(name)]
+    if name.endswith("serializer"):
+        return "; keys and values are bytes: encode before you send, decode what you get"
     candidates += difflib.get_close_matches(name.replace(".", "_"), known, n=1, cutoff=0.6)
     return f"; did you mean {candidates[0]!r}?" if candidates else ""
 

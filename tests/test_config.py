@@ -101,6 +101,12 @@ def test_an_option_like_no_other_is_just_named():
         make(ProducerConfig, {**SERVERS, "zzzz": 1})
 
 
+@pytest.mark.parametrize("given", ["value_serializer", "key_deserializer"])
+def test_who_gives_a_serializer_is_told_that_there_are_none(given: str):
+    with pytest.raises(InvalidOption, match=f"'{given}'; keys and values are bytes: encode before"):
+        make(ProducerConfig, {**SERVERS, given: str})
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -182,6 +188,12 @@ def test_servers_must_be_given(servers: object):
         make(ClientConfig, {"bootstrap_servers": servers})
     with pytest.raises(InvalidOption, match="bootstrap_servers is missing"):
         make(ClientConfig, {})
+
+
+@pytest.mark.parametrize("servers", [None, 9092, b"a:9092", [b"a:9092"], [("a", 9092)]])
+def test_servers_are_texts(servers: object):
+    with pytest.raises(InvalidOption, match=r"bootstrap_servers must be text\(s\), not "):
+        make(ClientConfig, {"bootstrap_servers": servers})
 
 
 @pytest.mark.parametrize(
