@@ -169,7 +169,7 @@ class Producer:
         key: Buffer | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        headers: Iterable[tuple[str, Buffer | None]] = (),
+        headers: Iterable[tuple[str, Buffer | None]] | None = None,
     ) -> Delivery:
         """Put a record into the buffer, and return its `Delivery` without waiting for the broker.
 
@@ -204,7 +204,7 @@ class Producer:
         key: Buffer | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        headers: Iterable[tuple[str, Buffer | None]] = (),
+        headers: Iterable[tuple[str, Buffer | None]] | None = None,
     ) -> Delivery:
         """As `send`, without waiting: raises `BufferFull` if there is no room.
 
@@ -237,7 +237,7 @@ class Producer:
         key: Buffer | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        headers: Iterable[tuple[str, Buffer | None]] = (),
+        headers: Iterable[tuple[str, Buffer | None]] | None = None,
     ) -> RecordMetadata:
         """Send a record and wait until it is acknowledged.
 

@@ -79,6 +79,12 @@ def test_headers_are_copied():
     assert headers == (("a", b"1"), ("b", None))
 
 
+@pytest.mark.parametrize("none", [None, (), []])
+def test_no_headers_are_none_or_nothing(none: object):
+    *_, headers, _ = check(headers=none)
+    assert headers == ()
+
+
 @pytest.mark.parametrize("part", ["value", "key"])
 def test_a_record_over_the_limit_says_its_size(part: str):
     check(**{part: b"x" * 850})
