@@ -148,7 +148,6 @@ class SimulatedTransport:
         self.peer = peer
         self._outgoing = outgoing
         self._incoming = incoming
-        self._aborted = Signal()
         self._gone = False
 
     async def receive_into(self, buffer: memoryview) -> int:
