@@ -1,4 +1,7 @@
-"""Handlers of a member that has no partitions yet: from the first look-up to the assignment."""
+"""Handlers of the way into a generation, the first or the next: from the look-up to the assignment.
+
+A `Keeper` goes this way with what it owns; any other member has nothing until it is `Stable`.
+"""
 
 from __future__ import annotations
 
