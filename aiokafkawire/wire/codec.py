@@ -9,7 +9,7 @@ from typing import TypeVar
 from aiokafkawire.errors import UnsupportedVersion
 from aiokafkawire.wire.decoder import DECODE_ERRORS, Decoder, make_decoder
 from aiokafkawire.wire.encoder import Encoder, make_encoder
-from aiokafkawire.wire.explain import explain_decoding, explain_encoding
+from aiokafkawire.wire.explain import explain_decoding, explain_encoding, trailing_bytes
 from aiokafkawire.wire.primitives import Buffer
 from aiokafkawire.wire.schema import Message, schema_of
 
@@ -93,7 +93,7 @@ def decode(cls: type[M], version: int, data: Buffer) -> M:
     """
     message, end = decode_prefix(cls, version, data)
     if end != len(data):
-        raise explain_decoding(cls, version, data)
+        raise trailing_bytes(cls, version, data, end)
     return message
 
 

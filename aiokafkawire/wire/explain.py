@@ -23,7 +23,10 @@ from aiokafkawire.wire.primitives import (
 from aiokafkawire.wire.schema import Field, Message, Struct, TypeKind, schema_of
 from aiokafkawire.wire.source import Layout
 
-__all__ = ("explain_decoding", "explain_encoding", "require_default")
+__all__ = ("explain_decoding", "explain_encoding", "require_default", "trailing_bytes")
+
+MAX_VALUES = 100_000
+"""How far the slow way through a message goes: longer, and whoever sends it could stop others."""
 
 
 def explain_decoding(cls: type[Message], version: int, data: Buffer) -> MalformedMessage:
@@ -32,9 +35,7 @@ def explain_decoding(cls: type[Message], version: int, data: Buffer) -> Malforme
     walk = _DecodeWalk(view, Layout(version, flexible=cls.is_flexible(version)))
     try:
         walk.struct(cls)
-        if walk.position == len(view):
-            raise _Stop("the bytes could not be decoded")
-        reason, position = f"{len(view) - walk.position} trailing bytes", walk.position
+        reason, position = "the bytes could not be decoded", walk.position
     except _Stop as stop:
         reason, position = str(stop), walk.position
     return MalformedMessage(
@@ -43,6 +44,16 @@ def explain_decoding(cls: type[Message], version: int, data: Buffer) -> Malforme
         version=version,
         field=_dotted(walk.path) or None,
         position=position,
+    )
+
+
+def trailing_bytes(cls: type[Message], version: int, data: Buffer, end: int) -> MalformedMessage:
+    """The error for bytes that begin with a message and go on after its `end`."""
+    return MalformedMessage(
+        f"{len(data) - end} trailing bytes",
+        message=schema_of(cls).name,
+        version=version,
+        position=end,
     )
 
 
@@ -100,6 +111,7 @@ class _DecodeWalk(_Walk):
         super().__init__(layout)
         self.view = view
         self.position = 0
+        self.values_left = MAX_VALUES
 
     def struct(self, cls: type[Struct]) -> None:
         schema, version = schema_of(cls), self.layout.version
@@ -139,6 +151,9 @@ class _DecodeWalk(_Walk):
                 self.stop(f"tag {tag} does not end where its size of {size} bytes says", start)
 
     def value(self, kind: TypeKind, nullable: bool, compact: bool) -> None:
+        self.values_left -= 1
+        if self.values_left < 0:
+            self.stop(f"malformed somewhere behind the first {MAX_VALUES} values", self.position)
         compact = compact and self.layout.flexible
         if kind.element is not None:
             self.array(kind.element, nullable, compact)

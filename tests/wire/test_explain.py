@@ -1,8 +1,13 @@
 import pytest
 
 from aiokafkawire import wire
-from aiokafkawire.errors import UnsupportedVersion
-from aiokafkawire.wire.explain import explain_decoding, explain_encoding, require_default
+from aiokafkawire.errors import MalformedMessage, UnsupportedVersion
+from aiokafkawire.wire.explain import (
+    MAX_VALUES,
+    explain_decoding,
+    explain_encoding,
+    require_default,
+)
 from aiokafkawire.wire.messages.fetch import FetchPartition
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokafkawire.wire.schema import schema_of
@@ -16,9 +21,22 @@ def test_sound_bytes_are_walked_to_their_end() -> None:
             raw = bytes.fromhex(vector["hex"])
             error = explain_decoding(cls, vector["version"], raw)
             assert error.reason.startswith("the bytes could not be decoded"), vector["id"]
-            error = explain_decoding(cls, vector["version"], raw + b"??")
-            assert error.reason.startswith("2 trailing bytes"), vector["id"]
-            assert error.position == len(raw)
+            with pytest.raises(MalformedMessage, match="2 trailing bytes") as caught:
+                wire.decode(cls, vector["version"], raw + b"??")
+            assert caught.value.position == len(raw)
+
+
+def test_the_slow_way_through_a_message_has_an_end() -> None:
+    count = MAX_VALUES + 10
+    raw = count.to_bytes(4) + b"\x00\x00" * count
+    cls = wire.message_class("MetadataRequest")
+    assert explain_decoding(cls, 0, raw).reason.startswith("malformed somewhere behind the first")
+    with pytest.raises(MalformedMessage, match="behind the first 100000 values"):
+        wire.decode(cls, 0, raw[:-2] + b"\xff\xff")
+    few = MAX_VALUES // 2 - 10
+    raw = few.to_bytes(4) + b"\x00\x00" * few
+    with pytest.raises(MalformedMessage, match=rf"null.*topics\[{few - 1}\]\.name"):
+        wire.decode(cls, 0, raw[:-2] + b"\xff\xff")
 
 
 def test_an_error_that_has_no_field_keeps_its_kind() -> None:
