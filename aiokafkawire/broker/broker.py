@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -419,7 +420,8 @@ def _options(given: BrokerOptions) -> tuple[Release, BrokerConfig]:
     known = [field.name for field in dataclasses.fields(BrokerConfig)]
     for name in given:
         if name not in known:
-            raise InvalidOption(f"a broker has no option {name!r}{nearest(name, known)}")
+            arguments = [*list(inspect.signature(Broker).parameters)[:-1], *known]
+            raise InvalidOption(f"a broker has no option {name!r}{nearest(name, arguments)}")
     release = release_of(given.get("as_of"), HANDLERS)
     options: dict[str, Any] = {**release.defaults, **given}
     return release, BrokerConfig(**options)

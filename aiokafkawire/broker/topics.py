@@ -330,7 +330,7 @@ class Cluster:
         if not 1 <= factor <= len(self.node_ids):
             raise Refusal(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"{len(self.node_ids)} nodes cannot hold {factor} replicas",
+                f"{factor} replicas need as many nodes, and there are {len(self.node_ids)}",
             )
         return self._spread(name, range(count), factor)
 

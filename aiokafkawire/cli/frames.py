@@ -73,9 +73,8 @@ def find_api(text: str) -> Api:
         if wanted in {_plain(api.name), str(int(api.key))}:
             return api
     names = [api.name for api in APIS.values()]
-    raise InvalidOption(
-        f"--api {text!r} is not known{nearest(text, names)}; there are {', '.join(names)}"
-    )
+    hint = nearest(text, names) or f"; there are {', '.join(names)}"
+    raise InvalidOption(f"--api {text!r} is not known{hint}")
 
 
 def from_hex(data: bytes) -> list[bytes] | None:

@@ -46,6 +46,9 @@ def test_zero_milliseconds_and_the_default_are_values() -> None:
 def test_an_unknown_option_is_named_with_the_nearest() -> None:
     with pytest.raises(InvalidOption, match="'auto_create'; did you mean 'auto_create_topics'"):
         Broker(auto_create=False)
+    misspelt: typing.Any = {"nods": 3}
+    with pytest.raises(InvalidOption, match="'nods'; did you mean 'nodes'"):
+        Broker(**misspelt)
 
 
 def test_the_typed_dict_equals_the_option_class() -> None:

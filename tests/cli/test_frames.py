@@ -236,5 +236,10 @@ def test_an_api_is_found_by_name_or_key(text: str):
 
 
 def test_the_nearest_api_is_named():
-    with pytest.raises(InvalidOption, match="did you mean 'JoinGroup'"):
+    with pytest.raises(InvalidOption, match=r"did you mean 'JoinGroup'\?$"):
         find_api("JoinGruop")
+
+
+def test_without_a_near_one_all_apis_are_named():
+    with pytest.raises(InvalidOption, match="'zzzz' is not known; there are Produce, Fetch, "):
+        find_api("zzzz")
