@@ -141,7 +141,7 @@ class ClientConfig:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            _check_field(field, getattr(self, field.name))
+            check_field(field, getattr(self, field.name))
         object.__setattr__(self, "bootstrap_servers", parse_servers(self.bootstrap_servers))
         self._check_together()
 
@@ -550,7 +550,7 @@ def reset_duration_ms(policy: Any) -> int | None:
     return duration_ms if duration_ms <= MAX_DURATION_MS else None
 
 
-def _check_field(field: dataclasses.Field[Any], value: Any) -> None:
+def check_field(field: dataclasses.Field[Any], value: Any) -> None:
     name = field.name
     if "range" in field.metadata:
         if value is None and field.default is None:

@@ -3,6 +3,7 @@
 from aiokafkawire.connection.backoff import Backoff
 from aiokafkawire.connection.broker import BrokerClient
 from aiokafkawire.connection.channel import LARGE_REQUEST_BYTES, Channel, Limits
+from aiokafkawire.connection.connector import dial
 from aiokafkawire.connection.counters import Counters
 from aiokafkawire.connection.handshake import PLAINTEXT, Handshake, Plaintext
 from aiokafkawire.connection.lanes import Lane, lane_of
@@ -29,6 +30,7 @@ __all__ = (
     "Plaintext",
     "Versions",
     "choose_version",
+    "dial",
     "lane_of",
     "parse_pin",
 )

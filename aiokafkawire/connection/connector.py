@@ -36,7 +36,7 @@ from aiokafkawire.errors import (
 from aiokafkawire.runtime import Address, Host, Runtime, Transport
 from aiokafkawire.wire import Request, Response
 
-__all__ = ("MAX_IN_FLIGHT", "Connector")
+__all__ = ("MAX_IN_FLIGHT", "Connector", "dial")
 
 logger = logging.getLogger("aiokafkawire.connection")
 
@@ -44,6 +44,8 @@ MAX_IN_FLIGHT = 100
 """Unanswered requests on one connection; callers that need fewer count their own."""
 
 SOFTWARE = "aiokafkawire"
+
+UNKNOWN_NAME = "check bootstrap_servers, or the broker's advertised.listeners"
 
 
 class Connector:
@@ -153,7 +155,7 @@ class Connector:
 
     async def _open(self) -> Channel:
         """A connection after its handshake, with running tasks."""
-        transport = await self._connect()
+        transport = await dial(self._runtime, self.address, UNKNOWN_NAME)
         try:
             transport = await self._handshake.wrap(transport, self.address)
         except BaseException as error:
@@ -192,33 +194,36 @@ class Connector:
                 raise
             raise ConnectionFailed(f"authentication was cut short: {error}") from error
 
-    async def _connect(self) -> Transport:
-        """Try each address of the name, each with its share of the time that is left."""
-        name, port = self.address
-        try:
-            addresses = await self._runtime.resolve(name, port)
-        except OSError as error:
-            raise ConnectionFailed(
-                f"the name {name!r} cannot be resolved ({error.strerror or error}): check"
-                " bootstrap_servers, or the broker's advertised.listeners"
-            ) from error
-        failures: list[str] = []
-        for number, address in enumerate(addresses):
-            transport: Transport | None = None
-            try:
-                with anyio.CancelScope(deadline=self._share(len(addresses) - number)):
-                    transport = await self._runtime.connect(address)
-            except OSError as error:
-                failures.append(f"{address}: {_why(error)}")
-            else:
-                if transport is not None:
-                    return transport
-                failures.append(f"{address}: no answer")
-        raise ConnectionFailed("; ".join(failures) or f"the name {name!r} has no address")
 
-    def _share(self, addresses_left: int) -> float:
-        now = self._runtime.clock.now()
-        return now + max(0.0, anyio.current_effective_deadline() - now) / addresses_left
+async def dial(runtime: Runtime, address: Address, advice: str) -> Transport:
+    """Try each address of the name, each with its share of the time that is left.
+
+    Raises `ConnectionFailed`, with `advice` where the name is not known.
+    """
+    name, port = address
+    try:
+        found = await runtime.resolve(name, port)
+    except OSError as error:
+        raise ConnectionFailed(
+            f"the name {name!r} cannot be resolved ({error.strerror or error}): {advice}"
+        ) from error
+    failures: list[str] = []
+    for number, each in enumerate(found):
+        transport: Transport | None = None
+        try:
+            with anyio.CancelScope(deadline=_share(runtime.clock.now(), len(found) - number)):
+                transport = await runtime.connect(each)
+        except OSError as error:
+            failures.append(f"{each}: {_why(error)}")
+        else:
+            if transport is not None:
+                return transport
+            failures.append(f"{each}: no answer")
+    raise ConnectionFailed("; ".join(failures) or f"the name {name!r} has no address")
+
+
+def _share(now: float, addresses_left: int) -> float:
+    return now + max(0.0, anyio.current_effective_deadline() - now) / addresses_left
 
 
 def _drop(channel: Channel) -> None:

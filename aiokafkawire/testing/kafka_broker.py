@@ -87,6 +87,7 @@ class KafkaBroker:
         advertised_host: str | None = None,
         ports: Sequence[int] | None = None,
         racks: Sequence[str | None] | None = None,
+        kafka07_port: int | None = None,
         **options: Unpack[BrokerOptions],
     ) -> None:
         """Take the arguments of `Broker`; nothing is made of them before `start` or `with`."""
@@ -98,6 +99,7 @@ class KafkaBroker:
             advertised_host=advertised_host,
             ports=ports,
             racks=racks,
+            kafka07_port=kafka07_port,
             **options,
         )
         self._thread = threading.Thread(target=self._run, name="kafka_broker", daemon=True)
@@ -233,6 +235,11 @@ class KafkaBroker:
     def bootstrap_servers(self) -> str:
         """The addresses of all nodes, as clients take them: `host:port,host:port`."""
         return self._bootstrap_servers
+
+    @property
+    def kafka07_server(self) -> str:
+        """The address at which Kafka 0.7 is spoken. Raises `KafkaError` without `kafka07_port`."""
+        return self._call(lambda: self._running.kafka07_server)
 
     @property
     def nodes(self) -> Mapping[int, Address]:

@@ -16,7 +16,7 @@ import pytest
 
 import aiokafkawire.testing
 from aiokafkawire import Broker, Consumer, Producer
-from aiokafkawire.errors import BrokerError, ClientClosed, InvalidOption
+from aiokafkawire.errors import BrokerError, ClientClosed, InvalidOption, KafkaError
 from aiokafkawire.runtime import Address
 from aiokafkawire.testing import (
     Answer,
@@ -331,6 +331,13 @@ async def test_waiting_in_an_event_loop_is_refused(broker: KafkaBroker) -> None:
 async def test_it_may_be_made_in_an_event_loop() -> None:
     with KafkaBroker() as broker:
         assert broker.create_topic() == "topic-1"
+
+
+def test_a_port_for_clients_of_0_7() -> None:
+    with KafkaBroker(kafka07_port=0) as broker:
+        assert broker.kafka07_server not in broker.bootstrap_servers
+    with KafkaBroker() as broker, pytest.raises(KafkaError, match="kafka07_port"):
+        _ = broker.kafka07_server
 
 
 # --- what is exported ---
