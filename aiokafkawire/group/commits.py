@@ -32,6 +32,7 @@ __all__ = (
     "ForgetCoordinator",
     "Held",
     "Idle",
+    "Kept",
     "Rejoined",
     "SendCommit",
     "Sending",
@@ -46,6 +47,9 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 HOLD_S = 1.0
 """How often it is looked whether the rebalance that a commit waits for is still on."""
 
+MAX_ABSENT = 3
+"""So often in a row may the coordinator not know a topic that a commit is for: it may be new."""
+
 _FENCING = frozenset(
     {
         ErrorCode.ILLEGAL_GENERATION,
@@ -54,6 +58,7 @@ _FENCING = frozenset(
     }
 )
 _ELSEWHERE = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+_ABSENT = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +87,17 @@ class Idle(CommitState):
 
 @dataclass(frozen=True, slots=True)
 class Sending(CommitState):
-    """`rejoined` is set once a rebalance ended while the answer was on its way."""
+    """`rejoined` is set once a rebalance ended while the answer was on its way.
+
+    `absent` counts the answers in a row in which a topic was not known.
+    """
 
     request: int
     sent: Mapping[TopicPartition, Wanted]
     generation: int
     attempt: int
     rejoined: Rejoined | None = None
+    absent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +106,7 @@ class Delayed(CommitState):
 
     until: float
     attempt: int
+    absent: int = 0
 
     @property
     def deadline(self) -> float:
@@ -188,12 +198,18 @@ class SendCommit:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """The coordinator keeps these offsets now, whether somebody waits for that or not."""
+
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True)
 class Settle:
     """A ticket's outcome; `error` is None once all of its offsets, or newer ones, are kept."""
 
     ticket: int
     error: KafkaError | None
-    offsets: Offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,13 +222,12 @@ class ForgetCoordinator:
     pass
 
 
-CommitEffect = SendCommit | Settle | Doubt | ForgetCoordinator
+CommitEffect = SendCommit | Kept | Settle | Doubt | ForgetCoordinator
 Outcome = tuple[CommitState, Sequence[CommitEffect]]
 
 
 @dataclass(slots=True)
 class Ticket:
-    offsets: Offsets
     open: set[TopicPartition]
     last: bool
 
@@ -280,7 +295,7 @@ class Commits:
                 ticket.open.remove(tp)
                 if not ticket.open:
                     del self.tickets[number]
-                    yield Settle(number, None, ticket.offsets)
+                    yield Settle(number, None)
 
     def refuse(
         self, tp: TopicPartition, error: KafkaError, up_to: int | None = None
@@ -292,7 +307,7 @@ class Commits:
         for number, ticket in list(self.tickets.items()):
             if tp in ticket.open and (up_to is None or number <= up_to):
                 del self.tickets[number]
-                yield Settle(number, error, ticket.offsets)
+                yield Settle(number, error)
 
     def is_last(self, sent: Wanted) -> bool:
         ticket = self.tickets.get(sent.ticket)
@@ -301,8 +316,8 @@ class Commits:
 
 def _submit(m: Commits, state: CommitState, event: Submitted, now: float) -> Outcome:
     if not event.offsets:
-        return state, (Settle(event.ticket, None, event.offsets),)
-    m.tickets[event.ticket] = Ticket(event.offsets, set(event.offsets), event.last)
+        return state, (Settle(event.ticket, None),)
+    m.tickets[event.ticket] = Ticket(set(event.offsets), event.last)
     for tp, offset in event.offsets.items():
         m.wanted[tp] = Wanted(offset, event.ticket)
     return state, ()
@@ -317,22 +332,25 @@ def _submit_while_held(m: Commits, state: Held, event: Submitted, now: float) ->
 def _send(m: Commits, state: Idle | Delayed, event: CommitDue, now: float) -> Outcome:
     if not m.due(now):
         return state, ()
-    attempt = state.attempt if isinstance(state, Delayed) else 0
+    attempt, absent = (state.attempt, state.absent) if isinstance(state, Delayed) else (0, 0)
     request = m.new_number()
-    sending = Sending(request, dict(m.wanted), event.generation, attempt)
+    sending = Sending(request, dict(m.wanted), event.generation, attempt, absent=absent)
     offsets = {tp: wanted.offset for tp, wanted in m.wanted.items()}
     return sending, (SendCommit(request, offsets),)
 
 
 def _answered(m: Commits, state: Sending, event: Answered, now: float) -> Outcome:
+    kept: dict[TopicPartition, OffsetAndMetadata] = {}
     effects: list[CommitEffect] = []
     held = delayed = doubted = forgotten = False
     moves_on = event.keeping or state.rejoined is not None
+    absent = state.absent + 1 if _ABSENT.intersection(event.codes.values()) else 0
     for tp, sent in state.sent.items():
         code = event.codes.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR)
         rebalancing = code == ErrorCode.REBALANCE_IN_PROGRESS
         outside = state.generation == NO_GENERATION
         if code == ErrorCode.NONE:
+            kept[tp] = sent.offset
             effects += m.acknowledge(tp, sent)
         elif code == ErrorCode.ILLEGAL_GENERATION and moves_on and not m.is_last(sent):
             # The next generation has begun, and what this member keeps it can commit there.
@@ -343,7 +361,7 @@ def _answered(m: Commits, state: Sending, event: Answered, now: float) -> Outcom
         elif rebalancing and not outside:
             held = True
             doubted |= not moves_on
-        elif error_for(code).retriable:
+        elif error_for(code).retriable and not (code in _ABSENT and absent >= MAX_ABSENT):
             delayed = True
             forgotten |= code in _ELSEWHERE
         else:
@@ -352,6 +370,8 @@ def _answered(m: Commits, state: Sending, event: Answered, now: float) -> Outcom
                 offset=sent.offset.offset,
             )  # fmt: skip
             effects += m.refuse(tp, context, sent.ticket)
+    if kept:
+        effects.insert(0, Kept(kept))
     if doubted:
         effects.append(Doubt())
     if forgotten:
@@ -360,7 +380,7 @@ def _answered(m: Commits, state: Sending, event: Answered, now: float) -> Outcom
         after, more = _hold(m, state, now)
         return after, (*effects, *more)
     if delayed:
-        return _delay(m, state.attempt, now), effects
+        return _delay(m, state.attempt, now, absent), effects
     return Idle(), effects
 
 
@@ -377,15 +397,15 @@ def _hold(m: Commits, state: Sending, now: float) -> Outcome:
 def _unanswered(m: Commits, state: Sending, event: Unanswered, now: float) -> Outcome:
     if event.error.retriable:
         # Whether the offsets are kept is not known: the newest ones go out again.
-        return _delay(m, state.attempt, now), (ForgetCoordinator(),)
+        return _delay(m, state.attempt, now, state.absent), (ForgetCoordinator(),)
     effects: list[CommitEffect] = []
     for tp, sent in state.sent.items():
         effects += m.refuse(tp, event.error, sent.ticket)
     return Idle(), effects
 
 
-def _delay(m: Commits, attempt: int, now: float) -> Delayed:
-    return Delayed(now + m.delay(attempt + 1), attempt + 1)
+def _delay(m: Commits, attempt: int, now: float, absent: int) -> Delayed:
+    return Delayed(now + m.delay(attempt + 1), attempt + 1, absent)
 
 
 def _fenced(tp: TopicPartition, code: int) -> CommitFailed:

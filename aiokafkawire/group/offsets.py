@@ -37,6 +37,7 @@ from .commits import (
     Doubt,
     Ended,
     ForgetCoordinator,
+    Kept,
     Rejoined,
     SendCommit,
     Settle,
@@ -241,10 +242,10 @@ class GroupOffsets:
         self._settled.set()
         for effect in effects:
             match effect:
-                case Settle(ticket, error, offsets):
-                    if error is None:
-                        self._on_committed(offsets)
-                    else:
+                case Kept(offsets):
+                    self._on_committed(offsets)
+                case Settle(ticket, error):
+                    if error is not None:
                         error.group = self._route.key
                     promise = self._waiting.get(ticket)
                     if promise is None:

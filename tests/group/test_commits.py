@@ -291,13 +291,34 @@ def test_a_failure_that_no_repetition_mends_is_told() -> None:
     assert settled(m.handle(c.Unanswered(send(m).request, error), 0.0)) == {ticket: error}
 
 
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID])
+def test_a_topic_that_stays_unknown_is_given_up(code: int) -> None:
+    m = machine()
+    ticket, _ = m.submit(at(p0=1), 0.0)
+    for now in range(c.MAX_ABSENT - 1):
+        assert answer(m, send(m, now), code, now) == []
+    m.handle(c.Unanswered(send(m, 10).request, ConnectionLost("gone")), 10)
+    outcome = settled(answer(m, send(m, 20), code, 20))
+    assert isinstance(outcome[ticket], BrokerError)
+    m.submit(at(p0=2), 20)
+    assert answer(m, send(m, 20), code, 20) == []  # it is asked anew
+
+
+def test_what_is_kept_is_the_newest_that_was_sent() -> None:
+    m = machine()
+    m.submit(at(p0=5, p1=5), 0.0)
+    m.submit(at(p0=9), 0.0)
+    effects = answer(m, send(m))
+    assert [effect for effect in effects if isinstance(effect, c.Kept)] == [c.Kept(at(p0=9, p1=5))]
+
+
 def test_an_abandoned_ticket_is_committed_all_the_same() -> None:
     m = machine()
     ticket, _ = m.submit(at(p0=1), 0.0)
     m.abandon(ticket)
     sent = send(m)
     assert sent.offsets == at(p0=1)
-    assert answer(m, sent) == []
+    assert answer(m, sent) == [c.Kept(at(p0=1))]
 
 
 CODES = st.sampled_from([0, 0, 0, 14, 16, 27, 22, 12])

@@ -754,3 +754,17 @@ async def test_a_topic_that_is_deleted_goes_and_comes_back_empty(strategy: str) 
             again = await read(reader, 2)
             assert [r.value for r in again] == numbers(100, 102)
             assert reader.assignment() == {P0, TopicPartition("payments", 0)}
+
+
+async def test_a_topic_that_is_deleted_holds_up_neither_the_group_nor_leaving() -> None:
+    async with Broker(auto_create_topics=False) as broker:
+        for topic in ("orders", "payments"):
+            await broker.create_topic(topic, 1)
+            await produce(broker, topic, 0, numbers(0, 4))
+        began = anyio.current_time()
+        async with consumer(broker, "orders", "payments", group_id="g") as reader:
+            await read(reader, 8)
+            await broker.delete_topic("orders")
+            await until_owned(reader, 1)
+            await broker.delete_topic("payments")
+        assert anyio.current_time() - began < reader.config.close_timeout_ms / 1000 / 3
