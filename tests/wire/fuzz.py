@@ -335,7 +335,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sizes = [options.frames // 100] * 100
         seeds = range(options.seed, options.seed + len(sizes))
         total = sum(pool.map(fuzz_mutated, seeds, sizes))
-        print(f"mutated frames: {total}, seeds {seeds[0]} to {seeds[-1]}: all decoded or refused")
+        print(
+            f"mutated frames: {total}, seeds {seeds[0]} to {seeds[-1]}: all decoded or refused",
+            flush=True,
+        )
         frames = large_frames()
         ratios = list(pool.map(_large_by_index, range(len(frames)), chunksize=8))
         worst = sorted(range(len(frames)), key=ratios.__getitem__, reverse=True)[: options.worst]
