@@ -110,10 +110,19 @@ class GroupParts:
                 return False
         return True
 
+    async def need_outside(self, deadline: float, api: str) -> None:
+        """As `outside`, before a request of `api`. Raises `RequestTimedOut` at the deadline."""
+        if not await self.outside(deadline):
+            raise RequestTimedOut(
+                "partitions are assigned by hand, and the group was not left before the deadline",
+                sent=False,
+                api=api,
+                group=self.member.group_id,
+            )
+
     async def fetch(self, partitions: Sequence[TopicPartition], deadline: float) -> Committed:
         """What is committed, once nothing newer is on its way (`positioner.CommittedOffsets`)."""
-        if not await self.outside(deadline):
-            raise RequestTimedOut("the group was not left in time")
+        await self.need_outside(deadline, "OffsetFetch")
         await self.offsets.quiet(partitions, deadline)
         return await self.offsets.fetch(partitions, deadline)
 
@@ -518,10 +527,7 @@ class Core(Session):
                     )
         await checkpoint()
         deadline = self.runtime.clock.now() + self.config.default_api_timeout_ms / 1000
-        if not await group.outside(deadline):
-            raise RequestTimedOut(
-                "the group was not left in time", api="OffsetCommit", group=self.config.group_id
-            )
+        await group.need_outside(deadline, "OffsetCommit")
         last = group.rebalance.giving_back(offsets)
         try:
             await group.offsets.commit(offsets, deadline, last=last)

@@ -8,12 +8,12 @@ from typing import Any
 import anyio
 import pytest
 
-from aiokafkawire.broker import Answer, Broker, Delay
+from aiokafkawire.broker import Answer, Broker, Delay, SeenRequest
 from aiokafkawire.config import ConsumerConfig, make
 from aiokafkawire.consumer.core import Core, News
 from aiokafkawire.consumer.partition import LogPoint, Resetting
 from aiokafkawire.consumer.subscription import Manual, Nothing, Topics
-from aiokafkawire.errors import CommitFailed, ConnectionFailed, InvalidOption
+from aiokafkawire.errors import CommitFailed, ConnectionFailed, InvalidOption, RequestTimedOut
 from aiokafkawire.group.assignors import RangeAssignor
 from aiokafkawire.runtime import Host, RealRuntime
 from aiokafkawire.types import OffsetAndMetadata
@@ -205,6 +205,26 @@ async def test_going_from_a_group_to_partitions_by_hand_at_once() -> None:
             told = (await reader.committed(P0, P1)).values()
             assert next(offset and offset.offset for offset in told) == 1
         assert broker.requests.of(ApiKey.LEAVE_GROUP)
+
+
+async def test_offsets_of_partitions_by_hand_are_asked_for_once_the_group_is_left() -> None:
+    async with Broker() as broker, core(broker, group_id="g") as it:
+        await broker.create_topic("orders", 1)
+        released = anyio.Event()
+
+        async def hold(seen: SeenRequest) -> None:
+            await released.wait()
+
+        broker.on(ApiKey.JOIN_GROUP, hold)
+        it.subscribe(Topics(("orders",)), None)
+        await broker.wait_for_request(ApiKey.JOIN_GROUP)
+        it.subscribe(Nothing(), None)
+        it.subscribe(Manual((P0,)), None)
+        with pytest.raises(RequestTimedOut, match="not left") as caught:
+            await it.need_group().fetch([P0], it.runtime.clock.now() + 0.02)
+        error = caught.value
+        assert (error.api, error.group, error.sent) == ("OffsetFetch", "g", False)
+        released.set()
 
 
 async def test_a_commit_held_for_a_rebalance_does_not_outlive_the_membership() -> None:
