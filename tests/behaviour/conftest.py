@@ -1,4 +1,8 @@
-"""The public interface, on the embedded broker or on real Kafka (`--on kafka`, `kafka3`) alike."""
+"""The public interface, on the embedded broker or on real Kafka alike.
+
+`--on kafka` and `--on kafka3` are one and three nodes of the newest release, `--on 0.9.0.1` is one
+node of that one. What a release lacks is skipped with the reason (see `features.py`).
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,11 @@ import pytest
 from anyio import to_thread
 
 from aiokafkawire.broker import Broker
+from tests.behaviour.features import lacking
 from tests.brokers.fixtures import session_kafka
-from tests.conftest import backend_of
+from tests.brokers.kafka import DEFAULT_VERSION
+from tests.brokers.releases import RELEASES
+from tests.conftest import NOT_APPLICABLE, backend_of
 
 HERE = Path(__file__).resolve().parent
 
@@ -23,8 +30,12 @@ NODES = 3
 MIN_SESSION_TIMEOUT_MS = 500
 """What real Kafka is started with in these tests, too."""
 
-REAL_NODES = {"kafka": 1, "kafka3": 3}
-"""What `--on` stands for."""
+REAL: Mapping[str, tuple[str, int]] = {
+    "kafka": (DEFAULT_VERSION, 1),
+    "kafka3": (DEFAULT_VERSION, 3),
+    **{version: (version, 1) for version in RELEASES},
+}
+"""The release and the number of nodes that `--on` stands for."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +48,10 @@ class Cluster:
 
 @pytest.fixture
 async def cluster(request: pytest.FixtureRequest, anyio_backend: object) -> AsyncIterator[Cluster]:
-    nodes = REAL_NODES.get(request.config.getoption("--on"))
-    if nodes is not None:
-        kafka = session_kafka(request.config, nodes)
+    real = REAL.get(request.config.getoption("--on"))
+    if real is not None:
+        version, nodes = real
+        kafka = session_kafka(request.config, nodes, version)
 
         async def create(name: str, **wanted: object) -> None:
             make = partial(kafka.create_topic, name, replication_factor=nodes, **wanted)
@@ -87,9 +99,16 @@ def group_id() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Three real nodes are for what depends on their number: one event loop is enough there."""
-    if config.getoption("--on") == "kafka3":
-        ours = [item for item in items if HERE in item.path.parents]
+    """Elsewhere than on one node of the newest release one event loop is enough."""
+    on = config.getoption("--on")
+    ours = [item for item in items if HERE in item.path.parents]
+    if on not in {"embedded", "kafka"}:
         left_out = [item for item in ours if backend_of(item) not in {None, "asyncio"}]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]
+    if on in REAL:
+        for item in ours:
+            reason = lacking(REAL[on][0], item)
+            if reason is not None:
+                item.stash[NOT_APPLICABLE] = reason
+                item.add_marker(pytest.mark.skip(reason=reason))

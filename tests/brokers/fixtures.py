@@ -12,9 +12,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.brokers.kafka import Kafka, Unavailable
+from tests.brokers.kafka import DEFAULT_VERSION, Kafka, Unavailable
 
-_SESSION_KAFKA = pytest.StashKey[dict[int, Kafka]]()
+_SESSION_KAFKA = pytest.StashKey[dict[tuple[str, int], Kafka]]()
 
 
 @contextmanager
@@ -28,16 +28,19 @@ def what_real_kafka_needs() -> Iterator[None]:
         pytest.skip(str(lack))
 
 
-def session_kafka(config: pytest.Config, nodes: int = 1) -> Kafka:
-    """The cluster of this size of this test run, whichever conftest.py asks; closed at its end."""
+def session_kafka(config: pytest.Config, nodes: int = 1, version: str = DEFAULT_VERSION) -> Kafka:
+    """This test run's cluster of a release and size, whichever conftest.py asks.
+
+    It is closed at the end of the run.
+    """
     clusters = config.stash.setdefault(_SESSION_KAFKA, {})
-    kafka = clusters.get(nodes)
+    kafka = clusters.get((version, nodes))
     if kafka is None:
-        kafka = Kafka("4.3.0", nodes=nodes)
+        kafka = Kafka(version, nodes=nodes)
         with what_real_kafka_needs():
             config.add_cleanup(kafka.close)
             kafka.start()
-        clusters[nodes] = kafka
+        clusters[version, nodes] = kafka
     return kafka
 
 

@@ -4,6 +4,8 @@
         use(kafka.bootstrap_servers)
         kafka.restart()                         # same ports, data kept
 
+    with Kafka("0.9.0.1") as kafka:             # with a ZooKeeper of its own
+
     python -m tests.brokers.kafka --nodes 3     # until Ctrl-C
 
 Everything here is synchronous: call it from a fixture, or from a worker thread.
@@ -23,9 +25,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.brokers import raw
+from tests.brokers import raw, zookeeper
 from tests.brokers.process import HOST, Process, free_ports
 from tests.brokers.releases import RELEASES, Mode, Release, Unavailable, fetch, java_for, tail
+from tests.brokers.settings import LOG4J, kraft_settings, needs_log4j, zookeeper_settings
+from tests.brokers.zookeeper import ZooKeeper
 
 __all__ = ["DEFAULT_VERSION", "Kafka", "Node", "StartFailed", "Unavailable"]
 
@@ -45,6 +49,11 @@ _LOG_OPTIONS = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
 )
+# From here on a broker makes topics itself when it is asked.
+FIRST_WITH_CREATE_TOPICS = (1, 0)
+# Before, metadata named no broker before there was a topic.
+FIRST_THAT_LISTS_ALL_NODES = (0, 9)
+
 _PORT_TAKEN = "Address already in use"
 _CAUSE = re.compile(r"\b(ERROR|FATAL)\b|Exception\b")
 
@@ -58,7 +67,10 @@ class PortTaken(StartFailed):
 
 
 class Node:
-    """One broker that is its own controller too, and the folder with its data and log."""
+    """One broker and the folder with its data and log.
+
+    With KRaft it is its own controller too; else nobody listens on `controller_port`.
+    """
 
     def __init__(self, node_id: int, ports: tuple[int, int], directory: Path) -> None:
         self.node_id = node_id
@@ -98,10 +110,10 @@ class Node:
 
 
 class Kafka:
-    """A cluster of `nodes` real brokers, each also a KRaft controller.
+    """A cluster of `nodes` real brokers: each also a KRaft controller, or all with one ZooKeeper.
 
     `directory` keeps the data beyond `close()`; without it a temporary one is used.
-    `properties` go over the defaults of `server_properties`. `ports` are the clients'
+    `properties` go over the defaults of the `settings` module. `ports` are the clients'
     ports, one a node; without them free ones are chosen, and kept over restarts.
     """
 
@@ -125,6 +137,9 @@ class Kafka:
         self._properties = dict(properties or {})
         self._given_directory = directory
         self._directory: Path | None = None
+        self._zookeeper: ZooKeeper | None = None
+        self._made: dict[str, int] = {}
+        """Topics made here, and how many partitions each has."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -156,11 +171,16 @@ class Kafka:
 
     def stop(self) -> None:
         """End every node in order; data and ports are kept for the next `start()`."""
-        for node in self.nodes:
-            if node.process is not None:
-                node.process.terminate()
-        for node in self.nodes:
-            node.stop()
+        try:
+            for node in self.nodes:
+                if node.process is not None:
+                    node.process.terminate()
+            for node in self.nodes:
+                node.stop()
+        finally:
+            # After the brokers, which say goodbye to it.
+            if self._zookeeper is not None:
+                self._zookeeper.stop()
 
     def restart(self) -> None:
         self.stop()
@@ -183,6 +203,8 @@ class Kafka:
             if self._directory is not None and self._directory != self._given_directory:
                 shutil.rmtree(self._directory)
             self._directory = None
+            self._zookeeper = None
+            self._made.clear()
             self.nodes = ()
 
     def create_topic(
@@ -195,13 +217,22 @@ class Kafka:
     ) -> None:
         """Create a topic and wait until every node knows a leader for each of its partitions."""
         running = [node for node in self.nodes if node.running]
-        raw.create_topic(
-            running[0].address,
-            name,
-            partitions=partitions,
-            replication_factor=replication_factor,
-            configs=configs or {},
-        )
+        if self._zookeeper is None or self.release.number >= FIRST_WITH_CREATE_TOPICS:
+            raw.create_topic(
+                running[0].address,
+                name,
+                partitions=partitions,
+                replication_factor=replication_factor,
+                configs=configs or {},
+            )
+        else:
+            ids = [node.node_id for node in running]
+            replicas = {
+                partition: [ids[(partition + n) % len(ids)] for n in range(replication_factor)]
+                for partition in range(partitions)
+            }
+            zookeeper.create_topic(self._zookeeper.port, name, replicas, configs or {})
+        self._made[name] = partitions
         for node in running:
             self._wait_for(node, lambda seen: seen.led_partitions(name) == partitions)
 
@@ -223,7 +254,10 @@ class Kafka:
 
     def _command(self) -> tuple[str, ...]:
         java, jars = java_for(self.release), fetch(self.release)
-        return (str(java), *_JVM_OPTIONS, *_LOG_OPTIONS, "-cp", f"{jars}/*")
+        # A relative name: each process runs in its own folder.
+        options = ("-Dlog4j.configuration=file:log4j.properties",)
+        log_options = options if needs_log4j(self.release) else _LOG_OPTIONS
+        return (str(java), *_JVM_OPTIONS, *log_options, "-cp", f"{jars}/*")
 
     def _lay_out(self) -> tuple[Node, ...]:
         if self._directory is None:
@@ -235,27 +269,51 @@ class Kafka:
             Node(node_id, pair, self._directory / f"node-{node_id}")
             for node_id, pair in enumerate(ports, start=1)
         )
+        if self.release.mode is Mode.ZOOKEEPER:
+            self._zookeeper = ZooKeeper(nodes[0].controller_port, self._directory / "zookeeper")
         for node in nodes:
             node.directory.mkdir(parents=True, exist_ok=True)
-            settings = server_properties(self.release, node, nodes) | self._properties
+            settings = self._settings(node, nodes) | self._properties
             _properties_file(node).write_text(
                 "".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8"
             )
+        if needs_log4j(self.release):
+            for folder in self._directory.iterdir():
+                (folder / "log4j.properties").write_text(LOG4J, encoding="utf-8")
         return nodes
+
+    def _settings(self, node: Node, nodes: Sequence[Node]) -> dict[str, str]:
+        place = {"log.dirs": str(node.directory / "data")}
+        if self._zookeeper is not None:
+            return place | zookeeper_settings(
+                self.release, node.node_id, node.port, self._zookeeper.port, len(nodes)
+            )
+        controllers = {each.node_id: each.controller_port for each in nodes}
+        return place | kraft_settings(self.release, node.node_id, node.port, controllers)
 
     def _bring_up(self, command: tuple[str, ...]) -> None:
         started = [node for node in self.nodes if not node.running]
         try:
-            _format_storage(command, started)
+            if self._zookeeper is None:
+                _format_storage(command, started)
+            else:
+                self._zookeeper.start(command)
             for node in started:
                 self.start_node(node)
-            everyone = {node.node_id for node in self.nodes}
             for node in self.nodes:
-                self._wait_for(node, lambda seen: everyone <= seen.nodes.keys())
+                self._wait_for(node, self._is_whole)
         except BaseException:
             for node in started:
                 node.kill()
+            if self._zookeeper is not None and not any(node.running for node in self.nodes):
+                self._zookeeper.stop()
             raise
+
+    def _is_whole(self, seen: raw.Metadata) -> bool:
+        """Whether a node that has just started knows the others, or the topics if that tells."""
+        if self.release.number < FIRST_THAT_LISTS_ALL_NODES:
+            return all(seen.led_partitions(name) == count for name, count in self._made.items())
+        return {node.node_id for node in self.nodes} <= seen.nodes.keys()
 
     def _wait_for(self, node: Node, holds: Callable[[raw.Metadata], bool]) -> None:
         """Ask `node` for metadata until `holds`; fail at once when any node ends."""
@@ -277,48 +335,10 @@ class Kafka:
             process.wait(POLL_INTERVAL_SECONDS)
 
 
-def server_properties(release: Release, node: Node, nodes: Sequence[Node]) -> dict[str, str]:
-    """What a node of a test cluster runs with: topics on demand, no waiting, small internals."""
-    listener = f"PLAINTEXT://{HOST}:{node.port}"
-    replicas = str(min(3, len(nodes)))
-    in_sync = "2" if len(nodes) >= 3 else "1"
-    settings = {
-        "process.roles": "broker,controller",
-        "node.id": str(node.node_id),
-        "controller.quorum.voters": ",".join(
-            f"{each.node_id}@{HOST}:{each.controller_port}" for each in nodes
-        ),
-        "listeners": f"{listener},CONTROLLER://{HOST}:{node.controller_port}",
-        "advertised.listeners": listener,
-        "controller.listener.names": "CONTROLLER",
-        "log.dirs": str(node.directory / "data"),
-        "num.partitions": "2",
-        "default.replication.factor": replicas,
-        "min.insync.replicas": in_sync,
-        "auto.create.topics.enable": "true",
-        # Tests of rebalances and dead members would otherwise wait 3 and 6 seconds each.
-        "group.initial.rebalance.delay.ms": "0",
-        "group.min.session.timeout.ms": "500",
-        "offsets.topic.replication.factor": replicas,
-        "offsets.topic.num.partitions": "4",
-        "transaction.state.log.replication.factor": replicas,
-        "transaction.state.log.num.partitions": "4",
-        "transaction.state.log.min.isr": in_sync,
-        # Its buffer alone is larger than the heap.
-        "log.cleaner.enable": "false",
-    }
-    if release.version.startswith("4."):
-        settings["share.coordinator.state.topic.replication.factor"] = replicas
-        settings["share.coordinator.state.topic.min.isr"] = in_sync
-    return settings
-
-
 def _release(version: str) -> Release:
     release = RELEASES.get(version)
     if release is None:
         raise ValueError(f"unknown Kafka version {version!r}; known: {', '.join(RELEASES)}")
-    if release.mode is not Mode.KRAFT:
-        raise ValueError(f"Kafka {version} needs ZooKeeper, which is not started here")
     return release
 
 
@@ -356,8 +376,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.brokers.kafka", description="Run real Apache Kafka until Ctrl-C."
     )
-    startable = [name for name, row in RELEASES.items() if row.mode is Mode.KRAFT]
-    parser.add_argument("--version", choices=startable, default=DEFAULT_VERSION)
+    parser.add_argument("--version", choices=RELEASES, default=DEFAULT_VERSION)
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--port", type=int, nargs="+", help="one a node; default: free ones")
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep the data in DIR")

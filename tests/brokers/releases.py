@@ -50,10 +50,20 @@ class Release:
     minimum_java: int = 8
 
     @property
+    def number(self) -> tuple[int, ...]:
+        """The version, to be compared: (0, 8, 2, 2)."""
+        return number_of(self.version)
+
+    @property
     def dependencies(self) -> tuple[str, ...]:
         kafka = f"org.apache.kafka:kafka_{self.scala}:{self.version}"
         tools = f"org.apache.kafka:kafka-tools:{self.version}"
         return (kafka, *((tools,) if self.mode is Mode.KRAFT else ()), *self.extras)
+
+
+def number_of(version: str) -> tuple[int, ...]:
+    """The parts of a version as numbers: (0, 9) for "0.9"."""
+    return tuple(map(int, version.split(".")))
 
 
 # Kafka 4 brings no slf4j binding and would run without a log.

@@ -185,7 +185,6 @@ def test_by_hand_it_prints_the_address_and_ends_with_ctrl_c(kafka_43: str) -> No
     ("options", "message"),
     [
         ({"version": "4.0.1"}, "unknown Kafka version '4.0.1'; known: 4.3.0, 4.2.0"),
-        ({"version": "2.8.2"}, "needs ZooKeeper"),
         ({"nodes": 0}, "nodes must be 1 to 9"),
         ({"nodes": 2, "ports": [1]}, "1 ports given for 2 nodes"),
     ],
