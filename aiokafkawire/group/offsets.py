@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from aiokafkawire.cluster.cluster import Cluster
@@ -26,6 +26,10 @@ from aiokafkawire.wire.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
 )
 
 from .answers import group_error
@@ -67,6 +71,9 @@ class Credentials(NamedTuple):
 
 
 Committed = Mapping[TopicPartition, OffsetAndMetadata | None]
+FetchedPartition = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
+
+P_co = TypeVar("P_co", covariant=True)
 
 
 class GroupOffsets:
@@ -356,7 +363,7 @@ def read_fetched(
     ids: Mapping[str, UUID],
 ) -> Committed:
     """The committed offsets. A partition that the answer leaves out is a `ProtocolError`."""
-    topics: Sequence[Any] = response.topics
+    topics: Sequence[OffsetFetchResponseTopic | OffsetFetchResponseTopics] = response.topics
     error_code = response.error_code
     if response.groups:
         group = next((group for group in response.groups if group.group_id == group_id), None)
@@ -365,9 +372,10 @@ def read_fetched(
         topics, error_code = group.topics, group.error_code
     if error_code != ErrorCode.NONE:
         raise group_error(error_code, "OffsetFetch")
-    told: dict[TopicPartition, Any] = {
+    named: Iterator[tuple[str, Sequence[FetchedPartition]]] = _named(topics, ids)
+    told = {
         TopicPartition(name, partition.partition_index): partition
-        for name, entries in _named(topics, ids)
+        for name, entries in named
         for partition in entries
     }
     committed: dict[TopicPartition, OffsetAndMetadata | None] = {}
@@ -396,7 +404,19 @@ def read_fetched(
     return committed
 
 
-def _named(topics: Iterable[Any], ids: Mapping[str, UUID]) -> Iterator[tuple[str, Sequence[Any]]]:
+class _Topic(Protocol[P_co]):
+    """A topic in a response; from some version on it bears its id alone."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def partitions(self) -> Sequence[P_co]: ...
+
+
+def _named(
+    topics: Iterable[_Topic[P_co]], ids: Mapping[str, UUID]
+) -> Iterator[tuple[str, Sequence[P_co]]]:
     names = {topic_id: name for name, topic_id in ids.items() if topic_id != NO_ID}
     for topic in topics:
         name = topic.name or names.get(getattr(topic, "topic_id", NO_ID), "")
