@@ -15,6 +15,7 @@ from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import NO_ID
 from aiokafkawire.wire.error_codes import ErrorCode
 
+from .partition import Partition
 from .planner import FetchPart
 
 __all__ = (
@@ -36,8 +37,12 @@ LAST_VERSION_WITH_NAMES = 12
 
 
 class Wanted(NamedTuple):
-    """What a node remembers of one partition."""
+    """What a node remembers of one partition.
 
+    `partition` is who was told of it: the node says nothing twice, not even where the log ends.
+    """
+
+    partition: Partition
     topic_id: UUID
     offset: int
     leader_epoch: int
@@ -126,6 +131,7 @@ class FetchSession:
         chosen = tuple(parts)
         wanted = {
             part.partition.tp: Wanted(
+                part.partition,
                 ids.get(part.partition.tp.topic, NO_ID),
                 part.offset,
                 part.leader_epoch,
@@ -137,8 +143,11 @@ class FetchSession:
         known = NO_ID not in ids.values()
         max_version = None if known else LAST_VERSION_WITH_NAMES
         state = self.state
-        if isinstance(state, Going) and state.max_version != max_version:
+        if isinstance(state, Going) and (
             # A session is by names or by ids from beginning to end.
+            state.max_version != max_version
+            or any(_is_another(state.wanted.get(tp), now) for tp, now in wanted.items())
+        ):
             state = Beginning(state.session_id)
         if isinstance(state, Beginning):
             return SessionRequest(state.ends, FIRST_EPOCH, chosen, (), wanted, max_version)
@@ -147,14 +156,18 @@ class FetchSession:
             state.session_id,
             state.epoch,
             tuple(p for p in chosen if before.get(p.partition.tp) != wanted[p.partition.tp]),
-            tuple(
-                (tp, was.topic_id)
-                for tp, was in before.items()
-                if tp not in wanted or wanted[tp].topic_id != was.topic_id
-            ),
+            tuple((tp, was.topic_id) for tp, was in before.items() if tp not in wanted),
             wanted,
             max_version,
         )
+
+
+def _is_another(was: Wanted | None, now: Wanted) -> bool:
+    """Whether the same name stands for another topic, or the partition was lost and came back.
+
+    One request cannot both leave out and name it: by names (before version 13) they are the same.
+    """
+    return was is not None and (was.partition, was.topic_id) != (now.partition, now.topic_id)
 
 
 def _begun(state: Beginning, event: Accepted) -> State:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 from uuid import UUID
 
+import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,17 +20,21 @@ from aiokafkawire.consumer.planner import FetchPart
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import NO_ID, ApiKey, ErrorCode
 
-from .helpers import consumer, numbers, parts, produce, read
+from .helpers import consumer, eventually, numbers, parts, produce, read, until
 from .logs import P0, P1
 
 IDS = {"orders": UUID(int=5)}
 
 
-def part(tp: TopicPartition, offset: int = 0) -> FetchPart:
+@cache
+def partition_of(tp: TopicPartition, time: int) -> Partition:
+    return Partition(tp, "earliest", Positioned(FetchBuffer(0)))
+
+
+def part(tp: TopicPartition, offset: int = 0, *, time: int = 1) -> FetchPart:
+    """A partition as it was owned for the first time, or later."""
     state = Positioned(FetchBuffer(offset))
-    return FetchPart(
-        Partition(tp, "earliest", state), state, state.buffer, offset, 1, 1_000, -1, False
-    )
+    return FetchPart(partition_of(tp, time), state, state.buffer, offset, 1, 1_000, -1, False)
 
 
 def sent(session: f.FetchSession, *tps: FetchPart, ids: Mapping[str, UUID] = IDS) -> Any:
@@ -102,11 +108,14 @@ def test_the_first_request_names_everything_and_later_ones_what_is_new() -> None
     assert (fewer.parts, fewer.forgotten) == ((), ((P0, IDS["orders"]),))
 
 
-def test_a_topic_made_anew_is_left_out_under_its_old_id() -> None:
-    session = going(part(P0))
-    asked = sent(session, part(P0), ids={"orders": UUID(int=6)})
-    assert [p.partition.tp for p in asked.parts] == [P0]
-    assert asked.forgotten == ((P0, IDS["orders"]),)
+def test_a_topic_made_anew_or_a_partition_that_came_back_begins_anew() -> None:
+    session = going(part(P0), part(P1))
+    for asked in (
+        sent(session, part(P0), part(P1), ids={"orders": UUID(int=6)}),
+        sent(session, part(P0), part(P1, time=2)),
+    ):
+        assert (asked.session_id, asked.epoch, asked.forgotten) == (9, 0, ())
+        assert [p.partition.tp for p in asked.parts] == [P0, P1]
 
 
 def test_a_session_is_by_names_or_by_ids() -> None:
@@ -266,3 +275,46 @@ async def test_brokers_without_sessions_are_told_everything_each_time(options: A
                 for seen in broker.requests.of(ApiKey.FETCH)
                 if is_second(seen)
             )
+
+
+async def test_what_comes_back_in_a_rebalance_is_told_of_anew() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 2))
+        async with consumer(broker, "orders", group_id="g", max_poll_records=2) as reader:
+            await read(reader, 2)
+            assert reader.lag(P0) == 0
+            before = reader.metrics()["rebalances_total"]
+            broker.on(ApiKey.HEARTBEAT, Answer(ErrorCode.REBALANCE_IN_PROGRESS), times=1)
+            await until(lambda: reader.metrics()["rebalances_total"] > before, reader)
+            await until(lambda: reader.lag(P0) == 0, reader)
+            assert reader.highwater(P0) == 2
+
+
+@pytest.mark.parametrize("as_of", ["2.8", "4.3"])
+async def test_a_topic_made_anew_during_a_fetch_is_read_on(as_of: str) -> None:
+    async with Broker(as_of=as_of) as broker:
+        for topic in ("orders", "payments"):
+            await broker.create_topic(topic, 1)
+            await produce(broker, topic, 0, numbers(0, 2))
+        held, let_go = anyio.Event(), anyio.Event()
+
+        async def hold(seen: Any) -> None:
+            held.set()
+            await let_go.wait()
+
+        async def starts_over() -> bool:
+            return await reader.position(P0) == 0
+
+        async with consumer(broker, "orders", "payments") as reader:
+            await read(reader, 4)
+            hung = broker.on(ApiKey.FETCH, hold)
+            await held.wait()
+            hung.remove()
+            await broker.delete_topic("orders")
+            await broker.create_topic("orders", 1)
+            await produce(broker, "orders", 0, numbers(0, 2))
+            reader._running.cluster.request_update()
+            await eventually(starts_over)
+            let_go.set()
+            assert len(await read(reader, 2)) == 2
