@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import anyio
 
@@ -27,6 +27,9 @@ __all__ = ("Hooks", "Rebalance")
 logger = logging.getLogger("aiokafkawire.consumer")
 
 REVOKED = "the partition was given back in a rebalance"
+
+Callback = Callable[[Collection[TopicPartition]], object]
+"""A method of a listener; what it returns is awaited if it can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +213,7 @@ class Rebalance:
 
     # --- callbacks ---
 
-    def _tell_later(
-        self, callback: Callable[..., Any], partitions: Collection[TopicPartition]
-    ) -> None:
+    def _tell_later(self, callback: Callback, partitions: Collection[TopicPartition]) -> None:
         if not self._host.running:
             return
         # The turn is taken here: tasks need not start in the order in which they are spawned.
@@ -227,7 +228,7 @@ class Rebalance:
         return turn
 
     async def _tell(
-        self, callback: Callable[..., Any], partitions: Collection[TopicPartition], turn: Turn
+        self, callback: Callback, partitions: Collection[TopicPartition], turn: Turn
     ) -> None:
         """One callback at a time, in their order. What it raises, the application's call raises."""
         name = getattr(callback, "__name__", "the rebalance callback")
@@ -244,7 +245,7 @@ class Rebalance:
             self._hooks.changed()
 
     async def _call(
-        self, name: str, callback: Callable[..., Any], partitions: Collection[TopicPartition]
+        self, name: str, callback: Callback, partitions: Collection[TopicPartition]
     ) -> Exception | None:
         """Run a callback up to its deadline; what it raised.
 
