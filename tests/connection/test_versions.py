@@ -91,6 +91,13 @@ def test_an_unstable_version_is_never_chosen():
     assert EVERYTHING.highest(api.key) == api.max_version - 1
 
 
+def test_a_version_for_early_access_is_never_chosen():
+    key = ApiKey.SHARE_FETCH
+    with pytest.raises(UnsupportedVersion, match="ShareFetch"):
+        Versions({key: ApiRange(0, 0)}).highest(key)
+    assert Versions({key: ApiRange(0, 2)}).highest(key) == 2
+
+
 def test_impossible_ranges_are_left_out_and_repeated_ones_ignored():
     response = told({3: (2, 1), 9: (-1, 4), 12: (0, 3)})
     response.api_keys.append(ApiVersion(api_key=12, min_version=0, max_version=99))
