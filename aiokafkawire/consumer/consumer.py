@@ -10,7 +10,7 @@ from typing import Self, Unpack, overload
 from aiokafkawire.cluster.routing import AnyNode
 from aiokafkawire.config import ConsumerConfig, ConsumerOptions, make
 from aiokafkawire.connection import ByVersion
-from aiokafkawire.errors import CommitFailed, InvalidOption, KafkaError, RequestTimedOut
+from aiokafkawire.errors import InvalidOption, KafkaError, RequestTimedOut
 from aiokafkawire.group.assignors import assignors_of
 from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import (
@@ -34,6 +34,7 @@ from aiokafkawire.types import (
 from aiokafkawire.wire import ApiKey
 from aiokafkawire.wire.messages.metadata import MetadataRequest, MetadataResponse
 
+from .arguments import CommitArgument, checked_offset, offsets_to_commit
 from .core import Core
 from .partition import LogPoint, Partition, ResetTo, SoughtTo, ToCommitted
 from .subscription import (
@@ -50,10 +51,6 @@ __all__ = ("BatchIterator", "Consumer", "RecordIterator")
 
 QUIET_CLOSE_S = 0.75
 """How long a consumer may take to leave with nothing to commit, or by a cancellation (Ctrl-C)."""
-
-MAX_INT64 = 2**63 - 1
-
-CommitArgument = Mapping[TopicPartition, int | OffsetAndMetadata] | Records | None
 
 
 class Consumer:
@@ -243,6 +240,10 @@ class Consumer:
     def __aiter__(self) -> RecordIterator:
         return RecordIterator(self)
 
+    async def __anext__(self) -> Record:
+        """As `getone()`: for `anext(consumer)`."""
+        return await self.getone()
+
     def batches(self) -> BatchIterator:
         """Iterate over `Records` of one partition at a time, up to `max_poll_records` each.
 
@@ -330,23 +331,19 @@ class Consumer:
 
     # --- offsets ---
 
-    async def commit(self, offsets: CommitArgument = None) -> None:
+    async def commit(self, offsets: CommitArgument | None = None) -> None:
         """Commit, and wait until the coordinator has acknowledged it.
 
         None commits all that was given so far, a batch of `batches` or `getmany` up to its end,
         a mapping what it says (offsets are those of the next record to read). Raises `CommitFailed`
         if the partition is not owned any more: another member reads it from its last commit.
-        Raises `TypeError` or `InvalidOption` for what is no offset, before anything is sent.
+        Raises `TypeError` or `InvalidOption` for what is neither, before anything is sent.
         """
         core = self._running
         group = core.need_group()
         group.member.touched()
-        if isinstance(offsets, Records):
-            await core.commit(_offsets_of_batch(core, offsets))
-        elif offsets is not None:
-            await core.commit(
-                {TopicPartition(*tp): _checked(offset) for tp, offset in offsets.items()}
-            )
+        if offsets is not None:
+            await core.commit(offsets_to_commit(core.assignment, offsets))
         else:
             core.raise_lost()
             await core.commit(core.assignment.read_up_to())
@@ -393,7 +390,7 @@ class Consumer:
         Takes effect at once. Raises `KafkaError` for a partition that is not assigned.
         """
         core = self._running
-        to = _checked(offset)
+        to = checked_offset(offset)
         self._owned(core, partition).handle(SoughtTo(to.offset, to.leader_epoch))
         core.moved()
 
@@ -567,33 +564,3 @@ class BatchIterator:
 
 async def _goodbye(core: Core) -> None:
     await core.cluster.aclose()
-
-
-def _checked(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    """An offset of the application, to commit or to seek to."""
-    whole = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-    for number in (whole.offset, whole.leader_epoch):
-        if isinstance(number, bool) or not isinstance(number, int):
-            raise TypeError(f"an offset is a whole number, not {number!r}")
-    if not isinstance(whole.metadata, str):
-        raise TypeError(f"the metadata of an offset is a string, not {whole.metadata!r}")
-    if not 0 <= whole.offset <= MAX_INT64:
-        raise InvalidOption(f"an offset is from 0 to {MAX_INT64}, not {whole.offset}")
-    return whole
-
-
-def _offsets_of_batch(core: Core, batch: Records) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Where reading goes on after a batch, if it was given since its partition is owned."""
-    tp = batch.topic_partition
-    partition = core.assignment.get(tp)
-    first = batch.first_offset
-    if partition is not None and first is not None:
-        given = partition.given
-        if given is None or first < given[0] or batch.next_offset > given[1]:
-            raise CommitFailed(
-                "the partition was lost and came back since the batch was given",
-                topic=tp.topic,
-                partition=tp.partition,
-                offset=first,
-            )
-    return {tp: OffsetAndMetadata(batch.next_offset, leader_epoch=batch.leader_epoch)}

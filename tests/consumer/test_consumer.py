@@ -251,6 +251,15 @@ async def test_partitions_assigned_by_hand_are_committed_outside_of_the_group() 
         assert not broker.requests.of(ApiKey.JOIN_GROUP)
 
 
+async def test_the_next_record_is_that_of_the_consumer_too() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 20))
+        async with consumer(broker, "orders", group_id="g") as reader:
+            assert [(await anext(reader)).offset for _ in range(3)] == [0, 1, 2]
+            assert to_commit(reader._running.assignment.values())[P0].offset == 2
+
+
 # --- positions --------------------------------------------------------------------------------
 
 

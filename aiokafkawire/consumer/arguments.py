@@ -1,0 +1,65 @@
+"""Offsets as an application gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aiokafkawire.errors import CommitFailed, InvalidOption
+from aiokafkawire.records import Records
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition, topic_partitions
+
+from .assignment import Assignment
+
+__all__ = ("CommitArgument", "checked_offset", "offsets_to_commit")
+
+MAX_INT64 = 2**63 - 1
+
+CommitArgument = Mapping[TopicPartition, int | OffsetAndMetadata] | Records
+
+
+def offsets_to_commit(
+    assignment: Assignment, given: CommitArgument
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What a mapping says, or the end of a batch.
+
+    Raises `CommitFailed` for a batch whose partition was lost since, `TypeError`, `InvalidOption`.
+    """
+    if isinstance(given, Records):
+        return _end_of(assignment, given)
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            "commit takes a batch of getmany() or batches(), or offsets by partition"
+            f" ({{TopicPartition: offset}}), not {given!r:.80}"
+        )
+    offsets = [checked_offset(offset) for offset in given.values()]
+    return dict(zip(topic_partitions(given), offsets, strict=True))
+
+
+def checked_offset(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    """An offset to commit or to seek to. Raises `TypeError`, `InvalidOption`."""
+    whole = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+    for number in (whole.offset, whole.leader_epoch):
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise TypeError(f"an offset is a whole number, not {number!r}")
+    if not isinstance(whole.metadata, str):
+        raise TypeError(f"the metadata of an offset is a string, not {whole.metadata!r}")
+    if not 0 <= whole.offset <= MAX_INT64:
+        raise InvalidOption(f"an offset is from 0 to {MAX_INT64}, not {whole.offset}")
+    return whole
+
+
+def _end_of(assignment: Assignment, batch: Records) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Where reading goes on after a batch, if it was given since its partition is owned."""
+    tp = batch.topic_partition
+    partition = assignment.get(tp)
+    first = batch.first_offset
+    if partition is not None and first is not None:
+        given = partition.given
+        if given is None or first < given[0] or batch.next_offset > given[1]:
+            raise CommitFailed(
+                "the partition was lost and came back since the batch was given",
+                topic=tp.topic,
+                partition=tp.partition,
+                offset=first,
+            )
+    return {tp: OffsetAndMetadata(batch.next_offset, leader_epoch=batch.leader_epoch)}

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokafkawire.consumer.arguments import MAX_INT64, checked_offset, offsets_to_commit
+from aiokafkawire.consumer.assignment import Assignment
+from aiokafkawire.consumer.buffer import FetchBuffer
+from aiokafkawire.consumer.partition import Partition, Positioned
+from aiokafkawire.errors import CommitFailed, InvalidOption
+from aiokafkawire.records import Records, extent_of
+from aiokafkawire.types import OffsetAndMetadata
+
+from .logs import P0, P1, fetched, log
+
+
+def partition_with_batch() -> tuple[Partition, Records]:
+    data = log(5, leader_epoch=3)
+    buffer = FetchBuffer(0)
+    buffer.add(fetched(data), len(data), extent_of(data, 0))
+    batch = buffer.take(10, "a caller")
+    assert batch is not None
+    return Partition(P0, "earliest", Positioned(buffer)), batch
+
+
+def owning(partition: Partition) -> Assignment:
+    assignment = Assignment()
+    assignment.add(partition)
+    return assignment
+
+
+def test_a_mapping_says_what_is_committed() -> None:
+    noted = OffsetAndMetadata(7, "note", 2)
+    given: Any = {("orders", 0): 5, P1: noted}
+    assert offsets_to_commit(Assignment(), given) == {P0: OffsetAndMetadata(5), P1: noted}
+    assert offsets_to_commit(Assignment(), {}) == {}
+
+
+def test_a_batch_is_committed_up_to_its_end() -> None:
+    partition, batch = partition_with_batch()
+    partition.gave(0, 5)
+    assert offsets_to_commit(owning(partition), batch) == {P0: OffsetAndMetadata(5, leader_epoch=3)}
+
+
+def test_whether_a_batch_of_others_is_committed_is_not_decided_here() -> None:
+    _, batch = partition_with_batch()
+    assert offsets_to_commit(Assignment(), batch)[P0].offset == 5
+
+
+@pytest.mark.parametrize("given", [None, (0, 3), (3, 5)])
+def test_a_batch_that_was_given_before_its_partition_was_lost_is_refused(
+    given: tuple[int, int] | None,
+) -> None:
+    partition, batch = partition_with_batch()
+    if given is not None:
+        partition.gave(*given)
+    with pytest.raises(CommitFailed, match="lost and came back") as told:
+        offsets_to_commit(owning(partition), batch)
+    assert (told.value.topic, told.value.partition, told.value.offset) == ("orders", 0, 0)
+
+
+def test_what_is_neither_is_told() -> None:
+    _, batch = partition_with_batch()
+    for wrong in (batch[0], "orders", [P0], 5):
+        given: Any = wrong
+        with pytest.raises(TypeError, match=r"^commit takes a batch of .*, or offsets"):
+            offsets_to_commit(Assignment(), given)
+    by_topic: Any = {"orders": 5}
+    with pytest.raises(TypeError, match=r"a partition is .topic, number., not 'orders'"):
+        offsets_to_commit(Assignment(), by_topic)
+
+
+@pytest.mark.parametrize(
+    "offset", ["5", 5.0, True, None, (5, "note"), OffsetAndMetadata(5, leader_epoch=True)]
+)
+def test_an_offset_is_a_whole_number(offset: Any) -> None:
+    with pytest.raises(TypeError, match="an offset is a whole number, not"):
+        checked_offset(offset)
+
+
+def test_a_note_is_a_string() -> None:
+    note: Any = b"note"
+    with pytest.raises(TypeError, match="the metadata of an offset is a string, not b'note'"):
+        checked_offset(OffsetAndMetadata(5, note))
+
+
+def test_an_offset_fits_into_the_protocol() -> None:
+    assert checked_offset(MAX_INT64) == OffsetAndMetadata(MAX_INT64)
+    for offset in (-1, MAX_INT64 + 1):
+        with pytest.raises(InvalidOption, match=f"from 0 to {MAX_INT64}, not {offset}"):
+            checked_offset(offset)
