@@ -12,7 +12,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Required, TypedDict, TypeVar
+from typing import Any, Literal, NamedTuple, Required, TypedDict, TypeVar, get_args
 
 from aiokafkawire.errors import InvalidOption
 
@@ -60,8 +60,8 @@ def _number(
     return _option(default, meaning, range=(minimum, maximum))
 
 
-def _choice(default: Any, *allowed: Any, meaning: str) -> Any:
-    return _option(default, meaning, choices=allowed)
+def _choice(*allowed: Any, meaning: str) -> Any:
+    return _option(allowed[0], meaning, choices=allowed)
 
 
 def _text(default: str | None, *, meaning: str) -> Any:
@@ -200,13 +200,7 @@ class ProducerConfig(ClientConfig):
         MAX_INT32, meaning="How often a batch is repeated, within `delivery_timeout_ms`."
     )
     compression_type: CompressionName = _choice(
-        "none",
-        "none",
-        "gzip",
-        "snappy",
-        "lz4",
-        "zstd",
-        meaning="The codec in which batches are sent and stored.",
+        *get_args(CompressionName), meaning="The codec in which batches are sent and stored."
     )
     compression_level: int | None = _option(
         None,
@@ -322,9 +316,11 @@ class ConsumerConfig(ClientConfig):
         ' "earliest", "latest", "by_duration:PnDTnHnMnS" (so long ago, as "by_duration:P7D"), or'
         ' "none" (`NoOffset` is raised).',
     )
+    offsets_storage: Literal["kafka", "zookeeper"] = _choice(
+        "kafka", "zookeeper", meaning="Where offsets are committed to (ZooKeeper: Kafka 0.8.1-2.8)."
+    )
     check_crcs: bool = _option(True, "Whether the checksum of each batch is verified.")
     isolation_level: Literal["read_uncommitted", "read_committed"] = _choice(
-        "read_uncommitted",
         "read_uncommitted",
         "read_committed",
         meaning="Whether records of open and aborted transactions are given or passed over.",
@@ -426,6 +422,7 @@ class ConsumerOptions(ClientOptions, total=False):
     enable_auto_commit: bool
     auto_commit_interval_ms: int
     auto_offset_reset: str
+    offsets_storage: Literal["kafka", "zookeeper"]
     check_crcs: bool
     isolation_level: Literal["read_uncommitted", "read_committed"]
     partition_assignment_strategy: Sequence[Any]

@@ -7,9 +7,15 @@ from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from aiokafkawire.cluster.cluster import Cluster
-from aiokafkawire.cluster.routing import Coordinator
+from aiokafkawire.cluster.routing import AnyNode, Coordinator
 from aiokafkawire.connection import Backoff, ByVersion
-from aiokafkawire.errors import CommitFailed, KafkaError, ProtocolError, RequestTimedOut
+from aiokafkawire.errors import (
+    CommitFailed,
+    KafkaError,
+    ProtocolError,
+    RequestTimedOut,
+    UnsupportedVersion,
+)
 from aiokafkawire.runtime import Promise, Runtime, Signal
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import NO_ID, ApiKey
@@ -52,9 +58,6 @@ from .states import NO_GENERATION
 
 __all__ = ("Committed", "Credentials", "GroupOffsets", "commit_request", "fetch_request")
 
-FIRST_AT_COORDINATOR = 1
-"""Version 0 of both APIs means ZooKeeper."""
-
 LAST_WITH_TOPIC_NAMES = 9
 FIRST_WITH_GROUPS = 8
 FIRST_WITH_REQUIRE_STABLE = 7
@@ -71,6 +74,23 @@ class Credentials(NamedTuple):
 
 
 Committed = Mapping[TopicPartition, OffsetAndMetadata | None]
+
+
+class Storage(NamedTuple):
+    """Where offsets are kept: whom to ask for them, and in which versions of both APIs."""
+
+    route: Coordinator | AnyNode
+    min_version: int
+    max_version: int | None
+
+    @classmethod
+    def of(cls, kind: str, group_id: str) -> Storage:
+        """Version 0 means ZooKeeper, which any broker writes to; later ones mean Kafka."""
+        if kind == "zookeeper":
+            return cls(AnyNode(), 0, 0)
+        return cls(Coordinator(group_id), 1, None)
+
+
 FetchedPartition = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
 
 P_co = TypeVar("P_co", covariant=True)
@@ -79,8 +99,9 @@ P_co = TypeVar("P_co", covariant=True)
 class GroupOffsets:
     """Commits one at a time and fetches what was committed.
 
-    `credentials` gives the present membership, None while there is none. `on_doubt` is called when
-    the coordinator refuses it, `on_committed` with the offsets of each acknowledged commit.
+    `storage` is "kafka" or "zookeeper". `credentials` gives the present membership, None while
+    there is none. `on_doubt` is called when the coordinator refuses it, `on_committed` with the
+    offsets of each acknowledged commit.
     """
 
     def __init__(
@@ -93,11 +114,13 @@ class GroupOffsets:
         on_doubt: Callable[[], None],
         on_committed: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None],
         require_stable: bool = False,
+        storage: str = "kafka",
     ) -> None:
         config = cluster.config
         self._cluster = cluster
         self._runtime = runtime
-        self._route = Coordinator(group_id)
+        self._group_id = group_id
+        self._storage = Storage.of(storage, group_id)
         self._credentials = credentials
         self._on_doubt = on_doubt
         self._on_committed = on_committed
@@ -147,7 +170,7 @@ class GroupOffsets:
         while any(tp in self._machine.wanted for tp in partitions):
             if not await self._settled.wait(deadline):
                 raise RequestTimedOut(
-                    "a commit is not acknowledged yet", api="OffsetCommit", group=self._route.key
+                    "a commit is not acknowledged yet", api="OffsetCommit", group=self._group_id
                 )
 
     async def commit(
@@ -175,7 +198,7 @@ class GroupOffsets:
             raise RequestTimedOut(
                 "the commit was not acknowledged before the deadline",
                 api="OffsetCommit",
-                group=self._route.key,
+                group=self._group_id,
             ) from None
         finally:
             self._waiting.pop(ticket, None)
@@ -202,19 +225,24 @@ class GroupOffsets:
             attempt += 1
             ids = {tp.topic: self._cluster.metadata.topic_id(tp.topic) for tp in partitions}
             request, max_version = fetch_request(
-                self._route.key, partitions, ids, require_stable=self._require_stable
+                self._group_id, partitions, ids, require_stable=self._require_stable
             )
-            response = await self._cluster.request(
-                request,
-                to=self._route,
-                deadline=deadline,
-                min_version=FIRST_AT_COORDINATOR,
-                max_version=max_version,
-            )
+            route, low, high = self._storage
             try:
-                return read_fetched(response, self._route.key, partitions, ids)
+                response = await self._cluster.request(
+                    request,
+                    to=route,
+                    deadline=deadline,
+                    min_version=low,
+                    max_version=max_version if high is None else high,
+                )
+            except UnsupportedVersion as error:
+                _explain(error)
+                raise
+            try:
+                return read_fetched(response, self._group_id, partitions, ids)
             except KafkaError as error:
-                error.group = self._route.key
+                error.group = self._group_id
                 again_at = self._runtime.clock.now() + self._backoff.delay(
                     attempt, self._runtime.rng
                 )
@@ -229,17 +257,20 @@ class GroupOffsets:
             error = CommitFailed("this consumer is not a member of its group at present")
             return Unanswered(effect.request, error)
         ids = {tp.topic: self._cluster.metadata.topic_id(tp.topic) for tp in effect.offsets}
-        message = commit_request(self._route.key, credentials, effect.offsets, ids)
+        message = commit_request(self._group_id, credentials, effect.offsets, ids)
         timeout_s = self._cluster.config.request_timeout_ms / 1000
         try:
             response = await self._cluster.request(
                 message,
-                to=self._route,
+                to=self._storage.route,
                 deadline=self._runtime.clock.now() + timeout_s,
                 retry=False,
-                min_version=FIRST_AT_COORDINATOR,
+                min_version=self._storage.min_version,
+                max_version=self._storage.max_version,
             )
         except KafkaError as error:
+            if isinstance(error, UnsupportedVersion):
+                _explain(error)
             return Unanswered(effect.request, error)
         present = self._credentials()
         keeping = present is not None and present.keeping
@@ -253,7 +284,7 @@ class GroupOffsets:
                     self._on_committed(offsets)
                 case Settle(ticket, error):
                     if error is not None:
-                        error.group = self._route.key
+                        error.group = self._group_id
                     promise = self._waiting.get(ticket)
                     if promise is None:
                         continue
@@ -264,7 +295,15 @@ class GroupOffsets:
                 case Doubt():
                     self._on_doubt()
                 case ForgetCoordinator():
-                    self._cluster.coordinator_failed(self._route.key, self._route.type)
+                    if isinstance(self._storage.route, Coordinator):
+                        self._cluster.coordinator_failed(self._group_id, self._storage.route.type)
+
+
+def _explain(error: UnsupportedVersion) -> None:
+    error.reason += (
+        '; brokers from 0.8.2 keep offsets in Kafka (offsets_storage="kafka"), those from 0.8.1 to'
+        ' 2.8 in ZooKeeper (offsets_storage="zookeeper"), and 0.8.0 keeps none'
+    )
 
 
 # --- messages ---------------------------------------------------------------------------------

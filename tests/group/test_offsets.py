@@ -7,7 +7,13 @@ import anyio
 import pytest
 
 from aiokafkawire.broker import Answer, Broker, Close, Drop
-from aiokafkawire.errors import BrokerError, CommitFailed, ProtocolError, RequestTimedOut
+from aiokafkawire.errors import (
+    BrokerError,
+    CommitFailed,
+    ProtocolError,
+    RequestTimedOut,
+    UnsupportedVersion,
+)
 from aiokafkawire.group.offsets import (
     Credentials,
     commit_request,
@@ -180,3 +186,65 @@ async def test_a_fenced_commit_fails_and_a_heartbeat_asks_why(code: int) -> None
             await broker.wait_for_request(ApiKey.HEARTBEAT, timeout_s=5)
             await reader.commit()
             assert (await reader.committed(P0))[P0].offset == 3  # type: ignore[union-attr]
+
+
+ZOOKEEPER: dict[str, Any] = {"offsets_storage": "zookeeper", "enable_auto_commit": False}
+
+
+async def test_offsets_in_zookeeper_and_in_kafka_are_kept_apart() -> None:
+    async with Broker(nodes=2, as_of="2.8") as broker:
+        await broker.create_topic("orders", 2)
+        async with (
+            consumer(broker, group_id="g", **ZOOKEEPER) as old,
+            consumer(broker, group_id="g", enable_auto_commit=False) as new,
+        ):
+            old.assign([P0, P1])
+            new.assign([P0])
+            assert await old.committed(P0) == {P0: None}
+            await old.commit({P0: OffsetAndMetadata(3, "note")})
+            await new.commit({P0: 7})
+            assert await old.committed(P0, P1) == {P0: OffsetAndMetadata(3, "note"), P1: None}
+            assert (await new.committed(P0))[P0] == OffsetAndMetadata(7)
+        versions = [seen.version for seen in broker.requests.of(ApiKey.OFFSET_COMMIT)]
+        assert versions == [0, 8]
+
+
+async def test_a_member_of_a_group_may_keep_its_offsets_in_zookeeper() -> None:
+    async with Broker(as_of="2.8") as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 9))
+        options = {"group_id": "g", **ZOOKEEPER}
+        async with consumer(broker, "orders", max_poll_records=4, **options) as reader:
+            await read(reader, 4)
+            await reader.commit()
+        async with consumer(broker, "orders", **options) as reader:
+            assert [record.offset for record in await read(reader, 5)] == [4, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize(
+    ("release", "storage"),
+    [("0.8.0", "kafka"), ("0.8.0", "zookeeper"), ("0.8.1", "kafka")],
+)
+async def test_where_a_broker_keeps_no_offsets_the_error_names_it_and_says_who_does(
+    release: str, storage: str
+) -> None:
+    async with Broker(as_of=release) as broker:
+        await broker.create_topic("orders", 1)
+        options = {"api_version": release, "offsets_storage": storage, "enable_auto_commit": False}
+        async with consumer(broker, group_id="g", **options) as reader:
+            reader.assign([P0])
+            with anyio.fail_after(TIMEOUT_S):
+                for call in (reader.commit({P0: 1}), reader.committed(P0), reader.getone()):
+                    with pytest.raises(UnsupportedVersion, match=r"0\.8\.1 to 2\.8") as caught:
+                        await call
+                    assert caught.value.broker == f"1 at {broker.bootstrap_servers}"
+                    assert f"Kafka {release}" in str(caught.value)
+
+
+async def test_kafka_without_zookeeper_refuses_to_keep_offsets_there() -> None:
+    async with Broker(as_of="4.3") as broker:
+        await broker.create_topic("orders", 1)
+        async with consumer(broker, group_id="g", **ZOOKEEPER) as reader:
+            reader.assign([P0])
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(UnsupportedVersion):
+                await reader.commit({P0: 1})
