@@ -7,7 +7,7 @@ node of that one. What a release lacks is skipped with the reason (see `features
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,16 +16,19 @@ import pytest
 from anyio import to_thread
 
 from aiokafkawire.broker import Broker
+from aiokafkawire.connection import connector, negotiation
 from tests.behaviour.features import lacking
 from tests.brokers.fixtures import session_kafka
 from tests.brokers.kafka import DEFAULT_VERSION
-from tests.brokers.releases import RELEASES
+from tests.brokers.releases import RELEASES, number_of
 from tests.conftest import NOT_APPLICABLE, backend_of
 
 HERE = Path(__file__).resolve().parent
 
 NODES = 3
 """The embedded cluster has more than one node, so that every client has leaders to tell apart."""
+
+FIRST_WITH_API_VERSIONS = (0, 10)
 
 MIN_SESSION_TIMEOUT_MS = 500
 """What real Kafka is started with in these tests, too."""
@@ -36,6 +39,10 @@ REAL: Mapping[str, tuple[str, int]] = {
     **{version: (version, 1) for version in RELEASES},
 }
 """The release and the number of nodes that `--on` stands for."""
+
+
+SILENCE_S = 0.3
+"""How long a broker on this machine may be silent on ApiVersions to be taken for an old one."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,17 @@ async def cluster(request: pytest.FixtureRequest, anyio_backend: object) -> Asyn
         group_min_session_timeout_ms=MIN_SESSION_TIMEOUT_MS,
     ) as broker:
         yield Cluster(broker.bootstrap_servers, broker.create_topic)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _short_silence(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Each client of a silent release would otherwise begin with five seconds of waiting."""
+    version, _ = REAL.get(pytestconfig.getoption("--on"), (DEFAULT_VERSION, 1))
+    with pytest.MonkeyPatch.context() as patch:
+        if number_of(version) < FIRST_WITH_API_VERSIONS:
+            patch.setattr(connector, "SILENCE_S", SILENCE_S)
+            patch.setattr(negotiation, "CONFIRM_TIMEOUT_S", SILENCE_S)
+        yield
 
 
 @pytest.fixture

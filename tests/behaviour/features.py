@@ -25,7 +25,7 @@ FEATURES: Mapping[str, Feature] = {
     "offsets": Feature("0.8.1", "the broker stores no offsets: commit raises UnsupportedVersion"),
     "offsets in Kafka": Feature("0.8.2", "there is no coordinator to commit to"),
     "groups": Feature("0.9", "there are no groups: partitions are assigned by hand"),
-    "LZ4": Feature("0.10", "LZ4 frames have a checksum that only Java's client made"),
+    "LZ4": Feature("0.8.2", "there is no LZ4"),
     "timestamps": Feature("0.10", "records have no timestamps"),
     "search by time": Feature("0.10.1", "offsets are found by the age of files alone"),
     "rebalance timeout": Feature("0.10.1", "a member has its session timeout to join again"),

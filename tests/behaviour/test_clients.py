@@ -15,6 +15,7 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import ClientClosed, InvalidOption, NoBrokerAvailable
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
+from tests.behaviour.features import needs
 from tests.behaviour.support import (
     MEMBER,
     WITHIN_S,
@@ -34,6 +35,7 @@ class OwnError(Exception):
     """One that no library raises."""
 
 
+@needs("groups")
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 async def test_two_clients_may_close_in_any_order(
     bootstrap_servers: str, topic: str, group_id: str, order: tuple[int, int]
@@ -96,6 +98,7 @@ async def test_the_bodys_exception_comes_out_as_it_is(
     assert caught.value is mine
 
 
+@needs("groups")
 async def test_an_exception_inside_the_loop_over_records_comes_out_as_it_is(
     bootstrap_servers: str, topic: str, group_id: str
 ):
@@ -112,6 +115,7 @@ async def test_an_exception_inside_the_loop_over_records_comes_out_as_it_is(
     assert caught.value.args == (b"00000",)
 
 
+@needs("groups")
 async def test_a_cancelled_body_is_left_soon(bootstrap_servers: str, topic: str, group_id: str):
     began = anyio.current_time()
     with anyio.move_on_after(0.3) as scope:
@@ -136,6 +140,7 @@ async def test_a_client_is_entered_once(bootstrap_servers: str, client_class: Ca
         await client.__aenter__()
 
 
+@needs("groups")
 async def test_a_consumer_is_of_no_use_outside_its_block(
     bootstrap_servers: str, topic: str, group_id: str
 ):

@@ -11,6 +11,7 @@ from aiokafkawire.consumer import Consumer, RebalanceListener
 from aiokafkawire.errors import ClientClosed, CommitFailed
 from aiokafkawire.types import OffsetAndMetadata
 from tests.behaviour.conftest import NewTopic
+from tests.behaviour.features import needs
 from tests.behaviour.support import (
     MEMBER,
     WITHIN_S,
@@ -30,6 +31,7 @@ def member(bootstrap_servers: str, topic: str, group_id: str, **options: Any) ->
     )
 
 
+@needs("groups")
 async def test_commit_and_resume(bootstrap_servers: str, topic: str, group_id: str):
     await fill(bootstrap_servers, topic, numbered(10))
     [partition] = partitions_of(topic, 1)
@@ -43,6 +45,7 @@ async def test_commit_and_resume(bootstrap_servers: str, topic: str, group_id: s
         assert [record.value for record in await take(consumer, 6)] == numbered(6, start=4)
 
 
+@needs("groups")
 async def test_commit_of_given_offsets_with_a_note(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
@@ -62,6 +65,7 @@ async def test_commit_of_given_offsets_with_a_note(
     assert values == {b"0/2", b"0/3", b"0/4", b"1/3", b"1/4"}
 
 
+@needs("groups")
 async def test_commit_of_a_batch(bootstrap_servers: str, topic: str, group_id: str):
     await fill(bootstrap_servers, topic, numbered(10))
     [partition] = partitions_of(topic, 1)
@@ -77,6 +81,7 @@ async def test_commit_of_a_batch(bootstrap_servers: str, topic: str, group_id: s
         assert first.offset == batch.next_offset
 
 
+@needs("offsets in Kafka")
 async def test_a_consumer_with_assigned_partitions_may_commit(
     bootstrap_servers: str, topic: str, group_id: str
 ):
@@ -102,6 +107,7 @@ async def test_a_commit_without_a_group_is_refused(bootstrap_servers: str, topic
             await consumer.committed(partition)
 
 
+@needs("groups")
 async def test_leaving_commits_with_auto_commit(bootstrap_servers: str, topic: str, group_id: str):
     await fill(bootstrap_servers, topic, numbered(5))
     async with member(bootstrap_servers, topic, group_id, enable_auto_commit=True) as consumer:
@@ -111,6 +117,7 @@ async def test_leaving_commits_with_auto_commit(bootstrap_servers: str, topic: s
         assert [record.value for record in await take(consumer, 1)] == [b"later"]
 
 
+@needs("groups")
 async def test_leaving_commits_nothing_without_auto_commit(
     bootstrap_servers: str, topic: str, group_id: str
 ):
@@ -121,6 +128,7 @@ async def test_leaving_commits_nothing_without_auto_commit(
         assert [record.value for record in await take(consumer, 5)] == numbered(5)
 
 
+@needs("groups")
 async def test_auto_commit_works_while_the_application_reads(
     bootstrap_servers: str, topic: str, group_id: str
 ):
@@ -142,6 +150,7 @@ async def test_auto_commit_works_while_the_application_reads(
                 assert await consumer.getmany(timeout_ms=50) == {}
 
 
+@needs("groups")
 async def test_auto_commit_never_passes_what_is_still_worked_on(
     bootstrap_servers: str, topic: str, group_id: str
 ):
@@ -165,6 +174,7 @@ async def test_auto_commit_never_passes_what_is_still_worked_on(
                 assert await committed(watcher, partition) == 3
 
 
+@needs("groups")
 async def test_work_that_raised_is_not_committed(bootstrap_servers: str, topic: str, group_id: str):
     await fill(bootstrap_servers, topic, numbered(6))
 
@@ -180,6 +190,7 @@ async def test_work_that_raised_is_not_committed(bootstrap_servers: str, topic: 
         assert [record.value for record in await take(consumer, 3)] == numbered(3, start=3)
 
 
+@needs("groups")
 async def test_seek_to_committed_reads_again_what_was_not_committed(
     bootstrap_servers: str, topic: str, group_id: str
 ):
@@ -191,6 +202,7 @@ async def test_seek_to_committed_reads_again_what_was_not_committed(
         assert [record.value for record in await take(consumer, 4)] == numbered(4, start=2)
 
 
+@needs("groups")
 async def test_two_groups_have_positions_of_their_own(
     bootstrap_servers: str, topic: str, group_id: str
 ):
@@ -202,6 +214,7 @@ async def test_two_groups_have_positions_of_their_own(
         assert [record.value for record in await take(consumer, 4)] == numbered(4)
 
 
+@needs("groups")
 async def test_a_partition_of_another_member_is_not_committed(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
@@ -219,6 +232,7 @@ async def test_a_partition_of_another_member_is_not_committed(
         assert await committed(other, not_mine) is None
 
 
+@needs("groups")
 async def test_what_is_no_offset_is_refused_at_the_call(
     bootstrap_servers: str, topic: str, group_id: str
 ):
@@ -237,6 +251,7 @@ async def test_what_is_no_offset_is_refused_at_the_call(
         assert await committed(consumer, partition) == 2
 
 
+@needs("groups")
 async def test_a_listener_commits_what_goes_when_the_consumer_is_closed(
     bootstrap_servers: str, topic: str, group_id: str
 ):

@@ -13,6 +13,7 @@ from aiokafkawire.consumer import Consumer, RebalanceListener
 from aiokafkawire.errors import CommitFailed
 from aiokafkawire.types import TopicPartition
 from tests.behaviour.conftest import NewTopic
+from tests.behaviour.features import needs
 from tests.behaviour.support import (
     MEMBER,
     committed,
@@ -26,6 +27,8 @@ from tests.behaviour.support import (
     take,
 )
 from tests.behaviour.workers import Source, Worker, at_work, until
+
+pytestmark = needs("groups")
 
 COOPERATIVE: dict[str, Any] = {"partition_assignment_strategy": ["cooperative-sticky"]}
 BRIDGE: dict[str, Any] = {"partition_assignment_strategy": ["cooperative-sticky", "range"]}

@@ -11,6 +11,7 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import CommitFailed
 from aiokafkawire.types import TopicPartition
 from tests.behaviour.conftest import NewTopic
+from tests.behaviour.features import needs
 from tests.behaviour.support import (
     MEMBER,
     WITHIN_S,
@@ -24,6 +25,8 @@ from tests.behaviour.support import (
     take,
 )
 from tests.behaviour.workers import Source, Worker, at_work, until, worker_process
+
+pytestmark = needs("groups")
 
 PARTITIONS = 12
 

@@ -8,6 +8,7 @@ import pytest
 from aiokafkawire.errors import ClientClosed, DeliveriesFailed, RecordTooLarge
 from aiokafkawire.producer import Producer
 from tests.behaviour.conftest import NewTopic
+from tests.behaviour.features import needs
 from tests.behaviour.support import WITHIN_S, numbered, stored
 
 FOREVER_MS = 60_000
@@ -22,6 +23,7 @@ async def test_leaving_sends_what_is_buffered(bootstrap_servers: str, topic: str
     assert [record.value for record in await stored(bootstrap_servers, topic)] == numbered(100)
 
 
+@needs("topic settings")
 async def test_leaving_tells_of_failures_that_nobody_awaited(
     bootstrap_servers: str, new_topic: NewTopic
 ):
@@ -40,6 +42,7 @@ async def test_leaving_tells_of_failures_that_nobody_awaited(
     assert isinstance(caught.value.first, RecordTooLarge)
 
 
+@needs("topic settings")
 async def test_flush_tells_of_failures_and_then_they_are_told(
     bootstrap_servers: str, new_topic: NewTopic
 ):
@@ -53,6 +56,7 @@ async def test_flush_tells_of_failures_and_then_they_are_told(
         assert (await producer.send_and_wait(topic, b"fits")).offset == 0
 
 
+@needs("topic settings")
 async def test_a_failure_that_was_awaited_is_not_told_again(
     bootstrap_servers: str, new_topic: NewTopic
 ):
@@ -65,6 +69,7 @@ async def test_a_failure_that_was_awaited_is_not_told_again(
         assert await stored(bootstrap_servers, topic) == []
 
 
+@needs("topic settings")
 async def test_the_bodys_exception_gets_a_note_about_failed_deliveries(
     bootstrap_servers: str, new_topic: NewTopic
 ):

@@ -17,6 +17,7 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import ClientClosed, KafkaError, WrongEventLoop
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
+from tests.behaviour.features import needs
 from tests.behaviour.support import MEMBER, WITHIN_S, stored, take
 from tests.leaks import nothing_left
 
@@ -24,6 +25,7 @@ CLIENTS = pytest.mark.parametrize("client_class", [Producer, Consumer])
 Class = Callable[..., Any]
 
 
+@needs("groups")
 async def test_clients_are_started_and_stopped(bootstrap_servers: str, topic: str, group_id: str):
     producer = Producer(bootstrap_servers=bootstrap_servers, linger_ms=60_000)
     consumer = Consumer(topic, bootstrap_servers=bootstrap_servers, group_id=group_id, **MEMBER)
@@ -205,6 +207,7 @@ async def owning(bootstrap_servers: str, topic: str, group_id: str) -> Consumer:
     return consumer
 
 
+@needs("groups")
 async def test_what_failed_after_the_last_call_is_raised_by_stop(
     bootstrap_servers: str, topic: str, group_id: str
 ):
@@ -214,6 +217,7 @@ async def test_what_failed_after_the_last_call_is_raised_by_stop(
     await consumer.stop()
 
 
+@needs("groups")
 async def test_what_failed_after_the_last_call_is_a_note_of_the_bodys_exception(
     bootstrap_servers: str, topic: str, group_id: str
 ):

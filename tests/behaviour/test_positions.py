@@ -10,6 +10,7 @@ from aiokafkawire.errors import KafkaError, NoOffset, UnknownTopic
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
 from tests.behaviour.conftest import NewTopic
+from tests.behaviour.features import needs
 from tests.behaviour.support import (
     WITHIN_S,
     fill,
@@ -130,6 +131,7 @@ async def test_beginning_and_end_offsets(bootstrap_servers: str, new_topic: NewT
         assert await consumer.end_offsets(zero, one, two) == {zero: 4, one: 0, two: 7}
 
 
+@needs("search by time")
 async def test_offsets_for_times(bootstrap_servers: str, new_topic: NewTopic):
     topic = await new_topic(partitions=2)
     zero, one = partitions_of(topic, 2)
@@ -160,6 +162,7 @@ async def test_lag_is_what_is_left_to_read(bootstrap_servers: str, topic: str):
         assert consumer.lag(partition) == 0
 
 
+@needs("creation off")
 async def test_partitions_for_a_topic(bootstrap_servers: str, new_topic: NewTopic, group_id: str):
     topic = await new_topic(partitions=5)
     async with Consumer(

@@ -11,12 +11,14 @@ from aiokafkawire.errors import BufferFull, RecordTooLarge, RequestTimedOut, Unk
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import RecordMetadata, TimestampType
 from tests.behaviour.conftest import NewTopic
+from tests.behaviour.features import needs
 from tests.behaviour.support import WITHIN_S, numbered, reading, stored, take
 
 FOREVER_MS = 60_000
 """A linger that no test here waits out."""
 
 
+@needs("timestamps")
 async def test_send_and_wait_tells_where_the_record_stands(bootstrap_servers: str, topic: str):
     before_ms = time.time_ns() // 1_000_000
     async with Producer(bootstrap_servers=bootstrap_servers) as producer:
@@ -154,7 +156,16 @@ async def test_idempotent_or_not_all_is_stored_once(
     assert sorted(record.value for record in records) == numbered(200)
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize(
+    "codec",
+    [
+        "none",
+        "gzip",
+        "snappy",
+        pytest.param("lz4", marks=needs("LZ4")),
+        pytest.param("zstd", marks=needs("Zstandard")),
+    ],
+)
 async def test_every_codec_brings_back_what_was_sent(
     bootstrap_servers: str, topic: str, codec: str
 ):
@@ -167,6 +178,7 @@ async def test_every_codec_brings_back_what_was_sent(
     assert {record.key for record in records} == {b"key"}
 
 
+@needs("headers")
 async def test_headers_keep_order_repetition_and_null(bootstrap_servers: str, topic: str):
     headers = [("trace", b"1"), ("näme", b""), ("trace", b"2"), ("gone", None)]
     async with Producer(bootstrap_servers=bootstrap_servers) as producer:
@@ -177,6 +189,7 @@ async def test_headers_keep_order_repetition_and_null(bootstrap_servers: str, to
     assert list(records[1].headers) == []
 
 
+@needs("timestamps")
 async def test_a_given_timestamp_is_kept(bootstrap_servers: str, topic: str):
     async with Producer(bootstrap_servers=bootstrap_servers) as producer:
         receipt = await producer.send_and_wait(topic, b"old", timestamp_ms=1_000_000_000_123)
@@ -186,6 +199,7 @@ async def test_a_given_timestamp_is_kept(bootstrap_servers: str, topic: str):
     assert record.timestamp_type == TimestampType.CREATE_TIME
 
 
+@needs("headers")
 async def test_send_many_takes_a_time_and_headers_for_each_record(
     bootstrap_servers: str, topic: str
 ):
@@ -201,6 +215,7 @@ async def test_send_many_takes_a_time_and_headers_for_each_record(
     assert [list(record.headers) for record in records] == headers
 
 
+@needs("timestamps")
 async def test_a_topic_with_log_append_time_sets_the_brokers_time(
     bootstrap_servers: str, new_topic: NewTopic
 ):
@@ -266,6 +281,7 @@ async def test_a_record_over_the_limit_is_refused_at_the_call(bootstrap_servers:
     assert [len(record.value) for record in await stored(bootstrap_servers, topic)] == [9_000]
 
 
+@needs("topic settings")
 async def test_a_record_over_the_brokers_limit_fails_its_delivery(
     bootstrap_servers: str, new_topic: NewTopic
 ):
@@ -277,6 +293,7 @@ async def test_a_record_over_the_brokers_limit_fails_its_delivery(
         assert (await producer.send_and_wait(topic, b"fits")).offset == 0
 
 
+@needs("topic settings")
 async def test_a_batch_over_the_brokers_limit_is_split(bootstrap_servers: str, new_topic: NewTopic):
     topic = await new_topic(configs={"max.message.bytes": "1000"})
     values = [b"%03d" % n + b"x" * 97 for n in range(60)]
@@ -317,6 +334,7 @@ async def test_an_unknown_topic_is_made_on_demand(bootstrap_servers: str, group_
     assert [r.value for r in await stored(bootstrap_servers, topic, 2)] == [b"first"]
 
 
+@needs("creation off")
 async def test_an_unknown_topic_fails_by_max_block_with_creation_off(
     bootstrap_servers: str, group_id: str
 ):

@@ -12,6 +12,7 @@ from aiokafkawire.errors import InvalidOption
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from tests.behaviour.conftest import NewTopic
+from tests.behaviour.features import needs
 from tests.behaviour.support import (
     WITHIN_S,
     fill,
@@ -36,6 +37,7 @@ async def write_at(bootstrap_servers: str, topic: str, ages_ms: list[int]) -> No
             )
 
 
+@needs("search by time")
 async def test_a_reset_by_duration_begins_so_long_ago(bootstrap_servers: str, topic: str):
     await write_at(bootstrap_servers, topic, [90 * MINUTE_MS, 61 * MINUTE_MS, 30 * MINUTE_MS, 1])
     async with reading(bootstrap_servers, topic, auto_offset_reset="by_duration:PT1H") as consumer:
@@ -43,6 +45,7 @@ async def test_a_reset_by_duration_begins_so_long_ago(bootstrap_servers: str, to
         assert [record.offset for record in await take(consumer, 2)] == [2, 3]
 
 
+@needs("search by time")
 async def test_a_reset_by_duration_without_a_record_that_young_begins_at_the_end(
     bootstrap_servers: str, topic: str
 ):
@@ -69,6 +72,7 @@ async def test_an_offset_out_of_range_may_fall_to_the_end(bootstrap_servers: str
         assert [record.value for record in await take(consumer, 1)] == [b"new"]
 
 
+@needs("search by time")
 async def test_an_offset_out_of_range_may_fall_to_a_duration(bootstrap_servers: str, topic: str):
     await write_at(bootstrap_servers, topic, [90 * MINUTE_MS, 30 * MINUTE_MS])
     [partition] = partitions_of(topic, 1)
@@ -90,6 +94,7 @@ async def test_a_seek_while_a_fetch_waits_at_the_broker(bootstrap_servers: str, 
         assert await consumer.position(partition) == 6
 
 
+@needs("leader epochs")
 async def test_a_seek_with_the_epoch_that_was_read_goes_there(bootstrap_servers: str, topic: str):
     await fill(bootstrap_servers, topic, numbered(5))
     [partition] = partitions_of(topic, 1)
@@ -102,6 +107,7 @@ async def test_a_seek_with_the_epoch_that_was_read_goes_there(bootstrap_servers:
         assert [record.offset for record in await take(consumer, 2)] == [3, 4]
 
 
+@needs("committed epochs")
 async def test_a_commit_keeps_the_epoch_and_reading_resumes_there(
     bootstrap_servers: str, topic: str, group_id: str
 ):
@@ -151,6 +157,7 @@ async def test_pausing_and_resuming_again_and_again_loses_nothing(
     assert offsets == {zero: list(range(60)), one: list(range(60))}
 
 
+@needs("read_committed")
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
 async def test_both_isolation_levels_read_what_is_not_transactional(
     bootstrap_servers: str, topic: str, level: str
@@ -181,6 +188,7 @@ async def test_lag_and_ends_are_known_after_the_first_fetch(bootstrap_servers: s
         assert consumer.lag(partition) == 2
 
 
+@needs("groups")
 async def test_metrics_tell_what_was_done(bootstrap_servers: str, topic: str, group_id: str):
     await fill(bootstrap_servers, topic, numbered(20))
     async with Consumer(

@@ -13,6 +13,7 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import CommitFailed, GroupFailed, MemberFenced
 from aiokafkawire.types import TopicPartition
 from tests.behaviour.conftest import NewTopic
+from tests.behaviour.features import needs
 from tests.behaviour.support import (
     MEMBER,
     WITHIN_S,
@@ -24,6 +25,8 @@ from tests.behaviour.support import (
     take,
 )
 from tests.behaviour.test_cooperative import COOPERATIVE, EAGER, Notes
+
+pytestmark = needs("static members")
 
 LONG: dict[str, Any] = {"session_timeout_ms": 30_000}
 
