@@ -18,6 +18,7 @@ __all__ = (
     "RecordMetadata",
     "TimestampType",
     "TopicPartition",
+    "topic_partition",
     "topic_partitions",
 )
 
@@ -50,12 +51,16 @@ def topic_partitions(given: Iterable[PartitionArgument]) -> list[TopicPartition]
     """
     found: list[TopicPartition] = []
     for argument in given:
-        one_by_one = [argument] if _is_pair(argument) else _members(argument)
-        for pair in one_by_one:
-            if not _is_pair(pair):
-                raise TypeError(f"a partition is (topic, number), not {pair!r}")
-            found.append(TopicPartition(*pair))
+        one_by_one: Iterable[Any] = [argument] if _is_pair(argument) else _members(argument)
+        found.extend(topic_partition(pair) for pair in one_by_one)
     return found
+
+
+def topic_partition(given: tuple[str, int]) -> TopicPartition:
+    """One partition. Raises TypeError for anything that is not a topic's name and a number."""
+    if not _is_pair(given) or isinstance(given[1], bool) or not isinstance(given[1], int):
+        raise TypeError(f"a partition is (topic, number), not {given!r}")
+    return TopicPartition(*given)
 
 
 def _is_pair(value: Any) -> bool:

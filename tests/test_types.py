@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafkawire.types import RecordMetadata, TopicPartition, topic_partitions
+from aiokafkawire.types import RecordMetadata, TopicPartition, topic_partition, topic_partitions
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 
@@ -32,6 +32,13 @@ def test_none_is_none():
 def test_what_is_no_partition_is_named(given: object):
     with pytest.raises(TypeError, match=r"a partition is .topic, number., not"):
         topic_partitions([given])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("given", ["a", ("a", "0"), ("a", True), ("a", 0.0), ["a", 0], (*A, 1)])
+def test_a_partition_is_a_name_and_a_whole_number(given: object):
+    for check in (topic_partition, lambda one: topic_partitions([one])):
+        with pytest.raises(TypeError, match=r"a partition is .topic, number., not"):
+            check(given)  # type: ignore[arg-type]
 
 
 def test_a_partition_reads_as_kafka_writes_it():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from aiokafkawire.errors import CommitFailed, InvalidOption
 from aiokafkawire.records import Records
-from aiokafkawire.types import OffsetAndMetadata, TopicPartition, topic_partitions
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition, topic_partition
 
 from .assignment import Assignment
 
@@ -31,8 +31,7 @@ def offsets_to_commit(
             "commit takes a batch of getmany() or batches(), or offsets by partition"
             f" ({{TopicPartition: offset}}), not {given!r:.80}"
         )
-    offsets = [checked_offset(offset) for offset in given.values()]
-    return dict(zip(topic_partitions(given), offsets, strict=True))
+    return {topic_partition(tp): checked_offset(offset) for tp, offset in given.items()}
 
 
 def checked_offset(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:

@@ -29,6 +29,7 @@ from aiokafkawire.types import (
     OffsetAndTimestamp,
     PartitionArgument,
     TopicPartition,
+    topic_partition,
     topic_partitions,
 )
 from aiokafkawire.wire import ApiKey
@@ -419,7 +420,7 @@ class Consumer:
             await self.position(tp)
 
     def _owned(self, core: Core, tp: TopicPartition) -> Partition:
-        partition = core.assignment.get(TopicPartition(*tp))
+        partition = core.assignment.get(topic_partition(tp))
         if partition is None:
             raise KafkaError(
                 "the partition is not assigned to this consumer", topic=tp[0], partition=tp[1]
@@ -475,7 +476,7 @@ class Consumer:
         for timestamp in timestamps_ms.values():
             if timestamp < 0:
                 raise InvalidOption(f"a timestamp is not negative; {timestamp} is")
-        wanted = {TopicPartition(*tp): time for tp, time in timestamps_ms.items()}
+        wanted = {topic_partition(tp): time for tp, time in timestamps_ms.items()}
         return await core.lister.all(wanted, self._deadline(core))
 
     def lag(self, partition: TopicPartition) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiokafkawire.config import ProducerConfig
@@ -81,6 +81,8 @@ def _check_rest(topic: Any, partition: Any, timestamp_ms: Any) -> None:
 
 
 def _checked_headers(headers: Iterable[Any]) -> Headers:
+    if isinstance(headers, Mapping):
+        raise TypeError("headers must be pairs of name and value: give the items() of a dictionary")
     result = []
     for header in headers:
         try:

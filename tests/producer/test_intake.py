@@ -79,6 +79,11 @@ def test_headers_are_copied():
     assert headers == (("a", b"1"), ("b", None))
 
 
+def test_a_dictionary_of_headers_is_to_be_given_by_its_items():
+    with pytest.raises(TypeError, match=r"pairs of name and value: give the items\(\)"):
+        check(headers={"ab": b"1"})
+
+
 @pytest.mark.parametrize("none", [None, (), []])
 def test_no_headers_are_none_or_nothing(none: object):
     *_, headers, _ = check(headers=none)
