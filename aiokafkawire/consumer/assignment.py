@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 
 from aiokafkawire.errors import CorruptRecords, KafkaError
 from aiokafkawire.records import Record, Records
@@ -227,9 +228,12 @@ class Assignment:
                 partition.acknowledged = offset.offset
 
 
-def to_commit(partitions: Iterable[Partition]) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What is processed and not known to be committed."""
-    found = {partition.tp: partition.to_commit() for partition in partitions}
+def to_commit(
+    partitions: Iterable[Partition],
+    asked: Mapping[TopicPartition, OffsetAndMetadata] = MappingProxyType({}),
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What is processed and neither known to be committed nor `asked` to be."""
+    found = {partition.tp: partition.to_commit(asked.get(partition.tp)) for partition in partitions}
     return {tp: offset for tp, offset in found.items() if offset is not None}
 
 

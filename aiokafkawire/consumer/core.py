@@ -287,7 +287,7 @@ class Core(Session):
         """End the ownership of partitions that no group gave."""
         group = self.group
         if group is not None and self.config.enable_auto_commit:
-            offsets = to_commit(partitions)
+            offsets = to_commit(partitions, group.offsets.pending(p.tp for p in partitions))
             if offsets:
                 group.parting += 1
                 self._host.spawn(self._part, group, offsets, name="commit")
@@ -493,7 +493,8 @@ class Core(Session):
         while True:
             due = max(due + interval_s, clock.now())
             await clock.sleep_until(due)
-            offsets = to_commit(p for p in self.assignment.values() if not p.revoked)
+            owned = [p for p in self.assignment.values() if not p.revoked]
+            offsets = to_commit(owned, group.offsets.pending(p.tp for p in owned))
             if offsets:
                 await self._commit_quietly(group, offsets)
 

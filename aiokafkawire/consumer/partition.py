@@ -370,10 +370,16 @@ class Partition:
         low, high = self.given or (first, next_offset)
         self.given = min(low, first), max(high, next_offset)
 
-    def to_commit(self) -> OffsetAndMetadata | None:
-        """What of it is processed, unless the coordinator is known to keep it already."""
+    def to_commit(self, asked: OffsetAndMetadata | None = None) -> OffsetAndMetadata | None:
+        """What of it is processed, unless the coordinator is known to keep as much already.
+
+        Or was `asked` to: a commit by hand may have been of more, as long as it was given.
+        """
         buffer = self.buffer
-        if buffer is None or buffer.processed == self.acknowledged:
+        if buffer is None:
+            return None
+        known = self.acknowledged if asked is None else asked.offset
+        if known is not None and buffer.processed <= known <= buffer.position:
             return None
         return OffsetAndMetadata(buffer.processed, leader_epoch=buffer.leader_epoch)
 

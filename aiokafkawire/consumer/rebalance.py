@@ -195,7 +195,7 @@ class Rebalance:
         """
         offsets = self._offsets.pending(partition.tp for partition in partitions)
         if self._config.enable_auto_commit:
-            offsets |= to_commit(partitions)
+            offsets |= to_commit(partitions, offsets)
         if not offsets:
             return
         timeout_s = self._config.request_timeout_ms / 1000

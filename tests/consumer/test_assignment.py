@@ -4,7 +4,7 @@ import pytest
 
 from aiokafkawire.consumer.assignment import CURSOR_RECORDS, Assignment, to_commit
 from aiokafkawire.consumer.buffer import FetchBuffer
-from aiokafkawire.consumer.partition import Broken, Partition, Positioned
+from aiokafkawire.consumer.partition import Broken, Partition, Positioned, SoughtTo
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.records import extent_of
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
@@ -167,3 +167,18 @@ def test_records_are_counted_one_by_one_and_many_at_once() -> None:
     assert owned.metrics()["records_consumed_total"] == CURSOR_RECORDS + 11
     owned.open("a")
     assert owned.metrics()["records_consumed_total"] == CURSOR_RECORDS + 11
+
+
+def test_what_was_committed_by_hand_is_not_taken_back() -> None:
+    owned = assignment(partition(P0, log(5)))
+    owned.take("a", 3)
+    by_hand = owned.read_up_to()
+    assert to_commit(owned.values(), by_hand) == {}
+    owned.acknowledged(by_hand)
+    assert to_commit(owned.values()) == {}
+    owned.came_back("a")
+    owned.take("a", 1)
+    owned.came_back("a")
+    assert to_commit(owned.values(), by_hand)[P0].offset == 4
+    owned.get(P0).handle(SoughtTo(1))  # type: ignore[union-attr]
+    assert to_commit(owned.values(), by_hand)[P0].offset == 1

@@ -259,3 +259,16 @@ async def test_what_was_lost_during_its_revocation_and_came_back_stays() -> None
         assert not any(call[0] == "commit" for call in it.offsets.calls)
         assert it.assignment.names == (P0,)
         assert not it.rebalance.giving_back([P0])
+
+
+async def test_the_last_commit_is_of_no_less_than_one_by_hand_before() -> None:
+    async with owner() as it:
+        it.rebalance.assign((P0,))
+        it.own(P0, 7)
+        partition = it.assignment.get(P0)
+        assert partition is not None
+        assert partition.buffer is not None
+        partition.buffer._lease("at work", 3)
+        it.offsets.waiting = {P0: OffsetAndMetadata(7)}
+        await it.rebalance.revoke((P0,))
+        assert it.offsets.calls[0] == ("commit", {P0: 7})
