@@ -1,0 +1,115 @@
+"""A broker of 0.7 that does what a test says."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import anyio
+
+from aiokafkawire.kafka07 import Client
+from aiokafkawire.runtime import Address, RealRuntime, Transport
+from aiokafkawire.wire.frame import FrameReader
+
+QUICK: dict[str, Any] = {
+    "request_timeout_ms": 5_000,
+    "close_timeout_ms": 5_000,
+    "retry_backoff_ms": 1,
+    "retry_backoff_max_ms": 2,
+    "fetch_backoff_ms": 1,
+}
+
+
+class Peer:
+    """One connection, as the broker sees it."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._reader = FrameReader(2**31 - 1, 2)
+        self._frames: list[memoryview] = []
+
+    async def hear(self) -> bytes:
+        """The next request with its length; nothing at the end of the stream."""
+        while not self._frames:
+            try:
+                count = await self._transport.receive_into(self._reader.get_buffer())
+            except OSError:
+                return b""
+            if not count:
+                return b""
+            self._frames = self._reader.received(count)
+        frame = self._frames.pop(0)
+        return len(frame).to_bytes(4) + frame
+
+    async def say(self, data: bytes) -> None:
+        await self._transport.send([data])
+
+
+Script = Callable[[Peer], Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def playing(*scripts: Script) -> AsyncIterator[str]:
+    """The address of a broker whose connections run these, each the next; the last one again.
+
+    A connection is closed when its script ends.
+    """
+    listener = await RealRuntime().listen(Address("127.0.0.1", 0))
+    left = list(scripts)
+
+    async def play(transport: Transport) -> None:
+        script = left.pop(0) if len(left) > 1 else left[0]
+        try:
+            with contextlib.suppress(OSError):
+                await script(Peer(transport))
+        finally:
+            with anyio.CancelScope(shield=True):
+                await transport.aclose()
+
+    async def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                group.start_soon(play, await listener.accept())
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(accept)
+        try:
+            yield str(listener.address)
+        finally:
+            group.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await listener.aclose()
+
+
+def answering(*answers: str | bytes) -> Script:
+    """Answer each request with the next of these, then close. Hex or bytes, frames and all."""
+
+    async def script(peer: Peer) -> None:
+        for answer in answers:
+            if not await peer.hear():
+                return
+            await peer.say(bytes.fromhex(answer) if isinstance(answer, str) else answer)
+        await peer.hear()
+
+    return script
+
+
+async def silent(peer: Peer) -> None:
+    """Read and never answer."""
+    while await peer.hear():
+        pass
+
+
+async def hanging_up(peer: Peer) -> None:
+    """Close at the first request."""
+    await peer.hear()
+
+
+@contextlib.asynccontextmanager
+async def client_of(*scripts: Script, **options: Any) -> AsyncIterator[Client]:
+    async with (
+        playing(*scripts) as server,
+        Client(server, **{**QUICK, **options}) as client,
+    ):
+        yield client
