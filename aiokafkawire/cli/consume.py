@@ -18,7 +18,7 @@ from aiokafkawire.cli.arguments import (
 from aiokafkawire.cli.formats import NULL, Printer, compile_format, default_printer
 from aiokafkawire.cli.json_lines import to_json
 from aiokafkawire.cli.progress import Progress
-from aiokafkawire.cli.reading import Plan, Reader, pattern_of
+from aiokafkawire.cli.reading import Plan, Reader
 from aiokafkawire.cli.running import Interruption, run
 from aiokafkawire.cli.shared import PATIENCE_MS, client_arguments
 from aiokafkawire.cli.streams import Output
@@ -213,8 +213,8 @@ def _check_group(plan: Plan, start: Position | None) -> None:
     counted = start is not None and (start.place not in {*RESETS, Place.STORED} or start.number)
     if counted or plan.until_ms is not None:
         raise InvalidOption("with -G only -o beginning, -o end and -o stored can be given")
-    if pattern := pattern_of(plan.topics):
+    for topic in plan.topics:
         try:
-            re.compile(pattern)
+            re.compile(topic if topic.startswith("^") else "")
         except re.error as error:
-            raise InvalidOption(f"{pattern!r} is no regular expression: {error}") from None
+            raise InvalidOption(f"{topic!r} is no regular expression: {error}") from None

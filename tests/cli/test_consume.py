@@ -245,7 +245,7 @@ def test_ctrl_c_while_nobody_reads_the_output(servers: str, fill: Fill) -> None:
         (["-G", "g", "t", "-p", "1"], "-p and -G exclude each other"),
         (["-G", "g", "t", "-o", "5"], "with -G only -o beginning"),
         (["-G", "g", "t", "-o", "-5"], "with -G only -o beginning"),
-        (["-G", "g", "^("], "is no regular expression"),
+        (["-G", "g", "t", "^("], "'^(' is no regular expression"),
         (["-t", "t", "-o", "first"], "-o 'first' is no offset"),
         (["-t", "t", "-o", "1", "-o", "2"], "-o is given twice"),
         (["-t", "t", "-o", "stored"], "-X group_id"),
