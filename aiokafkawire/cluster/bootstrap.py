@@ -42,7 +42,10 @@ def metadata_request(
 def no_broker(failures: Sequence[KafkaError]) -> NoBrokerAvailable:
     """One error for the failures of all bootstrap addresses; final if each of them is."""
     reasons = "; ".join(
-        f"{error.broker}: {error.reason}" if error.broker else error.reason for error in failures
+        error.reason
+        if not error.broker or error.reason.startswith(f"{error.broker}: ")
+        else f"{error.broker}: {error.reason}"
+        for error in failures
     )
     return NoBrokerAvailable(
         f"no broker of bootstrap_servers could be used: {reasons}",

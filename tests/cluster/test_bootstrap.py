@@ -49,6 +49,11 @@ def test_all_failures_are_told_at_once():
     assert error.retriable
 
 
+def test_an_address_is_not_said_twice():
+    error = no_broker([ConnectionFailed("1.2.3.4:5: refused", broker="1.2.3.4:5")])
+    assert str(error) == "no broker of bootstrap_servers could be used: 1.2.3.4:5: refused"
+
+
 def test_failures_that_are_all_final_are_final_together():
     assert not no_broker([ConnectionFailed("HTTP", broker="a:1", retriable=False)]).retriable
 
