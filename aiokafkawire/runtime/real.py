@@ -25,6 +25,9 @@ MAX_OFFLOADED = 2
 JOIN_BELOW_BYTES = 256 * 1024
 """Buffers are joined into writes of about this size: one copy is cheaper than many system calls."""
 
+ACCEPT_S = 1.0
+"""How long a connection that is there may take to be accepted: it may have gone meanwhile."""
+
 T = TypeVar("T")
 
 
@@ -123,20 +126,30 @@ class TcpListener:
 
     def __init__(self, listener: anyio.abc.Listener[anyio.abc.SocketStream]) -> None:
         self._listener = cast("anyio.abc.SocketListener", listener)
+        self._socket = listener.extra(anyio.abc.SocketAttribute.raw_socket)
+        self._closed = False
         local = cast("tuple[str, int]", listener.extra(anyio.abc.SocketAttribute.local_address))
         self.address = Address(local[0], local[1])
 
     async def accept(self) -> Transport:
         while True:
+            if self._closed:
+                raise ConnectionResetError("the listener is closed")
             try:
-                stream = await self._listener.accept()
+                await anyio.wait_readable(self._socket)
+                # asyncio loses a connection that comes in the moment in which this is cancelled:
+                # so only the wait for it can be.
+                with anyio.move_on_after(ACCEPT_S, shield=True):
+                    transport = await _adapted(await self._listener.accept())
+                    if transport is not None:
+                        return transport
             except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
                 raise _broken(error) from error
-            transport = await _adapted(stream)
-            if transport is not None:
-                return transport
 
     async def aclose(self) -> None:
+        if not self._closed:
+            self._closed = True
+            anyio.notify_closing(self._socket)
         await self._listener.aclose()
 
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
 
 import anyio
 import pytest
 
 from aiokafkawire.runtime import Address, RealRuntime, Transport
+from aiokafkawire.runtime.host import thread_notifier
 from aiokafkawire.runtime.real import JOIN_BELOW_BYTES
 
 LOOPBACK = Address("127.0.0.1", 0)
@@ -158,3 +160,45 @@ async def test_a_connection_that_is_closed_at_once_is_an_error_of_the_network(
     with pytest.raises(ConnectionResetError, match="at once"):
         await RealRuntime().connect(LOOPBACK)
     assert gone.closed
+
+
+async def test_an_accept_that_is_cancelled_loses_no_connection(caplog: pytest.LogCaptureFixture):
+    listener = await RealRuntime().listen(LOOPBACK)
+    accepted: list[Transport] = []
+
+    async def accept() -> None:
+        accepted.append(await listener.accept())
+
+    call_soon = thread_notifier()
+    with socket.socket() as client:
+        async with anyio.create_task_group() as group:
+            group.start_soon(accept)
+            await anyio.wait_all_tasks_blocked()
+            # The loop sees the connection in the same turn in which the accept is cancelled.
+            call_soon(group.cancel_scope.cancel)
+            client.connect(listener.address)
+        if not accepted:
+            with anyio.fail_after(5):
+                await accept()
+        client.sendall(b"whole")
+        assert await receive_exactly(accepted[0], 5) == b"whole"
+        await accepted[0].aclose()
+    await listener.aclose()
+    assert not caplog.records
+
+
+async def test_a_listener_that_is_closed_wakes_who_accepts():
+    listener = await RealRuntime().listen(LOOPBACK)
+    ended = anyio.Event()
+
+    async def accept() -> None:
+        with pytest.raises(OSError, match="closed"):
+            await listener.accept()
+        ended.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(accept)
+        await anyio.wait_all_tasks_blocked()
+        await listener.aclose()
+        with anyio.fail_after(5):
+            await ended.wait()
