@@ -252,7 +252,11 @@ class Core(Session):
     # --- what to read ---
 
     def subscribe(self, subscription: Subscription, listener: RebalanceListener | None) -> None:
-        """Read this from now on, and nothing else."""
+        """Read this from now on, and nothing else.
+
+        Topics and patterns are left by `Nothing`, which leaves the group, before partitions are
+        chosen by hand (`Manual`).
+        """
         # What is refused here has changed nothing yet.
         self.cluster.add_topics(subscription.topics)
         before, self.subscription = self.subscription, subscription
