@@ -126,6 +126,9 @@ class TopicInterest:
         topics = tuple(topics)
         for topic in topics:
             check_string(topic)
+            if not topic:
+                # Brokers answer for it as for a topic of which only the id is told.
+                raise ValueError("topic must not be empty")
         new: list[str] = []
         for topic in topics:
             if not self._users[topic]:
