@@ -102,7 +102,7 @@ class Exchanges(Session):
         frame = self._encode(request, api)
         async with self._turn(api, deadline):
             connection = await self._ready(api, deadline)
-            self.raise_lost()
+            self.raise_lost(sent=False)
             self._probe = topic
             try:
                 await connection.send(frame, api, deadline)
@@ -135,14 +135,19 @@ class Exchanges(Session):
             # What was produced is what this is about.
             logger.debug("%s", error)
 
-    def raise_lost(self) -> None:
-        """Raise `ConnectionLost` for what was produced before a connection ended; once."""
+    def raise_lost(self, *, sent: bool = True) -> None:
+        """Raise `ConnectionLost` for what was produced before a connection ended; once.
+
+        `sent=False` says of the call that raises it that nothing of its own was sent.
+        """
         self._drop()
         count, self._lost = self._lost, 0
         if count:
+            own = "" if sent else "; of this call nothing was sent"
             raise ConnectionLost(
                 f"{self._lost_reason}; what {count} earlier call(s) produced may be in the log or"
-                " not, and this call sent nothing",
+                f" not{own}",
+                sent=sent,
                 broker=self.name,
                 api="PRODUCE",
             )
