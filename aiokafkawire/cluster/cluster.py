@@ -264,6 +264,11 @@ class Cluster:
         """The coordinator has moved or cannot be reached: ask anew next time."""
         self._coordinators.forget(Coordinator(key, type))
 
+    def leave_connection(self, node_id: NodeId, lane: Lane) -> None:
+        """A node has answered nothing there for too long: take another connection from now on."""
+        if node_id in self.metadata.nodes:
+            self.broker(node_id).leave(lane)
+
     # --- requests ---
 
     async def request(

@@ -198,6 +198,12 @@ class BrokerClient:
             for channel in self._channels():
                 channel.close_when_idle()
 
+    def leave(self, lane: Lane) -> None:
+        """Close the connection of a lane; what waits there is tried again on another one."""
+        link = self._links.get(lane)
+        if isinstance(link, Channel):
+            link.close(ConnectionLost("the broker answered nothing on this connection"))
+
     def abort(self) -> None:
         """Close all connections at once; waiters get `ClientClosed`."""
         self._ended = ClientClosed("the client is closed")

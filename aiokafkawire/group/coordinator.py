@@ -12,7 +12,7 @@ import anyio
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.routing import Coordinator, CoordinatorType, Node
 from aiokafkawire.config import ConsumerConfig
-from aiokafkawire.connection import ByVersion
+from aiokafkawire.connection import ByVersion, Lane
 from aiokafkawire.errors import GroupFailed, KafkaError, ProtocolError, UnknownServerError
 from aiokafkawire.runtime import Host, Runtime, Signal, wait_until
 from aiokafkawire.types import NodeId
@@ -288,8 +288,10 @@ class GroupMember:
         match effect:
             case do.FindCoordinator(request):
                 self._start("find-coordinator", self._find(request))
-            case do.ForgetCoordinator():
+            case do.ForgetCoordinator(silent):
                 self._cluster.coordinator_failed(self.group_id, CoordinatorType.GROUP)
+                if silent is not None:
+                    self._cluster.leave_connection(silent, Lane.GENERAL)
             case do.SendJoin():
                 self._start("join", self._join(effect))
             case do.MakeAssignment():

@@ -39,7 +39,9 @@ class FindCoordinator(Effect):
 
 @dataclass(frozen=True, slots=True)
 class ForgetCoordinator(Effect):
-    pass
+    """`silent` is the node that answered nothing: what waits there would wait for long."""
+
+    silent: NodeId | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ def beat(m: Membership, state: AnyInside, now: float) -> tuple[AnyInside, Sequen
     if now >= pulse.session_ends:
         text = "no heartbeat was answered for a whole session timeout"
         told: tuple[do.Effect, ...] = () if pulse.silent else (do.Note(text, warning=True),)
+        effects = (*told, do.ForgetCoordinator(silent=pulse.node))
         pulse = replace(m.new_pulse(None, now), next_at=now, silent=True)
-        effects = (*told, do.ForgetCoordinator())
     if pulse.request is None and now >= pulse.next_at:
         request = m.new_request()
         if pulse.node is None:

@@ -306,6 +306,19 @@ async def test_while_a_join_is_parked_everything_else_is_answered(
                 await consumer.committed(partitions[0])
 
 
+async def test_a_connection_that_answers_no_heartbeat_is_left_for_another(
+    broker: Broker, topic: str, group_id: str
+):
+    """The answer to one heartbeat is lost, and with it all that would come behind it."""
+    options = {"request_timeout_ms": 30_000, "session_timeout_ms": 700}
+    async with member(broker, topic, group_id, **options) as consumer:
+        await poll_until(consumer, lambda: bool(consumer.assignment()))
+        broker.on(ApiKey.HEARTBEAT, Drop(), times=1)
+        await poll_until(consumer, lambda: consumer.metrics()["rebalances_total"] == 2)
+        with anyio.fail_after(WITHIN_S):
+            await consumer.commit({(topic, 0): 0})
+
+
 async def test_heartbeats_and_fetches_pass_a_join_of_another_member(
     broker: Broker, new_topic: NewTopic, group_id: str
 ):

@@ -72,7 +72,7 @@ def test_a_coordinator_that_is_silent_for_a_session_is_looked_for_anew() -> None
     first = only(membership.handle(on.Tick(), 3.0), do.SendHeartbeat)
     assert membership.next_deadline() == 45.0
     effects = membership.handle(on.Tick(), 45.0)
-    assert do.ForgetCoordinator() in effects
+    assert do.ForgetCoordinator(silent=NODE) in effects
     only(effects, do.FindCoordinator)
     assert membership.handle(on.MemberUnknown(first.request), 45.0) == ()
     assert isinstance(membership.state, s.Stable)
