@@ -30,14 +30,22 @@ test: $(READY) ## All tests but those on real Kafka, with the coverage of each r
 	$(PYTEST) --ignore=tests/brokers $(APART) --cov=aiokafkawire --cov-branch --cov-report=json:.coverage.json
 	@$(BIN)/python -m tests.rooms .coverage.json
 
-kafka: $(READY) ## Fetch Apache Kafka's jars into .cache
-	$(BIN)/python -m tests.brokers.kafka --fetch
+kafka: $(READY) ## Fetch Apache Kafka's jars into .cache (KAFKA="0.9.0.1 2.8.2": of these releases)
+	@for version in $(or $(KAFKA),4.3.0); do \
+	  $(BIN)/python -m tests.brokers.kafka --fetch --version $$version || exit 1; \
+	done
 
-test-brokers: $(READY) ## Tests on real Apache Kafka, started from Maven artifacts
+test-brokers: $(READY) ## Tests on real Apache Kafka (KAFKA="0.9.0.1 2.8.2": on these releases)
+ifdef KAFKA
+	@failed=; for version in $(KAFKA); do \
+	  $(PYTEST) tests/behaviour --on $$version || failed="$$failed $$version"; \
+	done; [ -z "$$failed" ] || { echo "failed on$$failed" >&2; exit 1; }
+else
 	$(PYTEST) tests/brokers
 	$(PYTEST) tests/behaviour --on kafka
 	$(PYTEST) tests/behaviour --on kafka3
 	$(BIN)/python -m tests.endurance leader eager cooperative
+endif
 
 endurance: $(READY) ## All proofs of bad days on three real nodes (12 minutes)
 	$(BIN)/python -m tests.endurance

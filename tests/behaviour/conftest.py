@@ -16,19 +16,19 @@ import pytest
 from anyio import to_thread
 
 from aiokafkawire.broker import Broker
-from aiokafkawire.connection import connector, negotiation
+from aiokafkawire.connection import connector
+from aiokafkawire.connection.versions import parse_pin
+from tests.behaviour import workers
 from tests.behaviour.features import lacking
 from tests.brokers.fixtures import session_kafka
 from tests.brokers.kafka import DEFAULT_VERSION
-from tests.brokers.releases import RELEASES, number_of
+from tests.brokers.releases import RELEASES
 from tests.conftest import NOT_APPLICABLE, backend_of
 
 HERE = Path(__file__).resolve().parent
 
 NODES = 3
 """The embedded cluster has more than one node, so that every client has leaders to tell apart."""
-
-FIRST_WITH_API_VERSIONS = (0, 10)
 
 MIN_SESSION_TIMEOUT_MS = 500
 """What real Kafka is started with in these tests, too."""
@@ -39,10 +39,6 @@ REAL: Mapping[str, tuple[str, int]] = {
     **{version: (version, 1) for version in RELEASES},
 }
 """The release and the number of nodes that `--on` stands for."""
-
-
-SILENCE_S = 0.3
-"""How long a broker on this machine may be silent on ApiVersions to be taken for an old one."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +71,17 @@ async def cluster(request: pytest.FixtureRequest, anyio_backend: object) -> Asyn
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _short_silence(pytestconfig: pytest.Config) -> Iterator[None]:
-    """Each client of a silent release would otherwise begin with five seconds of waiting."""
+def _pin(pytestconfig: pytest.Config) -> Iterator[None]:
+    """On 0.9 clients are told the release, as its users should tell them.
+
+    A broker of 0.9 that is asked what it speaks drops what others sent at the same moment. What
+    asks all the same stands in `test_older_brokers.py`.
+    """
     version, _ = REAL.get(pytestconfig.getoption("--on"), (DEFAULT_VERSION, 1))
     with pytest.MonkeyPatch.context() as patch:
-        if number_of(version) < FIRST_WITH_API_VERSIONS:
-            patch.setattr(connector, "SILENCE_S", SILENCE_S)
-            patch.setattr(negotiation, "CONFIRM_TIMEOUT_S", SILENCE_S)
+        if version.startswith("0.9."):
+            patch.setenv(workers.API_VERSION, "0.9")
+            patch.setattr(connector, "parse_pin", lambda given: parse_pin(given or "0.9"))
         yield
 
 

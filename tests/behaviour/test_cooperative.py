@@ -30,9 +30,11 @@ from tests.behaviour.workers import Source, Worker, at_work, until
 
 pytestmark = needs("groups")
 
-COOPERATIVE: dict[str, Any] = {"partition_assignment_strategy": ["cooperative-sticky"]}
-BRIDGE: dict[str, Any] = {"partition_assignment_strategy": ["cooperative-sticky", "range"]}
-EAGER: dict[str, Any] = {"partition_assignment_strategy": ["range"]}
+# Nobody dies here: a session that lapses on a busy machine would be a rebalance of its own.
+LONG: dict[str, Any] = {"session_timeout_ms": 30_000}
+COOPERATIVE: dict[str, Any] = LONG | {"partition_assignment_strategy": ["cooperative-sticky"]}
+BRIDGE: dict[str, Any] = LONG | {"partition_assignment_strategy": ["cooperative-sticky", "range"]}
+EAGER: dict[str, Any] = LONG | {"partition_assignment_strategy": ["range"]}
 
 
 class Notes(RebalanceListener):

@@ -2,12 +2,14 @@
 
     python -m tests.behaviour.workers BACKEND BOOTSTRAP_SERVERS TOPIC GROUP_ID
 
-prints `<partition> <first offset> <next offset>` for each batch once it is committed.
+prints `<partition> <first offset> <next offset>` for each batch once it is committed. What its
+`api_version` is stands in the environment variable TEST_API_VERSION.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -26,6 +28,8 @@ from aiokafkawire.producer import Producer
 from aiokafkawire.records import Record
 from tests.behaviour.support import MEMBER, WITHIN_S
 from tests.conftest import BACKENDS
+
+API_VERSION = "TEST_API_VERSION"
 
 ROOT = Path(__file__).parents[2]
 
@@ -183,6 +187,7 @@ async def _main(bootstrap_servers: str, topic: str, group_id: str) -> None:
         bootstrap_servers=bootstrap_servers,
         group_id=group_id,
         max_poll_records=10,
+        api_version=os.environ.get(API_VERSION),
         **MEMBER,
     ) as consumer:
         async for batch in consumer.batches():
