@@ -32,9 +32,10 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(collections|typing|re|pathlib|types|enum|pyarrow)\..*"),
     (r"py:.*", r"aiokafkawire\.(config|runtime|wire)\..*"),
     (r"py:.*", r"(.*\.)?(Action|ApiKey|BatchIterator|Faults|Receipt|Segment)"),
+    (r"py:.*", r"(.*\.)?(Kafka07Config|KafkaError)"),
 ]
 
-NOT_FOR_USERS = {"Delivery", "Fault", "Records"}
+NOT_FOR_USERS = {"Delivery", "Fault", "Fetched", "Messages", "Records"}
 """Classes whose instances the package makes."""
 
 
@@ -46,9 +47,7 @@ def tidy_signature(
         return None
     if name.rpartition(".")[2] in NOT_FOR_USERS:
         return "", ""
-    return re.sub(
-        r"(\(\*, )?_runtime: [^,]*, ", lambda found: "(" if found[1] else "", signature
-    ), ""
+    return re.sub(r"(\*, )?_runtime: [^,]*, ", "", signature), ""
 
 
 def setup(app: Sphinx) -> None:

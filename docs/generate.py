@@ -20,6 +20,7 @@ from aiokafkawire.config import (
     ProducerConfig,
     options_of,
 )
+from aiokafkawire.kafka07 import Kafka07Config
 
 __all__ = ("ERRORS", "PAGES", "errors_page", "options_page", "write")
 
@@ -120,6 +121,7 @@ def options_page() -> str:
         ("Every client", ClientConfig),
         ("Producer", ProducerConfig),
         ("Consumer", ConsumerConfig),
+        ("The client for Kafka 0.7", Kafka07Config),
         ("The embedded broker", BrokerConfig),
     ):
         derived = config_class in {ProducerConfig, ConsumerConfig}

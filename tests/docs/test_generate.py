@@ -11,6 +11,7 @@ import pytest
 from aiokafkawire import errors
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.config import ConsumerConfig, ProducerConfig, options_of
+from aiokafkawire.kafka07 import Kafka07Config
 
 from .pages import ROOT
 
@@ -29,6 +30,7 @@ def test_a_generated_page_is_up_to_date(name: str):
     [
         (("Every client", "Producer"), ProducerConfig),
         (("Every client", "Consumer"), ConsumerConfig),
+        (("The client for Kafka 0.7",), Kafka07Config),
         (("The embedded broker",), BrokerConfig),
     ],
 )
