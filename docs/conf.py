@@ -32,7 +32,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(collections|typing|re|pathlib|types|enum|pyarrow)\..*"),
     (r"py:.*", r"aiokafkawire\.(config|runtime|wire)\..*"),
     (r"py:.*", r"(.*\.)?(Action|ApiKey|BatchIterator|Faults|Receipt|Segment)"),
-    (r"py:.*", r"(.*\.)?(Kafka07Config|KafkaError)"),
+    (r"py:.*", r"(.*\.)?(Kafka07Config|Kafka07Options|KafkaError)"),
 ]
 
 NOT_FOR_USERS = {"Delivery", "Fault", "Fetched", "Messages", "Records"}
