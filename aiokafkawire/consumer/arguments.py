@@ -1,4 +1,4 @@
-"""Offsets as an application gives them."""
+"""Offsets and times as an application gives them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiokafkawire.types import OffsetAndMetadata, TopicPartition, topic_partitio
 
 from .assignment import Assignment
 
-__all__ = ("CommitArgument", "checked_offset", "offsets_to_commit")
+__all__ = ("CommitArgument", "checked_offset", "offsets_to_commit", "times_to_look_up")
 
 MAX_INT64 = 2**63 - 1
 
@@ -45,6 +45,18 @@ def checked_offset(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
     if not 0 <= whole.offset <= MAX_INT64:
         raise InvalidOption(f"an offset is from 0 to {MAX_INT64}, not {whole.offset}")
     return whole
+
+
+def times_to_look_up(given: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Milliseconds by partition. Raises `TypeError`, `InvalidOption`."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"times are given by partition ({{TopicPartition: ms}}), not {given!r:.80}")
+    for time_ms in given.values():
+        if isinstance(time_ms, bool) or not isinstance(time_ms, int):
+            raise TypeError(f"a timestamp is a whole number of milliseconds, not {time_ms!r}")
+        if time_ms < 0:
+            raise InvalidOption(f"a timestamp is not negative; {time_ms} is")
+    return {topic_partition(tp): time_ms for tp, time_ms in given.items()}
 
 
 def _end_of(assignment: Assignment, batch: Records) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -35,7 +35,7 @@ from aiokafkawire.types import (
 from aiokafkawire.wire import ApiKey
 from aiokafkawire.wire.messages.metadata import MetadataRequest, MetadataResponse
 
-from .arguments import CommitArgument, checked_offset, offsets_to_commit
+from .arguments import CommitArgument, checked_offset, offsets_to_commit, times_to_look_up
 from .core import Core
 from .partition import LogPoint, Partition, ResetTo, SoughtTo, ToCommitted
 from .subscription import (
@@ -473,11 +473,7 @@ class Consumer:
         Raises `UnsupportedVersion` on brokers before 0.10.1 (KIP-79), `RequestTimedOut`.
         """
         core = self._running
-        for timestamp in timestamps_ms.values():
-            if timestamp < 0:
-                raise InvalidOption(f"a timestamp is not negative; {timestamp} is")
-        wanted = {topic_partition(tp): time for tp, time in timestamps_ms.items()}
-        return await core.lister.all(wanted, self._deadline(core))
+        return await core.lister.all(times_to_look_up(timestamps_ms), self._deadline(core))
 
     def lag(self, partition: TopicPartition) -> int | None:
         """How many offsets the position is behind the end, as of the last fetch.

@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from aiokafkawire.consumer.arguments import MAX_INT64, checked_offset, offsets_to_commit
+from aiokafkawire.consumer.arguments import (
+    MAX_INT64,
+    checked_offset,
+    offsets_to_commit,
+    times_to_look_up,
+)
 from aiokafkawire.consumer.assignment import Assignment
 from aiokafkawire.consumer.buffer import FetchBuffer
 from aiokafkawire.consumer.partition import Partition, Positioned
@@ -90,3 +95,27 @@ def test_an_offset_fits_into_the_protocol() -> None:
     for offset in (-1, MAX_INT64 + 1):
         with pytest.raises(InvalidOption, match=f"from 0 to {MAX_INT64}, not {offset}"):
             checked_offset(offset)
+
+
+def test_times_are_looked_up_by_partition() -> None:
+    given: Any = {("orders", 0): 5, P1: 0}
+    assert times_to_look_up(given) == {P0: 5, P1: 0}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ([P0], "times are given by partition"),
+        ({P0: "5"}, "a timestamp is a whole number of milliseconds, not '5'"),
+        ({P0: 5.0}, "a timestamp is a whole number of milliseconds, not 5.0"),
+        ({"orders": 5}, "a partition is"),
+    ],
+)
+def test_what_are_no_times_by_partition_is_told(given: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        times_to_look_up(given)
+
+
+def test_a_time_is_not_negative() -> None:
+    with pytest.raises(InvalidOption, match="a timestamp is not negative; -1 is"):
+        times_to_look_up({P0: -1})
