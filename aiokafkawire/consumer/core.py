@@ -316,6 +316,8 @@ class Core(Session):
             topics = subscription.topics
         elif isinstance(subscription, Pattern):
             topics = subscription.matches(metadata)
+            if self.group is None:
+                topics = self._with_absent(subscription, topics)
         if self.group is not None:
             member = self.group.member
             if self.group.parting:
@@ -335,6 +337,20 @@ class Core(Session):
                 if tp.topic in known and added is not None and isinstance(added.state, Resetting):
                     # The topic grew: its new partition is read from its beginning.
                     added.handle(ResetTo(LogPoint.EARLIEST))
+
+    def _with_absent(self, subscription: Pattern, topics: tuple[str, ...]) -> tuple[str, ...]:
+        """The topics that match, and those that may have gone for a moment only."""
+        owned = dict.fromkeys(tp.topic for tp in self.assignment.names)
+        absence = self._topics.absence(
+            self.cluster.metadata,
+            topics,
+            [topic for topic in owned if subscription.pattern.fullmatch(topic)],
+            self.runtime.clock.now(),
+        )
+        for partition in self.assignment.values():
+            if partition.tp.topic in absence.renewed:
+                partition.handle(Renewed())
+        return (*topics, *absence.kept)
 
     def _metadata_changed(self, update: Update) -> None:
         renewed = [p for p in self.assignment.values() if p.tp.topic in update.renewed]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+from uuid import UUID
 
 from aiokafkawire.cluster.metadata import MetadataSnapshot
 from aiokafkawire.errors import BrokerError, KafkaError, UnknownTopic
+from aiokafkawire.wire import NO_ID
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 
-__all__ = ("OUTAGE_S", "Outage", "TopicWatch")
+__all__ = ("OUTAGE_S", "Absence", "Outage", "TopicWatch")
 
 OUTAGE_S = 60.0
 """So long may no broker be reachable before it is logged."""
@@ -35,12 +38,48 @@ class Outage:
         return f"no broker was reachable for {OUTAGE_S:.0f} s: {failure}"
 
 
+class Absence(NamedTuple):
+    """Topics that are kept though they are missing, and others that came back as new ones."""
+
+    kept: tuple[str, ...]
+    renewed: tuple[str, ...]
+
+
 class TopicWatch:
     """Says which topic is in the way. An unknown one has `patience_s` to come to be."""
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
         self._unknown_since: dict[str, float] = {}
+        self._absent_since: dict[str, float] = {}
+        self._ids: dict[str, UUID] = {}
+
+    def absence(
+        self,
+        metadata: MetadataSnapshot,
+        present: Collection[str],
+        owned: Iterable[str],
+        now: float,
+    ) -> Absence:
+        """What to make of owned topics that an answer of all topics leaves out.
+
+        A broker that was just started may not have heard of them yet: they keep their positions
+        for `patience_s`, and their ids tell whether they are the same when they are back.
+        """
+        ids = {topic: metadata.topic_id(topic) for topic in present}
+        renewed = tuple(
+            topic
+            for topic, id in ids.items()
+            if NO_ID not in {id, self._ids.get(topic, NO_ID)} and id != self._ids[topic]
+        )
+        self._absent_since = {
+            topic: self._absent_since.get(topic, now) for topic in owned if topic not in ids
+        }
+        kept = tuple(
+            topic for topic, since in self._absent_since.items() if now - since < self._patience_s
+        )
+        self._ids = {topic: self._ids.get(topic, NO_ID) for topic in kept} | ids
+        return Absence(kept, renewed)
 
     def check(
         self, metadata: MetadataSnapshot, topics: Iterable[str], now: float

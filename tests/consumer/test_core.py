@@ -18,8 +18,9 @@ from aiokafkawire.group.assignors import RangeAssignor
 from aiokafkawire.runtime import Host, RealRuntime
 from aiokafkawire.types import OffsetAndMetadata
 from aiokafkawire.wire import ApiKey, ErrorCode
+from aiokafkawire.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 
-from .helpers import QUICK, TIMEOUT_S, consumer, numbers, produce, read
+from .helpers import QUICK, TIMEOUT_S, consumer, numbers, produce, read, until
 from .logs import P0, P1
 
 
@@ -261,3 +262,22 @@ async def test_what_was_lost_is_told_once() -> None:
         with pytest.raises(CommitFailed, match=r"orders-1 \(the session ended\)"):
             it.raise_lost()
         it.raise_lost()
+
+
+async def test_a_topic_that_one_answer_leaves_out_keeps_its_position() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 2))
+        options = {"auto_offset_reset": "latest", "metadata_max_age_ms": 50}
+        async with consumer(broker, **options) as reader:
+            reader.subscribe(pattern="ord.*")
+            await until(lambda: bool(reader.assignment()), reader)
+            assert await reader.position(P0) == 2
+            host, port = broker.bootstrap_servers.split(":")
+            node = MetadataResponseBroker(node_id=1, host=host, port=int(port))
+            nothing = MetadataResponse(brokers=[node], topics=[])
+            stale = broker.on(ApiKey.METADATA, lambda seen: nothing)
+            await until(lambda: stale.hits > 1, reader)
+            await produce(broker, "orders", 0, numbers(2, 4))
+            stale.remove()
+            assert [r.value for r in await read(reader, 2)] == numbers(2, 4)

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from types import MappingProxyType
 from typing import Any
+from uuid import UUID
 
-from aiokafkawire.cluster.metadata import MetadataSnapshot
+from aiokafkawire.cluster.metadata import MetadataSnapshot, TopicMetadata
 from aiokafkawire.consumer.watch import OUTAGE_S, Outage, TopicWatch
 from aiokafkawire.errors import BrokerError, ConnectionFailed, UnknownTopic
 from aiokafkawire.wire import ErrorCode, error_for
@@ -55,3 +56,19 @@ def test_what_time_does_not_mend_is_told_at_once() -> None:
     passing = metadata(orders=int(ErrorCode.LEADER_NOT_AVAILABLE))
     assert watch.check(passing, ["orders"], 1_000.0) is None
     assert watch.check(metadata(other=29), ["orders"], 0.0) is None
+
+
+def test_an_absent_topic_is_kept_for_a_while_and_known_again_by_its_id() -> None:
+    def told(**ids: int) -> MetadataSnapshot:
+        topics = {name: TopicMetadata(name, UUID(int=id), {}) for name, id in ids.items()}
+        return MetadataSnapshot(topics=MappingProxyType(topics))
+
+    watch = TopicWatch(5.0)
+    assert watch.absence(told(a=1, b=2), ("a", "b"), (), 0.0) == ((), ())
+    assert watch.absence(told(b=2), ("b",), ("a", "b"), 1.0) == (("a",), ())
+    assert watch.absence(told(a=1, b=2), ("a", "b"), ("a", "b"), 2.0) == ((), ())
+    assert watch.absence(told(b=2), ("b",), ("a", "b"), 9.0) == (("a",), ())
+    assert watch.absence(told(a=3, b=2), ("a", "b"), ("a", "b"), 13.9) == ((), ("a",))
+    assert watch.absence(told(a=3), ("a",), ("a", "b"), 20.0) == (("b",), ())
+    assert watch.absence(told(a=3), ("a",), ("a", "b"), 25.0) == ((), ())
+    assert watch.absence(told(a=3, b=4), ("a", "b"), ("a",), 26.0) == ((), ())
