@@ -168,12 +168,13 @@ class Accumulator:
         headers: Headers,
         timestamp_ms: int,
         *,
+        dated: bool = False,
         size_bytes: int,
         now: float,
     ) -> tuple[Delivery, bool]:
         """Put a record into its partition's open batch; the caller has looked for room.
 
-        The flag tells that a batch ended with it.
+        `dated` tells that its time was given. The flag tells that a batch ended with it.
         """
         batch = queue.open
         index = None
@@ -190,6 +191,8 @@ class Accumulator:
             index = batch.builder.append(timestamp_ms, key, value, headers)
             assert index is not None
         assert batch is not None
+        if dated:
+            batch.receipt.dated = True
         batch.reserved_bytes += size_bytes
         self.used_bytes += size_bytes
         if batch.builder is not None and batch.builder.is_full:

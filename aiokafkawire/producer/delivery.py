@@ -160,12 +160,16 @@ class Pacer:
 
 
 class Receipt:
-    """What the deliveries of one batch share: where it goes, and its outcome, which comes once."""
+    """What the deliveries of one batch share: where it goes, and its outcome, which comes once.
+
+    `dated` tells that the application gave one of the records its time.
+    """
 
     __slots__ = (
         "count",
         "counted",
         "counted_in",
+        "dated",
         "pacer",
         "partition",
         "promise",
@@ -181,6 +185,7 @@ class Receipt:
         self.count = 0
         self.counted = 0  # failed records that the tally has of it, in that round
         self.counted_in = -1
+        self.dated = False
         self.tally = tally
         self.pacer = pacer
         self.promise: Promise[Outcome] = Promise()

@@ -83,6 +83,8 @@ def _encode(batch: Batch, version: int) -> bytes:
     if records.compression == Compression.ZSTD and version < FIRST_WITH_ZSTD:
         raise UnsupportedVersion("zstd needs a broker of Kafka 2.1 or later")
     magic = 2 if version >= FIRST_WITH_FORMAT_2 else 1 if version >= FIRST_WITH_FORMAT_1 else 0
+    if magic == 0 and batch.receipt.dated:
+        raise UnsupportedVersion("record timestamps need a broker of Kafka 0.10 or later")
     if stamp is None:
         return b"".join(records.encode(magic))
     parts = records.encode(

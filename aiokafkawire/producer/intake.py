@@ -138,10 +138,11 @@ class Intake:
         else:
             queue = accumulator.without_key(queues, self._rng, now)
             sticky = True
+        dated = timestamp_ms is not None
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
         delivery, ended = accumulator.append(
-            queue, key, value, headers, timestamp_ms, size_bytes=size, now=now
+            queue, key, value, headers, timestamp_ms, dated=dated, size_bytes=size, now=now
         )
         if sticky:
             queues.sticky.filled(size, ended)

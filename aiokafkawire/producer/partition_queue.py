@@ -341,6 +341,7 @@ class PartitionQueue:
                 batch.receipt.pacer,
             )
             receipt.count = records.count
+            receipt.dated = batch.receipt.dated
             part = Batch(
                 receipt, records, (*batch.order, number), batch.linger_until, batch.expires_at
             )

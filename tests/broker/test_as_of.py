@@ -22,7 +22,8 @@ PINS: Mapping[str, dict[str, Any]] = {
     "0.9": {"api_version": "0.9"},
 }
 WITH_IDEMPOTENCE = ("0.11", "1.1", "2.4", "2.8", "3.9", "4.0", "4.1", "4.3")
-WITH_GROUPS = ("0.9", "0.10.0", "0.10", *WITH_IDEMPOTENCE)
+WITH_TIMESTAMPS = ("0.10.0", "0.10", *WITH_IDEMPOTENCE)
+WITH_GROUPS = ("0.9", *WITH_TIMESTAMPS)
 ALL = ("0.8.0", "0.8.1", "0.8.2", *WITH_GROUPS)
 TIMEOUT_S = 10
 
@@ -33,9 +34,10 @@ def options(broker: Broker, as_of: str) -> dict[str, Any]:
 
 async def produce(broker: Broker, as_of: str, *values: bytes, **more: Any) -> None:
     acks = {} if as_of in WITH_IDEMPOTENCE else {"acks": 1}
+    time_ms = 1_000 if as_of in WITH_TIMESTAMPS else None
     async with Producer(**options(broker, as_of), **acks, **more) as producer:
         for value in values:
-            await producer.send("t", value=value, key=value, timestamp_ms=1_000)
+            await producer.send("t", value=value, key=value, timestamp_ms=time_ms)
         await producer.flush()
 
 

@@ -27,10 +27,13 @@ from aiokafkawire.wire.messages.produce import (
 IDS = {"a": uuid.UUID(int=1), "b": uuid.UUID(int=2)}
 
 
-def batch(topic: str = "a", partition: int = 0, *, headers=(), stamp=None, compression=0) -> Batch:
+def batch(
+    topic: str = "a", partition: int = 0, *, headers=(), stamp=None, compression=0, dated=False
+) -> Batch:
     builder = records.BatchBuilder(compression)
     builder.append(5, b"key", b"value", headers)
     receipt = Receipt(topic, partition, FailureTally(), Pacer())
+    receipt.dated = dated
     made = Batch(receipt, builder, (1,), 0.0, 0.0)
     made.close()
     made.stamp = stamp
@@ -70,10 +73,11 @@ def test_the_stamp_stands_in_the_batch():
     ("bad", "version"),
     [
         (batch(headers=[("h", b"v")]), 2),
+        (batch(dated=True), 1),
         (batch(stamp=Stamp(ProducerIdAndEpoch(7, 0), 0)), 2),
         (batch(compression=records.Compression.ZSTD), 6),
     ],
-    ids=["headers", "producer id", "zstd"],
+    ids=["headers", "time", "producer id", "zstd"],
 )
 def test_what_a_version_cannot_carry_is_refused_alone(bad: Batch, version: int):
     others = [batch("b")]
