@@ -19,7 +19,7 @@ from aiokafkawire.broker import Broker
 from aiokafkawire.connection import connector
 from aiokafkawire.connection.versions import parse_pin
 from tests.behaviour import workers
-from tests.behaviour.features import lacking
+from tests.behaviour.features import not_applicable
 from tests.brokers.fixtures import session_kafka
 from tests.brokers.kafka import DEFAULT_VERSION
 from tests.brokers.releases import RELEASES
@@ -61,6 +61,13 @@ async def cluster(request: pytest.FixtureRequest, anyio_backend: object) -> Asyn
             await to_thread.run_sync(make)
 
         yield Cluster(kafka.bootstrap_servers, create)
+        return
+    old = request.node.get_closest_marker("without")
+    if old is not None:
+        async with Broker(
+            as_of=old.kwargs["as_of"], group_min_session_timeout_ms=MIN_SESSION_TIMEOUT_MS
+        ) as broker:
+            yield Cluster(broker.bootstrap_servers, broker.create_topic)
         return
     async with Broker(
         nodes=NODES,
@@ -126,7 +133,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in set(left_out)]
     if on in REAL:
         for item in ours:
-            reason = lacking(REAL[on][0], item)
+            reason = not_applicable(REAL[on][0], item)
             if reason is not None:
                 item.stash[NOT_APPLICABLE] = reason
                 item.add_marker(pytest.mark.skip(reason=reason))

@@ -158,7 +158,9 @@ async def test_pausing_and_resuming_again_and_again_loses_nothing(
 
 
 @needs("read_committed")
-@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize(
+    "level", [pytest.param("read_uncommitted", marks=needs("stable offset")), "read_committed"]
+)
 async def test_both_isolation_levels_read_what_is_not_transactional(
     bootstrap_servers: str, topic: str, level: str
 ):

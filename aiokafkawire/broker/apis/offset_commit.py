@@ -10,7 +10,7 @@ from aiokafkawire.broker.groups.events import Commit, Result
 from aiokafkawire.broker.groups.offsets import Committed, OffsetsStorage
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.runtime import Promise
-from aiokafkawire.types import TopicPartition
+from aiokafkawire.types import ANY_LEADER_EPOCH, TopicPartition
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -45,9 +45,13 @@ async def handle(call: Call, request: OffsetCommitRequest) -> OffsetCommitRespon
             name = _check(call, topic, asked)
         except Refusal as refusal:
             return refusal.code
-        accepted[TopicPartition(name, asked.partition_index)] = Committed(
+        committed = Committed(
             asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata or ""
         )
+        if storage is OffsetsStorage.ZOOKEEPER:
+            # A node of ZooKeeper holds a number and nothing else.
+            committed = Committed(asked.committed_offset, ANY_LEADER_EPOCH, "")
+        accepted[TopicPartition(name, asked.partition_index)] = committed
         return ErrorCode.NONE
 
     response = _response(request, judge)
