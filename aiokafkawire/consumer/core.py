@@ -18,6 +18,7 @@ from aiokafkawire.group.states import NO_GENERATION
 from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import Host, Runtime, Session, checkpoint, copy_of, wait_until
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from aiokafkawire.wire import ErrorCode
 
 from .assignment import Assignment, Cursor, to_commit
 from .counters import Counters
@@ -513,7 +514,14 @@ class Core(Session):
         while True:
             due = max(due + interval_s, clock.now())
             await clock.sleep_until(due)
-            owned = [p for p in self.assignment.values() if not p.revoked]
+            errors = self.cluster.metadata.errors
+            owned = [
+                partition
+                for partition in self.assignment.values()
+                # Of a topic that is gone the coordinator would refuse it, time and again.
+                if not partition.revoked
+                and errors.get(partition.tp.topic) != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            ]
             offsets = to_commit(owned, group.offsets.pending(p.tp for p in owned))
             if offsets:
                 await self._commit_quietly(group, offsets)

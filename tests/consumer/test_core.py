@@ -16,7 +16,7 @@ from aiokafkawire.consumer.subscription import Manual, Nothing, Topics
 from aiokafkawire.errors import CommitFailed, ConnectionFailed, InvalidOption, RequestTimedOut
 from aiokafkawire.group.assignors import RangeAssignor
 from aiokafkawire.runtime import Host, RealRuntime
-from aiokafkawire.types import OffsetAndMetadata
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 
@@ -281,3 +281,31 @@ async def test_a_topic_that_one_answer_leaves_out_keeps_its_position() -> None:
             await produce(broker, "orders", 0, numbers(2, 4))
             stale.remove()
             assert [r.value for r in await read(reader, 2)] == numbers(2, 4)
+
+
+async def test_nothing_is_committed_automatically_of_a_topic_that_is_gone() -> None:
+    payments = TopicPartition("payments", 0)
+    async with Broker(auto_create_topics=False) as broker:
+        for topic in ("orders", "payments"):
+            await broker.create_topic(topic, 1)
+            await produce(broker, topic, 0, numbers(0, 2))
+        options = {"auto_commit_interval_ms": 20, "metadata_max_age_ms": 50}
+        async with consumer(broker, group_id="g", **options) as reader:
+            reader.assign(P0, payments)
+            reader.pause(payments)
+            assert len((await reader.getmany(timeout_ms=5_000))[P0]) == 2
+            await broker.delete_topic("orders")
+            cluster = reader._running.cluster
+            while "orders" not in cluster.metadata.errors:
+                version = cluster.metadata.version
+                await cluster.wait_update(version, reader._running.runtime.clock.now() + 5)
+            reader.resume(payments)
+            await read(reader, 2)
+            assert await reader.getmany(timeout_ms=1) == {}
+
+            def is_of_two(seen: SeenRequest) -> bool:
+                return bool(seen.message.topics[0].partitions[0].committed_offset == 2)
+
+            await broker.wait_for_request(ApiKey.OFFSET_COMMIT, matching=is_of_two)
+            both = [seen for seen in broker.requests.of(ApiKey.OFFSET_COMMIT) if is_of_two(seen)]
+            assert all(topic.name != "orders" for seen in both for topic in seen.message.topics)
