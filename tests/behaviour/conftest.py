@@ -19,7 +19,7 @@ from aiokafkawire.broker import Broker
 from aiokafkawire.connection import connector
 from aiokafkawire.connection.versions import parse_pin
 from tests.behaviour import workers
-from tests.behaviour.features import not_applicable
+from tests.behaviour.features import not_applicable, release_wanted
 from tests.brokers.fixtures import session_kafka
 from tests.brokers.kafka import DEFAULT_VERSION
 from tests.brokers.releases import RELEASES
@@ -62,10 +62,10 @@ async def cluster(request: pytest.FixtureRequest, anyio_backend: object) -> Asyn
 
         yield Cluster(kafka.bootstrap_servers, create)
         return
-    old = request.node.get_closest_marker("without")
-    if old is not None:
+    as_of = release_wanted(request.node)
+    if as_of is not None:
         async with Broker(
-            as_of=old.kwargs["as_of"], group_min_session_timeout_ms=MIN_SESSION_TIMEOUT_MS
+            as_of=as_of, group_min_session_timeout_ms=MIN_SESSION_TIMEOUT_MS
         ) as broker:
             yield Cluster(broker.bootstrap_servers, broker.create_topic)
         return

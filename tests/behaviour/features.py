@@ -1,28 +1,54 @@
-"""Which release of Kafka brought what a test of behaviour is about."""
+"""Which release of Kafka brought what a test of behaviour is about.
+
+`python -m tests.behaviour.features` prints the table of docs/compatibility.md.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pytest
 
 from tests.brokers.releases import number_of
 
-__all__ = ["FEATURES", "Feature", "needs", "not_applicable", "without"]
+__all__ = [
+    "FEATURES",
+    "MATRIX",
+    "Feature",
+    "needs",
+    "not_applicable",
+    "release_wanted",
+    "table",
+    "without",
+]
+
+MATRIX = (
+    *("0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.2.2", "0.11.0.3"),
+    *("1.1.1", "2.1.1", "2.8.2", "3.3.2", "3.9.1", "4.0.0", "4.3.0"),
+)
+"""The releases that the tests of behaviour are run on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """Something that brokers have from a release on, and what there is before."""
+    """Something that brokers have from a release on, until another; and what there is without."""
 
     since: str
-    before: str
+    otherwise: str
+    until: str | None = None
+
+    def on(self, version: str) -> bool:
+        """Whether a release has it."""
+        number = number_of(version)
+        ended = self.until is not None and number >= number_of(self.until)
+        return number >= number_of(self.since) and not ended
 
 
 FEATURES: Mapping[str, Feature] = {
     "topic settings": Feature("0.8.1", "topics have no settings of their own"),
     "offsets": Feature("0.8.1", "brokers keep no offsets"),
+    "offsets in ZooKeeper": Feature("0.8.1", "there is no such place for offsets", until="3.0"),
     "offsets in Kafka": Feature("0.8.2", "offsets are kept in ZooKeeper"),
     "LZ4": Feature("0.8.2", "there is no LZ4"),
     "groups": Feature("0.9", "partitions are assigned by hand"),
@@ -38,32 +64,48 @@ FEATURES: Mapping[str, Feature] = {
     "Zstandard": Feature("2.1", "there is no Zstandard"),
     "committed epochs": Feature("2.1", "a commit bears no leader epoch"),
     "static members": Feature("2.3", "members have no names of their own"),
-    "KRaft": Feature("3.0", "there is ZooKeeper to keep offsets in"),
 }
-"""The releases from which on a broker has them."""
+"""What the tests name; what every release has is not here."""
 
 needs = pytest.mark.needs
 """`@needs("headers")`: the test does not apply to releases that lack one of these features."""
 
 without = pytest.mark.without
-"""`@without("headers", as_of="0.10")`: the test is about releases that lack the feature. The
-embedded broker is that release there."""
+"""`@without("headers", as_of="0.10")`: the test is about releases that lack the feature. With
+`as_of` the embedded broker is that release in a test; `needs` may say it too."""
 
 
 def not_applicable(version: str, item: pytest.Item) -> str | None:
     """Why a test does not apply to a release; None if it does."""
-
-    def has(name: str) -> bool:
-        return number_of(version) >= number_of(FEATURES[name].since)
-
-    missing = [name for mark in item.iter_markers("needs") for name in mark.args if not has(name)]
+    wanted = [name for mark in item.iter_markers("needs") for name in mark.args]
+    missing = [name for name in wanted if not FEATURES[name].on(version)]
     if missing:
         # The feature that came last is what a reader wants to know.
         name = max(missing, key=lambda each: number_of(FEATURES[each].since))
         feature = FEATURES[name]
-        return f"not on {version}: {name} came with {feature.since}; before, {feature.before}"
+        span = f"from {feature.since}" + (f" to before {feature.until}" if feature.until else " on")
+        return f"not on {version}: {name} ({span}); {feature.otherwise}"
     for mark in item.iter_markers("without"):
         [name] = mark.args
-        if has(name):
+        if FEATURES[name].on(version):
             return f"not on {version}: it has {name}, since {FEATURES[name].since}"
     return None
+
+
+def release_wanted(item: pytest.Item) -> str | None:
+    """As which release the embedded broker is to answer in a test."""
+    marks = [*item.iter_markers("needs"), *item.iter_markers("without")]
+    return next((mark.kwargs["as_of"] for mark in marks if mark.kwargs), None)
+
+
+def table(versions: Sequence[str]) -> str:
+    """Features and releases as the table in docs/compatibility.md."""
+    rows = [["", *versions], ["---", *[":-:" for _ in versions]]]
+    for name, feature in FEATURES.items():
+        marks = ["yes" if feature.on(version) else "–" for version in versions]
+        rows.append([name, *marks])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+if __name__ == "__main__":
+    print(table(MATRIX))

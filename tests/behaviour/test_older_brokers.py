@@ -161,8 +161,7 @@ async def test_a_commit_is_refused_where_offsets_are_not_kept(
         assert caught.value.broker == f"1 at {bootstrap_servers}"
 
 
-@needs("offsets")
-@without("KRaft", as_of="2.8")
+@needs("offsets in ZooKeeper", as_of="2.8")
 async def test_offsets_may_be_kept_in_zookeeper(bootstrap_servers: str, topic: str, group_id: str):
     await fill(bootstrap_servers, topic, numbered(6))
     [partition] = partitions_of(topic, 1)
@@ -178,8 +177,7 @@ async def test_offsets_may_be_kept_in_zookeeper(bootstrap_servers: str, topic: s
         assert [record.value for record in await take(consumer, 2)] == numbered(2, start=4)
 
 
-@needs("offsets in Kafka")
-@without("KRaft", as_of="2.8")
+@needs("offsets in Kafka", "offsets in ZooKeeper", as_of="2.8")
 async def test_offsets_in_zookeeper_and_in_kafka_are_kept_apart(
     bootstrap_servers: str, topic: str, group_id: str
 ):
@@ -193,8 +191,7 @@ async def test_offsets_in_zookeeper_and_in_kafka_are_kept_apart(
         assert await committed(new, partition) == 7
 
 
-@needs("groups")
-@without("KRaft", as_of="2.8")
+@needs("groups", "offsets in ZooKeeper", as_of="2.8")
 async def test_a_member_may_keep_its_offsets_in_zookeeper(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
