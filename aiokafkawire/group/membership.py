@@ -127,10 +127,13 @@ class Membership:
 
     def next_deadline(self) -> float:
         """When to call `handle(Tick(), now)` at the latest."""
-        deadline = self.state.deadline
-        if isinstance(self.state, s.Stable | s.RevocationDue | s.Keeper):
-            return min(deadline, self.presence.deadline)
-        return deadline
+        state = self.state
+        if not isinstance(state, s.Stable | s.RevocationDue | s.Keeper):
+            return state.deadline
+        if isinstance(state, s.Keeper) and state.departure is not None:
+            # It leaves soon anyway.
+            return state.deadline
+        return min(state.deadline, self.presence.deadline)
 
     # What handlers share ------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from aiokafkawire.errors import MemberFenced
 from aiokafkawire.group import effects as do
 from aiokafkawire.group import events as on
 from aiokafkawire.group import states as s
+from aiokafkawire.group.leaving import MAX_SETTLING_S
 
 from .machines import (
     ERROR,
@@ -142,6 +143,13 @@ def test_a_keeper_that_is_closed_does_not_wait_long_for_the_rebalance() -> None:
     assert 4.0 < now < 5.0
     effects = membership.handle(on.Tick(), now)
     assert only(effects, do.RevokePartitions).partitions == (P0, P1)
+
+
+def test_a_keeper_about_to_leave_is_not_woken_for_an_application_that_is_away() -> None:
+    membership, _ = keeper()
+    membership.presence.allowance_s = 3.2
+    membership.handle(on.Closing(30.0), 3.1)
+    assert membership.next_deadline() == pytest.approx(3.1 + MAX_SETTLING_S)
 
 
 def test_unsubscribing_and_then_closing_a_keeper_closes_it() -> None:
