@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 
+from aiokafkawire.broker import Broker
 from aiokafkawire.kafka07 import Client
 from aiokafkawire.runtime import Address, RealRuntime, Transport
 from aiokafkawire.wire.frame import FrameReader
@@ -19,6 +20,13 @@ QUICK: dict[str, Any] = {
     "retry_backoff_max_ms": 2,
     "fetch_backoff_ms": 1,
 }
+
+
+MESSAGE_A = "00000007 01 00 e8b7be43 61"
+"""Length, magic, compression, CRC-32 of the payload, the payload "a"."""
+
+FETCHED = "0000000d 0000" + MESSAGE_A
+"""A FETCH that is answered by this message."""
 
 
 class Peer:
@@ -112,4 +120,12 @@ async def client_of(*scripts: Script, **options: Any) -> AsyncIterator[Client]:
         playing(*scripts) as server,
         Client(server, **{**QUICK, **options}) as client,
     ):
+        yield client
+
+
+@contextlib.asynccontextmanager
+async def talking(**options: Any) -> AsyncIterator[Client]:
+    """A client of the embedded broker, whose topics have two partitions."""
+    broker = Broker(kafka07_port=0, default_partitions=2, segment_bytes=200)
+    async with broker, Client(broker.kafka07_server, **{**QUICK, **options}) as client:
         yield client

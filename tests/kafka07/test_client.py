@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -16,7 +13,6 @@ from aiokafkawire.errors import (
     ClientClosed,
     ConnectionFailed,
     ConnectionLost,
-    CorruptRecords,
     InvalidOption,
     MalformedFrame,
     MalformedMessage,
@@ -29,25 +25,22 @@ from aiokafkawire.kafka07 import EARLIEST, LATEST, Client, ErrorCode
 from aiokafkawire.runtime import Address, RealRuntime
 from tests.leaks import nothing_left
 
-from .peer import QUICK, Peer, answering, client_of, hanging_up, playing, silent
-
-
-@asynccontextmanager
-async def talking(**options: Any) -> AsyncIterator[Client]:
-    """A client of the embedded broker, whose topics have two partitions."""
-    broker = Broker(kafka07_port=0, default_partitions=2, segment_bytes=200)
-    async with broker, Client(broker.kafka07_server, **{**QUICK, **options}) as client:
-        yield client
-
+from .peer import (
+    FETCHED,
+    MESSAGE_A,
+    QUICK,
+    Peer,
+    answering,
+    client_of,
+    playing,
+    silent,
+    talking,
+)
 
 # --- as it is drawn -------------------------------------------------------------------------------
 
-MESSAGE_A = "00000007 01 00 e8b7be43 61"
-"""Length, magic, compression, CRC-32 of the payload, the payload "a"."""
-
 PRODUCE = "0000001a 0000 0003 746f70 00000001 0000000b" + MESSAGE_A
 FETCH = "00000017 0001 0003 746f70 00000001 0000000000000000 00000400"
-FETCHED = "0000000d 0000" + MESSAGE_A
 MULTIFETCH = (
     "0000002e 0002 0002"
     " 0003 746f70 00000001 0000000000000000 00000400"
@@ -151,45 +144,6 @@ async def test_messages_go_to_any_partition_unless_told() -> None:
         await client.produce("t", [b"a"])
         ends = [await client.end_offset("t", partition) for partition in (0, 1)]
         assert sorted(ends) == [0, 11]
-
-
-async def test_reading_waits_for_what_comes() -> None:
-    async with talking() as client:
-        messages = client.messages("t", 0, 0)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(client.produce, "t", [b"a"], 0)
-            assert await anext(messages) == (b"a", 11)
-        await client.produce("t", [b"b"], 0)
-        assert await anext(messages) == (b"b", 22)
-
-
-async def test_reading_goes_through_all_segments() -> None:
-    values = [bytes(90) + b"%d" % number for number in range(9)]
-    async with talking() as client:
-        for value in values:
-            await client.produce("t", [value], 0)
-        messages = client.messages("t", 0, 0, until_end=True)
-        assert [message.payload async for message in messages] == values
-        assert len(await client.offsets("t", 0, LATEST, 10)) == 6
-
-
-async def test_a_message_larger_than_a_fetch_is_read() -> None:
-    async with talking(fetch_size_bytes=20, fetch_size_max_bytes=1_000) as client:
-        await client.produce("t", [b"a", bytes(500), b"b"], 0)
-        messages = client.messages("t", 0, 0, until_end=True)
-        assert [len(message.payload) async for message in messages] == [1, 500, 1]
-        await client.produce("t", [bytes(1_000)], 0)
-        with pytest.raises(RecordTooLarge) as caught:
-            await anext(messages)
-        assert (caught.value.size_bytes, caught.value.offset) == (1_010, 532)
-
-
-async def test_an_offset_inside_of_a_message_is_told() -> None:
-    async with talking() as client:
-        await client.produce("t", [bytes(40)], 0)
-        for offset in (1, 7, 48):
-            with pytest.raises((CorruptRecords, RecordTooLarge), match="offset"):
-                await anext(client.messages("t", 0, offset))
 
 
 async def test_tasks_take_turns() -> None:
@@ -403,23 +357,6 @@ async def test_offsets_that_are_answered_by_what_is_no_answer() -> None:
             await client.offsets("t", 0)
 
 
-async def test_sets_without_messages_are_passed_over() -> None:
-    # A compressed set without messages, again and again, then one message.
-    wrapper = bytes.fromhex("0000001a 01 01 c6ee70fb 1f8b0800000000000003 0300 00000000 00000000")
-    answer = (2 + len(wrapper)).to_bytes(4) + bytes(2) + wrapper
-    asked = 0
-
-    async def script(peer: Peer) -> None:
-        nonlocal asked
-        while await peer.hear():
-            asked += 1
-            await peer.say(answer if asked < 50 else bytes.fromhex(FETCHED))
-
-    async with client_of(script) as client:
-        message = await anext(client.messages("t", 0, 0))
-        assert message == (b"a", 49 * len(wrapper) + 11)
-
-
 async def test_an_answer_that_does_not_come_is_not_awaited_for_ever() -> None:
     later = answering(OFFSETS_ARE, OFFSETS_ARE)
     async with client_of(silent, later, request_timeout_ms=20) as client:
@@ -447,22 +384,6 @@ async def test_a_turn_that_does_not_come_is_not_awaited_for_ever() -> None:
             tasks.start_soon(ask)
         assert {error.sent for error in errors} <= {True, False}
         assert len(errors) == 2
-
-
-async def test_reading_outlives_lost_connections(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    async with client_of(hanging_up, hanging_up, answering(FETCHED)) as client:
-        assert await anext(client.messages("t", 0, 0)) == (b"a", 11)
-    assert sum("tried again" in record.message for record in caplog.records) == 2
-
-
-async def test_reading_gives_up_after_a_time() -> None:
-    async with client_of(hanging_up, default_api_timeout_ms=20) as client:
-        messages = client.messages("t", 0, 0)
-        with pytest.raises(ConnectionLost) as caught:
-            await anext(messages)
-        assert caught.value.attempt is not None
-        assert caught.value.attempt > 1
 
 
 async def test_a_broker_that_is_not_there() -> None:

@@ -1,0 +1,135 @@
+"""Reading a partition message by message: what is fetched, repeated, and told."""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+import pytest
+
+from aiokafkawire.errors import ConnectionLost, CorruptRecords, ProtocolError, RecordTooLarge
+from aiokafkawire.kafka07 import LATEST
+from aiokafkawire.wire import kafka07
+
+from .peer import FETCHED, Peer, answering, client_of, hanging_up, talking
+
+
+async def test_reading_waits_for_what_comes() -> None:
+    async with talking() as client:
+        messages = client.messages("t", 0, 0)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.produce, "t", [b"a"], 0)
+            assert await anext(messages) == (b"a", 11)
+        await client.produce("t", [b"b"], 0)
+        assert await anext(messages) == (b"b", 22)
+
+
+async def test_reading_goes_through_all_segments() -> None:
+    values = [bytes(90) + b"%d" % number for number in range(9)]
+    async with talking() as client:
+        for value in values:
+            await client.produce("t", [value], 0)
+        messages = client.messages("t", 0, 0, until_end=True)
+        assert [message.payload async for message in messages] == values
+        assert len(await client.offsets("t", 0, LATEST, 10)) == 6
+
+
+async def test_a_message_larger_than_a_fetch_is_read() -> None:
+    async with talking(fetch_size_bytes=20, fetch_size_max_bytes=1_000) as client:
+        await client.produce("t", [b"a", bytes(500), b"b"], 0)
+        messages = client.messages("t", 0, 0, until_end=True)
+        assert [len(message.payload) async for message in messages] == [1, 500, 1]
+        await client.produce("t", [bytes(1_000)], 0)
+        with pytest.raises(RecordTooLarge) as caught:
+            await anext(messages)
+        assert (caught.value.size_bytes, caught.value.offset) == (1_010, 532)
+
+
+async def test_an_offset_inside_of_a_message_is_told() -> None:
+    async with talking() as client:
+        await client.produce("t", [bytes(40)], 0)
+        for offset in (1, 7, 48):
+            with pytest.raises((CorruptRecords, RecordTooLarge), match="offset"):
+                await anext(client.messages("t", 0, offset))
+
+
+async def test_sets_without_messages_are_passed_over() -> None:
+    # A compressed set without messages, again and again, then one message.
+    wrapper = bytes.fromhex("0000001a 01 01 c6ee70fb 1f8b0800000000000003 0300 00000000 00000000")
+    answer = (2 + len(wrapper)).to_bytes(4) + bytes(2) + wrapper
+    asked = 0
+
+    async def script(peer: Peer) -> None:
+        nonlocal asked
+        while await peer.hear():
+            asked += 1
+            await peer.say(answer if asked < 50 else bytes.fromhex(FETCHED))
+
+    async with client_of(script) as client:
+        message = await anext(client.messages("t", 0, 0))
+        assert message == (b"a", 49 * len(wrapper) + 11)
+
+
+async def test_reading_outlives_lost_connections(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with client_of(hanging_up, hanging_up, answering(FETCHED)) as client:
+        assert await anext(client.messages("t", 0, 0)) == (b"a", 11)
+    assert sum("tried again" in record.message for record in caplog.records) == 2
+
+
+async def test_reading_gives_up_after_a_time() -> None:
+    async with client_of(hanging_up, default_api_timeout_ms=20) as client:
+        messages = client.messages("t", 0, 0)
+        with pytest.raises(ConnectionLost) as caught:
+            await anext(messages)
+        assert caught.value.attempt is not None
+        assert caught.value.attempt > 1
+
+
+async def test_other_tasks_run_while_much_is_read() -> None:
+    done: list[int] = []
+
+    async def other() -> None:
+        done.append(0)
+
+    async with talking() as client:
+        await client.produce("t", [b"a"] * 1_000, 0)
+        messages = client.messages("t", 0, 0)
+        await anext(messages)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(other)
+            for _ in range(600):
+                await anext(messages)
+            assert done
+
+
+async def test_what_no_repeat_overcomes_is_raised_at_once() -> None:
+    # More bytes than were asked for.
+    lie = bytes.fromhex("00000406 0000") + bytes(1028)
+    async with client_of(answering(lie), fetch_size_bytes=1_024) as client:
+        with pytest.raises(ProtocolError, match="1028 bytes came where 1024") as caught:
+            await anext(client.messages("t", 0, 0))
+        assert caught.value.attempt is None
+
+
+async def test_after_damage_reading_goes_on_where_it_is_told_to() -> None:
+    bad = kafka07.encode_messages([kafka07.Message(payload=b"x", crc=1)])
+    good = kafka07.encode_messages([kafka07.Message(payload=b"a")])
+    log = good + bad + good
+
+    async def script(peer: Peer) -> None:
+        while frame := await peer.hear():
+            request, _ = kafka07.decode_request(frame[4:])
+            assert isinstance(request, kafka07.FetchRequest)
+            data = kafka07.FetchResponse(messages=log[request.offset :])
+            await peer.say(kafka07.encode_response(data))
+
+    async with client_of(script) as client:
+        messages = client.messages("t", 0, 0, until_end=True)
+        assert await anext(messages) == (b"a", 11)
+        for _ in range(2):
+            with pytest.raises(CorruptRecords) as caught:
+                await anext(messages)
+            assert messages.next_offset == 11
+        assert caught.value.next_offset == 22
+        assert [m async for m in client.messages("t", 0, 22, until_end=True)] == [(b"a", 33)]
