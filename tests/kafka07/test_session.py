@@ -1,0 +1,75 @@
+"""Turns on the one connection, and what is remembered of those that ended."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from aiokafkawire.errors import ConnectionFailed, ConnectionLost, KafkaError, RequestTimedOut
+from aiokafkawire.kafka07 import session as module
+from aiokafkawire.runtime import Address, RealRuntime, Transport
+
+from .peer import client_of, hanging_up, silent
+
+
+async def test_the_number_of_waiting_calls_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_WAITING_CALLS", 2)
+    refused: list[KafkaError] = []
+
+    async def ask() -> None:
+        try:
+            await client.end_offset("t", 0)
+        except KafkaError as error:
+            refused.append(error)
+
+    async with client_of(silent) as client, anyio.create_task_group() as tasks:
+        for _ in range(4):
+            tasks.start_soon(ask)
+            await anyio.wait_all_tasks_blocked()
+        # One is under way and two wait.
+        assert [error.retriable for error in refused] == [True]
+        assert "2 calls wait" in str(refused[0])
+        tasks.cancel_scope.cancel()
+
+
+async def test_what_is_lost_on_several_connections_is_counted() -> None:
+    async with client_of(hanging_up) as client:
+        session = client._lifecycle.running()
+        for _ in range(3):
+            # Past the check of those that write.
+            session._lost, lost = 0, session._lost
+            await client.produce("t", [b"a"], 0)
+            session._lost = lost
+            with pytest.raises(ConnectionLost):
+                await client.end_offset("t", 0)
+            session._drop()
+        with pytest.raises(ConnectionLost, match=r"3 earlier call\(s\) produced"):
+            await client.flush()
+        await client.flush()
+
+
+async def test_a_connection_that_is_not_made_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(self: RealRuntime, address: Address) -> Transport:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async with client_of(hanging_up, request_timeout_ms=30) as client:
+        with pytest.raises(ConnectionLost):
+            await client.end_offset("t", 0)
+        monkeypatch.setattr(RealRuntime, "connect", never)
+        with pytest.raises((ConnectionFailed, RequestTimedOut), match=r"no answer|in time"):
+            await client.end_offset("t", 0)
+
+
+async def test_a_task_that_failed_ends_the_connection() -> None:
+    async with client_of(silent) as client:
+        session = client._lifecycle.running()
+
+        async def ask() -> None:
+            with pytest.raises(KafkaError, match="a defect"):
+                await client.end_offset("t", 0)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await anyio.wait_all_tasks_blocked()
+            session.broken(KafkaError("a defect"))
