@@ -370,6 +370,18 @@ async def test_an_answer_that_does_not_come_is_not_awaited_for_ever() -> None:
         assert await client.offsets("top", 1) == (11, 0)
 
 
+async def test_a_broker_that_does_not_read_is_not_awaited_for_ever() -> None:
+    async def deaf(_: Peer) -> None:
+        await anyio.sleep_forever()
+
+    options = {"max_message_size_bytes": 2**25, "max_request_size_bytes": 2**25}
+    async with client_of(deaf, request_timeout_ms=50, **options) as client:
+        with pytest.raises(RequestTimedOut, match="not written before the deadline"):
+            await client.produce("t", [bytes(2**24)], 0)
+        # It was told, so nothing is left to tell.
+        await client.flush()
+
+
 async def test_a_turn_that_does_not_come_is_not_awaited_for_ever() -> None:
     async with client_of(silent, request_timeout_ms=50) as client:
         errors: list[RequestTimedOut] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +15,7 @@ from aiokafkawire.kafka07.reading import Fetched, Heard, Message, ReadLoop, refu
 from aiokafkawire.records.compression import Compression, compress
 from aiokafkawire.wire import kafka07
 from aiokafkawire.wire.kafka07 import ErrorCode
+from tests.wire.vectors import lines
 
 
 def encoded(*payloads: bytes) -> bytes:
@@ -112,6 +114,25 @@ def test_any_bytes_are_messages_or_damage(data: bytes, offset: int) -> None:
         assert before is not None
         assert after is not None
         assert before <= after <= offset + len(data)
+
+
+def test_messages_are_those_that_a_consumer_of_0_7_2_gave() -> None:
+    compared = 0
+    for transcript in lines("kafka07"):
+        for step in transcript["steps"]:
+            answer = step["decoded_response"]
+            if not isinstance(answer, dict) or "consumed" not in answer or answer["error"]:
+                continue
+            if step.get("closedAfter") or answer["consumedError"] is not None:
+                continue
+            data = bytes.fromhex(step["receive"])[6:]
+            given = [
+                [message.next_offset, b64encode(message.payload).decode()]
+                for message in fetched(data, step["decoded"]["offset"])
+            ]
+            assert given == answer["consumed"], transcript["id"]
+            compared += 1
+    assert compared > 100
 
 
 # --- the loop ---
