@@ -128,12 +128,14 @@ class MetadataSnapshot:
         wanted: Collection[str] | None,
         *,
         partial: bool = False,
+        unlisted: Mapping[NodeId, NodeInfo] = MappingProxyType({}),
     ) -> Update:
         """The snapshot after a response that was asked for `wanted` topics, or for all (None).
 
-        A `partial` one leaves what is known of other topics as it is.
+        A `partial` one leaves what is known of other topics as it is. `unlisted` are nodes that
+        the broker need not have named.
         """
-        return _Reading(self).read(response, wanted, partial=partial)
+        return _Reading(self).read(response, wanted, partial=partial, unlisted=unlisted)
 
     def with_leader(self, tp: TopicPartition, leader_id: NodeId, leader_epoch: int) -> Update:
         """The snapshot after a broker named a newer leader; unchanged if it is not newer."""
@@ -209,10 +211,15 @@ class _Reading:
         self._renewed: list[str] = []
 
     def read(
-        self, response: MetadataResponse, wanted: Collection[str] | None, *, partial: bool
+        self,
+        response: MetadataResponse,
+        wanted: Collection[str] | None,
+        *,
+        partial: bool,
+        unlisted: Mapping[NodeId, NodeInfo],
     ) -> Update:
         before = self._before
-        nodes = self._nodes(response.brokers)
+        nodes = {**unlisted, **self._nodes(response.brokers)}
         if not nodes:
             self._note("ignored metadata without a single broker that can be connected to")
             return Update(before, tuple(self._notes), usable=False)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from aiokafkawire.cluster.bootstrap import metadata_request, no_broker, telling
 from aiokafkawire.cluster.brokers import Brokers
-from aiokafkawire.cluster.metadata import EMPTY, MetadataSnapshot, Update
+from aiokafkawire.cluster.metadata import EMPTY, MetadataSnapshot, NodeInfo, Update
 from aiokafkawire.cluster.routing import least_loaded
 from aiokafkawire.cluster.schedule import RefreshSchedule, TopicInterest
 from aiokafkawire.config import ClientConfig
@@ -32,6 +32,13 @@ MAX_NOTED = 1_000
 
 NEXT_NODE_AFTER_S = 5.0
 """A node that keeps a metadata request for so long is passed over, while there are others."""
+
+
+LISTING_FEW = ("0.8.0", "0.8.1", "0.8.2")
+"""Releases whose metadata need not name every node."""
+
+NAMELESS: NodeId = -2
+"""The number here of a broker whose own is not known yet."""
 
 
 class Refresher:
@@ -252,12 +259,31 @@ class Refresher:
     ) -> None:
         if response.error_code != ErrorCode.NONE:
             raise error_for(response.error_code, api="Metadata", broker=client.name)
-        update = self.metadata.updated(response, wanted, partial=partial)
+        unlisted = self._unlisted(response, client)
+        update = self.metadata.updated(response, wanted, partial=partial, unlisted=unlisted)
         self.apply(update)
         if not update.usable:
             raise NoBrokerAvailable(
                 "the broker answers with metadata that names no usable broker", broker=client.name
             )
+
+    def _unlisted(
+        self, response: MetadataResponse, client: BrokerClient
+    ) -> Mapping[NodeId, NodeInfo]:
+        """The nodes that a broker of 0.8 leaves out.
+
+        0.8.0 and 0.8.1 name the nodes of the topics in the answer alone, and all of 0.8 name none
+        before there is a topic: then the broker that answers has to do, under a number of our own.
+        """
+        release = client.versions.release if client.versions is not None else None
+        if release not in LISTING_FEW:
+            return {}
+        nodes = self.metadata.nodes
+        if not response.brokers:
+            return nodes or {NAMELESS: NodeInfo(NAMELESS, client.address)}
+        if release == "0.8.2":
+            return {}
+        return {node_id: node for node_id, node in nodes.items() if node_id != NAMELESS}
 
     def _still_used(self, topics: Sequence[str] | None) -> list[str] | None:
         """The topics to ask for alone; None where all in use are to be asked for."""

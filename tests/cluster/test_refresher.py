@@ -194,3 +194,35 @@ async def test_an_outage_is_logged_once(
                 await cluster.wait_update(cluster.metadata.version, soon(0.01))
     told = [record for record in caplog.records if "no broker can be reached" in record.message]
     assert len(told) == 1
+
+
+@pytest.mark.parametrize(
+    ("release", "kept"), [("0.8.0", {1, 2}), ("0.8.1", {1, 2}), ("0.8.2", {2})]
+)
+async def test_an_old_broker_need_not_name_every_node(release: str, kept: set[int]):
+    """As 0.8 does before there is a topic, and 0.8.0 and 0.8.1 always."""
+    answers: list[MetadataResponse] = []
+
+    async def old(_: Any, __: Any) -> Response:
+        return answers.pop(0)
+
+    async with scripted_cluster(2) as scripted:
+        for node in scripted.nodes.values():
+            node.answers[ApiKey.METADATA] = old
+        answers.append(MetadataResponse(brokers=[], topics=[]))
+        async with cluster_client(
+            bootstrap_servers=scripted.bootstrap, api_version=release
+        ) as cluster:
+            await cluster.start(soon())
+            [nameless] = cluster.metadata.nodes
+            assert nameless < -1
+            everyone = brokers_at(*(server.address for server in scripted.servers.values()))
+            answers.append(MetadataResponse(brokers=everyone[:1], topics=[]))
+            await refreshed(cluster)
+            assert cluster.metadata.nodes.keys() == {1}
+            answers.append(MetadataResponse(brokers=everyone[1:], topics=[]))
+            await refreshed(cluster)
+            assert cluster.metadata.nodes.keys() == kept
+            answers.append(MetadataResponse(brokers=[], topics=[]))
+            await refreshed(cluster)
+            assert cluster.metadata.nodes.keys() == kept
