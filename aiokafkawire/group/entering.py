@@ -30,6 +30,8 @@ MAX_CONTRADICTIONS = 5
 MAX_SERVER_FAILURES = 10
 """So many failures inside of the coordinator in a row, and the application is told."""
 
+GAVE_BACK = "it gave back partitions that others are to have"
+
 NO_ASSIGNMENTS: Mapping[str, bytes] = {}
 
 
@@ -258,9 +260,14 @@ def settle(m: Membership, stable: s.Stable, coming: s.Assignment, now: float) ->
         do.EnterGeneration(stable.generation, stable.assignment),
         do.AssignPartitions(coming),
     )
-    if m.topics == stable.generation.topics:
+    owes_join, m.owes_join = m.owes_join, False
+    if m.topics != stable.generation.topics:
+        reason = "the subscription changed"
+    elif owes_join and m.settings.group_instance_id is not None:
+        reason = GAVE_BACK
+    else:
         return stable, effects
-    after, more = steps.rebalance(m, stable, "the subscription changed", now)
+    after, more = steps.rebalance(m, stable, reason, now)
     return after, (*effects, *more)
 
 
@@ -280,7 +287,7 @@ def take_difference(m: Membership, state: s.Resyncing, event: on.Synced, now: fl
     if state.leaving is not None:
         after, effects = steps.revoke(m, state, state.assignment, state.leaving.after)
     else:
-        m.reason = "it gave back partitions that others are to have"
+        m.reason = GAVE_BACK
         after, effects = steps.give_back(m, state, going, coming)
     return after, (enter, *effects)
 

@@ -98,6 +98,7 @@ class Membership:
         self.contradictions = 0
         self.server_failures = 0
         self.reason = ""
+        self.owes_join = False
 
     @property
     def done(self) -> bool:

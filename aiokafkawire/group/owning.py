@@ -177,6 +177,8 @@ def watch(m: Membership, state: s.Owner, event: on.Tick, now: float) -> Outcome:
     limit = m.settings.max_poll_interval_ms
     reason = f"the application did not call for max_poll_interval_ms ({limit})"
     leave = steps.quiet_leave(m, state.generation.member_id, now, "max_poll_interval_ms passed")
+    # A static member finds its generation as it was: what that took from it is still nobody's.
+    m.owes_join = m.settings.cooperative and not isinstance(state, s.Stable)
     return s.Lapsed(), (do.Note(reason, warning=True), *steps.lose(state, reason), *leave)
 
 

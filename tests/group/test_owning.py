@@ -297,3 +297,22 @@ def test_losing_all_while_some_is_given_back_loses_the_rest_once() -> None:
     assert only(effects, do.LosePartitions).partitions == (P1,)
     join = only(membership.handle(on.Revoked(REQUEST), 2.0), do.SendJoin)
     assert (join.member_id, join.owned) == ("", ())
+
+
+def test_a_static_member_that_lapsed_before_it_gave_back_joins_once_more() -> None:
+    membership, join = keeper("static")
+    joined = on.JoinedAsFollower(join.request, "me", 2, "cooperative-sticky")
+    sync = only(membership.handle(joined, 3.0), do.SendSync)
+    membership.handle(on.Synced(sync.request, (P0,)), 3.0)
+    assert isinstance(membership.state, s.RevocationDue)
+    membership.presence.allowance_s = 3.0
+    membership.handle(on.Tick(), 3.5)
+    assert isinstance(membership.state, s.Lapsed)
+    membership.presence.enter(4.0)
+    find = only(membership.handle(on.ApplicationEntered(), 4.0), do.FindCoordinator)
+    join = only(membership.handle(on.CoordinatorFound(find.request, 7), 4.0), do.SendJoin)
+    joined = on.JoinedAsFollower(join.request, "again", 2, "cooperative-sticky")
+    sync = only(membership.handle(joined, 4.0), do.SendSync)
+    effects = membership.handle(on.Synced(sync.request, (P0,)), 4.0)
+    assert only(effects, do.SendJoin).owned == (P0,)
+    assert isinstance(membership.state, s.Rejoining)
