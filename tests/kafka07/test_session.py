@@ -53,7 +53,7 @@ async def test_a_connection_that_is_not_made_in_time(monkeypatch: pytest.MonkeyP
         await anyio.sleep_forever()
         raise AssertionError
 
-    async with client_of(hanging_up, request_timeout_ms=30) as client:
+    async with client_of(hanging_up, request_timeout_ms=200) as client:
         with pytest.raises(ConnectionLost):
             await client.end_offset("t", 0)
         monkeypatch.setattr(RealRuntime, "connect", never)
