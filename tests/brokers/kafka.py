@@ -54,6 +54,7 @@ FIRST_WITH_CREATE_TOPICS = (1, 0)
 # Before, metadata named no broker before there was a topic.
 FIRST_THAT_LISTS_ALL_NODES = (0, 9)
 
+_REGISTERED = " at path /brokers/ids/"
 _PORT_TAKEN = "Address already in use"
 _CAUSE = re.compile(r"\b(ERROR|FATAL)\b|Exception\b")
 
@@ -302,6 +303,11 @@ class Kafka:
                 self.start_node(node)
             for node in self.nodes:
                 self._wait_for(node, self._is_whole)
+            if self.release.number < FIRST_THAT_LISTS_ALL_NODES:
+                for node in started:
+                    # It answers before it is registered, and could not make a topic then.
+                    process = node._owned()
+                    self._wait_for(node, lambda _, p=process: _REGISTERED in p.output())
         except BaseException:
             for node in started:
                 node.kill()
