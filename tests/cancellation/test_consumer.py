@@ -135,6 +135,13 @@ class GetoneInTime(Reading):
         return [record]
 
 
+class AnextOfTheConsumer(Reading):
+    covers = "Consumer.__anext__"
+
+    async def call(self) -> list[Record]:
+        return [await anext(self.client)]
+
+
 class Getmany(Reading):
     covers = "Consumer.getmany"
 
