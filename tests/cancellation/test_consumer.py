@@ -508,6 +508,7 @@ class AsyncWith(Filled):
 WORLDS: list[type[World]] = [
     Getone,
     GetoneInTime,
+    AnextOfTheConsumer,
     Getmany,
     AsyncFor,
     Batches,
