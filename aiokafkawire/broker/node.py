@@ -134,6 +134,11 @@ class Node:
                     logger.warning("node %d: cannot accept now: %s", self.node_id, error)
                     await self._pause_accepting()
                     continue
+                if self._listener is not listener:
+                    # The node was cut while this connection came in.
+                    transport.abort()
+                    await transport.aclose()
+                    return
                 if self._open >= self.state.options.max_connections:
                     logger.warning("node %d: too many connections, one refused", self.node_id)
                     await transport.aclose()

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from aiokafkawire.broker import Broker
-from aiokafkawire.runtime import RealRuntime
+from aiokafkawire.runtime import Address, Listener, RealRuntime, Transport
 from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest
 
 from .raw_client import connected
@@ -102,3 +102,39 @@ async def test_a_killed_node_can_start_with_as_many_connections_as_ever() -> Non
             async with connected(broker) as client:
                 assert (await client.call(VERSIONS, 0)).error_code == 0
                 await broker.restart(1)
+
+
+class LateListener:
+    """A listener that hands a connection on a moment after it came, whatever happens meanwhile."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.address = listener.address
+        self.came, self.go = anyio.Event(), anyio.Event()
+        self._listener = listener
+
+    async def accept(self) -> Transport:
+        transport = await self._listener.accept()
+        self.came.set()
+        with anyio.CancelScope(shield=True):
+            await self.go.wait()
+        return transport
+
+    async def aclose(self) -> None:
+        await self._listener.aclose()
+
+
+class LateRuntime(RealRuntime):
+    async def listen(self, address: Address) -> Listener:
+        self.listener = LateListener(await super().listen(address))
+        return self.listener
+
+
+async def test_a_connection_that_comes_while_its_node_is_killed_is_closed() -> None:
+    runtime = LateRuntime()
+    async with Broker(runtime=runtime) as broker, connected(broker) as client:
+        await runtime.listener.came.wait()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(broker.kill, 1)
+            await anyio.wait_all_tasks_blocked()
+            runtime.listener.go.set()
+        assert await client.closed()
