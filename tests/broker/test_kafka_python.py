@@ -30,6 +30,15 @@ POLL_MS = 10_000
 STOP = b"stop"
 
 
+@pytest.fixture(autouse=True)
+def _what_it_forgets_is_its_own() -> Iterator[None]:
+    yield
+    with warnings.catch_warnings():
+        # It leaves sockets behind with which it tried in vain to reach a node.
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
 @pytest.fixture(params=["asyncio", "trio"])
 def hosted(request: pytest.FixtureRequest) -> Iterator[HostedBroker]:
     with hosted_broker(request.param, nodes=3) as broker:
@@ -187,8 +196,3 @@ def test_an_idempotent_producer_survives_a_killed_leader_and_lost_answers(
     finally:
         producer.close()
     assert broker.end_offset("t", 0) == 3
-    del producer
-    with warnings.catch_warnings():
-        # It forgets the sockets with which it tried in vain to reach the killed node.
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
