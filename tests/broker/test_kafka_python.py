@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import threading
 import time
 import warnings
@@ -24,7 +25,11 @@ with warnings.catch_warnings():
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    # It leaves sockets behind with which it tried in vain to reach a node.
+    pytest.mark.filterwarnings("ignore:.*socket.socket:pytest.PytestUnraisableExceptionWarning"),
+]
 
 POLL_MS = 10_000
 STOP = b"stop"
@@ -32,9 +37,12 @@ STOP = b"stop"
 
 @pytest.fixture(autouse=True)
 def _what_it_forgets_is_its_own() -> Iterator[None]:
+    logger = logging.getLogger("kafka")
+    # Captured records would hold what they tell of until a later test.
+    logger.setLevel(logging.CRITICAL)
     yield
+    logger.setLevel(logging.NOTSET)
     with warnings.catch_warnings():
-        # It leaves sockets behind with which it tried in vain to reach a node.
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
 
