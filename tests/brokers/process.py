@@ -7,6 +7,7 @@ import random
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 HOST = "127.0.0.1"
 STOP_TIMEOUT_SECONDS = 20.0
 KILL_TIMEOUT_SECONDS = 10.0
+STOPPED_WITHIN_SECONDS = 10.0
 OUTPUT_BYTES = 256 * 1024
 PORT_ATTEMPTS = 1000
 
@@ -66,6 +68,18 @@ class Process:
     def suspend(self) -> None:
         """Freeze it (SIGSTOP): its sockets stay open and nobody answers."""
         self._process.send_signal(signal.SIGSTOP)
+        # The last of its threads may run on for a moment, and answer.
+        end = time.monotonic() + STOPPED_WITHIN_SECONDS
+        while not self._frozen():
+            assert time.monotonic() < end, f"not frozen after {STOPPED_WITHIN_SECONDS} s"
+            time.sleep(0.001)
+
+    def _frozen(self) -> bool:
+        states = set()
+        for stat in Path(f"/proc/{self.pid}/task").glob("*/stat"):
+            with suppress(OSError):  # a thread may have ended meanwhile
+                states.add(stat.read_text().rpartition(")")[2].split()[0])
+        return states <= {"T", "Z", "X"}
 
     def resume(self) -> None:
         self._process.send_signal(signal.SIGCONT)

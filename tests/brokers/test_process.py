@@ -48,6 +48,14 @@ def test_stop_ends_it_by_sigterm_and_may_be_repeated(sleeper: Process) -> None:
     sleeper.stop()
 
 
+def test_a_suspended_process_has_stopped_each_time(sleeper: Process) -> None:
+    for _ in range(3):
+        sleeper.suspend()
+        stat = Path(f"/proc/{sleeper.pid}/stat").read_text()
+        assert stat.rpartition(")")[2].split()[0] == "T"
+        sleeper.resume()
+
+
 def test_a_suspended_process_can_be_stopped(sleeper: Process) -> None:
     sleeper.suspend()
     _, status = os.waitpid(sleeper.pid, os.WUNTRACED)
