@@ -28,7 +28,7 @@ from tests.behaviour.support import (
 )
 from tests.behaviour.workers import Source, Worker, at_work, until
 
-pytestmark = needs("groups")
+pytestmark = [needs("groups"), pytest.mark.slow]
 
 # Nobody dies here: a session that lapses on a busy machine would be a rebalance of its own.
 LONG: dict[str, Any] = {"session_timeout_ms": 30_000}

@@ -26,7 +26,7 @@ from tests.behaviour.support import (
 )
 from tests.behaviour.workers import Source, Worker, at_work, until, worker_process
 
-pytestmark = needs("groups")
+pytestmark = [needs("groups"), pytest.mark.slow]
 
 PARTITIONS = 12
 

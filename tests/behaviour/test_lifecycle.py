@@ -21,6 +21,8 @@ from tests.behaviour.features import needs
 from tests.behaviour.support import MEMBER, WITHIN_S, stored, take
 from tests.leaks import nothing_left
 
+pytestmark = pytest.mark.slow
+
 CLIENTS = pytest.mark.parametrize("client_class", [Producer, Consumer])
 Class = Callable[..., Any]
 

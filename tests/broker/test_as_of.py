@@ -14,6 +14,8 @@ from aiokafkawire.broker import Broker
 from aiokafkawire.errors import KafkaError, UnsupportedVersion
 from aiokafkawire.wire import ApiKey
 
+pytestmark = pytest.mark.slow
+
 # What cannot be asked is found out by waiting; who knows the release says so.
 PINS: Mapping[str, dict[str, Any]] = {
     "0.8.0": {"api_version": "0.8.0"},

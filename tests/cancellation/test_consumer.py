@@ -16,6 +16,8 @@ from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from tests.cancellation.suspensions import Outcome
 from tests.cancellation.worlds import World, cancel_everywhere, public_coroutines, rows
 
+pytestmark = pytest.mark.slow
+
 STORED = 20
 
 GROUP: dict[str, Any] = {

@@ -15,6 +15,8 @@ from aiokafkawire.types import RecordMetadata
 from tests.cancellation.suspensions import Outcome
 from tests.cancellation.worlds import World, cancel_everywhere, public_coroutines, rows, values_of
 
+pytestmark = pytest.mark.slow
+
 FOREVER_MS = 60_000
 
 

@@ -19,6 +19,8 @@ from aiokafkawire import Broker
 
 from .pages import PAGES, ROOT, Block, Kind, blocks_of
 
+pytestmark = pytest.mark.slow
+
 LIMIT_S = 20.0
 """No page takes longer."""
 

@@ -16,6 +16,8 @@ from tests.leaks import nothing_left
 
 from .peer import QUICK
 
+pytestmark = pytest.mark.slow
+
 Call = Callable[[Client], Awaitable[Any]]
 
 CALLS: dict[str, Call] = {

@@ -19,6 +19,7 @@ def test_mutated_frames_are_decoded_or_refused(
     record_property("summary", f"mutated frames that were decoded or refused: {count}")
 
 
+@pytest.mark.slow
 def test_large_frames_do_not_take_more_than_their_share() -> None:
     frames = fuzz.large_frames()
     assert len(frames) > 100
@@ -26,6 +27,7 @@ def test_large_frames_do_not_take_more_than_their_share() -> None:
         fuzz.fuzz_large(frame, 1 << 16)
 
 
+@pytest.mark.slow
 def test_the_costliest_elements_of_all_take_less_than_is_allowed() -> None:
     (frame,) = (
         frame

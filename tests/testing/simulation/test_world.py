@@ -18,6 +18,8 @@ from aiokafkawire.testing.simulation import world as module
 from aiokafkawire.testing.simulation.world import Backend
 from tests.testing.simulation.programs import BROKER, broker, run
 
+pytestmark = pytest.mark.slow
+
 HOUR_S = 3_600
 MOMENTS_S = 20.0
 
