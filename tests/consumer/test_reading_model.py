@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +43,8 @@ from aiokafkawire.wire.messages.fetch import (
 from tests.broker.raw_client import batch
 
 from .logs import P0
+
+pytestmark = pytest.mark.slow
 
 CONFIG = make(ConsumerConfig, {"bootstrap_servers": "b", "retry_backoff_ms": 1})
 FULL_STEPS = 60

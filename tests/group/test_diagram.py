@@ -12,6 +12,8 @@ from aiokafkawire.group.membership import TRANSITIONS
 from .diagram import BEGIN, END, Destinations, Step, destinations, generated
 from .test_membership import EXPECTED, check_invariants, check_step
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[2] / "docs" / "groups.md"
 
 

@@ -43,6 +43,8 @@ from aiokafkawire.wire.messages.sync_group import SyncGroupResponse
 from .machines import settings as group_settings
 from .test_membership import check_invariants, check_step
 
+pytestmark = pytest.mark.slow
+
 NODE = 1
 LOST = KafkaError("connection lost", retriable=True)
 MAX_MEMBERS = 4

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 MAKE_S = 0.005
 IMPORT_S = 0.015
 ATTEMPTS = 3

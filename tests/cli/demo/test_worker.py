@@ -18,6 +18,8 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
 
+pytestmark = pytest.mark.slow
+
 TOPIC = "lines"
 TP = TopicPartition(TOPIC, 0)
 
