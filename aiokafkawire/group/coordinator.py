@@ -32,7 +32,7 @@ from . import effects as do
 from . import events as on
 from . import states as s
 from .assignors import Assignor
-from .leader import Leader
+from .leader import Leader, failing_as_group
 from .membership import GroupSettings, Membership
 from .offsets import Credentials
 
@@ -382,19 +382,15 @@ class GroupMember:
         return self._clock.now() + self._config.max_poll_interval_ms / 1000 + JOIN_SLACK_S
 
     def _join(self, effect: do.SendJoin) -> Callable[[], Awaitable[on.Answer]]:
-        protocols = [
-            JoinGroupRequestProtocol(
-                name=assignor.name,
-                metadata=encode_subscription(
-                    effect.topics,
-                    user_data=assignor.user_data(effect.topics),
-                    owned_partitions=effect.owned,
-                    generation_id=effect.generation,
-                    rack_id=self._config.client_rack or None,
-                ),
-            )
-            for assignor in self._assignors.values()
-        ]
+        try:
+            protocols = [self._protocol(assignor, effect) for assignor in self._assignors.values()]
+        except GroupFailed as error:
+            failed = on.Refused(effect.request, error)
+
+            async def refused() -> on.Answer:
+                return failed
+
+            return refused
         message = JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=effect.session_timeout_ms,
@@ -414,6 +410,17 @@ class GroupMember:
                 effect.request, response, self._assignors, broker
             ),
         )
+
+    def _protocol(self, assignor: Assignor, effect: do.SendJoin) -> JoinGroupRequestProtocol:
+        with failing_as_group(assignor):
+            subscription = encode_subscription(
+                effect.topics,
+                user_data=assignor.user_data(effect.topics),
+                owned_partitions=effect.owned,
+                generation_id=effect.generation,
+                rack_id=self._config.client_rack or None,
+            )
+        return JoinGroupRequestProtocol(name=assignor.name, metadata=subscription)
 
     def _sync(self, effect: do.SendSync) -> Callable[[], Awaitable[on.Answer]]:
         message = SyncGroupRequest(
@@ -441,12 +448,12 @@ class GroupMember:
     def _tell_assignor(self, effect: do.SendSync, answer: on.Answer) -> on.Answer:
         if isinstance(answer, on.Synced):
             generation = effect.generation
+            assignor = self._assignors[generation.protocol]
             try:
-                self._assignors[generation.protocol].assigned(answer.assignment, generation.number)
-            except Exception as error:
-                failed = GroupFailed(f"the assignor {generation.protocol!r} failed: {error!r}")
-                failed.__cause__ = error
-                return on.Refused(effect.request, failed)
+                with failing_as_group(assignor):
+                    assignor.assigned(answer.assignment, generation.number)
+            except GroupFailed as error:
+                return on.Refused(effect.request, error)
         return answer
 
     def _beat(self, effect: do.SendHeartbeat) -> Callable[[], Awaitable[on.Answer]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.metadata import MetadataSnapshot
@@ -20,7 +21,7 @@ from aiokafkawire.wire.consumer_protocol import (
 from . import states as s
 from .assignors import Assignor, MemberSubscription
 
-__all__ = ("Leader", "divide", "replica_racks", "subscriptions_of")
+__all__ = ("Leader", "divide", "failing_as_group", "replica_racks", "subscriptions_of")
 
 logger = logging.getLogger("aiokafkawire.group")
 
@@ -154,6 +155,15 @@ def replica_racks(
     }
 
 
+@contextmanager
+def failing_as_group(assignor: Assignor) -> Iterator[None]:
+    """What an assignor raises is `GroupFailed`: it may be the application's own."""
+    try:
+        yield
+    except Exception as error:
+        raise GroupFailed(f"the assignor {assignor.name!r} failed: {error!r}") from error
+
+
 def divide(
     assignor: Assignor,
     counts: Mapping[str, int],
@@ -161,10 +171,8 @@ def divide(
     racks: Mapping[TopicPartition, tuple[str, ...]],
 ) -> dict[str, bytes]:
     """Run an assignor, and hold its result to what it must be. Raises `GroupFailed`."""
-    try:
+    with failing_as_group(assignor):
         assignment = assignor.assign(counts, members, racks)
-    except Exception as error:
-        raise GroupFailed(f"the assignor {assignor.name!r} failed: {error!r}") from error
     known = {member.member_id: member for member in members}
     owners: dict[TopicPartition, str] = {}
     for member_id, partitions in assignment.items():

@@ -13,6 +13,7 @@ from aiokafkawire.broker import Answer, Broker, Close, Delay, SeenRequest
 from aiokafkawire.consumer import Consumer, RebalanceListener
 from aiokafkawire.errors import BrokerError, ClientClosed, CommitFailed, GroupFailed, MemberFenced
 from aiokafkawire.group import states as s
+from aiokafkawire.group.assignors import RangeAssignor
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -768,3 +769,29 @@ async def test_a_topic_that_is_deleted_holds_up_neither_the_group_nor_leaving() 
             await until_owned(reader, 1)
             await broker.delete_topic("payments")
         assert anyio.current_time() - began < reader.config.close_timeout_ms / 1000 / 3
+
+
+class Broken(RangeAssignor):
+    """Fails in one of its methods."""
+
+    name = "broken"
+
+    def __init__(self, method: str) -> None:
+        setattr(self, method, self._fail)
+
+    def _fail(self, *arguments: object) -> Any:
+        raise LookupError("no such rack")
+
+
+@pytest.mark.parametrize("method", ["user_data", "assign", "assigned"])
+async def test_an_assignor_that_fails_is_told_to_the_application(method: str) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        options = {"group_id": "g", "partition_assignment_strategy": [Broken(method)]}
+        async with consumer(broker, "orders", **options) as one:
+            with pytest.raises(
+                GroupFailed, match="assignor 'broken' failed: LookupError"
+            ) as caught:
+                await one.getone(timeout_ms=5_000)
+            assert caught.value.group == "g"
+            assert isinstance(caught.value.__cause__, LookupError)
