@@ -124,16 +124,24 @@ def group_id() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Elsewhere than on one node of the newest release one event loop is enough."""
+    """Elsewhere than on one node of the newest release one event loop is enough.
+
+    What is about older releases is left out on the newest; what an older one lacks is skipped, with
+    the reason.
+    """
     on = config.getoption("--on")
     ours = [item for item in items if HERE in item.path.parents]
+    left_out: set[pytest.Item] = set()
     if on not in {"embedded", "kafka"}:
-        left_out = [item for item in ours if backend_of(item) not in {None, "asyncio"}]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        left_out.update(item for item in ours if backend_of(item) not in {None, "asyncio"})
     if on in REAL:
+        version = REAL[on][0]
         for item in ours:
-            reason = not_applicable(REAL[on][0], item)
-            if reason is not None:
+            reason = not_applicable(version, item)
+            if reason is not None and version == DEFAULT_VERSION:
+                left_out.add(item)
+            elif reason is not None:
                 item.stash[NOT_APPLICABLE] = reason
                 item.add_marker(pytest.mark.skip(reason=reason))
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]

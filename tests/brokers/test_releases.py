@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.behaviour.features import FEATURES
+from tests.brokers.kafka import DEFAULT_VERSION
 from tests.brokers.releases import (
     PROJECT_ROOT,
     RELEASES,
@@ -132,3 +134,8 @@ def test_java_of_the_path_or_of_java_home(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(Unavailable, match="no `java` in JAVA_HOME"):
         java_for(RELEASE)
+
+
+def test_the_newest_release_lacks_only_what_was_taken_away():
+    """So what is left out there is about older releases alone."""
+    assert all(each.on(DEFAULT_VERSION) for each in FEATURES.values() if each.until is None)
