@@ -65,6 +65,11 @@ class Partition:
     deleted: bool = False
     changed: Watchers = field(default_factory=Watchers)
 
+    @property
+    def high_watermark(self) -> int:
+        """What consumers may read comes before it: here all that was written."""
+        return self.log.end_offset
+
     def lead(self, node_id: int) -> None:
         """Make a node the leader, in a new epoch."""
         if node_id != self.leader:

@@ -234,8 +234,8 @@ def _partition(
     data = PartitionData(
         partition_index=partition.index,
         error_code=ErrorCode.NONE,
-        high_watermark=log.end_offset,
-        last_stable_offset=log.end_offset,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.high_watermark,
         log_start_offset=log.start_offset,
         aborted_transactions=[] if request.isolation_level == READ_COMMITTED else None,
         records=b"",

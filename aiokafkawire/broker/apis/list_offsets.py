@@ -111,7 +111,7 @@ def _find(call: Call, partition: Partition, timestamp: int) -> Found:
     if timestamp < 0 and call.version < FIRST_VERSION.get(timestamp, call.version + 1):
         raise Refusal(ErrorCode.UNSUPPORTED_VERSION)
     if timestamp == LATEST:
-        return Found(log.end_offset, NOTHING, partition.leader_epoch)
+        return Found(partition.high_watermark, NOTHING, partition.leader_epoch)
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         epoch = log.epoch_at(log.start_offset)
         return Found(log.start_offset, NOTHING, partition.leader_epoch if epoch is None else epoch)
