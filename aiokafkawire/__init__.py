@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from aiokafkawire.producer import Delivery, Partitioner, Producer
     from aiokafkawire.records import Record, Records
     from aiokafkawire.types import (
+        GroupMetadata,
         OffsetAndMetadata,
         OffsetAndTimestamp,
         RecordMetadata,
@@ -39,6 +40,7 @@ __all__ = (
     "Consumer",
     "CooperativeStickyAssignor",
     "Delivery",
+    "GroupMetadata",
     "KafkaError",
     "MemberSubscription",
     "OffsetAndMetadata",
@@ -63,6 +65,7 @@ _ROOMS = {
     "Consumer": "consumer",
     "CooperativeStickyAssignor": "group",
     "Delivery": "producer",
+    "GroupMetadata": "types",
     "KafkaError": "errors",
     "MemberSubscription": "group",
     "OffsetAndMetadata": "types",

@@ -226,6 +226,17 @@ class ProducerConfig(ClientConfig):
         5_000,
         meaning="How long metadata of a topic that nothing is sent to is kept fresh.",
     )
+    transactional_id: str | None = _text(
+        None,
+        meaning="The name under which transactions are made; of two producers with one name the"
+        " older is fenced.",
+    )
+    transaction_timeout_ms: int = _number(
+        60_000,
+        1,
+        meaning="The coordinator aborts a transaction that was open for so long; at most the"
+        " brokers' `transaction.max.timeout.ms`.",
+    )
 
     @property
     def required_acks(self) -> int:
@@ -236,6 +247,8 @@ class ProducerConfig(ClientConfig):
     def idempotent(self) -> bool:
         """Whether the producer numbers its batches; on unless acks were lowered."""
         if self.enable_idempotence is None:
+            if self.transactional_id is not None:
+                return True
             return self.required_acks == -1 and self.max_in_flight_requests_per_connection <= 5
         return self.enable_idempotence
 
@@ -246,16 +259,13 @@ class ProducerConfig(ClientConfig):
         if self.required_acks < -1 or self.required_acks > 2**15 - 1:
             raise InvalidOption(f"acks must be 'all', -1, 0 or 1, not {self.acks!r}")
         if self.enable_idempotence:
-            if self.required_acks != -1:
-                raise InvalidOption(
-                    f"enable_idempotence=True needs acks='all', but acks is {self.acks!r}"
-                )
-            if self.max_in_flight_requests_per_connection > 5:
-                raise InvalidOption(
-                    "enable_idempotence=True allows at most 5 for"
-                    " max_in_flight_requests_per_connection,"
-                    f" not {self.max_in_flight_requests_per_connection}"
-                )
+            self._check_idempotence("enable_idempotence=True")
+        if self.transactional_id is not None:
+            if not self.transactional_id:
+                raise InvalidOption("transactional_id must not be empty")
+            if self.enable_idempotence is False:
+                raise InvalidOption("transactional_id needs idempotence: enable_idempotence is off")
+            self._check_idempotence("transactional_id")
         if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
             raise InvalidOption(
                 f"delivery_timeout_ms ({self.delivery_timeout_ms}) must be at least linger_ms +"
@@ -263,6 +273,15 @@ class ProducerConfig(ClientConfig):
             )
         if self.compression_level is not None:
             _check_level(self.compression_type, self.compression_level)
+
+    def _check_idempotence(self, who: str) -> None:
+        if self.required_acks != -1:
+            raise InvalidOption(f"{who} needs acks='all', but acks is {self.acks!r}")
+        if self.max_in_flight_requests_per_connection > 5:
+            raise InvalidOption(
+                f"{who} allows at most 5 for max_in_flight_requests_per_connection,"
+                f" not {self.max_in_flight_requests_per_connection}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -403,6 +422,8 @@ class ProducerOptions(ClientOptions, total=False):
     partitioner_adaptive_partitioning_enable: bool
     partitioner_availability_timeout_ms: int
     metadata_max_idle_ms: int
+    transactional_id: str | None
+    transaction_timeout_ms: int
 
 
 class ConsumerOptions(ClientOptions, total=False):

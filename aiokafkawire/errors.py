@@ -35,6 +35,8 @@ __all__ = (
     "ProtocolError",
     "RecordTooLarge",
     "RequestTimedOut",
+    "TransactionAborted",
+    "TransactionFailed",
     "UnknownServerError",
     "UnknownTopic",
     "UnsupportedVersion",
@@ -42,12 +44,25 @@ __all__ = (
 )
 
 
+_CONTEXT = (
+    "broker",
+    "api",
+    "transactional_id",
+    "group",
+    "topic",
+    "partition",
+    "offset",
+    "attempt",
+)
+
+
 class KafkaError(Exception):
     """The root of all errors of this package.
 
     `reason` is the sentence without the context; `str()` appends the context that is known:
-    `broker`, `api`, `group`, `topic`, `partition`, `offset`, `attempt` (None where it is not known
-    or does not apply). `retriable` says whether the same call, made again unchanged, can succeed.
+    `broker`, `api`, `transactional_id`, `group`, `topic`, `partition`, `offset`, `attempt` (None
+    where it is not known or does not apply). `retriable` says whether the same call, made again
+    unchanged, can succeed.
 
     What to do: as the text says; it is raised itself only for what no other class tells better.
     """
@@ -60,6 +75,7 @@ class KafkaError(Exception):
         *,
         broker: str | None = None,
         api: str | None = None,
+        transactional_id: str | None = None,
         group: str | None = None,
         topic: str | None = None,
         partition: int | None = None,
@@ -71,6 +87,7 @@ class KafkaError(Exception):
         self.reason = reason
         self.broker = broker
         self.api = api
+        self.transactional_id = transactional_id
         self.group = group
         self.topic = topic
         self.partition = partition
@@ -81,9 +98,7 @@ class KafkaError(Exception):
 
     def __str__(self) -> str:
         known = [
-            f"{name} {value}"
-            for name in ("broker", "api", "group", "topic", "partition", "offset", "attempt")
-            if (value := getattr(self, name)) is not None
+            f"{name} {value}" for name in _CONTEXT if (value := getattr(self, name)) is not None
         ]
         text = self.reason or type(self).__name__
         return f"{text} ({', '.join(known)})" if known else text
@@ -361,9 +376,28 @@ class DeliveriesFailed(KafkaError):
 
 
 class ProducerFenced(KafkaError):
-    """A newer producer of the same identity took over.
+    """Another producer with the same `transactional_id` took over, or the coordinator took it for
+    gone and ended its transaction, as `transaction_timeout_ms` had passed.
 
-    What to do: close this one; every further call raises it.
+    Nothing of the transaction that was open is visible to readers of committed records.
+
+    What to do: close this producer; every further call raises it. If no other one took over, make a
+    new one and do the work of the transaction again.
+    """
+
+
+class TransactionFailed(KafkaError):
+    """The transaction cannot be committed any more; the cause (`__cause__`) tells why.
+
+    What to do: abort it (leaving `async with producer.transaction()` does), and do its work again
+    in a new one.
+    """
+
+
+class TransactionAborted(KafkaError):
+    """The record's transaction was aborted, so that no reader of committed records will see it.
+
+    What to do: nothing for the single record; do the work of the transaction again.
     """
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 __all__ = (
     "ANY_LEADER_EPOCH",
     "NO_TIMESTAMP",
+    "GroupMetadata",
     "NodeId",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
@@ -123,3 +124,17 @@ class OffsetAndTimestamp:
     offset: int
     timestamp_ms: int
     leader_epoch: int = ANY_LEADER_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """A member's place in its group, which a transaction that commits its offsets names (KIP-447).
+
+    A coordinator refuses the offsets of a member that is not in this generation any more. Without a
+    generation and a member id it checks nothing.
+    """
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None

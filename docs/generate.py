@@ -97,8 +97,8 @@ ERRORS: Mapping[str, tuple[str, ...]] = {
         "DeliveryTimedOut",
         "DeliveryUnknown",
         "DeliveriesFailed",
-        "ProducerFenced",
     ),
+    "Transactions": ("TransactionFailed", "TransactionAborted", "ProducerFenced"),
     "The consumer and the group": (
         "UnknownTopic",
         "NoOffset",

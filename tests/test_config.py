@@ -122,6 +122,15 @@ def test_who_gives_a_serializer_is_told_that_there_are_none(given: str):
         ({"acks": -2}, "acks must be"),
         ({"acks": 1, "enable_idempotence": True}, "needs acks='all'"),
         ({"enable_idempotence": True, "max_in_flight_requests_per_connection": 6}, "at most 5"),
+        ({"transactional_id": ""}, "transactional_id must not be empty"),
+        ({"transactional_id": 7}, "transactional_id must be a string"),
+        ({"transactional_id": "t", "acks": 1}, "transactional_id needs acks='all'"),
+        ({"transactional_id": "t", "enable_idempotence": False}, "enable_idempotence is off"),
+        (
+            {"transactional_id": "t", "max_in_flight_requests_per_connection": 6},
+            "transactional_id allows at most 5",
+        ),
+        ({"transaction_timeout_ms": 0}, "transaction_timeout_ms must be from 1"),
         ({"delivery_timeout_ms": 10}, "delivery_timeout_ms .10. must be at least"),
         ({"retry_backoff_ms": 2000}, "retry_backoff_ms .2000. must not be above"),
         ({"compression_level": 3}, "has no levels"),
@@ -160,6 +169,11 @@ def test_lowered_acks_switch_off_the_defaulted_idempotence():
     assert not make(ProducerConfig, {**SERVERS, "acks": 1}).idempotent
     assert not make(ProducerConfig, {**SERVERS, "acks": 0}).idempotent
     assert make(ProducerConfig, {**SERVERS, "acks": -1}).idempotent
+
+
+def test_a_transactional_id_needs_idempotence_and_brings_it():
+    assert make(ProducerConfig, {**SERVERS, "transactional_id": "t"}).idempotent
+    assert make(ProducerConfig, SERVERS).transaction_timeout_ms == 60_000
 
 
 @pytest.mark.parametrize(

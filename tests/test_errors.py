@@ -39,6 +39,7 @@ EXAMPLES = [
     errors.RecordTooLarge("x", size_bytes=7),
     errors.DeliveriesFailed("x", count=2, first=None),
     errors.NoOffset("x", partitions=[("t", 0)]),
+    errors.ProducerFenced("x", transactional_id="id", api="EndTxn"),
 ]
 
 
