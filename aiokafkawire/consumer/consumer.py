@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import Self, Unpack, overload
 
 from aiokafkawire.cluster.routing import AnyNode
@@ -15,9 +14,8 @@ from aiokafkawire.group.assignors import assignors_of
 from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import (
     NEVER,
+    Client,
     Host,
-    Lifecycle,
-    RealRuntime,
     Runtime,
     checkpoint,
     current_task,
@@ -54,7 +52,7 @@ QUIET_CLOSE_S = 0.75
 """How long a consumer may take to leave with nothing to commit, or by a cancellation (Ctrl-C)."""
 
 
-class Consumer:
+class Consumer(Client[Core]):
     """Reads topics, alone or as a member of a group.
 
     ::
@@ -90,8 +88,7 @@ class Consumer:
         """
         self.config = make(ConsumerConfig, options)
         self._assignors = assignors_of(self.config.partition_assignment_strategy)
-        self._runtime = _runtime
-        self._lifecycle: Lifecycle[Core] = Lifecycle("consumer", self._label())
+        super().__init__("consumer", self._label(), _runtime)
         self._wanted: Subscription = topics_of(topics) if topics else Nothing()
         self._listener: RebalanceListener | None = None
 
@@ -99,9 +96,6 @@ class Consumer:
         group_id = self.config.group_id
         group = "" if group_id is None else f" group_id={group_id!r}"
         return label("Consumer", self.config) + group
-
-    def __repr__(self) -> str:
-        return str(self._lifecycle)
 
     # --- life ---
 
@@ -111,7 +105,7 @@ class Consumer:
         The same as entering `async with`; `stop` is then up to the caller, in whatever task. After
         a failure it may be called again. A consumer that was stopped stays so.
         """
-        await self._lifecycle.enter(self, self._start)
+        await super().start()
 
     async def stop(self) -> None:
         """Commit what is processed (with auto-commit), leave the group, close.
@@ -122,49 +116,23 @@ class Consumer:
         the next call would have raised of what went wrong in between. Calling it again does
         nothing.
         """
-        failure = await self._close(processed=True)
-        if failure is not None:
-            raise failure
+        await super().stop()
 
-    async def aclose(self) -> None:
-        """The same as `stop`."""
-        await self.stop()
-
-    async def __aenter__(self) -> Self:
-        """The same as `start`."""
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """As `stop`; what that would raise becomes a note of the body's own exception."""
-        cancelled = exc is not None and not isinstance(exc, Exception)
-        failure = await self._close(processed=exc is None, hurry=cancelled)
-        if failure is None:
-            return
-        if exc is None:
-            raise failure
-        exc.add_note(str(failure))
-
-    async def _start(self, host: Host) -> Core:
-        runtime = self._runtime or RealRuntime()
+    async def _start(self, runtime: Runtime, host: Host) -> Core:
         core = Core(self.config, runtime, host, self._assignors)
         await core.start()
         core.subscribe(self._wanted, self._listener)
         return core
 
-    async def _close(self, *, processed: bool, hurry: bool = False) -> Exception | None:
+    async def _close(self, left_with: BaseException | None) -> Exception | None:
         self._lifecycle.check_loop()
         core = self._lifecycle.session
         if core is None:
             await self._lifecycle.leave(_goodbye, NEVER)
             return None
-        if processed:
+        if left_with is None:
             core.assignment.came_back(current_task())
+        hurry = left_with is not None and not isinstance(left_with, Exception)
         now = core.runtime.clock.now()
         deadline = now + self.config.close_timeout_ms / 1000
         if hurry or not core.unsaved:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
-from typing import Literal, Self, TypeVar, Unpack
+from typing import Literal, TypeVar, Unpack
 
 from aiokafkawire.config import parse_address
 from aiokafkawire.errors import (
@@ -20,7 +19,8 @@ from aiokafkawire.kafka07.options import Kafka07Config, Kafka07Options, make_con
 from aiokafkawire.kafka07.reading import Fetched, ReadLoop, refusal
 from aiokafkawire.kafka07.session import Exchanges
 from aiokafkawire.records.compression import Compression, compress
-from aiokafkawire.runtime import NEVER, Address, Host, Lifecycle, RealRuntime, Runtime
+from aiokafkawire.runtime import NEVER, Address, Host, Runtime
+from aiokafkawire.runtime import Client as BaseClient
 from aiokafkawire.wire import kafka07
 from aiokafkawire.wire.kafka07 import EARLIEST, LATEST
 from aiokafkawire.wire.primitives import check_string
@@ -37,7 +37,7 @@ CompressionName = Literal["none", "gzip", "snappy"]
 T = TypeVar("T")
 
 
-class Client:
+class Client(BaseClient[Exchanges]):
     """Talks to one broker of Kafka 0.7, at `server` ("host:port"), on one connection.
 
     Calls of several tasks take turns. A call makes one attempt, within `request_timeout_ms`, and
@@ -65,19 +65,13 @@ class Client:
         self.config: Kafka07Config = make_config(server, options)
         self._address = Address(*parse_address(self.config.server))
         self._name = str(self._address)
-        self._given_runtime = _runtime
-        self._lifecycle: Lifecycle[Exchanges] = Lifecycle(
-            "client", f"kafka07.Client server={str(self._address)!r}"
-        )
-
-    def __repr__(self) -> str:
-        return str(self._lifecycle)
+        super().__init__("client", f"kafka07.Client server={self._name!r}", _runtime)
 
     # --- life --------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Connect. Raises `ConnectionFailed`. The same as entering `async with`."""
-        await self._lifecycle.enter(self, self._start)
+        await super().start()
 
     async def stop(self) -> None:
         """Hear that what was produced is carried out, for `close_timeout_ms`, and close.
@@ -85,41 +79,14 @@ class Client:
         Without a produce since the last answer that takes no time. Raises `ConnectionLost` or
         `RequestTimedOut` if the broker did not say so. Calling it again does nothing.
         """
-        failure = await self._close()
-        if failure is not None:
-            raise failure
+        await super().stop()
 
-    async def aclose(self) -> None:
-        """The same as `stop`."""
-        await self.stop()
-
-    async def __aenter__(self) -> Self:
-        """The same as `start`."""
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """As `stop`; what that would raise becomes a note of the body's own exception."""
-        failure = await self._close()
-        if failure is None:
-            return
-        if error is None:
-            raise failure
-        error.add_note(str(failure))
-
-    async def _start(self, host: Host) -> Exchanges:
-        runtime = self._given_runtime or RealRuntime()
+    async def _start(self, runtime: Runtime, host: Host) -> Exchanges:
         session = Exchanges(self.config, self._address, runtime, host)
         await session.connect(session.deadline())
         return session
 
-    async def _close(self) -> KafkaError | None:
-        """Close; what `stop` is to raise."""
+    async def _close(self, left_with: BaseException | None) -> Exception | None:
         self._lifecycle.check_loop()
         session = self._lifecycle.session
         untold = self._lifecycle.untold()

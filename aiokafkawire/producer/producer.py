@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import Unpack
 
 from aiokafkawire.cluster import Cluster
@@ -20,9 +19,8 @@ from aiokafkawire.producer.sender import Sender
 from aiokafkawire.records.kernel import Buffer, Header
 from aiokafkawire.runtime import (
     NEVER,
+    Client,
     Host,
-    Lifecycle,
-    RealRuntime,
     Runtime,
     Session,
     label,
@@ -48,7 +46,7 @@ class _Session(Session):
         self.sender.end(ClientClosed("the producer's tasks were cancelled"))
 
 
-class Producer:
+class Producer(Client[_Session]):
     """Sends records to Kafka; one for the life of an application, shared by all its tasks.
 
     ::
@@ -82,11 +80,7 @@ class Producer:
         options that contradict each other.
         """
         self.config = make(ProducerConfig, options)
-        self._given_runtime = _runtime
-        self._lifecycle: Lifecycle[_Session] = Lifecycle("producer", label("Producer", self.config))
-
-    def __repr__(self) -> str:
-        return str(self._lifecycle)
+        super().__init__("producer", label("Producer", self.config), _runtime)
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -96,7 +90,7 @@ class Producer:
         The same as entering `async with`; `stop` is then up to the caller, in whatever task. After
         a failure it may be called again. A producer that was stopped stays so.
         """
-        await self._lifecycle.enter(self, self._start)
+        await super().start()
 
     async def stop(self) -> None:
         """Send what is in the buffer, for at most `close_timeout_ms`, and close.
@@ -105,42 +99,16 @@ class Producer:
         if records failed and nobody awaited them, and what made the producer unable to go on if no
         call has raised it. Calling it again does nothing.
         """
-        failure = await self._close()
-        if failure is not None:
-            raise failure
+        await super().stop()
 
-    async def aclose(self) -> None:
-        """The same as `stop`."""
-        await self.stop()
-
-    async def __aenter__(self) -> Producer:
-        """The same as `start`."""
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """As `stop`; what that would raise becomes a note of the body's own exception."""
-        failure = await self._close()
-        if failure is None:
-            return
-        if error is None:
-            raise failure
-        error.add_note(str(failure))
-
-    async def _start(self, host: Host) -> _Session:
-        runtime = self._given_runtime or RealRuntime()
+    async def _start(self, runtime: Runtime, host: Host) -> _Session:
         session = _Session(self.config, runtime, host)
         timeout_s = self.config.default_api_timeout_ms / 1_000
         await session.cluster.start(runtime.clock.now() + timeout_s)
         session.sender.start()
         return session
 
-    async def _close(self) -> KafkaError | None:
+    async def _close(self, left_with: BaseException | None) -> Exception | None:
         self._lifecycle.check_loop()
         session = self._lifecycle.session
         if session is None:

@@ -13,6 +13,7 @@ from aiokafkawire.runtime.base import (
     Runtime,
     Transport,
 )
+from aiokafkawire.runtime.client import Client
 from aiokafkawire.runtime.host import Host, TaskHandle, being_cancelled, current_task
 from aiokafkawire.runtime.lifecycle import Lifecycle, Session, label
 from aiokafkawire.runtime.real import RealRuntime
@@ -22,6 +23,7 @@ __all__ = (
     "NEVER",
     "Address",
     "Buffer",
+    "Client",
     "Clock",
     "Host",
     "Lifecycle",

@@ -1,0 +1,81 @@
+"""What every client does to be started, stopped, and used in `async with`."""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from aiokafkawire.runtime.base import Runtime
+from aiokafkawire.runtime.host import Host
+from aiokafkawire.runtime.lifecycle import Lifecycle, Session
+from aiokafkawire.runtime.real import RealRuntime
+
+__all__ = ("Client",)
+
+S = TypeVar("S", bound=Session)
+
+
+class Client(ABC, Generic[S]):
+    """A client that is entered and left as its user likes, with a session of kind `S` in between.
+
+    A subclass says how to make the session and how to end it. It may override `start` and `stop` to
+    say in their docstrings what they mean for it; `async with` goes through `start`, and through
+    the same `_close` as `stop`.
+    """
+
+    def __init__(self, name: str, label: str, runtime: Runtime | None) -> None:
+        self._given_runtime = runtime
+        self._lifecycle: Lifecycle[S] = Lifecycle(name, label)
+
+    def __repr__(self) -> str:
+        return str(self._lifecycle)
+
+    async def start(self) -> None:
+        """Connect. The same as entering `async with`; `stop` is then up to the caller.
+
+        After a failure it may be called again. A client that was stopped stays so.
+        """
+        runtime = self._given_runtime or RealRuntime()
+        await self._lifecycle.enter(self, functools.partial(self._start, runtime))
+
+    async def stop(self) -> None:
+        """Close. Raises what went wrong that no call has raised yet. May be called again."""
+        failure = await self._close(None)
+        if failure is not None:
+            raise failure
+
+    async def aclose(self) -> None:
+        """The same as `stop`."""
+        await self.stop()
+
+    async def __aenter__(self) -> Self:
+        """The same as `start`."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """As `stop`; what that would raise becomes a note of the body's own exception."""
+        failure = await self._close(error)
+        if failure is None:
+            return
+        if error is None:
+            raise failure
+        error.add_note(str(failure))
+
+    @abstractmethod
+    async def _start(self, runtime: Runtime, host: Host) -> S:
+        """Make the session, whose tasks live in `host`; nothing may stay behind if this raises."""
+
+    @abstractmethod
+    async def _close(self, left_with: BaseException | None) -> Exception | None:
+        """End the session; what `stop` is to raise.
+
+        `left_with` is what the body of `async with` raised; None of `stop`.
+        """

@@ -1,0 +1,104 @@
+"""What all clients share: four ways to begin and end, and one place for what went wrong."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from aiokafkawire import Consumer, Producer
+from aiokafkawire.errors import ClientClosed
+from aiokafkawire.kafka07 import Client as Kafka07Client
+from aiokafkawire.runtime import NEVER, Client, Host, RealRuntime, Runtime, Session
+
+
+class Least(Client[Session]):
+    """The least client there can be; it notes what it is asked."""
+
+    def __init__(self, failure: Exception | None = None, runtime: Runtime | None = None) -> None:
+        super().__init__("client", "Least servers='none'", runtime)
+        self.runtimes: list[Runtime] = []
+        self.left_with: list[BaseException | None] = []
+        self._failure = failure
+
+    async def _start(self, runtime: Runtime, host: Host) -> Session:
+        assert host.running
+        self.runtimes.append(runtime)
+        return Session()
+
+    async def _close(self, left_with: BaseException | None) -> Exception | None:
+        self.left_with.append(left_with)
+
+        async def goodbye(_: Session) -> None: ...
+
+        await self._lifecycle.leave(goodbye, NEVER)
+        failure, self._failure = self._failure, None
+        return failure
+
+
+async def test_starting_and_stopping_is_entering_and_leaving():
+    async with Least() as entered:
+        assert repr(entered) == "<Least servers='none' (running)>"
+    started = Least()
+    await started.start()
+    assert repr(started) == repr(entered).replace("closed", "running")
+    await started.aclose()
+    assert started.left_with == entered.left_with == [None]
+    assert repr(started) == repr(entered) == "<Least servers='none' (closed)>"
+
+
+async def test_the_runtime_is_the_given_one_or_that_of_the_running_loop():
+    given = RealRuntime(rng=random.Random(1))
+    async with Least(runtime=given) as one, Least() as other:
+        assert one.runtimes == [given]
+        assert isinstance(other.runtimes[0], RealRuntime)
+
+
+async def test_what_went_wrong_is_raised_by_the_first_to_stop():
+    client = Least(ValueError("two records failed"))
+    await client.start()
+    with pytest.raises(ValueError, match="two records failed"):
+        await client.stop()
+    await client.stop()
+
+
+async def test_what_went_wrong_is_raised_on_leaving():
+    with pytest.raises(ValueError, match="two records failed"):
+        async with Least(ValueError("two records failed")):
+            pass
+
+
+async def test_the_bodys_own_exception_stays_and_takes_it_as_a_note():
+    own = KeyError("the body's")
+    client = Least(ValueError("two records failed"))
+    with pytest.raises(KeyError) as raised:
+        async with client:
+            raise own
+    assert raised.value is own
+    assert own.__notes__ == ["two records failed"]
+    assert client.left_with == [own]
+
+
+async def test_the_bodys_own_exception_has_no_note_when_all_went_well():
+    with pytest.raises(KeyError) as raised:
+        async with Least():
+            raise KeyError
+    assert not hasattr(raised.value, "__notes__")
+
+
+async def test_a_client_that_was_stopped_stays_so():
+    client = Least()
+    await client.start()
+    await client.stop()
+    with pytest.raises(ClientClosed, match="closed"):
+        await client.start()
+    assert len(client.runtimes) == 1
+
+
+@pytest.mark.parametrize("client", [Producer, Consumer, Kafka07Client])
+@pytest.mark.parametrize("name", ["start", "stop"])
+def test_each_client_says_what_starting_and_stopping_means_for_it(
+    client: type[Client[Any]], name: str
+) -> None:
+    assert getattr(client, name).__doc__ != getattr(Client, name).__doc__
