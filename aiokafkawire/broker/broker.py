@@ -6,8 +6,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 from aiokafkawire.broker.apis import HANDLERS
 from aiokafkawire.broker.call import State
@@ -24,7 +23,7 @@ from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.broker.topics import Cluster, Partition
 from aiokafkawire.config import nearest
 from aiokafkawire.errors import InvalidOption, KafkaError
-from aiokafkawire.runtime import Address, Host, Lifecycle, RealRuntime, Runtime, Signal
+from aiokafkawire.runtime import Address, Client, Host, Runtime, Signal
 from aiokafkawire.wire import ApiKey, error_for
 
 __all__ = ("Broker",)
@@ -38,7 +37,7 @@ CLOSE_TIMEOUT_S = 5.0
 """How long leaving waits for connections to end before it drops them."""
 
 
-class Broker:
+class Broker(Client[State]):
     """A Kafka cluster inside this process, on real sockets. For development and tests.
 
     ::
@@ -84,13 +83,13 @@ class Broker:
             raise InvalidOption(f"kafka07_port must be 0 to {MAX_PORT}, not {kafka07_port}")
         self._release, self.options = _options(options)
         self.requests = RequestLog()
+        super().__init__("broker", f"Broker nodes={nodes}", runtime)
         self._runtime = runtime
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._bind = [Address(host, port) for port in ports or [0] * nodes]
         self._kafka07_bind = None if kafka07_port is None else Address(host, kafka07_port)
         self._advertised_host = advertised_host
         self._racks = {node: rack for node, rack in enumerate(racks or [], 1) if rack}
-        self._lifecycle: Lifecycle[State] = Lifecycle("broker", f"Broker nodes={nodes}")
         self._faults = Faults()
         self._nodes: dict[int, Node] = {}
         self._kafka07: Node | None = None
@@ -98,45 +97,31 @@ class Broker:
 
     # --- life --------------------------------------------------------------------------------
 
-    def __repr__(self) -> str:
-        return str(self._lifecycle)
-
     async def start(self) -> None:
         """Listen. The same as entering `async with`; `stop` is then up to the caller."""
-        await self.__aenter__()
-
-    async def stop(self) -> None:
-        """Close every node. May be called again, and before the end of `async with`."""
-        await self.aclose()
-
-    async def __aenter__(self) -> Self:
         try:
-            await self._lifecycle.enter(self, self._start)
+            await super().start()
         except BaseException:
             self._close_store()
             raise
-        return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
+    async def stop(self) -> None:
+        """Close every node. May be called again, and before the end of `async with`."""
+        await super().stop()
 
-    async def aclose(self) -> None:
-        """The same as `stop`."""
-        deadline = 0.0 if self._runtime is None else self._runtime.clock.now() + CLOSE_TIMEOUT_S
+    async def _close(self, left_with: BaseException | None) -> Exception | None:
+        runtime = self._runtime
+        deadline = 0.0 if runtime is None else runtime.clock.now() + CLOSE_TIMEOUT_S
         await self._lifecycle.leave(self._stop, deadline)
         self._close_store()
+        return self._lifecycle.untold()
 
     def _close_store(self) -> None:
         if self._store is not None:
             self._store.close()
 
-    async def _start(self, host: Host) -> State:
-        runtime = self._runtime = self._runtime or RealRuntime()
+    async def _start(self, runtime: Runtime, host: Host) -> State:
+        self._runtime = runtime
         directory = self._data_dir
         self._store = store = MemoryStore() if directory is None else DirectoryStore(directory)
         store.open()

@@ -169,3 +169,15 @@ async def test_wait_for_request_tells_what_did_not_come() -> None:
         assert (seen.node_id, seen.client_id, seen.version) == (1, "raw", 0)
         with pytest.raises(TimeoutError, match="0 of 1 FETCH"):
             await broker.wait_for_request(ApiKey.FETCH, timeout_s=0.01)
+
+
+async def test_stopping_tells_of_a_task_that_failed() -> None:
+    async def fail() -> None:
+        raise RuntimeError("a defect")
+
+    broker = Broker()
+    await broker.start()
+    await broker._lifecycle.host.spawn(fail, name="groups").wait()
+    with pytest.raises(KafkaError, match=r"the broker is broken.*a defect"):
+        await broker.stop()
+    await broker.stop()
