@@ -136,7 +136,7 @@ class Broker(Client[State]):
             cluster=cluster,
             groups=Groups(self.options, runtime.clock, runtime.rng, offsets),
             identities=Identities(cluster.new_producer_id),
-            release=self._release,
+            releases=dict.fromkeys(node_ids, self._release),
         )
         host.spawn(state.groups.run, name="groups")
         for node_id, address in zip(node_ids, self._bind, strict=True):
@@ -314,11 +314,18 @@ class Broker(Client[State]):
         groups.moved(cluster.coordinator, before)
         await node.stopped()
 
-    async def restart(self, node_id: int) -> None:
-        """Bring a killed node back on its port; kills it first if it is up."""
+    async def restart(self, node_id: int, *, as_of: str | None = None) -> None:
+        """Bring a killed node back on its port; kills it first if it is up.
+
+        With `as_of` it answers as another release from then on: node by node that is a rolling
+        upgrade. Options and what is stored stay as they are. Raises `InvalidOption`.
+        """
         node = self._node(node_id)
+        release = None if as_of is None else release_of(as_of, HANDLERS)
         await self.kill(node_id)
         assert node.address is not None
+        if release is not None:
+            self._running.releases[node_id] = release
         await self._listen(node, node.address, self._running)
         self._running.cluster.node_came(node_id)
 

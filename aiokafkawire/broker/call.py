@@ -36,16 +36,24 @@ class Peer:
 
 @dataclass(slots=True, eq=False)
 class State(Session):
-    """What all nodes and all handlers share. `addresses` are those that clients are told."""
+    """What all nodes and all handlers share, or have for each node.
+
+    `addresses` are those that clients are told; `releases` as which release each node answers.
+    """
 
     options: BrokerConfig
     clock: Clock
     cluster: Cluster
     groups: Groups
     identities: Identities
-    release: Release
+    releases: dict[int, Release]
     addresses: dict[int, Address] = field(default_factory=dict)
     fetch_sessions: dict[int, FetchSessions] = field(default_factory=dict)
+
+    @property
+    def oldest_release(self) -> Release:
+        """The release whose features all nodes have."""
+        return min(self.releases.values(), key=lambda release: release.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +69,8 @@ class Call:
     @property
     def cluster(self) -> Cluster:
         return self.state.cluster
+
+    @property
+    def release(self) -> Release:
+        """The release that the node answers as."""
+        return self.state.releases[self.node_id]

@@ -103,9 +103,14 @@ class Release:
     told: Mapping[ApiKey, Versions]
     sums_up: bool = False
 
+    @property
+    def number(self) -> tuple[int, ...]:
+        """Its name as numbers, to compare."""
+        return _number(self.name)
+
     def since(self, release: str) -> bool:
         """Whether it is that release or a later one."""
-        return _number(self.name) >= _number(release)
+        return self.number >= _number(release)
 
     @property
     def magic(self) -> int:

@@ -21,7 +21,7 @@ from aiokafkawire.broker.faults import (
     Outcome,
     SeenRequest,
 )
-from aiokafkawire.broker.releases import NotServed, Versions
+from aiokafkawire.broker.releases import NotServed, Release, Versions
 from aiokafkawire.errors import MalformedFrame, MalformedMessage, UnsupportedVersion
 from aiokafkawire.runtime import Buffer, Signal, Transport
 from aiokafkawire.wire import ApiKey, ErrorCode, Response
@@ -77,6 +77,10 @@ class ServerConnection:
         self._ended = False
         self._muted = False
         self.name = f"node {site.node_id}: connection {number} from {transport.peer}"
+
+    @property
+    def _release(self) -> Release:
+        return self._site.state.releases[self._site.node_id]
 
     async def run(self) -> None:
         """Serve the client until it leaves or is to be disconnected."""
@@ -150,7 +154,7 @@ class ServerConnection:
     async def _answer(self, frame: memoryview) -> list[Buffer]:
         """The bytes to send for a request; none if it gets no answer."""
         await self._site.not_paused()
-        release = self._site.state.release
+        release = self._release
         try:
             header = decode_request_header(frame)
         except UnsupportedVersion as error:
@@ -185,7 +189,7 @@ class ServerConnection:
 
     def _refuse(self, reason: str) -> list[Buffer]:
         """What an API or a version is answered that this release does not have."""
-        if self._site.state.release.not_served is NotServed.CLOSED:
+        if self._release.not_served is NotServed.CLOSED:
             raise Disconnect(reason)
         logger.warning("%s: not answered: %s", self.name, reason)
         return []
@@ -201,7 +205,7 @@ class ServerConnection:
         own = ApiVersion(api_key=header.api_key, min_version=served.low, max_version=served.high)
         response = ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
-            api_keys=[own] if self._site.state.release.tells_range else [],
+            api_keys=[own] if self._release.tells_range else [],
         )
         return encode_response(response, 0, header.correlation_id)
 

@@ -361,9 +361,12 @@ class KafkaBroker:
         """Close a node's sockets without a goodbye; what it led moves to other replicas."""
         self._await(partial(self._running.kill, node_id))
 
-    def restart(self, node_id: int) -> None:
-        """Bring a killed node back on its port; kills it first if it is up."""
-        self._await(partial(self._running.restart, node_id))
+    def restart(self, node_id: int, *, as_of: str | None = None) -> None:
+        """Bring a killed node back on its port; kills it first if it is up.
+
+        With `as_of` it answers as another release of Kafka from then on.
+        """
+        self._await(partial(self._running.restart, node_id, as_of=as_of))
 
     def pause(self, node_id: int) -> None:
         """Let a node hang: it takes connections and requests, and answers nothing."""

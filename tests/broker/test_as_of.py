@@ -11,8 +11,11 @@ import pytest
 
 from aiokafkawire import Consumer, Producer, TopicPartition
 from aiokafkawire.broker import Broker
-from aiokafkawire.errors import KafkaError, UnsupportedVersion
+from aiokafkawire.errors import InvalidOption, KafkaError, UnsupportedVersion
 from aiokafkawire.wire import ApiKey
+from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest
+
+from .raw_client import RawClient, connected
 
 pytestmark = pytest.mark.slow
 
@@ -160,3 +163,28 @@ async def test_the_newest_version_of_the_release_is_spoken(
                 await consumer.getone()
         assert {seen.version for seen in broker.requests.of(ApiKey.PRODUCE)} == {version}
         assert fetch in {seen.version for seen in broker.requests.of(ApiKey.FETCH)}
+
+
+async def test_nodes_are_upgraded_one_by_one() -> None:
+    async with Broker(nodes=2, as_of="2.3") as broker:
+        for upgraded in ((1,), (1, 2)):
+            await broker.restart(upgraded[-1], as_of="2.8")
+            async with connected(broker, 1) as first, connected(broker, 2) as second:
+                produce = [await highest(client, ApiKey.PRODUCE) for client in (first, second)]
+            assert produce == [9, 9 if upgraded == (1, 2) else 7]
+        await broker.restart(1)
+        async with connected(broker, 1) as client:
+            assert await highest(client, ApiKey.PRODUCE) == 9, "it stays what it was"
+
+
+async def test_a_release_that_there_is_not_stops_no_node() -> None:
+    async with Broker(as_of="2.3") as broker:
+        with pytest.raises(InvalidOption, match="as_of"):
+            await broker.restart(1, as_of="5.0")
+        assert broker.live_nodes == (1,)
+
+
+async def highest(client: RawClient, api_key: ApiKey) -> int:
+    """The highest version of an API that a node tells."""
+    response = await client.call(ApiVersionsRequest(), 0)
+    return next(key.max_version for key in response.api_keys if key.api_key == api_key)

@@ -27,7 +27,7 @@ async def handle(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse
         error_code=ErrorCode.NONE,
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)
-            for key, (low, high) in sorted(call.state.release.told.items())
+            for key, (low, high) in sorted(call.release.told.items())
         ],
     )
 

@@ -36,7 +36,7 @@ async def handle(call: Call, request: OffsetCommitRequest) -> OffsetCommitRespon
             _check_group(call, request)
         except Refusal as refusal:
             return failed(request, call.version, refusal.code)
-    elif not call.state.release.has_zookeeper:
+    elif not call.release.has_zookeeper:
         return failed(request, call.version, ErrorCode.UNSUPPORTED_VERSION)
     accepted: dict[TopicPartition, Committed] = {}
 

@@ -49,7 +49,7 @@ async def handle(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse
             check_coordinator(call, request.group_id, named=False)
         except Refusal as refusal:
             return failed(request, call.version, refusal.code)
-    elif not call.state.release.has_zookeeper:
+    elif not call.release.has_zookeeper:
         return failed(request, call.version, ErrorCode.UNSUPPORTED_VERSION)
     storage = OffsetsStorage.ZOOKEEPER if call.version == 0 else OffsetsStorage.KAFKA
     offsets = call.state.groups.offsets.of(request.group_id, storage)

@@ -95,7 +95,7 @@ def _produced(
     partition: Partition | None = None
     try:
         if request.acks not in VALID_ACKS and not (
-            call.state.release.takes_any_acks and request.acks > 0
+            call.release.takes_any_acks and request.acks > 0
         ):
             raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS)
         topic = (
@@ -109,7 +109,7 @@ def _produced(
     except _RecordRefusal as refusal:
         return PartitionProduceResponse(
             index=data.index,
-            error_code=call.state.release.code(refusal.code),
+            error_code=call.release.code(refusal.code),
             base_offset=-1,
             error_message=refusal.message,
             record_errors=[
@@ -121,7 +121,7 @@ def _produced(
     except Refusal as refusal:
         response = PartitionProduceResponse(
             index=data.index,
-            error_code=call.state.release.code(refusal.code),
+            error_code=call.release.code(refusal.code),
             base_offset=-1,
             error_message=refusal.message,
         )
@@ -149,7 +149,7 @@ def _append(
         raise Refusal(ErrorCode.NOT_ENOUGH_REPLICAS)
     now_ms = call.state.clock.wall_ms()
     batches = _validated(call, topic, records, now_ms)
-    release = call.state.release
+    release = call.release
     if release.up_converts:
         batches = up_converted(batches, release.magic)
     if any(batch.is_transactional for batch in batches):
@@ -190,7 +190,7 @@ def _validated(call: Call, topic: Topic, records: Buffer | None, now_ms: int) ->
         raise Refusal(ErrorCode.INVALID_RECORD, "no record batch in the request")
     try:
         heads = list(iter_batches(records or b""))
-        _check_format(call.version, heads, call.state.release.magic)
+        _check_format(call.version, heads, call.release.magic)
         limit = topic.number("max.message.bytes", options.max_message_bytes)
         for head in heads:
             if head.size_bytes > limit:
