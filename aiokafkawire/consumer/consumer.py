@@ -23,6 +23,7 @@ from aiokafkawire.runtime import (
 )
 from aiokafkawire.runtime.lifecycle import Phase
 from aiokafkawire.types import (
+    GroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionArgument,
@@ -352,6 +353,35 @@ class Consumer(Client[Core]):
                 )
             core = self._running
         return position
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Where reading goes on after what was given, for each partition where more was given than
+        is known to be committed: the offsets that a transaction is to commit.
+
+        Raises `CommitFailed`, once, if partitions went to other members with records that were
+        given and not committed: results of these must not be committed (KIP-447).
+        """
+        return self._running.positions()
+
+    def mark_committed(self, offsets: CommitArgument) -> None:
+        """Take these offsets for committed, as they were by other means than `commit`.
+
+        In a transaction of a producer, which says so itself (`send_offsets(consumer)`), or in a
+        database along with the results. Takes what `commit` takes, and raises `TypeError` and
+        `InvalidOption` as that does.
+        """
+        core = self._running
+        core.assignment.acknowledged(offsets_to_commit(core.assignment, offsets))
+
+    def group_metadata(self) -> GroupMetadata:
+        """Which member of its group this is, for a transaction that commits its offsets (KIP-447).
+
+        If the group went on without this member, the generation and member id are the old ones
+        until the next call for records: the coordinator then refuses the offsets. There are none
+        (-1, "") before the first rebalance, and when partitions are assigned by hand. Raises
+        `InvalidOption` without a `group_id`.
+        """
+        return self._running.need_group().metadata()
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Go on reading at this offset; what was fetched before is dropped.

@@ -17,7 +17,7 @@ from aiokafkawire.group.offsets import Committed, Credentials, GroupOffsets
 from aiokafkawire.group.states import NO_GENERATION
 from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import Host, Runtime, Session, checkpoint, copy_of, wait_until
-from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ErrorCode
 
 from .assignment import Assignment, Cursor, to_commit
@@ -85,7 +85,6 @@ class GroupParts:
             credentials=self.credentials,
             on_doubt=self._doubt,
             on_committed=core.committed,
-            require_stable=config.isolation_level == "read_committed",
             storage=config.offsets_storage,
         )
         self.rebalance = Rebalance(
@@ -100,6 +99,10 @@ class GroupParts:
     def credentials(self) -> Credentials | None:
         """As whom to commit at present, if at all."""
         return Credentials() if self.member.away else self.member.credentials()
+
+    def metadata(self) -> GroupMetadata:
+        """As whom a transaction is to commit offsets."""
+        return GroupMetadata(self.member.group_id) if self.manual else self.member.metadata()
 
     def _doubt(self) -> None:
         if not self.manual:
@@ -565,6 +568,13 @@ class Core(Session):
             self.counters.commit_failures += 1
             raise
 
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What `commit()` would commit. Raises `CommitFailed`, once, if a part of it has gone."""
+        group = self.group
+        if group is not None and group.rebalance.unsent:
+            raise _gone(group.rebalance.unsent, group.member.group_id)
+        return self.assignment.read_up_to()
+
     def need_group(self) -> GroupParts:
         """The group; `InvalidOption` without one."""
         if self.group is None:
@@ -575,11 +585,15 @@ class Core(Session):
         """Raise `CommitFailed` if something was lost before it was committed; once."""
         group = self.need_group()
         if group.rebalance.lost:
-            names = ", ".join(map(str, sorted(group.rebalance.lost)))
-            reason = next(iter(group.rebalance.lost.values()))
-            group.rebalance.lost.clear()
-            raise CommitFailed(
-                f"these partitions were lost before their records were committed: {names}"
-                f" ({reason})",
-                group=self.config.group_id,
-            )
+            raise _gone(group.rebalance.lost, group.member.group_id)
+
+
+def _gone(partitions: dict[TopicPartition, str], group_id: str) -> CommitFailed:
+    """Partitions went with records that were given; told once."""
+    names = ", ".join(map(str, sorted(partitions)))
+    reason = next(iter(partitions.values()))
+    partitions.clear()
+    return CommitFailed(
+        f"these partitions were lost before their records were committed: {names} ({reason})",
+        group=group_id,
+    )

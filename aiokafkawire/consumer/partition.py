@@ -392,10 +392,14 @@ class Partition:
 
     @property
     def uncommitted(self) -> bool:
-        """Whether the application was given something that is not known to be committed."""
-        if self.given is None:
+        """Whether the application was given something that is not known to be committed.
+
+        Not what it went back behind since: that it is given anew.
+        """
+        if self.given is None or self.position is None:
             return False
-        return self.acknowledged is None or self.acknowledged < self.given[1]
+        read = min(self.given[1], self.position)
+        return self.acknowledged is None or self.acknowledged < read
 
 
 def _by_policy(p: Partition, why: str) -> State:

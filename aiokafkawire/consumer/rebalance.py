@@ -56,7 +56,11 @@ class Turn(NamedTuple):
 
 
 class Rebalance:
-    """The owner of a group member's partitions (`group.coordinator.PartitionOwner`)."""
+    """The owner of a group member's partitions (`group.coordinator.PartitionOwner`).
+
+    `lost` and `unsent` are partitions that went with records that were given and not committed, and
+    why: those that were lost, for the next `commit()`, and all, for the next `positions()`.
+    """
 
     def __init__(
         self,
@@ -81,6 +85,7 @@ class Rebalance:
         self.listener: RebalanceListener | None = None
         self.close_deadline = NEVER
         self.lost: dict[TopicPartition, str] = {}
+        self.unsent: dict[TopicPartition, str] = {}
 
     @property
     def in_callback(self) -> bool:
@@ -133,6 +138,7 @@ class Rebalance:
         partitions = [partition.tp for partition in self._still_mine(going)]
         for partition in self._let_go(partitions):
             if not self._config.enable_auto_commit and partition.uncommitted:
+                self.unsent[partition.tp] = REVOKED
                 logger.info(
                     "group %s: %s goes with records that were given and not committed",
                     self._config.group_id,
@@ -146,7 +152,7 @@ class Rebalance:
         self._hooks.stop_giving()
         for partition in self._let_go(partitions):
             if partition.uncommitted:
-                self.lost[partition.tp] = reason
+                self.lost[partition.tp] = self.unsent[partition.tp] = reason
         self._offsets.ended(partitions, f"the partition was lost: {reason}", lost=True)
         logger.warning(
             "group %s: lost %d partitions: %s", self._config.group_id, len(partitions), reason

@@ -15,7 +15,7 @@ from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.connection import ByVersion, Lane
 from aiokafkawire.errors import GroupFailed, KafkaError, ProtocolError, UnknownServerError
 from aiokafkawire.runtime import Host, Runtime, Signal, wait_until
-from aiokafkawire.types import NodeId
+from aiokafkawire.types import GroupMetadata, NodeId
 from aiokafkawire.wire import ApiKey, Request, Response
 from aiokafkawire.wire.consumer_protocol import encode_subscription
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest
@@ -137,6 +137,8 @@ class GroupMember:
         self._handling = False
         self._deadline_moved = Signal()
         self._closed = anyio.Event()
+        self._entered: s.Generation | None = None
+        self._lost: s.Generation | None = None
 
     # --- what the consumer says and asks ---
 
@@ -207,6 +209,23 @@ class GroupMember:
     def generation(self) -> s.Generation | None:
         return self._machine.generation
 
+    def metadata(self) -> GroupMetadata:
+        """As whom a transaction is to commit offsets.
+
+        A member that has lost its place names the one that it had, until the application calls for
+        records: the coordinator then refuses what it would accept from nobody in particular, or of
+        the generation that came after.
+        """
+        generation = self._lost or self._machine.generation or self._entered
+        if generation is None:
+            return GroupMetadata(self.group_id, group_instance_id=self._config.group_instance_id)
+        return GroupMetadata(
+            self.group_id,
+            generation.number,
+            generation.member_id,
+            self._config.group_instance_id,
+        )
+
     def subscribe(self, topics: Collection[str]) -> None:
         """Join for these topics, or again if they are others than before; none means leaving."""
         if topics:
@@ -216,6 +235,7 @@ class GroupMember:
 
     def entered(self) -> None:
         """The application called, and waits; what it was given before counts as processed."""
+        self._lost = None
         self._machine.presence.enter(self._clock.now())
         self._post(on.ApplicationEntered())
 
@@ -308,9 +328,11 @@ class GroupMember:
                 self._owner.withdraw(partitions)
                 self._start("revoke", self._revoke(request, partitions))
             case do.LosePartitions(partitions, reason):
+                self._lost = self._lost or self._entered
                 self._owner.lose(partitions, reason)
             case do.EnterGeneration(generation, owned):
                 self._log(f"generation {generation.number}: {len(owned)} partitions")
+                self._entered = generation
                 if not generation.leads:
                     self._leader.stand_down()
                 self._owner.entered_generation(generation, owned)

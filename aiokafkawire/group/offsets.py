@@ -113,7 +113,6 @@ class GroupOffsets:
         credentials: Callable[[], Credentials | None],
         on_doubt: Callable[[], None],
         on_committed: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None],
-        require_stable: bool = False,
         storage: str = "kafka",
     ) -> None:
         config = cluster.config
@@ -124,7 +123,6 @@ class GroupOffsets:
         self._credentials = credentials
         self._on_doubt = on_doubt
         self._on_committed = on_committed
-        self._require_stable = require_stable
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._machine = Commits(self._backoff, runtime.rng)
         self._waiting: dict[int, Promise[None]] = {}
@@ -224,9 +222,7 @@ class GroupOffsets:
         while True:
             attempt += 1
             ids = {tp.topic: self._cluster.metadata.topic_id(tp.topic) for tp in partitions}
-            request, max_version = fetch_request(
-                self._group_id, partitions, ids, require_stable=self._require_stable
-            )
+            request, max_version = fetch_request(self._group_id, partitions, ids)
             route, low, high = self._storage
             try:
                 response = await self._cluster.request(
@@ -363,14 +359,15 @@ def fetch_request(
     group_id: str,
     partitions: Sequence[TopicPartition],
     ids: Mapping[str, UUID],
-    *,
-    require_stable: bool,
 ) -> tuple[ByVersion[OffsetFetchResponse], int | None]:
-    """One OffsetFetch, and the highest version that it may go out in."""
+    """One OffsetFetch, and the highest version that it may go out in.
+
+    Offsets that an open transaction is about to replace are waited for (KIP-447, brokers from 2.5).
+    """
     grouped = by_topic(partitions)
 
     def build(version: int) -> OffsetFetchRequest:
-        stable = require_stable and version >= FIRST_WITH_REQUIRE_STABLE
+        stable = version >= FIRST_WITH_REQUIRE_STABLE
         if version < FIRST_WITH_GROUPS:
             topics = [
                 OffsetFetchRequestTopic(name=topic, partition_indexes=[tp.partition for tp in tps])

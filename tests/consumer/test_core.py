@@ -255,6 +255,36 @@ async def test_without_a_group_there_is_nothing_to_commit_to() -> None:
             await it.commit({})
 
 
+async def test_positions_are_what_is_not_committed_yet() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 2)
+        await produce(broker, "orders", 0, numbers(0, 9))
+        async with consumer(broker, group_id="g", enable_auto_commit=False) as reader:
+            reader.assign([P0])
+            assert reader.positions() == {}
+            await read(reader, 9)
+            assert reader.positions() == {P0: OffsetAndMetadata(9, leader_epoch=0)}
+            assert await reader.committed(P0) == {P0: None}
+            reader.mark_committed(reader.positions())
+            assert reader.positions() == {}
+            with pytest.raises(InvalidOption):
+                reader.mark_committed({P0: -1})
+            await reader.seek_to_beginning()
+            assert reader.positions() == {P0: OffsetAndMetadata(0, leader_epoch=0)}
+        async with consumer(broker) as reader:
+            reader.assign([P0])
+            await read(reader, 9)
+            assert reader.positions() == {P0: OffsetAndMetadata(9, leader_epoch=0)}
+
+
+async def test_positions_tell_once_of_what_went_with_records_that_were_given() -> None:
+    async with Broker() as broker, core(broker, group_id="g", enable_auto_commit=False) as it:
+        it.need_group().rebalance.unsent = {P1: "the partition was given back"}
+        with pytest.raises(CommitFailed, match=r"orders-1 \(the partition was given back\)"):
+            it.positions()
+        assert it.positions() == {}
+
+
 async def test_what_was_lost_is_told_once() -> None:
     async with Broker() as broker, core(broker, group_id="g") as it:
         it.raise_lost()

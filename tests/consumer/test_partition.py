@@ -410,7 +410,7 @@ def test_only_what_is_new_is_committed() -> None:
 
 
 def test_what_was_given_and_is_not_committed_is_known() -> None:
-    one = partition(p.Positioned(FetchBuffer(0)))
+    one = partition(p.Positioned(FetchBuffer(5)))
     assert not one.uncommitted
     one.gave(3, 5)
     one.gave(0, 2)
@@ -418,6 +418,20 @@ def test_what_was_given_and_is_not_committed_is_known() -> None:
     assert one.uncommitted
     one.acknowledged = 5
     assert not one.uncommitted
+
+
+def test_what_the_application_goes_back_behind_is_not_taken_for_uncommitted() -> None:
+    one = partition(p.Positioned(FetchBuffer(5)))
+    one.gave(0, 5)
+    one.acknowledged = 2
+    assert one.uncommitted
+    one.handle(p.ToCommitted())
+    assert not one.uncommitted
+    one.handle(p.CommittedKnown(one.state, OffsetAndMetadata(2)))
+    assert not one.uncommitted
+    one.gave(2, 3)
+    one.handle(p.SoughtTo(3))
+    assert one.uncommitted
 
 
 @given(st.data())

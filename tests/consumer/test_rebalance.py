@@ -147,6 +147,21 @@ async def test_without_auto_commit_nothing_is_committed() -> None:
         assert it.offsets.calls == [("ended", (P0,))]
 
 
+async def test_what_goes_uncommitted_is_remembered_for_the_transaction_that_has_read_it() -> None:
+    async with owner(enable_auto_commit=False) as it:
+        it.rebalance.assign((P0, P1))
+        it.own(P0, 5)
+        it.own(P1, 5)
+        it.assignment.acknowledged({P1: OffsetAndMetadata(5)})
+        await it.rebalance.revoke((P0, P1))
+        assert list(it.rebalance.unsent) == [P0]
+        assert it.rebalance.lost == {}
+        it.rebalance.assign((P1,))
+        it.own(P1, 7)
+        it.rebalance.lose((P1,), "gone")
+        assert list(it.rebalance.unsent) == [P0, P1]
+
+
 async def test_a_commit_that_fails_does_not_hold_the_rebalance() -> None:
     async with owner() as it:
         it.offsets.fails = True

@@ -11,10 +11,17 @@ import pytest
 
 from aiokafkawire.broker import Answer, Broker, Close, Delay, SeenRequest
 from aiokafkawire.consumer import Consumer, RebalanceListener
-from aiokafkawire.errors import BrokerError, ClientClosed, CommitFailed, GroupFailed, MemberFenced
+from aiokafkawire.errors import (
+    BrokerError,
+    ClientClosed,
+    CommitFailed,
+    GroupFailed,
+    InvalidOption,
+    MemberFenced,
+)
 from aiokafkawire.group import states as s
 from aiokafkawire.group.assignors import RangeAssignor
-from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.broker.raw_client import connected
@@ -455,6 +462,36 @@ async def test_topics_by_pattern_come_and_are_read() -> None:
             await produce(broker, "orders-us", 0, numbers(0, 1))
             assert (await read(reader, 1))[0].topic == "orders-us"
             assert {tp.topic for tp in reader.assignment()} == {"orders-eu", "orders-us"}
+
+
+async def test_the_metadata_of_a_member_is_that_of_its_last_generation() -> None:
+    async with Broker(**QUICK_SESSIONS) as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 3))
+        options: dict[str, Any] = {"group_id": "g", "enable_auto_commit": False}
+        async with consumer(broker, "orders", group_instance_id="i", **options) as reader:
+            assert reader.group_metadata() == GroupMetadata("g", group_instance_id="i")
+            await read(reader, 3)
+            generation = reader._running.need_group().member.generation
+            assert generation is not None
+            first = GroupMetadata("g", generation.number, generation.member_id, "i")
+            assert reader.group_metadata() == first
+            broker.on(ApiKey.HEARTBEAT, Answer(ErrorCode.UNKNOWN_MEMBER_ID), times=1)
+            await until(lambda: not reader.assignment())
+            await until(reader.assignment)
+            # What it still does with the records of the time before has to be refused.
+            assert reader.group_metadata() == first
+            with pytest.raises(CommitFailed, match="orders-0"):
+                reader.positions()
+            await read(reader, 3)
+            assert reader.group_metadata() != first
+            assert reader.positions() == {P0: OffsetAndMetadata(3, leader_epoch=0)}
+        async with consumer(broker, **options) as reader:
+            reader.assign(P0)
+            assert reader.group_metadata() == GroupMetadata("g")
+        async with consumer(broker, "orders") as reader:
+            with pytest.raises(InvalidOption, match="group_id"):
+                reader.group_metadata()
 
 
 async def test_unsubscribing_leaves_and_subscribing_again_joins() -> None:

@@ -65,7 +65,7 @@ def test_answers_to_commits_are_read_by_name_or_id() -> None:
 
 
 def test_the_shape_of_a_fetch_goes_by_version() -> None:
-    request, max_version = fetch_request("g", [P0, P1], {"orders": ID}, require_stable=True)
+    request, max_version = fetch_request("g", [P0, P1], {"orders": ID})
     assert max_version is None
     old = request.build(7)
     assert (old.group_id, old.require_stable) == ("g", True)
@@ -74,7 +74,7 @@ def test_the_shape_of_a_fetch_goes_by_version() -> None:
     (group,) = request.build(8).groups
     assert group.group_id == "g"
     assert (group.topics[0].name, group.topics[0].topic_id) == ("orders", ID)
-    assert fetch_request("g", [P0], {"orders": NO_ID}, require_stable=False)[1] == 9
+    assert fetch_request("g", [P0], {"orders": NO_ID})[1] == 9
 
 
 def old_answer(*entries: tuple[int, int, int]) -> OffsetFetchResponse:
