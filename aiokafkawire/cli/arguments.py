@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from aiokafkawire.config import ClientConfig, make
+from aiokafkawire.config import ClientConfig, make, nearest
 from aiokafkawire.errors import InvalidOption
 
 __all__ = (
     "Place",
     "Position",
     "client_options",
+    "option_values",
     "parse_delimiter",
     "parse_header",
     "parse_offset",
@@ -136,16 +137,24 @@ def client_options(
     A name is that of the option class; dots may stand for underscores. A name that is not an
     option, or a value that does not fit, raises `InvalidOption`.
     """
+    options = {**(defaults or {}), **option_values(config_class, assignments)}
+    options.update({name: value for name, value in given.items() if value is not None})
+    make(config_class, options)
+    return options
+
+
+def option_values(config_class: type[Any], assignments: Iterable[str]) -> dict[str, Any]:
+    """What `-X` says, by the names of the option class. Raises `InvalidOption`."""
     hints = typing.get_type_hints(config_class)
-    options: dict[str, Any] = dict(defaults or {})
+    options: dict[str, Any] = {}
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
         name = name.strip().replace(".", "_")
         if not equals or not name:
             raise InvalidOption(f"-X {assignment!r} is not of the form option=value")
-        options[name] = _value(name, text.strip(), hints[name]) if name in hints else text
-    options.update({name: value for name, value in given.items() if value is not None})
-    make(config_class, options)
+        if name not in hints:
+            raise InvalidOption(f"unknown option {name!r}{nearest(name, list(hints))}")
+        options[name] = _value(name, text.strip(), hints[name])
     return options
 
 

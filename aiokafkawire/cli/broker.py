@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import cast
 
 import anyio
 import click
 
-from aiokafkawire.broker import Broker
+from aiokafkawire.broker import Broker, BrokerConfig, BrokerOptions
+from aiokafkawire.cli.arguments import option_values
 from aiokafkawire.cli.running import Interruption, run
-from aiokafkawire.cli.shared import backend_option, quiet_option
+from aiokafkawire.cli.shared import assignments_option, backend_option, quiet_option
 from aiokafkawire.cli.streams import Output
 from aiokafkawire.errors import InvalidOption
 
@@ -64,6 +66,16 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
     show_default=True,
     help="Make topics when they are first asked for.",
 )
+@click.option(
+    "--as-of", metavar="RELEASE", help="Answer as this release of Kafka, from 0.8 to 4.3."
+)
+@click.option("--racks", metavar="RACK,…", help="The rack of each node.")
+@click.option(
+    "--kafka07-port",
+    type=click.IntRange(0, LAST_PORT),
+    help="Speak Kafka 0.7 at this port too, with logs of its own. 0 takes a free one.",
+)
+@assignments_option("broker, such as group_initial_rebalance_delay_ms=3000")
 @quiet_option
 @backend_option
 def broker(
@@ -76,34 +88,51 @@ def broker(
     partitions: int,
     topics: tuple[str, ...],
     auto_create: bool,
+    as_of: str | None,
+    racks: str | None,
+    kafka07_port: int | None,
+    assignments: tuple[str, ...],
     quiet: bool,
     backend: str,
 ) -> None:
     """Run an embedded Kafka cluster of one or more nodes until Ctrl-C.
 
     It is for development and tests. When it is ready, the first line on stdout is what clients
-    take as bootstrap servers (-b).
+    take as bootstrap servers (-b); with --kafka07-port the second is what those of 0.7 take.
     """
     if port and port + nodes - 1 > LAST_PORT:
         raise InvalidOption(f"--port {port} leaves no room for {nodes} nodes below {LAST_PORT}")
     wanted = [parse_topic(text) for text in topics]
+    options: BrokerOptions = {
+        "auto_create_topics": auto_create,
+        "default_partitions": partitions,
+        **cast("BrokerOptions", option_values(BrokerConfig, assignments)),
+    }
+    if as_of is not None:
+        options["as_of"] = as_of
+    cluster = Broker(
+        nodes,
+        data_dir=data,
+        host=host,
+        advertised_host=advertised_host,
+        ports=[port + index for index in range(nodes)] if port else None,
+        racks=None if racks is None else [rack.strip() or None for rack in racks.split(",")],
+        kafka07_port=kafka07_port,
+        **options,
+    )
 
     async def serve(_: Interruption) -> None:
-        async with Broker(
-            nodes,
-            data_dir=data,
-            host=host,
-            advertised_host=advertised_host,
-            ports=[port + index for index in range(nodes)] if port else None,
-            auto_create_topics=auto_create,
-            default_partitions=partitions,
-        ) as served:
+        async with cluster as served:
             for name, count, replicas in wanted:
                 if name not in served.topics:
                     await served.create_topic(name, count, replicas)
             if not quiet:
                 _greet(host, data)
-            await Output(sys.stdout.fileno()).write(served.bootstrap_servers.encode() + b"\n")
+            lines = [served.bootstrap_servers]
+            if kafka07_port is not None:
+                lines.append(served.kafka07_server)
+            text = "".join(f"{line}\n" for line in lines)
+            await Output(sys.stdout.fileno()).write(text.encode())
             await anyio.sleep_forever()
 
     run(serve, backend=backend)

@@ -13,6 +13,7 @@ from aiokafkawire.cli.running import BACKENDS
 __all__ = (
     "PATIENCE_MS",
     "Suggesting",
+    "assignments_option",
     "backend_option",
     "client_arguments",
     "json_option",
@@ -60,18 +61,23 @@ def json_option(function: F) -> F:
     )(function)
 
 
+def assignments_option(example: str) -> Callable[[F], F]:
+    """`-X`, which takes what `arguments.option_values` reads."""
+    return click.option(
+        "-X",
+        "assignments",
+        multiple=True,
+        metavar="OPTION=VALUE",
+        help=f"An option of the {example}. May be repeated.",
+    )
+
+
 def client_arguments(function: F) -> F:
     """`-b`, `-X`, `-q` and `--backend`."""
     for option in (
         backend_option,
         quiet_option,
-        click.option(
-            "-X",
-            "assignments",
-            multiple=True,
-            metavar="OPTION=VALUE",
-            help="An option of the client, such as linger_ms=50. May be repeated.",
-        ),
+        assignments_option("client, such as linger_ms=50"),
         click.option(
             "-b",
             "--brokers",

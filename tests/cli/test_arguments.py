@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
+from aiokafkawire.broker import BrokerConfig
 from aiokafkawire.cli.arguments import (
     Place,
     Position,
     client_options,
+    option_values,
     parse_delimiter,
     parse_header,
     parse_offset,
@@ -108,6 +110,12 @@ def test_what_commands_give_goes_before_x_and_x_before_defaults() -> None:
         {"fetch_min_bytes": 3, "max_poll_records": 4},
     )
     assert options == {**BASE, "group_id": "b", "fetch_min_bytes": 2, "max_poll_records": 4}
+
+
+def test_options_of_the_broker_take_their_type_too() -> None:
+    assignments = ["as_of=2.8", "default_replication_factor=none", "segment.bytes=1024"]
+    options = option_values(BrokerConfig, assignments)
+    assert options == {"as_of": "2.8", "default_replication_factor": None, "segment_bytes": 1024}
 
 
 def test_assignors_are_a_list() -> None:

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import time
 from pathlib import Path
 
+import anyio
 import pytest
 
 from aiokafkawire.cli.broker import parse_topic
 from aiokafkawire.cli.running import BACKENDS
 from aiokafkawire.errors import InvalidOption
+from aiokafkawire.kafka07 import Client
 
 from .conftest import Cli
 from .shell import SECOND, aiokafkawire, end, interrupt, running, serving
@@ -69,6 +72,11 @@ def test_a_port_in_use_is_one_line(cli: Cli) -> None:
         (["--data", __file__], "is a file"),
         (["--port", "65535", "--nodes", "2"], "no room for 2 nodes"),
         (["-t", "a:b"], "NAME[:PARTITIONS[:REPLICAS]]"),
+        (["--as-of", "2.9"], "a release of Kafka from 0.8 to 4.3, not '2.9'"),
+        (["--nodes", "3", "--racks", "a,b"], "3 nodes need 3 racks, not 2"),
+        (["-X", "segment_byte=1"], "did you mean 'segment_bytes'"),
+        (["-X", "segment.bytes=0"], "segment_bytes must be a number of at least 1, not 0"),
+        (["-X", "nodes=3"], "unknown option 'nodes'"),
     ],
 )
 def test_wrong_usage(arguments: list[str], message: str, cli: Cli) -> None:
@@ -85,6 +93,32 @@ def test_what_it_keeps_in_a_folder_is_there_again(tmp_path: Path) -> None:
             read = aiokafkawire("consume", "-b", servers, "-t", "t", "-e", "-q", "-f", "%p%o%s,")
             assert interrupt(process) < SECOND
     assert read.stdout == b"10one,11two,"
+
+
+def test_options_of_the_broker_reach_it() -> None:
+    arguments = ("--as-of", "0.10.2", "--racks", "north", "-X", "segment.bytes=9999")
+    with serving(*arguments, "-t", "t") as (servers, _):
+        described = aiokafkawire("topics", "describe", "-b", servers, "--json", "t")
+        assert json.loads(described.stdout)["topic"] == "t"
+        # 0.10.2 has no ids of topics, and groups cannot be deleted there.
+        assert json.loads(described.stdout)["topic_id"] is None
+        refused = aiokafkawire("groups", "delete", "-b", servers, "g")
+        assert (refused.returncode, refused.stderr.count(b"\n")) == (1, 1)
+        assert b"DeleteGroups" in refused.stderr
+
+
+def test_it_speaks_kafka_0_7_too() -> None:
+    with serving("--kafka07-port", "0") as (_, process):
+        assert process.stdout is not None
+        server = process.stdout.readline().decode().strip()
+
+        async def produce_and_fetch() -> list[bytes]:
+            async with Client(server) as client:
+                await client.produce("t", [b"one"])
+                await client.flush()
+                return [message.payload for message in await client.fetch("t", 0, 0)]
+
+        assert anyio.run(produce_and_fetch) == [b"one"]
 
 
 def test_topics() -> None:
