@@ -6,10 +6,12 @@ import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from struct import Struct
 
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.producers import (
     NO_PRODUCER_ID,
+    Marker,
     ProducerStates,
     SequencedBatch,
     last_sequence,
@@ -21,6 +23,12 @@ from aiokafkawire.records.batch import BatchView, iter_batches
 __all__ = ("Found", "PartitionLog", "StoredBatch", "sequenced")
 
 logger = logging.getLogger("aiokafkawire.broker")
+
+ABORT, COMMIT = 0, 1
+"""The types of the control records that end transactions."""
+
+_CONTROL_KEY = Struct(">hh")
+_CONTROL_VALUE = Struct(">hi")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,7 @@ class Found:
 
 
 def sequenced(view: BatchView, first_offset: int = -1) -> SequencedBatch | None:
-    """The sequence of a batch, None if its producer is not idempotent."""
+    """The sequence of a batch of data, None if its producer is not idempotent."""
     if view.producer_id == NO_PRODUCER_ID:
         return None
     return SequencedBatch(
@@ -73,6 +81,28 @@ def sequenced(view: BatchView, first_offset: int = -1) -> SequencedBatch | None:
         first_sequence=view.base_sequence,
         last_sequence=last_sequence(view.base_sequence, view.last_offset - view.base_offset + 1),
         first_offset=first_offset,
+        timestamp_ms=view.max_timestamp,
+        transactional=view.is_transactional,
+    )
+
+
+def _marker(view: BatchView) -> Marker | None:
+    """What a control batch ends, None if it is no end of a transaction."""
+    columns = view.columns()
+    if not len(columns):
+        return None
+    key, value = columns.key(0) or b"", columns.value(0) or b""
+    if len(key) < _CONTROL_KEY.size or len(value) < _CONTROL_VALUE.size:
+        raise CorruptRecords("a control record without a type", offset=view.base_offset)
+    kind = _CONTROL_KEY.unpack_from(key)[1]
+    if kind not in {ABORT, COMMIT}:
+        return None
+    return Marker(
+        producer_id=view.producer_id,
+        epoch=view.producer_epoch,
+        offset=view.base_offset,
+        commit=kind == COMMIT,
+        coordinator_epoch=_CONTROL_VALUE.unpack_from(value)[1],
         timestamp_ms=view.max_timestamp,
     )
 
@@ -145,10 +175,18 @@ class PartitionLog:
         self.producers = ProducerStates(refuse_unknown=self._options.refuse_unknown_producers)
         for segment in self._segments:
             for view in iter_batches(segment.data.read(0, segment.data.size_bytes)):
-                batch = sequenced(view, view.base_offset)
-                if batch is not None:
-                    self.producers.appended(batch)
+                self._remember_producer(view)
         self.producers.forget_before(self.start_offset)
+
+    def _remember_producer(self, view: BatchView) -> None:
+        if view.is_control:
+            marker = _marker(view)
+            if marker is not None:
+                self.producers.ended(marker)
+            return
+        batch = sequenced(view, view.base_offset)
+        if batch is not None:
+            self.producers.appended(batch)
 
     def delete(self) -> None:
         """Delete everything from the store."""
@@ -180,9 +218,7 @@ class PartitionLog:
         self.end_offset = stored.last_offset + 1
         if not self._epochs or self._epochs[-1][0] < stored.leader_epoch:
             self._epochs.append((stored.leader_epoch, stored.base_offset))
-        batch = sequenced(view, stored.base_offset)
-        if batch is not None:
-            self.producers.appended(batch)
+        self._remember_producer(view)
 
     def _load(self) -> None:
         for base_offset, data in self._store.segments(self.name):
@@ -216,13 +252,14 @@ class PartitionLog:
 
     # --- reading -----------------------------------------------------------------------------
 
-    def read(self, offset: int, max_bytes: int) -> bytes:
+    def read(self, offset: int, max_bytes: int, before: int | None = None) -> bytes:
         """The bytes from the batch that holds `offset` on, cut at `max_bytes` as brokers do.
 
-        Does not go beyond the end of a segment.
+        Does not go beyond the end of a segment, and gives no batch that begins at `before` or
+        after it.
         """
         segment = self._segment_of(offset)
-        batches = self.batches_from(offset)
+        batches = self.batches_from(offset, before)
         first = next(batches, None)
         if first is None or segment is None:
             return b""
@@ -233,18 +270,25 @@ class PartitionLog:
             size += batch.size_bytes
         return segment.data.read(first.position, size)[: max(max_bytes, 0)]
 
-    def batches_from(self, offset: int) -> Iterator[StoredBatch]:
-        """What is stored in the segment of `offset`, from the batch that holds it on."""
+    def batches_from(self, offset: int, before: int | None = None) -> Iterator[StoredBatch]:
+        """What is stored in the segment of `offset`, from the batch that holds it on.
+
+        With `before` it ends with the last batch that begins earlier.
+        """
         segment = self._segment_of(offset)
         if segment is None:
             return iter(())
-        first = bisect_left(segment.batches, offset, key=lambda batch: batch.last_offset)
-        return iter(segment.batches[first:])
+        batches = segment.batches
+        first = bisect_left(batches, offset, key=lambda batch: batch.last_offset)
+        if before is None or before >= segment.end_offset:
+            return iter(batches[first:])
+        end = bisect_left(batches, before, key=lambda batch: batch.base_offset)
+        return iter(batches[first:end])
 
-    def available_bytes(self, offset: int, max_bytes: int) -> int:
+    def available_bytes(self, offset: int, max_bytes: int, before: int | None = None) -> int:
         """How many bytes a fetch at `offset` could be given now, at most `max_bytes`."""
         size = 0
-        for batch in self.batches_from(offset):
+        for batch in self.batches_from(offset, before):
             size += batch.size_bytes
             if size >= max_bytes:
                 return max_bytes
@@ -263,6 +307,12 @@ class PartitionLog:
             for segment in reversed(self._segments)
             if segment.batches and segment.max_timestamp <= timestamp_ms
         ]
+
+    @property
+    def first_open_offset(self) -> int | None:
+        """Where the earliest transaction that has no end yet begins; None without one."""
+        first = self.producers.first_open_offset
+        return None if first is None else max(first, self.start_offset)
 
     def find_timestamp(self, timestamp_ms: int) -> Found | None:
         """The first record at or after a time."""

@@ -1,10 +1,12 @@
 """What a partition remembers of idempotent producers: epochs, sequences, the last five batches.
 
-The rules are those of Kafka's ProducerStateManager since KIP-360.
+Of transactions it knows which are open, and which were aborted. The rules are those of Kafka's
+ProducerStateManager since KIP-360.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
@@ -15,6 +17,9 @@ __all__ = (
     "MAX_PRODUCERS",
     "NO_PRODUCER_ID",
     "REMEMBERED_BATCHES",
+    "AbortedTransaction",
+    "ActiveProducer",
+    "Marker",
     "ProducerStates",
     "SequencedBatch",
     "last_sequence",
@@ -41,12 +46,51 @@ class SequencedBatch:
     last_sequence: int
     first_offset: int = -1
     timestamp_ms: int = -1
+    transactional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marker:
+    """The control batch that ends a producer's transaction in the partition."""
+
+    producer_id: int
+    epoch: int
+    offset: int
+    commit: bool
+    coordinator_epoch: int = 0
+    timestamp_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """`last_offset` is the marker's."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveProducer:
+    """What DescribeProducers tells of one; -1 where there is nothing to tell."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    timestamp_ms: int
+    coordinator_epoch: int
+    transaction_start: int
 
 
 @dataclass(slots=True)
 class _Producer:
+    """`last_offset` is of the newest batch or marker."""
+
     epoch: int
     batches: deque[SequencedBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
+    last_offset: int = -1
+    timestamp_ms: int = -1
+    coordinator_epoch: int = -1
 
 
 def last_sequence(first: int, count: int) -> int:
@@ -55,20 +99,53 @@ def last_sequence(first: int, count: int) -> int:
 
 
 class ProducerStates:
-    """The idempotence checks of one partition."""
+    """The idempotence checks of one partition, and its transactions."""
 
     def __init__(self, *, refuse_unknown: bool = False) -> None:
         self._refuse_unknown = refuse_unknown
         self._producers: OrderedDict[int, _Producer] = OrderedDict()
+        self._open: dict[int, int] = {}
+        self._aborted: list[AbortedTransaction] = []
 
     def __len__(self) -> int:
         return len(self._producers)
 
+    @property
+    def first_open_offset(self) -> int | None:
+        """Where the earliest open transaction begins."""
+        # They come in the order of their first offsets.
+        return next(iter(self._open.values()), None)
+
+    def is_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether a producer of that epoch has an open transaction here."""
+        known = self._producers.get(producer_id)
+        return known is not None and known.epoch == epoch and producer_id in self._open
+
+    def aborted(self, start: int, end: int) -> list[AbortedTransaction]:
+        """The aborted transactions that reach into the offsets from `start` up to `end`."""
+        # They are in the order of their last offsets.
+        first = bisect_left(self._aborted, start, key=lambda entry: entry.last_offset)
+        return [entry for entry in self._aborted[first:] if entry.first_offset < end]
+
+    def active(self) -> list[ActiveProducer]:
+        """Every producer that is remembered, in the order of their ids."""
+        return [
+            ActiveProducer(
+                producer_id=producer_id,
+                epoch=known.epoch,
+                last_sequence=known.batches[-1].last_sequence if known.batches else -1,
+                timestamp_ms=known.timestamp_ms,
+                coordinator_epoch=known.coordinator_epoch,
+                transaction_start=self._open.get(producer_id, -1),
+            )
+            for producer_id, known in sorted(self._producers.items())
+        ]
+
     def check(self, batch: SequencedBatch) -> SequencedBatch | None:
         """Whether `batch` may be appended: None if so, the earlier batch if it is a duplicate.
 
-        Raises `Refusal` with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or
-        UNKNOWN_PRODUCER_ID.
+        Raises `Refusal` with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER,
+        UNKNOWN_PRODUCER_ID or INVALID_TXN_STATE.
         """
         known = self._producers.get(batch.producer_id)
         if known is None:
@@ -91,30 +168,60 @@ class ProducerStates:
                 batch.last_sequence,
             ):
                 return earlier
-        expected = (known.batches[-1].last_sequence + 1) % (MAX_SEQUENCE + 1)
+        last = known.batches[-1].last_sequence if known.batches else -1
+        expected = (last + 1) % (MAX_SEQUENCE + 1)
         if batch.first_sequence != expected:
             raise _out_of_order(batch, str(expected))
+        if batch.producer_id in self._open and not batch.transactional:
+            raise Refusal(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {batch.producer_id} has a transaction open here",
+            )
         return None
 
     def appended(self, batch: SequencedBatch) -> None:
         """Remember a batch that is in the log now."""
-        known = self._producers.get(batch.producer_id)
-        if known is None or known.epoch != batch.epoch:
-            known = self._producers[batch.producer_id] = _Producer(batch.epoch)
+        known = self._known(batch.producer_id, batch.epoch)
         known.batches.append(batch)
-        self._producers.move_to_end(batch.producer_id)
-        if len(self._producers) > MAX_PRODUCERS:
-            self._producers.popitem(last=False)
+        known.last_offset = batch.first_offset
+        known.timestamp_ms = batch.timestamp_ms
+        if batch.transactional:
+            self._open.setdefault(batch.producer_id, batch.first_offset)
+
+    def ended(self, marker: Marker) -> None:
+        """Remember that a producer's transaction, if it had one here, has its end in the log."""
+        known = self._known(marker.producer_id, marker.epoch)
+        known.last_offset = marker.offset
+        known.timestamp_ms = marker.timestamp_ms
+        known.coordinator_epoch = marker.coordinator_epoch
+        first = self._open.pop(marker.producer_id, None)
+        if first is not None and not marker.commit:
+            self._aborted.append(AbortedTransaction(marker.producer_id, first, marker.offset))
 
     def forget_before(self, offset: int) -> None:
-        """Forget producers of whom the log holds nothing from `offset` on."""
+        """Forget producers and transactions of which the log holds nothing from `offset` on."""
         gone = [
             producer_id
             for producer_id, known in self._producers.items()
-            if known.batches[-1].first_offset < offset
+            if known.last_offset < offset and producer_id not in self._open
         ]
         for producer_id in gone:
             del self._producers[producer_id]
+        del self._aborted[: bisect_left(self._aborted, offset, key=lambda entry: entry.last_offset)]
+
+    def _known(self, producer_id: int, epoch: int) -> _Producer:
+        known = self._producers.get(producer_id)
+        if known is None or known.epoch != epoch:
+            coordinator_epoch = -1 if known is None else known.coordinator_epoch
+            known = _Producer(epoch, coordinator_epoch=coordinator_epoch)
+            self._producers[producer_id] = known
+        self._producers.move_to_end(producer_id)
+        if len(self._producers) > MAX_PRODUCERS:
+            kept = {*self._open, producer_id}
+            idle = next((each for each in self._producers if each not in kept), None)
+            if idle is not None:
+                del self._producers[idle]
+        return known
 
 
 def _out_of_order(batch: SequencedBatch, expected: str) -> Refusal:

@@ -70,6 +70,12 @@ class Partition:
         """What consumers may read comes before it: here all that was written."""
         return self.log.end_offset
 
+    @property
+    def last_stable_offset(self) -> int:
+        """What consumers of committed records may read comes before it."""
+        first = self.log.first_open_offset
+        return self.high_watermark if first is None else min(first, self.high_watermark)
+
     def lead(self, node_id: int) -> None:
         """Make a node the leader, in a new epoch."""
         if node_id != self.leader:

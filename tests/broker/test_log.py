@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from aiokafkawire.broker.log import Found, PartitionLog
 from aiokafkawire.broker.options import BrokerConfig
+from aiokafkawire.broker.producers import AbortedTransaction
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.records.batch import iter_batches
-from aiokafkawire.records.server import assign_offsets
+from aiokafkawire.records.server import assign_offsets, control_batch
 
 from .raw_client import batch
 
@@ -24,7 +26,7 @@ def log(store: Store, **options: int) -> PartitionLog:
     return PartitionLog("t-0", store, BrokerConfig(**options))  # type: ignore[arg-type]
 
 
-def append(target: PartitionLog, *values: bytes, epoch: int = 0, **fields: int) -> int:
+def append(target: PartitionLog, *values: bytes, epoch: int = 0, **fields: Any) -> int:
     """Append one batch; its size."""
     (view,) = iter_batches(batch(*values, **fields))
     data = assign_offsets(view, target.end_offset, epoch)
@@ -232,3 +234,60 @@ def test_producers_are_known_by_what_is_left(store: Store) -> None:
     assert len(target.producers) == 1
     target.truncate(0)
     assert len(target.producers) == 0
+
+
+def end(target: PartitionLog, producer_id: int, *, commit: bool) -> None:
+    data = control_batch(
+        producer_id,
+        0,
+        commit=commit,
+        coordinator_epoch=0,
+        timestamp_ms=1_000,
+        base_offset=target.end_offset,
+    )
+    target.append(data, next(iter_batches(data)))
+
+
+def transact(target: PartitionLog, *values: bytes, producer_id: int) -> None:
+    fields = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
+    append(target, *values, transactional=True, **fields)
+
+
+def test_a_read_may_end_before_an_offset(store: Store) -> None:
+    target = log(store)
+    first = append(target, b"a", b"b")
+    append(target, b"c")
+    assert offsets(target.read(0, 10_000, 2)) == [0, 1]
+    assert offsets(target.read(0, 10_000, 1)) == [0, 1]
+    assert target.read(2, 10_000, 2) == b""
+    assert target.available_bytes(0, 10_000, 2) == first
+    assert target.available_bytes(2, 10_000, 2) == 0
+
+
+def test_a_log_knows_its_transactions_again_when_it_is_loaded_or_cut(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    target = log(store)
+    transact(target, b"a", producer_id=1)
+    transact(target, b"b", b"c", producer_id=2)
+    end(target, 1, commit=False)
+    end(target, 2, commit=True)
+    transact(target, b"d", producer_id=3)
+    for known in (target, log(store)):
+        assert known.first_open_offset == 5
+        assert known.producers.aborted(0, 10) == [AbortedTransaction(1, 0, 3)]
+    target.truncate(4)
+    for known in (target, log(store)):
+        assert known.first_open_offset == 1
+        assert known.producers.aborted(0, 10) == [AbortedTransaction(1, 0, 3)]
+    target.truncate(3)
+    for known in (target, log(store)):
+        assert known.first_open_offset == 0
+        assert known.producers.aborted(0, 10) == []
+
+
+def test_an_open_transaction_does_not_begin_before_the_log(store: Store) -> None:
+    target = log(store)
+    transact(target, b"a", producer_id=1)
+    append(target, b"b")
+    target.delete_before(1)
+    assert target.first_open_offset == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import settings
@@ -13,6 +14,8 @@ from aiokafkawire.broker import producers
 from aiokafkawire.broker.producers import (
     MAX_SEQUENCE,
     REMEMBERED_BATCHES,
+    AbortedTransaction,
+    Marker,
     ProducerStates,
     SequencedBatch,
     last_sequence,
@@ -184,3 +187,81 @@ class Idempotence(RuleBasedStateMachine):
 
 TestIdempotence = Idempotence.TestCase
 TestIdempotence.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+
+
+def written(first: int, offset: int, **fields: int) -> SequencedBatch:
+    return replace(batch(first, offset=offset, **fields), transactional=True)
+
+
+def marker(offset: int, *, commit: bool, epoch: int = 0, producer_id: int = 7) -> Marker:
+    return Marker(producer_id=producer_id, epoch=epoch, offset=offset, commit=commit)
+
+
+def test_a_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
+    states = with_batches(written(0, 10), written(1, 11), written(0, 12, producer_id=8))
+    assert states.first_open_offset == 10
+    assert states.is_open(7, 0)
+    assert not states.is_open(7, 1)
+    states.ended(marker(13, commit=True))
+    assert states.first_open_offset == 12
+    states.ended(marker(14, commit=False, producer_id=8))
+    assert [each.transaction_start for each in states.active()] == [-1, -1]
+
+
+def test_aborted_transactions_are_told_where_they_reach() -> None:
+    states = with_batches(written(0, 10))
+    states.ended(marker(20, commit=False))
+    (aborted,) = states.aborted(0, 11)
+    assert states.aborted(20, 21) == [aborted]
+    assert states.aborted(21, 30) == []
+    assert states.aborted(0, 10) == []
+    states.forget_before(20)
+    assert states.aborted(0, 100) == [aborted]
+    states.forget_before(21)
+    assert states.aborted(0, 100) == []
+
+
+def test_a_marker_without_data_aborts_nothing() -> None:
+    states = ProducerStates()
+    states.ended(marker(3, commit=False))
+    assert states.aborted(0, 100) == []
+    assert len(states) == 1
+
+
+def test_sequences_go_on_after_a_marker_and_begin_again_after_one_of_a_new_epoch() -> None:
+    states = with_batches(written(0, 10))
+    states.ended(marker(11, commit=True))
+    assert states.check(written(1, -1)) is None
+    states.ended(marker(12, commit=False, epoch=1))
+    assert refused(states, written(1, -1)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert refused(states, written(2, -1, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.check(written(0, -1, epoch=1)) is None
+
+
+def test_a_producer_in_a_transaction_writes_nothing_outside_of_it() -> None:
+    states = with_batches(written(0, 10))
+    assert refused(states, batch(1)) is ErrorCode.INVALID_TXN_STATE
+    states.ended(marker(11, commit=True))
+    assert states.check(batch(1)) is None
+
+
+def test_who_has_a_transaction_open_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producers, "MAX_PRODUCERS", 1)
+    states = with_batches(written(0, 10), written(0, 11, producer_id=8))
+    assert [each.producer_id for each in states.active()] == [7, 8]
+    states.forget_before(100)
+    assert states.first_open_offset == 10
+    states.ended(marker(12, commit=True))
+    states.ended(marker(13, commit=True, producer_id=8))
+    assert [each.producer_id for each in states.active()] == [8]
+
+
+def test_what_is_told_of_a_producer() -> None:
+    states = with_batches(written(0, 10))
+    (found,) = states.active()
+    assert (found.producer_id, found.epoch, found.last_sequence) == (7, 0, 0)
+    assert (found.transaction_start, found.coordinator_epoch) == (10, -1)
+    states.ended(replace(marker(11, commit=True, epoch=1), coordinator_epoch=3, timestamp_ms=9))
+    (found,) = states.active()
+    assert (found.epoch, found.last_sequence, found.transaction_start) == (1, -1, -1)
+    assert (found.coordinator_epoch, found.timestamp_ms) == (3, 9)

@@ -18,6 +18,7 @@ from aiokafkawire.records.server import down_convert
 from aiokafkawire.runtime import Signal
 from aiokafkawire.wire import Buffer, ErrorCode
 from aiokafkawire.wire.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -209,7 +210,9 @@ def _satisfied(request: FetchRequest, positions: list[_Position]) -> bool:
         if partition is None:
             return True
         asked = position.wanted.asked
-        size += partition.log.available_bytes(asked.fetch_offset, asked.partition_max_bytes)
+        size += partition.log.available_bytes(
+            asked.fetch_offset, asked.partition_max_bytes, _limit(request, partition)
+        )
     return size >= request.min_bytes
 
 
@@ -231,13 +234,14 @@ def _partition(
             data.current_leader = endpoints.leader(partition.leader, partition.leader_epoch)
         return data
     log = partition.log
+    committed = request.isolation_level == READ_COMMITTED
     data = PartitionData(
         partition_index=partition.index,
         error_code=ErrorCode.NONE,
         high_watermark=partition.high_watermark,
-        last_stable_offset=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
         log_start_offset=log.start_offset,
-        aborted_transactions=[] if request.isolation_level == READ_COMMITTED else None,
+        aborted_transactions=[] if committed else None,
         records=b"",
     )
     if position.diverging is not None:
@@ -245,8 +249,34 @@ def _partition(
     elif position.preferred_replica != NO_REPLICA:
         data.preferred_read_replica = position.preferred_replica
     else:
-        data.records = reader.read(log, position.wanted.asked)
+        limit = _limit(request, partition)
+        data.records = reader.read(log, position.wanted.asked, limit)
+        if committed and call.version >= FIRST_MAGIC_2_VERSION:
+            start = position.wanted.asked.fetch_offset
+            data.aborted_transactions = _aborted(log, start, data.records, limit)
     return data
+
+
+def _limit(request: FetchRequest, partition: Partition) -> int:
+    """Where reading ends for who asks."""
+    if request.isolation_level == READ_COMMITTED:
+        return partition.last_stable_offset
+    return partition.high_watermark
+
+
+def _aborted(
+    log: PartitionLog, start: int, records: Buffer, limit: int
+) -> list[AbortedTransaction]:
+    """The aborted transactions that reach into what is given."""
+    end = start
+    for view in iter_batches(records):
+        end = view.next_offset
+    if end == start:
+        return []
+    return [
+        AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
+        for entry in log.producers.aborted(start, min(end, limit))
+    ]
 
 
 def _refused(index: int, code: int) -> PartitionData:
@@ -268,12 +298,13 @@ class _Reader:
         self._remaining = max_bytes
         self._whole_first = version >= FIRST_WHOLE_BATCH_VERSION
 
-    def read(self, log: PartitionLog, asked: FetchPartition) -> Buffer:
+    def read(self, log: PartitionLog, asked: FetchPartition, before: int) -> Buffer:
         """What a partition gives: cut at its limit, but the first batch of a response is whole.
 
-        Before version 3 a batch may be cut; later one that does not fit is left out.
+        Nothing from the offset `before` on. Before version 3 a batch may be cut; later one that
+        does not fit is left out.
         """
-        first = next(log.batches_from(asked.fetch_offset), None)
+        first = next(log.batches_from(asked.fetch_offset, before), None)
         if first is None:
             return b""
         limit = min(asked.partition_max_bytes, self._remaining)
@@ -282,19 +313,19 @@ class _Reader:
                 return b""
             limit = first.size_bytes
         if self._version >= FIRST_MAGIC_2_VERSION:
-            data = log.read(asked.fetch_offset, limit)
+            data = log.read(asked.fetch_offset, limit, before)
         else:
-            data = self._converted(log, asked.fetch_offset, limit)
+            data = self._converted(log, asked.fetch_offset, limit, before)
         if data:
             self._whole_first = False
         self._remaining -= len(data)
         return data
 
-    def _converted(self, log: PartitionLog, offset: int, limit: int) -> bytes:
+    def _converted(self, log: PartitionLog, offset: int, limit: int, before: int) -> bytes:
         """The same in a format that the client knows; conversion can make batches larger."""
         magic = 0 if self._version < FIRST_MAGIC_1_VERSION else 1
         size = 0
-        for batch in log.batches_from(offset):
+        for batch in log.batches_from(offset, before):
             if size >= limit or (size and batch.codec == Compression.ZSTD):
                 break
             size += batch.size_bytes
@@ -302,7 +333,9 @@ class _Reader:
         # or it would never come further.
         messages = [
             view.buffer
-            for view in iter_batches(down_convert(iter_batches(log.read(offset, size)), magic))
+            for view in iter_batches(
+                down_convert(iter_batches(log.read(offset, size, before)), magic)
+            )
             if view.last_offset >= offset
         ]
         if messages and self._version >= FIRST_WHOLE_BATCH_VERSION:

@@ -36,6 +36,7 @@ FIRST_VERSION: Mapping[int, int] = {
 }
 """Since which version a special timestamp is understood."""
 
+READ_COMMITTED = 1
 DEBUG_REPLICA = -2
 NOTHING = -1
 
@@ -86,7 +87,9 @@ def _partition(
             offsets = _old_style(partition, asked.timestamp)
             response.old_style_offsets = offsets[: max(asked.max_num_offsets, 0)]
             return response
-        found = _find(call, partition, asked.timestamp)
+        committed = request.isolation_level == READ_COMMITTED
+        limit = partition.last_stable_offset if committed else partition.high_watermark
+        found = _find(call, partition, asked.timestamp, limit)
     except Refusal as refusal:
         response.error_code = refusal.code
         return response
@@ -106,12 +109,13 @@ def _old_style(partition: Partition, timestamp: int) -> list[int]:
     return log.segment_offsets_before(timestamp)
 
 
-def _find(call: Call, partition: Partition, timestamp: int) -> Found:
+def _find(call: Call, partition: Partition, timestamp: int, limit: int) -> Found:
+    """What is asked for, as far as it lies before the offset `limit`."""
     log = partition.log
     if timestamp < 0 and call.version < FIRST_VERSION.get(timestamp, call.version + 1):
         raise Refusal(ErrorCode.UNSUPPORTED_VERSION)
     if timestamp == LATEST:
-        return Found(partition.high_watermark, NOTHING, partition.leader_epoch)
+        return Found(limit, NOTHING, partition.leader_epoch)
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         epoch = log.epoch_at(log.start_offset)
         return Found(log.start_offset, NOTHING, partition.leader_epoch if epoch is None else epoch)
@@ -121,4 +125,6 @@ def _find(call: Call, partition: Partition, timestamp: int) -> Found:
     found = (
         log.find_max_timestamp() if timestamp == MAX_TIMESTAMP else log.find_timestamp(timestamp)
     )
-    return found or Found(NOTHING, NOTHING, NOTHING)
+    if found is None or (timestamp != MAX_TIMESTAMP and found.offset >= limit):
+        return Found(NOTHING, NOTHING, NOTHING)
+    return found
