@@ -16,17 +16,18 @@ from aiokafkawire.wire.messages.metadata import (
 __all__ = ("metadata_request", "no_broker", "telling")
 
 FIRST_WITHOUT_CREATION = 4
-"""Older versions make a topic that is asked for, where the broker makes topics on demand."""
+"""Older versions make a topic that is named, where the broker makes topics on demand."""
 
 
 def metadata_request(
     wanted: Sequence[str] | None, *, allow_creation: bool
-) -> tuple[ByVersion[MetadataResponse], int]:
-    """A request for some topics, or all (None), and the lowest version that can carry it."""
+) -> ByVersion[MetadataResponse]:
+    """A request for some topics, or all (None); the answer may tell of more than was asked for."""
+    careful = bool(wanted) and not allow_creation
 
     def build(version: int) -> MetadataRequest:
         topics: list[MetadataRequestTopic] | None
-        if wanted is None:
+        if wanted is None or (careful and version < FIRST_WITHOUT_CREATION):
             topics = None if version >= 1 else []
         else:
             # Version 0 takes an empty list for all topics; the reader leaves out the rest.
@@ -35,8 +36,7 @@ def metadata_request(
             return MetadataRequest(topics=topics)
         return MetadataRequest(topics=topics, allow_auto_topic_creation=allow_creation)
 
-    careful = bool(wanted) and not allow_creation
-    return ByVersion(ApiKey.METADATA, build), FIRST_WITHOUT_CREATION if careful else 0
+    return ByVersion(ApiKey.METADATA, build)
 
 
 def no_broker(failures: Sequence[KafkaError]) -> NoBrokerAvailable:

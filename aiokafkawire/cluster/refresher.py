@@ -218,8 +218,8 @@ class Refresher:
         self._avoid = node_id
         client = self._brokers.of_node(nodes[node_id])
         wanted = self.interest.wanted() if some is None else some
-        request, min_version = metadata_request(wanted, allow_creation=self._may_create)
-        response = await client.request(request, deadline=deadline, min_version=min_version)
+        request = metadata_request(wanted, allow_creation=self._may_create)
+        response = await client.request(request, deadline=deadline)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             logger.info("broker %s asks for a new bootstrap", client.name)
             await self._from_bootstrap(deadline, {})
@@ -233,12 +233,10 @@ class Refresher:
             address = Address(*server)
             client = self._brokers.of_address(address)
             wanted = self.interest.wanted()
-            request, min_version = metadata_request(wanted, allow_creation=self._may_create)
+            request = metadata_request(wanted, allow_creation=self._may_create)
             attempt_until = self._runtime.clock.now() + self._config.request_timeout_ms / 1_000
             try:
-                response = await client.request(
-                    request, deadline=min(deadline, attempt_until), min_version=min_version
-                )
+                response = await client.request(request, deadline=min(deadline, attempt_until))
                 self._take(response, wanted, client)
             except (AuthenticationFailed, ClientClosed):
                 raise

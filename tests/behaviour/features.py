@@ -59,7 +59,6 @@ FEATURES: Mapping[str, Feature] = {
     "leader epochs": Feature("0.11", "records tell no leader epoch"),
     "idempotence": Feature("0.11", "producers have no ids"),
     "read_committed": Feature("0.11", "there are no transactions"),
-    "creation off": Feature("0.11", "a broker that makes topics makes all that are asked for"),
     "stable offset": Feature("2.0", "the last stable offset is told with read_committed alone"),
     "Zstandard": Feature("2.1", "there is no Zstandard"),
     "committed epochs": Feature("2.1", "a commit bears no leader epoch"),

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import GroupFailed, UnsupportedVersion
+from aiokafkawire.errors import GroupFailed, UnknownTopic, UnsupportedVersion
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from tests.behaviour.conftest import NewTopic
@@ -99,15 +99,20 @@ async def test_offsets_of_times_are_refused(bootstrap_servers: str, topic: str):
         assert [record.value for record in await take(consumer, 1)] == [b"value"]
 
 
-@without("creation off", as_of="0.10.2")
-async def test_a_topic_is_not_asked_for_where_that_would_make_it(
-    bootstrap_servers: str, topic: str
+@without("headers", as_of="0.10.2")
+async def test_a_topic_is_not_asked_for_by_name_where_that_would_make_it(
+    bootstrap_servers: str, topic: str, group_id: str
 ):
+    missing = f"never-made-{group_id}"
     async with Producer(
         bootstrap_servers=bootstrap_servers, allow_auto_create_topics=False
     ) as producer:
-        with anyio.fail_after(WITHIN_S), pytest.raises(UnsupportedVersion, match="Metadata"):
-            await producer.send(topic, b"value")
+        with anyio.fail_after(WITHIN_S), pytest.raises(UnknownTopic, match=missing):
+            await producer.send(missing, b"value")
+        await producer.send_and_wait(topic, b"value")
+    async with Consumer(bootstrap_servers=bootstrap_servers) as consumer:
+        assert topic in await consumer.topics()
+        assert missing not in await consumer.topics()
 
 
 @without("groups", as_of="0.8.2")

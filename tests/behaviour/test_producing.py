@@ -334,7 +334,6 @@ async def test_an_unknown_topic_is_made_on_demand(bootstrap_servers: str, group_
     assert [r.value for r in await stored(bootstrap_servers, topic, 2)] == [b"first"]
 
 
-@needs("creation off")
 async def test_an_unknown_topic_fails_by_max_block_with_creation_off(
     bootstrap_servers: str, group_id: str
 ):

@@ -12,7 +12,6 @@ from aiokafkawire.producer import Producer
 from aiokafkawire.records import Records
 from aiokafkawire.types import TopicPartition
 from tests.behaviour.conftest import NewTopic
-from tests.behaviour.features import needs
 from tests.behaviour.support import (
     WITHIN_S,
     fill,
@@ -311,7 +310,6 @@ async def test_an_unsubscribed_consumer_reads_nothing_and_may_go_on_elsewhere(
         assert [record.value for record in await take(consumer, 1)] == [b"second"]
 
 
-@needs("creation off")
 async def test_an_unknown_topic_with_creation_off_is_told(bootstrap_servers: str, group_id: str):
     topic = f"never-made-{group_id}"
     async with Consumer(

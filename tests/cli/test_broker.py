@@ -105,6 +105,10 @@ def test_options_of_the_broker_reach_it() -> None:
         refused = aiokafkawire("groups", "delete", "-b", servers, "g")
         assert (refused.returncode, refused.stderr.count(b"\n")) == (1, 1)
         assert b"DeleteGroups" in refused.stderr
+        missing = aiokafkawire("consume", "-b", servers, "-t", "missing", "-e")
+        assert (missing.returncode, missing.stderr.count(b"\n")) == (1, 1)
+        assert b"'missing' does not exist" in missing.stderr
+        assert aiokafkawire("topics", "list", "-b", servers).stdout == b"t\n"
 
 
 def test_it_speaks_kafka_0_7_too() -> None:

@@ -9,8 +9,7 @@ from aiokafkawire.wire.messages.metadata import MetadataRequest
 
 
 def sent(wanted: list[str] | None, version: int, allow_creation: bool = True) -> MetadataRequest:
-    request, min_version = metadata_request(wanted, allow_creation=allow_creation)
-    assert version >= min_version
+    request = metadata_request(wanted, allow_creation=allow_creation)
     return decode(MetadataRequest, version, encode(request.build(version), version))
 
 
@@ -29,13 +28,15 @@ def test_topics_are_asked_for_by_name(version: int):
     assert [topic.name for topic in topics] == ["a", "b"]
 
 
-def test_a_topic_that_must_not_be_made_needs_a_version_that_can_say_so():
-    _, min_version = metadata_request(["a"], allow_creation=False)
-    assert min_version == 4
+def test_a_topic_that_must_not_be_made_is_asked_for_where_that_can_be_said():
     assert not sent(["a"], 4, allow_creation=False).allow_auto_topic_creation
     assert sent(["a"], 4).allow_auto_topic_creation
-    for harmless in (None, []):
-        assert metadata_request(harmless, allow_creation=False)[1] == 0
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_where_it_cannot_be_said_all_topics_are_asked_for(version: int):
+    assert sent(["a"], version, allow_creation=False).topics == sent(None, version).topics
+    assert sent([], version, allow_creation=False).topics == []
 
 
 def test_all_failures_are_told_at_once():

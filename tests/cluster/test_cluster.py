@@ -214,7 +214,7 @@ async def test_with_creation_off_an_unknown_topic_is_told_soon():
         assert scripted.asked.count(["nope"]) >= UNKNOWN_ANSWERS
 
 
-async def test_with_creation_off_a_broker_that_always_creates_is_not_asked():
+async def test_with_creation_off_a_broker_that_always_creates_is_asked_for_all_topics():
     async def old(_: Any, __: Any) -> Response | None:
         return speaks({ApiKey.METADATA: (0, 3), ApiKey.API_VERSIONS: (0, 3)})
 
@@ -224,8 +224,11 @@ async def test_with_creation_off_a_broker_that_always_creates_is_not_asked():
             bootstrap_servers=scripted.bootstrap, allow_auto_create_topics=False
         ) as cluster:
             await cluster.start(soon())
-            with pytest.raises(UnsupportedVersion, match="this needs 4 to"):
+            with pytest.raises(UnknownTopic, match="'t' does not exist"):
                 await cluster.topic("t", soon(60))
+            scripted.topics |= {"t": topic_of("t", 1), "other": topic_of("other", 1)}
+            await cluster.topic("t", soon(60))
+            assert list(cluster.metadata.topics) == ["t"]
             assert ["t"] not in scripted.asked
 
 
