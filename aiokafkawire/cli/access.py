@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from aiokafkawire.cli.arguments import client_options
 from aiokafkawire.cli.problems import FAILED, OK, Failure, explain, one_line
 from aiokafkawire.cli.running import Interruption, run
-from aiokafkawire.cli.shared import PATIENCE_MS
+from aiokafkawire.cli.shared import PATIENCE_MS, client_arguments
 from aiokafkawire.cli.streams import Output
 from aiokafkawire.cluster import Cluster, Controller, Route
 from aiokafkawire.config import ClientConfig, make, nearest
@@ -21,8 +22,9 @@ from aiokafkawire.wire import ErrorCode, Request, Response, error_for
 
 __all__ = (
     "Access",
+    "Administration",
     "admin_options",
-    "carry_out",
+    "administration",
     "connected",
     "print_out",
     "refusal",
@@ -122,25 +124,40 @@ async def print_out(text: str) -> None:
     await Output(sys.stdout.fileno()).write(text.encode())
 
 
-def carry_out(
-    work: Callable[[Access], Awaitable[Sequence[Exception]]],
-    options: dict[str, Any],
-    backend: str,
-    *,
-    all_topics: bool = False,
-) -> int:
-    """Connect and do some work; its errors take a line each. Gives the exit code."""
-    failed: list[Exception] = []
+Work = Callable[[Access], Awaitable[Sequence[Exception]]]
 
-    async def connect(_: Interruption) -> None:
-        async with connected(options, all_topics=all_topics) as access:
-            failed.extend(await work(access))
 
-    try:
-        run(connect, backend=backend)
-    except BrokenPipeError:
-        # Whoever read has had enough, as `head` has.
-        return OK
-    for error in failed:
-        print(one_line(f"aiokafkawire: {explain(error)}"), file=sys.stderr, flush=True)
-    return FAILED if failed else OK
+class Administration(NamedTuple):
+    """What a command that only asks and changes is given by `-b`, `-X` and `--backend`."""
+
+    options: dict[str, Any]
+    backend: str
+
+    def carry_out(self, work: Work, *, all_topics: bool = False) -> int:
+        """Connect and do some work; its errors take a line each. Gives the exit code."""
+        failed: list[Exception] = []
+
+        async def connect(_: Interruption) -> None:
+            async with connected(self.options, all_topics=all_topics) as access:
+                failed.extend(await work(access))
+
+        try:
+            run(connect, backend=self.backend)
+        except BrokenPipeError:
+            # Whoever read has had enough, as `head` has.
+            return OK
+        for error in failed:
+            print(one_line(f"aiokafkawire: {explain(error)}"), file=sys.stderr, flush=True)
+        return FAILED if failed else OK
+
+
+def administration(function: Callable[..., int]) -> Callable[..., int]:
+    """A command's `client_arguments`, as the `Administration` that its function takes first."""
+
+    @functools.wraps(function)
+    def command(
+        *, brokers: str, assignments: tuple[str, ...], quiet: bool, backend: str, **others: Any
+    ) -> int:
+        return function(Administration(admin_options(brokers, assignments), backend), **others)
+
+    return client_arguments(command)

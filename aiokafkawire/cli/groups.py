@@ -8,12 +8,18 @@ from typing import Any
 import click
 
 from aiokafkawire.cli import group_requests as requests
-from aiokafkawire.cli.access import Access, admin_options, carry_out, print_out, require_topics
+from aiokafkawire.cli.access import (
+    Access,
+    Administration,
+    administration,
+    print_out,
+    require_topics,
+)
 from aiokafkawire.cli.arguments import Place, Position, parse_offset
 from aiokafkawire.cli.group_requests import Group
 from aiokafkawire.cli.problems import Failure
 from aiokafkawire.cli.reading import describe as described
-from aiokafkawire.cli.shared import Suggesting, client_arguments, json_option
+from aiokafkawire.cli.shared import Suggesting, json_option
 from aiokafkawire.cli.tables import counted, json_line, table
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.types import TopicPartition
@@ -30,11 +36,9 @@ def groups() -> None:
 
 
 @groups.command("list", short_help="Print the groups of the cluster.")
-@client_arguments
+@administration
 @json_option
-def list_command(
-    *, brokers: str, assignments: tuple[str, ...], quiet: bool, backend: str, as_json: bool
-) -> int:
+def list_command(admin: Administration, *, as_json: bool) -> int:
     """Print the groups of the cluster, one a line."""
 
     async def show(access: Access) -> Errors:
@@ -45,19 +49,16 @@ def list_command(
         await print_out("".join(lines))
         return failed
 
-    return carry_out(show, admin_options(brokers, assignments), backend)
+    return admin.carry_out(show)
 
 
 @groups.command("describe", short_help="Print state, members, and lag per partition.")
-@client_arguments
+@administration
 @json_option
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 def describe_command(
+    admin: Administration,
     *,
-    brokers: str,
-    assignments: tuple[str, ...],
-    quiet: bool,
-    backend: str,
     as_json: bool,
     names: tuple[str, ...],
 ) -> int:
@@ -72,18 +73,15 @@ def describe_command(
             await print_out("\n".join(map(group_text, found)))
         return ()
 
-    return carry_out(show, admin_options(brokers, assignments), backend, all_topics=True)
+    return admin.carry_out(show, all_topics=True)
 
 
 @groups.command("delete", short_help="Delete groups and their offsets.")
-@client_arguments
+@administration
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 def delete_command(
+    admin: Administration,
     *,
-    brokers: str,
-    assignments: tuple[str, ...],
-    quiet: bool,
-    backend: str,
     names: tuple[str, ...],
 ) -> int:
     """Delete the GROUPs, which must have no members, and all that they have committed."""
@@ -91,11 +89,11 @@ def delete_command(
     async def change(access: Access) -> Errors:
         return await requests.delete(access, names)
 
-    return carry_out(change, admin_options(brokers, assignments), backend)
+    return admin.carry_out(change)
 
 
 @groups.command("reset-offsets", short_help="Let a group begin elsewhere.")
-@client_arguments
+@administration
 @json_option
 @click.option("-t", "--topic", required=True, help="The topic.")
 @click.option(
@@ -116,11 +114,8 @@ def delete_command(
 @click.option("--dry-run", is_flag=True, help="Print what would be committed, and do nothing.")
 @click.argument("group")
 def reset_command(
+    admin: Administration,
     *,
-    brokers: str,
-    assignments: tuple[str, ...],
-    quiet: bool,
-    backend: str,
     as_json: bool,
     topic: str,
     partitions: tuple[int, ...],
@@ -149,19 +144,16 @@ def reset_command(
             await print_out(table(heads, rows))
         return ()
 
-    return carry_out(change, admin_options(brokers, assignments), backend, all_topics=True)
+    return admin.carry_out(change, all_topics=True)
 
 
 @groups.command("delete-offsets", short_help="Forget what a group has committed for topics.")
-@client_arguments
+@administration
 @click.argument("group")
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 def delete_offsets_command(
+    admin: Administration,
     *,
-    brokers: str,
-    assignments: tuple[str, ...],
-    quiet: bool,
-    backend: str,
     group: str,
     topics: tuple[str, ...],
 ) -> int:
@@ -172,7 +164,7 @@ def delete_offsets_command(
         chosen = [tp for name in dict.fromkeys(topics) for tp in choose(access, name, ())]
         return await requests.delete_offsets(access, group, chosen)
 
-    return carry_out(change, admin_options(brokers, assignments), backend, all_topics=True)
+    return admin.carry_out(change, all_topics=True)
 
 
 def choose(access: Access, topic: str, partitions: Sequence[int]) -> list[TopicPartition]:

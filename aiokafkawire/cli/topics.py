@@ -9,13 +9,13 @@ import click
 
 from aiokafkawire.cli.access import (
     Access,
-    admin_options,
-    carry_out,
+    Administration,
+    administration,
     print_out,
     refusal,
     require_topics,
 )
-from aiokafkawire.cli.shared import Suggesting, client_arguments, json_option
+from aiokafkawire.cli.shared import Suggesting, json_option
 from aiokafkawire.cli.tables import counted, json_line, table
 from aiokafkawire.cluster import AnyNode, Controller, TopicMetadata
 from aiokafkawire.connection import ByVersion
@@ -60,15 +60,12 @@ def topics() -> None:
 
 
 @topics.command("list", short_help="Print the names of all topics.")
-@client_arguments
+@administration
 @json_option
 @click.option("--internal", is_flag=True, help="Kafka's own topics too.")
 def list_command(
+    admin: Administration,
     *,
-    brokers: str,
-    assignments: tuple[str, ...],
-    quiet: bool,
-    backend: str,
     as_json: bool,
     internal: bool,
 ) -> int:
@@ -85,20 +82,17 @@ def list_command(
         await print_out("".join(lines))
         return []
 
-    return carry_out(show, admin_options(brokers, assignments), backend, all_topics=True)
+    return admin.carry_out(show, all_topics=True)
 
 
 @topics.command("describe", short_help="Print partitions, leaders and replicas.")
-@client_arguments
+@administration
 @json_option
 @click.option("-c", "--configs", is_flag=True, help="The settings that are a topic's own, too.")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 def describe_command(
+    admin: Administration,
     *,
-    brokers: str,
-    assignments: tuple[str, ...],
-    quiet: bool,
-    backend: str,
     as_json: bool,
     configs: bool,
     names: tuple[str, ...],
@@ -116,11 +110,11 @@ def describe_command(
         await print_out(("" if as_json else "\n").join(told))
         return []
 
-    return carry_out(show, admin_options(brokers, assignments), backend, all_topics=True)
+    return admin.carry_out(show, all_topics=True)
 
 
 @topics.command("create", short_help="Make topics.")
-@client_arguments
+@administration
 @click.option(
     "-p",
     "--partitions",
@@ -144,11 +138,8 @@ def describe_command(
 @click.option("--if-missing", is_flag=True, help="Topics that exist are no error.")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 def create_command(
+    admin: Administration,
     *,
-    brokers: str,
-    assignments: tuple[str, ...],
-    quiet: bool,
-    backend: str,
     partitions: int | None,
     replicas: int | None,
     configs: tuple[str, ...],
@@ -163,18 +154,15 @@ def create_command(
         ignored = ErrorCode.TOPIC_ALREADY_EXISTS if if_missing else None
         return [error for error in errors if getattr(error, "code", None) != ignored]
 
-    return carry_out(change, admin_options(brokers, assignments), backend)
+    return admin.carry_out(change)
 
 
 @topics.command("delete", short_help="Delete topics and their records.")
-@client_arguments
+@administration
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 def delete_command(
+    admin: Administration,
     *,
-    brokers: str,
-    assignments: tuple[str, ...],
-    quiet: bool,
-    backend: str,
     names: tuple[str, ...],
 ) -> int:
     """Delete the TOPICs with all their records. There is no way back."""
@@ -182,19 +170,16 @@ def delete_command(
     async def change(access: Access) -> list[KafkaError]:
         return await delete(access, names)
 
-    return carry_out(change, admin_options(brokers, assignments), backend)
+    return admin.carry_out(change)
 
 
 @topics.command("add-partitions", short_help="Give a topic more partitions.")
-@client_arguments
+@administration
 @click.argument("name", metavar="TOPIC")
 @click.argument("total", type=click.IntRange(min=1))
 def add_partitions_command(
+    admin: Administration,
     *,
-    brokers: str,
-    assignments: tuple[str, ...],
-    quiet: bool,
-    backend: str,
     name: str,
     total: int,
 ) -> int:
@@ -206,7 +191,7 @@ def add_partitions_command(
     async def change(access: Access) -> list[KafkaError]:
         return await add_partitions(access, name, total)
 
-    return carry_out(change, admin_options(brokers, assignments), backend)
+    return admin.carry_out(change)
 
 
 # --- the requests -----------------------------------------------------------------------------
