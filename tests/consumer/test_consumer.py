@@ -508,8 +508,8 @@ def damage(broker: Broker, offset: int) -> None:
     log = broker._partition("orders", 0).log
     read_before = log.read
 
-    def read(at: int, max_bytes: int) -> bytes:
-        data = bytearray(read_before(at, max_bytes))
+    def read(at: int, max_bytes: int, before: int | None = None) -> bytes:
+        data = bytearray(read_before(at, max_bytes, before))
         position = 0
         while position < len(data):
             if int.from_bytes(data[position : position + 8]) == offset:
