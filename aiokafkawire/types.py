@@ -19,6 +19,7 @@ __all__ = (
     "RecordMetadata",
     "TimestampType",
     "TopicPartition",
+    "by_topic",
     "topic_partition",
     "topic_partitions",
 )
@@ -40,6 +41,14 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    """Partitions grouped by topic, in the order in which they come."""
+    grouped: dict[str, list[TopicPartition]] = {}
+    for tp in partitions:
+        grouped.setdefault(tp.topic, []).append(tp)
+    return grouped
 
 
 PartitionArgument = TopicPartition | tuple[str, int] | Iterable[TopicPartition | tuple[str, int]]

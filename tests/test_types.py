@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafkawire.types import RecordMetadata, TopicPartition, topic_partition, topic_partitions
+from aiokafkawire.types import (
+    RecordMetadata,
+    TopicPartition,
+    by_topic,
+    topic_partition,
+    topic_partitions,
+)
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 
@@ -44,3 +50,9 @@ def test_a_partition_is_a_name_and_a_whole_number(given: object):
 def test_a_partition_reads_as_kafka_writes_it():
     assert str(B) == "b-1"
     assert RecordMetadata("b", 1, 7, 0).topic_partition == B
+
+
+def test_partitions_are_grouped_by_topic_in_their_order():
+    first, other, second = TopicPartition("t", 1), TopicPartition("s", 0), TopicPartition("t", 0)
+    grouped = by_topic(iter([first, other, second]))
+    assert list(grouped.items()) == [("t", [first, second]), ("s", [other])]

@@ -15,7 +15,7 @@ from aiokafkawire.connection import ByVersion
 from aiokafkawire.consumer.list_offsets import OffsetLister
 from aiokafkawire.errors import KafkaError, MalformedMessage, ProtocolError
 from aiokafkawire.group.offsets import Credentials, commit_request
-from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition, by_topic
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.consumer_protocol import decode_assignment, flatten
 from aiokafkawire.wire.messages.delete_groups import DeleteGroupsRequest
@@ -165,17 +165,16 @@ async def delete_offsets(
     access: Access, group_id: str, partitions: Sequence[TopicPartition]
 ) -> list[KafkaError]:
     """Forget what a group has committed for some partitions; gives the errors."""
-    topics: dict[str, list[int]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(tp.partition)
     request = OffsetDeleteRequest(
         group_id=group_id,
         topics=[
             OffsetDeleteRequestTopic(
                 name=name,
-                partitions=[OffsetDeleteRequestPartition(partition_index=n) for n in numbers],
+                partitions=[
+                    OffsetDeleteRequestPartition(partition_index=tp.partition) for tp in tps
+                ],
             )
-            for name, numbers in topics.items()
+            for name, tps in by_topic(partitions).items()
         ],
     )
     response = await access.request(request, Coordinator(group_id))

@@ -15,7 +15,7 @@ from aiokafkawire.cli.progress import ERASE_LINE, Progress
 from aiokafkawire.cli.streams import Output
 from aiokafkawire.consumer import Consumer, RebalanceListener
 from aiokafkawire.records import Records
-from aiokafkawire.types import TopicPartition
+from aiokafkawire.types import TopicPartition, by_topic
 
 __all__ = ("POLL_MS", "Plan", "Reader", "describe", "pattern_of")
 
@@ -184,10 +184,11 @@ class Reader(RebalanceListener):
 
 def describe(partitions: Collection[TopicPartition]) -> str:
     """The partitions of each topic: orders [0, 1], refunds [2]."""
-    by_topic: dict[str, list[int]] = {}
-    for tp in sorted(partitions):
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
-    return ", ".join(f"{topic} {numbers}" for topic, numbers in by_topic.items()) or "no partitions"
+    told = [
+        f"{topic} {[tp.partition for tp in tps]}"
+        for topic, tps in by_topic(sorted(partitions)).items()
+    ]
+    return ", ".join(told) or "no partitions"
 
 
 def _missing(topics: Sequence[str], pattern: str | None, known: Sequence[str]) -> list[str]:

@@ -10,7 +10,10 @@ from aiokafkawire.errors import KafkaError, ProtocolError
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 
-__all__ = ("Answers", "by_leader")
+__all__ = ("CONSUMER_REPLICA_ID", "Answers", "by_leader")
+
+CONSUMER_REPLICA_ID = -1
+"""Who asks, where a replica may ask too."""
 
 T = TypeVar("T")
 

@@ -8,18 +8,16 @@ from typing import NamedTuple
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.routing import Node
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.types import NodeId, TopicPartition
+from aiokafkawire.types import NodeId, TopicPartition, by_topic
 from aiokafkawire.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
 
-from .answers import Answers
+from .answers import CONSUMER_REPLICA_ID, Answers
 
 __all__ = ("EpochEnd", "EpochQuestion", "epoch_ends")
-
-CONSUMER_REPLICA_ID = -1
 
 FIRST_WITH_CURRENT_EPOCH = 2
 """Earlier versions do not tell an old leader from the present one."""
@@ -70,15 +68,16 @@ async def epoch_ends(
 
 
 def _request(questions: Mapping[TopicPartition, EpochQuestion]) -> OffsetForLeaderEpochRequest:
-    topics: dict[str, OffsetForLeaderTopic] = {}
-    for tp, question in questions.items():
-        topics.setdefault(
-            tp.topic, OffsetForLeaderTopic(topic=tp.topic, partitions=[])
-        ).partitions.append(
-            OffsetForLeaderPartition(
-                partition=tp.partition,
-                current_leader_epoch=question.current_leader_epoch,
-                leader_epoch=question.epoch,
-            )
+    def partition(tp: TopicPartition) -> OffsetForLeaderPartition:
+        question = questions[tp]
+        return OffsetForLeaderPartition(
+            partition=tp.partition,
+            current_leader_epoch=question.current_leader_epoch,
+            leader_epoch=question.epoch,
         )
-    return OffsetForLeaderEpochRequest(replica_id=CONSUMER_REPLICA_ID, topics=list(topics.values()))
+
+    topics = [
+        OffsetForLeaderTopic(topic=topic, partitions=[*map(partition, tps)])
+        for topic, tps in by_topic(questions).items()
+    ]
+    return OffsetForLeaderEpochRequest(replica_id=CONSUMER_REPLICA_ID, topics=topics)

@@ -9,7 +9,7 @@ from aiokafkawire.cluster.routing import Node
 from aiokafkawire.connection import Backoff, ByVersion
 from aiokafkawire.errors import KafkaError, RequestTimedOut
 from aiokafkawire.runtime import Runtime
-from aiokafkawire.types import NodeId, OffsetAndTimestamp, TopicPartition
+from aiokafkawire.types import NodeId, OffsetAndTimestamp, TopicPartition, by_topic
 from aiokafkawire.wire import ApiKey
 from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -19,11 +19,10 @@ from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-from .answers import Answers, by_leader
+from .answers import CONSUMER_REPLICA_ID, Answers, by_leader
 
 __all__ = ("ListedOffsets", "OffsetLister")
 
-CONSUMER_REPLICA_ID = -1
 FIRST_WITH_ISOLATION = 2
 FIRST_WITH_TIMESTAMPS = 1
 """Version 0 knows the starts of segments only, by the time of their files."""
@@ -122,23 +121,22 @@ class OffsetLister:
         ) from told.get(tp)
 
     def _request(self, timestamps: Mapping[TopicPartition, int]) -> ByVersion[ListOffsetsResponse]:
+        def partition(tp: TopicPartition) -> ListOffsetsPartition:
+            leader = self._cluster.metadata.leader(tp)
+            return ListOffsetsPartition(
+                partition_index=tp.partition,
+                current_leader_epoch=-1 if leader is None else leader.epoch,
+                timestamp=timestamps[tp],
+            )
+
         def build(version: int) -> ListOffsetsRequest:
-            topics: dict[str, ListOffsetsTopic] = {}
-            for tp, timestamp in timestamps.items():
-                leader = self._cluster.metadata.leader(tp)
-                topics.setdefault(
-                    tp.topic, ListOffsetsTopic(name=tp.topic, partitions=[])
-                ).partitions.append(
-                    ListOffsetsPartition(
-                        partition_index=tp.partition,
-                        current_leader_epoch=-1 if leader is None else leader.epoch,
-                        timestamp=timestamp,
-                    )
-                )
             return ListOffsetsRequest(
                 replica_id=CONSUMER_REPLICA_ID,
                 isolation_level=self._isolation if version >= FIRST_WITH_ISOLATION else 0,
-                topics=list(topics.values()),
+                topics=[
+                    ListOffsetsTopic(name=topic, partitions=[*map(partition, tps)])
+                    for topic, tps in by_topic(timestamps).items()
+                ],
                 timeout_ms=self._cluster.config.request_timeout_ms,
             )
 

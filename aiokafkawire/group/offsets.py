@@ -17,7 +17,7 @@ from aiokafkawire.errors import (
     UnsupportedVersion,
 )
 from aiokafkawire.runtime import Promise, Runtime, Signal
-from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition, by_topic
 from aiokafkawire.wire import NO_ID, ApiKey
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 from aiokafkawire.wire.messages.offset_commit import (
@@ -303,14 +303,6 @@ def _explain(error: UnsupportedVersion) -> None:
 
 
 # --- messages ---------------------------------------------------------------------------------
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    """Partitions grouped by topic, in the order in which they come."""
-    grouped: dict[str, list[TopicPartition]] = {}
-    for tp in partitions:
-        grouped.setdefault(tp.topic, []).append(tp)
-    return grouped
 
 
 def commit_request(
