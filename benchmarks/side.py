@@ -15,7 +15,7 @@ import os
 import pstats
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -32,6 +32,40 @@ Work = Callable[[int], Awaitable[int]]
 
 class Incomplete(RuntimeError):
     """The client did not do what it was measured at."""
+
+
+def bytes_of_records(records: Iterable[Any]) -> int:
+    """What the values of some records weigh: each record is looked at, as an application would."""
+    size = 0
+    for record in records:
+        size += len(record.value)
+    return size
+
+
+def bytes_of_values(records: Any) -> int:
+    """The same of values without records."""
+    size = 0
+    for value in records.values():
+        size += len(value)
+    return size
+
+
+def reading(consumer: Any, bytes_of: Callable[[Any], int]) -> Work:
+    """Read with `getmany`, which both clients have."""
+
+    async def work(count: int) -> int:
+        seen = size = 0
+        while seen < count:
+            found = await consumer.getmany(timeout_ms=POLL_MS, max_records=MAX_RECORDS)
+            if not found:
+                raise Incomplete(f"no message within {POLL_MS} ms, after {seen} of {count}")
+            for records in found.values():
+                size += bytes_of(records)
+                seen += len(records)
+        check(size, seen)
+        return seen
+
+    return work
 
 
 # --- aiokafkawire ---------------------------------------------------------------------------
@@ -101,41 +135,13 @@ async def _our_consumer(bootstrap_servers: str, topic: str) -> AsyncIterator[Any
 @asynccontextmanager
 async def our_consume(bootstrap_servers: str, topic: str) -> AsyncIterator[Work]:
     async with _our_consumer(bootstrap_servers, topic) as consumer:
-
-        async def work(count: int) -> int:
-            seen = size = 0
-            while seen < count:
-                found = await consumer.getmany(timeout_ms=POLL_MS, max_records=MAX_RECORDS)
-                if not found:
-                    raise Incomplete(f"no message within {POLL_MS} ms, after {seen} of {count}")
-                for records in found.values():
-                    for record in records:
-                        size += len(record.value)
-                    seen += len(records)
-            check(size, seen)
-            return seen
-
-        yield work
+        yield reading(consumer, bytes_of_records)
 
 
 @asynccontextmanager
 async def our_consume_values(bootstrap_servers: str, topic: str) -> AsyncIterator[Work]:
     async with _our_consumer(bootstrap_servers, topic) as consumer:
-
-        async def work(count: int) -> int:
-            seen = size = 0
-            while seen < count:
-                found = await consumer.getmany(timeout_ms=POLL_MS, max_records=MAX_RECORDS)
-                if not found:
-                    raise Incomplete(f"no message within {POLL_MS} ms, after {seen} of {count}")
-                for records in found.values():
-                    for value in records.values():
-                        size += len(value)
-                    seen += len(records)
-            check(size, seen)
-            return seen
-
-        yield work
+        yield reading(consumer, bytes_of_values)
 
 
 # --- aiokafka -------------------------------------------------------------------------------
@@ -191,21 +197,7 @@ async def aiokafka_consume(bootstrap_servers: str, topic: str) -> AsyncIterator[
     await consumer.start()
     try:
         consumer.assign([aiokafka.TopicPartition(topic, number) for number in range(PARTITIONS)])
-
-        async def work(count: int) -> int:
-            seen = size = 0
-            while seen < count:
-                found = await consumer.getmany(timeout_ms=POLL_MS, max_records=MAX_RECORDS)
-                if not found:
-                    raise Incomplete(f"no message within {POLL_MS} ms, after {seen} of {count}")
-                for records in found.values():
-                    for record in records:
-                        size += len(record.value)
-                    seen += len(records)
-            check(size, seen)
-            return seen
-
-        yield work
+        yield reading(consumer, bytes_of_records)
     finally:
         await consumer.stop()
 
