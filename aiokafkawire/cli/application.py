@@ -36,6 +36,7 @@ COMMANDS = {
     "groups": "aiokafkawire.cli.groups",
     "produce": "aiokafkawire.cli.produce",
     "topics": "aiokafkawire.cli.topics",
+    "txns": "aiokafkawire.cli.txns",
 }
 """Where each command stands, under its own name; a shell waits for the import of one only."""
 
