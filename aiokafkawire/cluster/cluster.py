@@ -21,6 +21,7 @@ from aiokafkawire.cluster.routing import (
     Route,
     least_loaded,
     misrouted,
+    not_ready,
 )
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection import (
@@ -174,10 +175,13 @@ class Cluster:
                         f"topic {name!r} does not exist, and allow_auto_create_topics is off",
                         topic=name,
                     )
-            elif code is not None and not (error := error_for(code, topic=name)).retriable:
+            elif code is not None and not (error := self._topic_error(name, code)).retriable:
                 raise error
             self._refresher.request_update((name,))
         raise self._no_topic(name)
+
+    def _topic_error(self, name: str, code: int) -> KafkaError:
+        return error_for(code, api="Metadata", broker=self._refresher.told_by, topic=name)
 
     def _no_topic(self, name: str) -> KafkaError:
         code = self.metadata.errors.get(name)
@@ -338,7 +342,8 @@ class Cluster:
                 code = misrouted(response, to)
                 if code is None:
                     return response, client.name
-                self._lost(to)
+                if code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    self._lost(to)
                 if not retry:
                     return response, client.name
                 error = error_for(code, api=api, broker=client.name, attempt=attempt)
@@ -347,12 +352,27 @@ class Cluster:
     async def to_all(
         self, message: Request[R] | ByVersion[R], *, deadline: float
     ) -> dict[NodeId, R | KafkaError]:
-        """Send a request to every node at once; each one's response, or why there is none."""
+        """Send a request to every node at once; each one's response, or why there is none.
+
+        A node that is not ready to coordinate anything is asked again until the deadline.
+        """
         answers: dict[NodeId, R | KafkaError] = {}
 
         async def ask(node_id: NodeId) -> None:
+            attempt = 0
             try:
-                answers[node_id] = await self.request(message, to=Node(node_id), deadline=deadline)
+                while True:
+                    attempt += 1
+                    response, broker = await self.exchange(
+                        message, to=Node(node_id), deadline=deadline
+                    )
+                    code = not_ready(response)
+                    if code is None:
+                        answers[node_id] = response
+                        return
+                    api = APIS[ApiKey(message.api_key)].name
+                    error = error_for(code, api=api, broker=broker, attempt=attempt)
+                    await self._pause(attempt, deadline, error)
             except KafkaError as error:
                 answers[node_id] = error
 

@@ -44,11 +44,13 @@ NAMELESS: NodeId = -2
 class Refresher:
     """Owns the metadata, and the one task that asks for it.
 
-    `metadata` is the newest snapshot. Whoever waits for a change awaits `wait_update`.
+    `metadata` is the newest snapshot, `told_by` the broker that told it. Whoever waits for a change
+    awaits `wait_update`.
     """
 
     def __init__(self, config: ClientConfig, runtime: Runtime, brokers: Brokers) -> None:
         self.metadata: MetadataSnapshot = EMPTY
+        self.told_by: str | None = None
         self.interest = TopicInterest()
         self.last_failure: KafkaError | None = None
         brokers.on_lost = self.request_update
@@ -259,6 +261,7 @@ class Refresher:
             raise error_for(response.error_code, api="Metadata", broker=client.name)
         unlisted = self._unlisted(response, client)
         update = self.metadata.updated(response, wanted, partial=partial, unlisted=unlisted)
+        self.told_by = client.name
         self.apply(update)
         if not update.usable:
             raise NoBrokerAvailable(

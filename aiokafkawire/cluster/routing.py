@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ __all__ = (
     "error_codes",
     "least_loaded",
     "misrouted",
+    "not_ready",
 )
 
 
@@ -61,13 +62,10 @@ class Coordinator:
 Route = Node | AnyNode | Controller | Coordinator
 
 _CONTROLLER_CODES = frozenset({ErrorCode.NOT_CONTROLLER})
-_COORDINATOR_CODES = frozenset(
-    {
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    }
+_NOT_READY_CODES = frozenset(
+    {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
+_COORDINATOR_CODES = _NOT_READY_CODES | {ErrorCode.NOT_COORDINATOR}
 
 # The fields under which responses keep an error code for each of what was asked.
 _NESTED = ("topics", "responses", "groups", "partitions", "members", "coordinators")
@@ -116,7 +114,16 @@ def misrouted(response: Response, route: Route) -> int | None:
             telling = _COORDINATOR_CODES
         case _:
             return None
-    return next((code for code in error_codes(response) if code in telling), None)
+    return _first(response, telling)
+
+
+def not_ready(response: Response) -> int | None:
+    """The code by which a node says that it does not coordinate anything yet."""
+    return _first(response, _NOT_READY_CODES)
+
+
+def _first(response: Response, codes: Collection[int]) -> int | None:
+    return next((code for code in error_codes(response) if code in codes), None)
 
 
 def _codes(items: Iterable[Any]) -> Iterator[int]:

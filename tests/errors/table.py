@@ -1,0 +1,588 @@
+"""Every error code that the protocol documents name, and what the client does about each.
+
+`CODES` has the names and the meaning of each code; `ROWS` what follows from it in the answer of an
+API: the rows are tests (the other modules here), and docs/error-codes.md is made of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from aiokafkawire.wire import ApiKey, ErrorCode
+
+__all__ = ["CODES", "LISTED", "ROWS", "Code", "Does", "Row", "rows_of"]
+
+E = ErrorCode
+
+
+# --- the codes --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A code as the documents have it.
+
+    `page` is its name on the protocol page of 0.10, `guide` in the guide to the protocol, `old`
+    in the guide of 0.8 (None: not there), `lists` those of the guide's lists of possible errors
+    that differ from `page`. `retriable` is what page and guide say.
+    """
+
+    code: ErrorCode
+    meaning: str
+    page: str | None
+    guide: str | None
+    old: str | None
+    retriable: bool = False
+    lists: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All its names, that of Kafka 4.3 first, each once."""
+        given = (self.code.name, self.page, self.guide, self.old, *self.lists)
+        return tuple(dict.fromkeys(name for name in given if name is not None))
+
+    @property
+    def differs(self) -> bool:
+        """Whether Kafka 4.3 calls it retriable and the documents do not, or the reverse."""
+        return self.retriable != self.code.retriable
+
+
+def _group(code: ErrorCode, meaning: str, name: str, *, old: str | None = None) -> Code:
+    """Codes that the guide calls "…Code"."""
+    words = [word.capitalize() for word in name.split("_")]
+    return Code(code, meaning, name, "".join(words) + "Code", old)
+
+
+CODES: tuple[Code, ...] = (
+    Code(
+        E.UNKNOWN_SERVER_ERROR,
+        "the broker failed in a way that has no code",
+        "UNKNOWN",
+        "Unknown",
+        "Unknown",
+    ),
+    Code(E.NONE, "no error", "NONE", "NoError", "NoError"),
+    Code(
+        E.OFFSET_OUT_OF_RANGE,
+        "the log does not have this offset, any more or yet",
+        "OFFSET_OUT_OF_RANGE",
+        "OffsetOutOfRange",
+        "OffsetOutOfRange",
+    ),
+    Code(
+        E.CORRUPT_MESSAGE,
+        "checksum, size or format of a message is wrong",
+        "CORRUPT_MESSAGE",
+        "InvalidMessage / CorruptMessage",
+        "InvalidMessage",
+        retriable=True,
+    ),
+    Code(
+        E.UNKNOWN_TOPIC_OR_PARTITION,
+        "the broker does not have this partition; it may be new, or gone",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "UnknownTopicOrPartition",
+        "UnknownTopicOrPartition",
+        retriable=True,
+        lists=("UnknownTopic",),
+    ),
+    Code(
+        E.INVALID_FETCH_SIZE,
+        "the size of a fetch, in 0.8 of a message, is negative",
+        "INVALID_FETCH_SIZE",
+        "InvalidMessageSize",
+        "InvalidMessageSize",
+    ),
+    Code(
+        E.LEADER_NOT_AVAILABLE,
+        "the partition has no leader: one is being elected",
+        "LEADER_NOT_AVAILABLE",
+        "LeaderNotAvailable",
+        "LeaderNotAvailable",
+        retriable=True,
+    ),
+    Code(
+        E.NOT_LEADER_OR_FOLLOWER,
+        "another broker leads the partition",
+        "NOT_LEADER_FOR_PARTITION",
+        "NotLeaderForPartition",
+        "NotLeaderForPartition",
+        retriable=True,
+    ),
+    Code(
+        E.REQUEST_TIMED_OUT,
+        "the time that the request gave was over, as with too few acknowledgements",
+        "REQUEST_TIMED_OUT",
+        "RequestTimedOut",
+        "RequestTimedOut",
+        retriable=True,
+    ),
+    Code(
+        E.BROKER_NOT_AVAILABLE,
+        "a broker is not alive; for brokers and tools",
+        "BROKER_NOT_AVAILABLE",
+        "BrokerNotAvailable",
+        "BrokerNotAvailable",
+    ),
+    Code(
+        E.REPLICA_NOT_AVAILABLE,
+        "a replica is missing; in Metadata that matters to nobody while there is a leader",
+        "REPLICA_NOT_AVAILABLE",
+        "ReplicaNotAvailable",
+        "Unused",
+        lists=("REPLICAS_NOT_AVAILABLE",),
+    ),
+    Code(
+        E.MESSAGE_TOO_LARGE,
+        "a batch is over the topic's max.message.bytes",
+        "MESSAGE_TOO_LARGE",
+        "MessageSizeTooLarge",
+        "MessageSizeTooLarge",
+    ),
+    Code(
+        E.STALE_CONTROLLER_EPOCH,
+        "another broker is the controller now; between brokers",
+        "STALE_CONTROLLER_EPOCH",
+        "StaleControllerEpochCode",
+        "StaleControllerEpochCode",
+    ),
+    Code(
+        E.OFFSET_METADATA_TOO_LARGE,
+        "the text beside a committed offset is over offset.metadata.max.bytes",
+        "OFFSET_METADATA_TOO_LARGE",
+        "OffsetMetadataTooLargeCode",
+        "OffsetMetadataTooLargeCode",
+    ),
+    Code(
+        E.NETWORK_EXCEPTION,
+        "the connection ended before the answer; clients give it themselves",
+        "NETWORK_EXCEPTION",
+        None,
+        None,
+        retriable=True,
+    ),
+    Code(
+        E.COORDINATOR_LOAD_IN_PROGRESS,
+        "the coordinator is still reading what it keeps of its groups",
+        "GROUP_LOAD_IN_PROGRESS",
+        "GroupLoadInProgressCode",
+        "OffsetsLoadInProgressCode",
+        retriable=True,
+    ),
+    Code(
+        E.COORDINATOR_NOT_AVAILABLE,
+        "there is no coordinator: its topic is being made, or the broker is going down",
+        "GROUP_COORDINATOR_NOT_AVAILABLE",
+        "GroupCoordinatorNotAvailableCode",
+        "ConsumerCoordinatorNotAvailableCode",
+        retriable=True,
+        lists=("CONSUMER_COORDINATOR_NOT_AVAILABLE",),
+    ),
+    Code(
+        E.NOT_COORDINATOR,
+        "another broker is the coordinator",
+        "NOT_COORDINATOR_FOR_GROUP",
+        "NotCoordinatorForGroupCode",
+        "NotCoordinatorForConsumerCode",
+        retriable=True,
+        lists=("NOT_COORDINATOR_FOR_CONSUMER",),
+    ),
+    Code(
+        E.INVALID_TOPIC_EXCEPTION,
+        "no topic can have this name, or clients may not write to it",
+        "INVALID_TOPIC_EXCEPTION",
+        "InvalidTopicCode",
+        None,
+        lists=("InvalidTopic",),
+    ),
+    _group(
+        E.RECORD_LIST_TOO_LARGE,
+        "the batches are over the size of a segment",
+        "RECORD_LIST_TOO_LARGE",
+    ),
+    Code(
+        E.NOT_ENOUGH_REPLICAS,
+        "fewer replicas are in sync than min.insync.replicas; nothing was written",
+        "NOT_ENOUGH_REPLICAS",
+        "NotEnoughReplicasCode",
+        None,
+        retriable=True,
+    ),
+    Code(
+        E.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        "the same, noticed when the records were written",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+        "NotEnoughReplicasAfterAppendCode",
+        None,
+        retriable=True,
+    ),
+    _group(
+        E.INVALID_REQUIRED_ACKS,
+        "acks is none of -1, 0 and 1",
+        "INVALID_REQUIRED_ACKS",
+    ),
+    _group(E.ILLEGAL_GENERATION, "the group has another generation now", "ILLEGAL_GENERATION"),
+    _group(
+        E.INCONSISTENT_GROUP_PROTOCOL,
+        "the member shares no assignor or protocol type with the group",
+        "INCONSISTENT_GROUP_PROTOCOL",
+    ),
+    _group(E.INVALID_GROUP_ID, "the group id is empty", "INVALID_GROUP_ID"),
+    _group(
+        E.UNKNOWN_MEMBER_ID,
+        "the group does not have this member (any more)",
+        "UNKNOWN_MEMBER_ID",
+    ),
+    _group(
+        E.INVALID_SESSION_TIMEOUT,
+        "the session timeout is outside of what the broker allows",
+        "INVALID_SESSION_TIMEOUT",
+    ),
+    _group(
+        E.REBALANCE_IN_PROGRESS,
+        "the group rebalances: its members shall join again",
+        "REBALANCE_IN_PROGRESS",
+    ),
+    _group(
+        E.INVALID_COMMIT_OFFSET_SIZE,
+        "what a commit would store is too large",
+        "INVALID_COMMIT_OFFSET_SIZE",
+    ),
+    Code(
+        E.TOPIC_AUTHORIZATION_FAILED,
+        "the client has no right to the topic",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "TopicAuthorizationFailedCode",
+        None,
+        lists=("TopicAuthorizationFailed", "AUTHORIZATION_FAILED"),
+    ),
+    _group(
+        E.GROUP_AUTHORIZATION_FAILED,
+        "the client has no right to the group",
+        "GROUP_AUTHORIZATION_FAILED",
+    ),
+    _group(
+        E.CLUSTER_AUTHORIZATION_FAILED,
+        "the client has no right to what brokers and administrators do",
+        "CLUSTER_AUTHORIZATION_FAILED",
+    ),
+    Code(
+        E.INVALID_TIMESTAMP,
+        "a timestamp is too far from the broker's clock",
+        "INVALID_TIMESTAMP",
+        None,
+        None,
+    ),
+    Code(
+        E.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        "the topic keeps an older record format, which lacks what was asked for",
+        None,
+        None,
+        None,
+    ),
+    Code(
+        E.MEMBER_ID_REQUIRED,
+        "a new member shall join again with the id that it is given (KIP-394)",
+        None,
+        None,
+        None,
+    ),
+)
+"""The codes of the three documents, and two later ones that ask for what no older one does."""
+
+
+# --- what follows -----------------------------------------------------------------------------
+
+
+class Does(Enum):
+    """What the client does about an answer."""
+
+    AS_NONE = "takes it for no error"
+    IGNORE = "ignores it"
+    REPEAT = "tries again"
+    REFRESH = "refreshes its metadata and tries again"
+    FIND = "looks for the coordinator and tries again there"
+    REJOIN = "joins the group again as the same member"
+    REJOIN_ANEW = "joins the group again as a new member"
+    JOIN_AS_TOLD = "joins again with the id given"
+    AFTER_REBALANCE = "tries again after the rebalance, if it still owns the partition"
+    RESET = "resets the position as `auto_offset_reset` says"
+    SPLIT = "sends the records again in smaller batches"
+    FAIL = "raises"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A code in the answer of an API. `listed`: the documents say that it may stand there."""
+
+    api: ApiKey
+    code: ErrorCode
+    does: Does
+    note: str = ""
+    listed: bool = True
+
+    @property
+    def name(self) -> str:
+        """For the name of a test."""
+        return f"{self.code.value}-{self.code.name}"
+
+
+def _rows(
+    api: ApiKey, does: Mapping[Does, Iterable[ErrorCode]], notes: Mapping[ErrorCode, str] = {}
+) -> list[Row]:
+    listed = LISTED[api]
+    rows = [
+        Row(api, code, action, notes.get(code, ""), code in listed)
+        for action, codes in does.items()
+        for code in codes
+    ]
+    return sorted(rows, key=lambda row: row.code)
+
+
+def _codes(*numbers: int) -> frozenset[ErrorCode]:
+    return frozenset(map(ErrorCode, numbers))
+
+
+LISTED: Mapping[ApiKey, frozenset[ErrorCode]] = {
+    ApiKey.METADATA: _codes(3, 5, 17, 29),
+    # The guide leaves Produce open.
+    ApiKey.PRODUCE: _codes(2, 3, 6, 7, 10, 17, 18, 19, 20, 21, 29, 32),
+    ApiKey.FETCH: _codes(-1, 1, 3, 6, 9),
+    ApiKey.LIST_OFFSETS: _codes(-1, 3, 6),
+    ApiKey.LEADER_AND_ISR: _codes(3, 11),
+    ApiKey.STOP_REPLICA: _codes(3, 11),
+    ApiKey.UPDATE_METADATA: _codes(11),
+    ApiKey.CONTROLLED_SHUTDOWN: _codes(8, 11),
+    ApiKey.FIND_COORDINATOR: _codes(15, 16, 30),
+    ApiKey.OFFSET_COMMIT: _codes(12, 14, 15, 16, 22, 25, 27, 28, 29, 30),
+    ApiKey.OFFSET_FETCH: _codes(3, 14, 16, 22, 25, 29, 30),
+    ApiKey.JOIN_GROUP: _codes(14, 15, 16, 23, 25, 26, 30),
+    ApiKey.SYNC_GROUP: _codes(15, 16, 22, 25, 27, 30),
+    ApiKey.HEARTBEAT: _codes(15, 16, 22, 25, 27, 30),
+    ApiKey.LEAVE_GROUP: _codes(14, 15, 16, 25, 30),
+    ApiKey.LIST_GROUPS: _codes(15, 29),
+    ApiKey.DESCRIBE_GROUPS: _codes(14, 15, 16, 29),
+    ApiKey.INIT_PRODUCER_ID: _codes(),
+}
+"""The "possible error codes" of the guide; for the APIs between brokers, which it does not
+describe, those that brokers were seen to answer."""
+
+ROWS: tuple[Row, ...] = (
+    *_rows(
+        ApiKey.METADATA,
+        {
+            Does.IGNORE: [E.REPLICA_NOT_AVAILABLE],
+            Does.REFRESH: [E.UNKNOWN_TOPIC_OR_PARTITION, E.LEADER_NOT_AVAILABLE],
+            Does.FAIL: [E.INVALID_TOPIC_EXCEPTION, E.TOPIC_AUTHORIZATION_FAILED],
+        },
+        {
+            E.UNKNOWN_TOPIC_OR_PARTITION: "then `UnknownTopic` at the deadline of the call",
+            E.LEADER_NOT_AVAILABLE: "of a topic, and of a partition, whose leader is -1 then",
+            E.REPLICA_NOT_AVAILABLE: "of a partition with a leader, which is used",
+        },
+    ),
+    *_rows(
+        ApiKey.PRODUCE,
+        {
+            Does.AS_NONE: [E.NONE],
+            Does.REPEAT: [
+                E.CORRUPT_MESSAGE,
+                E.REQUEST_TIMED_OUT,
+                E.NOT_ENOUGH_REPLICAS,
+                E.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+            ],
+            Does.REFRESH: [
+                E.UNKNOWN_TOPIC_OR_PARTITION,
+                E.NOT_LEADER_OR_FOLLOWER,
+                E.NETWORK_EXCEPTION,
+            ],
+            Does.SPLIT: [E.MESSAGE_TOO_LARGE, E.RECORD_LIST_TOO_LARGE],
+            Does.FAIL: [
+                E.INVALID_TOPIC_EXCEPTION,
+                E.INVALID_REQUIRED_ACKS,
+                E.TOPIC_AUTHORIZATION_FAILED,
+                E.INVALID_TIMESTAMP,
+            ],
+        },
+        {
+            E.MESSAGE_TOO_LARGE: "a single record raises `RecordTooLarge`",
+            E.RECORD_LIST_TOO_LARGE: "a single record raises `RecordTooLarge`",
+        },
+    ),
+    *_rows(
+        ApiKey.FETCH,
+        {
+            Does.REPEAT: [E.UNKNOWN_SERVER_ERROR],
+            Does.RESET: [E.OFFSET_OUT_OF_RANGE],
+            Does.REFRESH: [
+                E.UNKNOWN_TOPIC_OR_PARTITION,
+                E.NOT_LEADER_OR_FOLLOWER,
+                E.REPLICA_NOT_AVAILABLE,
+            ],
+            Does.FAIL: [E.INVALID_FETCH_SIZE, E.TOPIC_AUTHORIZATION_FAILED],
+        },
+        {
+            E.UNKNOWN_SERVER_ERROR: "with a warning in the log",
+            E.OFFSET_OUT_OF_RANGE: '`NoOffset` where that is "none"',
+            E.INVALID_FETCH_SIZE: "once, then it tries again",
+            E.TOPIC_AUTHORIZATION_FAILED: "once, then it tries again",
+        },
+    ),
+    *_rows(
+        ApiKey.LIST_OFFSETS,
+        {
+            Does.AS_NONE: [E.UNSUPPORTED_FOR_MESSAGE_FORMAT],
+            Does.REFRESH: [
+                E.UNKNOWN_SERVER_ERROR,
+                E.UNKNOWN_TOPIC_OR_PARTITION,
+                E.NOT_LEADER_OR_FOLLOWER,
+            ],
+            Does.FAIL: [E.TOPIC_AUTHORIZATION_FAILED],
+        },
+        {E.UNSUPPORTED_FOR_MESSAGE_FORMAT: "there is no record of that time: None"},
+    ),
+    *_rows(
+        ApiKey.LEADER_AND_ISR,
+        {Does.FAIL: [E.UNKNOWN_TOPIC_OR_PARTITION, E.STALE_CONTROLLER_EPOCH]},
+    ),
+    *_rows(
+        ApiKey.STOP_REPLICA,
+        {Does.FAIL: [E.UNKNOWN_TOPIC_OR_PARTITION, E.STALE_CONTROLLER_EPOCH]},
+    ),
+    *_rows(ApiKey.UPDATE_METADATA, {Does.FAIL: [E.STALE_CONTROLLER_EPOCH]}),
+    *_rows(
+        ApiKey.CONTROLLED_SHUTDOWN,
+        {Does.FAIL: [E.BROKER_NOT_AVAILABLE, E.STALE_CONTROLLER_EPOCH]},
+    ),
+    *_rows(
+        ApiKey.OFFSET_COMMIT,
+        {
+            Does.REPEAT: [E.COORDINATOR_LOAD_IN_PROGRESS],
+            Does.FIND: [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR],
+            Does.AFTER_REBALANCE: [E.REBALANCE_IN_PROGRESS],
+            Does.FAIL: [
+                E.OFFSET_METADATA_TOO_LARGE,
+                E.ILLEGAL_GENERATION,
+                E.UNKNOWN_MEMBER_ID,
+                E.INVALID_COMMIT_OFFSET_SIZE,
+                E.TOPIC_AUTHORIZATION_FAILED,
+                E.GROUP_AUTHORIZATION_FAILED,
+            ],
+        },
+        {
+            E.ILLEGAL_GENERATION: "`CommitFailed`; a heartbeat at once tells what is the matter",
+            E.UNKNOWN_MEMBER_ID: "`CommitFailed`; a heartbeat at once tells what is the matter",
+        },
+    ),
+    *_rows(
+        ApiKey.OFFSET_FETCH,
+        {
+            Does.AS_NONE: [E.UNKNOWN_TOPIC_OR_PARTITION],
+            Does.REPEAT: [E.COORDINATOR_LOAD_IN_PROGRESS],
+            Does.FIND: [E.NOT_COORDINATOR],
+            Does.FAIL: [
+                E.ILLEGAL_GENERATION,
+                E.UNKNOWN_MEMBER_ID,
+                E.TOPIC_AUTHORIZATION_FAILED,
+                E.GROUP_AUTHORIZATION_FAILED,
+            ],
+        },
+        {E.UNKNOWN_TOPIC_OR_PARTITION: "nothing is committed: ZooKeeper has no node for it"},
+    ),
+    *_rows(
+        ApiKey.FIND_COORDINATOR,
+        {
+            Does.REPEAT: [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR],
+            Does.FAIL: [E.GROUP_AUTHORIZATION_FAILED],
+        },
+    ),
+    *_rows(
+        ApiKey.JOIN_GROUP,
+        {
+            Does.REJOIN: [E.COORDINATOR_LOAD_IN_PROGRESS],
+            Does.FIND: [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR],
+            Does.REJOIN_ANEW: [E.UNKNOWN_MEMBER_ID],
+            Does.JOIN_AS_TOLD: [E.MEMBER_ID_REQUIRED],
+            Does.FAIL: [
+                E.INCONSISTENT_GROUP_PROTOCOL,
+                E.INVALID_GROUP_ID,
+                E.INVALID_SESSION_TIMEOUT,
+                E.GROUP_AUTHORIZATION_FAILED,
+            ],
+        },
+        {
+            E.INCONSISTENT_GROUP_PROTOCOL: "`GroupFailed`",
+            E.INVALID_GROUP_ID: "`GroupFailed`",
+            E.INVALID_SESSION_TIMEOUT: (
+                "`GroupFailed`; the default of 45 s is lowered to 30 s first, for brokers of 0.9"
+            ),
+        },
+    ),
+    *_rows(
+        ApiKey.SYNC_GROUP,
+        {
+            Does.FIND: [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR],
+            Does.REJOIN: [E.ILLEGAL_GENERATION, E.REBALANCE_IN_PROGRESS],
+            Does.REJOIN_ANEW: [E.UNKNOWN_MEMBER_ID],
+            Does.FAIL: [E.GROUP_AUTHORIZATION_FAILED],
+        },
+        {
+            E.COORDINATOR_NOT_AVAILABLE: "with a JoinGroup",
+            E.NOT_COORDINATOR: "with a JoinGroup",
+        },
+    ),
+    *_rows(
+        ApiKey.HEARTBEAT,
+        {
+            Does.FIND: [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR],
+            Does.REJOIN: [E.ILLEGAL_GENERATION, E.REBALANCE_IN_PROGRESS],
+            Does.REJOIN_ANEW: [E.UNKNOWN_MEMBER_ID],
+            Does.FAIL: [E.GROUP_AUTHORIZATION_FAILED],
+        },
+        {
+            E.ILLEGAL_GENERATION: "its partitions are lost",
+            E.UNKNOWN_MEMBER_ID: "its partitions are lost",
+            E.REBALANCE_IN_PROGRESS: "its partitions are revoked, as the protocol in use wants it",
+        },
+    ),
+    *_rows(
+        ApiKey.LEAVE_GROUP,
+        {
+            Does.REPEAT: [E.COORDINATOR_LOAD_IN_PROGRESS],
+            Does.FIND: [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR],
+            Does.IGNORE: [E.UNKNOWN_MEMBER_ID, E.GROUP_AUTHORIZATION_FAILED],
+        },
+    ),
+    *_rows(
+        ApiKey.DESCRIBE_GROUPS,
+        {
+            Does.REPEAT: [E.COORDINATOR_LOAD_IN_PROGRESS],
+            Does.FIND: [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR],
+            Does.FAIL: [E.TOPIC_AUTHORIZATION_FAILED],
+        },
+    ),
+    *_rows(
+        ApiKey.LIST_GROUPS,
+        {
+            Does.REPEAT: [E.COORDINATOR_NOT_AVAILABLE],
+            Does.FAIL: [E.TOPIC_AUTHORIZATION_FAILED],
+        },
+        {E.TOPIC_AUTHORIZATION_FAILED: "the groups of the other brokers are listed"},
+    ),
+    *_rows(
+        ApiKey.INIT_PRODUCER_ID,
+        {
+            Does.REPEAT: [E.COORDINATOR_LOAD_IN_PROGRESS],
+            Does.FAIL: [E.CLUSTER_AUTHORIZATION_FAILED],
+        },
+        {E.CLUSTER_AUTHORIZATION_FAILED: "the producer cannot go on"},
+    ),
+)
+"""Every code in every answer where the documents have it, and some where they do not."""
+
+
+def rows_of(api: ApiKey) -> list[Row]:
+    """The rows of one API."""
+    return [row for row in ROWS if row.api is api]
