@@ -188,6 +188,14 @@ class PartitionLog:
         if batch is not None:
             self.producers.appended(batch)
 
+    def begin_at(self, offset: int) -> None:
+        """Drop all that there is, and go on from an offset."""
+        while self._segments:
+            self._segments.pop().data.delete()
+        self._epochs.clear()
+        self.start_offset = self.end_offset = offset
+        self._remember_producers()
+
     def delete(self) -> None:
         """Delete everything from the store."""
         self._segments.clear()
@@ -326,6 +334,11 @@ class PartitionLog:
         if latest < 0:
             return None
         return self._find(lambda batch: batch.max_timestamp == latest, lambda time: time == latest)
+
+    @property
+    def last_epoch(self) -> int:
+        """The leader epoch of the newest batch, -1 if it bears none."""
+        return self._epochs[-1][0] if self._epochs else -1
 
     def epoch_at(self, offset: int) -> int | None:
         """The leader epoch that `offset` was written in, None if that is not known."""

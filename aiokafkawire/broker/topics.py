@@ -76,6 +76,14 @@ class Partition:
         first = self.log.first_open_offset
         return self.high_watermark if first is None else min(first, self.high_watermark)
 
+    def replicas_with(self, offset: int) -> int:
+        """How many replicas have all that comes before an offset."""
+        return len(self.isr)
+
+    def appended(self) -> None:
+        """Something was written to the log."""
+        self.changed.notify()
+
     def lead(self, node_id: int) -> None:
         """Make a node the leader, in a new epoch."""
         if node_id != self.leader:
