@@ -15,6 +15,7 @@ from enum import IntEnum
 from typing import Generic, NamedTuple, TypeVar
 
 from aiokafkawire.errors import ProtocolError
+from aiokafkawire.transitions import transition
 
 __all__ = (
     "MAX_QUEUED",
@@ -91,7 +92,7 @@ class Call(Generic[T]):
     sent_at: float = math.inf
 
     def on(self, event: CallEvent) -> None:
-        self.state = TRANSITIONS[self.state, event]
+        self.state = transition(TRANSITIONS, self.state, event)
 
 
 class Due(NamedTuple, Generic[T]):

@@ -16,6 +16,7 @@ from typing import Any
 
 from aiokafkawire.connection.versions import Pin, Versions
 from aiokafkawire.errors import ConnectionFailed, KafkaError, ProtocolError
+from aiokafkawire.transitions import transition
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode, Request, error_for
 from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafkawire.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -168,7 +169,7 @@ class Negotiation:
         return self.ask(self.state.version, self.silence_s, Connection.CURRENT)
 
     def handle(self, event: Event) -> Step:
-        return TRANSITIONS[type(self.state), type(event)](self, self.state, event)
+        return transition(TRANSITIONS, self.state, event)(self, self.state, event)
 
     def ask(self, version: int, timeout_s: float, connection: Connection) -> Ask:
         return Ask(self._request, version, timeout_s, connection)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from aiokafkawire.transitions import transition
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import NO_ID
 from aiokafkawire.wire.error_codes import ErrorCode
@@ -124,7 +125,7 @@ class FetchSession:
 
     def handle(self, event: Event) -> None:
         """Go to the next state."""
-        self.state = TRANSITIONS[type(self.state), type(event)](self.state, event)
+        self.state = transition(TRANSITIONS, self.state, event)(self.state, event)
 
     def request(self, parts: Iterable[FetchPart], ids: Mapping[str, UUID]) -> SessionRequest:
         """What to send in order to fetch exactly these partitions."""

@@ -24,6 +24,7 @@ from aiokafkawire.errors import (
     NoOffset,
     UnsupportedVersion,
 )
+from aiokafkawire.transitions import transition
 from aiokafkawire.types import ANY_LEADER_EPOCH, NodeId, OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode
 
@@ -319,7 +320,7 @@ class Partition:
         asked = getattr(event, "asked", self.state)
         if asked is not self.state:
             return
-        self.state = TRANSITIONS[type(self.state), type(event)](self, self.state, event)
+        self.state = transition(TRANSITIONS, self.state, event)(self, self.state, event)
         if not isinstance(self.state, Positioned):
             self.max_bytes = None
 

@@ -15,6 +15,7 @@ from typing import Any
 from aiokafkawire.connection.backoff import Backoff
 from aiokafkawire.errors import CommitFailed, KafkaError
 from aiokafkawire.runtime.base import NEVER
+from aiokafkawire.transitions import transition
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 
@@ -260,7 +261,7 @@ class Commits:
             isinstance(self.state, Sending) and self.state.request == event.request
         ):
             return ()
-        self.state, effects = TRANSITIONS[type(self.state), type(event)](
+        self.state, effects = transition(TRANSITIONS, self.state, event)(
             self, self.state, event, now
         )
         return effects

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from aiokafkawire.connection.backoff import Backoff
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.runtime.base import NEVER
+from aiokafkawire.transitions import transition
 
 from . import effects as do
 from . import entering, leaving, owning, steps
@@ -27,14 +28,9 @@ from .steps import Handler
 __all__ = (
     "TRANSITIONS",
     "GroupSettings",
-    "ImpossibleEvent",
     "Membership",
     "Presence",
 )
-
-
-class ImpossibleEvent(AssertionError):
-    """An event came in a state in which it cannot happen: a defect of the caller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +116,7 @@ class Membership:
         """Go to the next state. An answer that the state does not wait for is late: no effect."""
         if isinstance(event, on.Answer) and event.request not in self.state.awaited:
             return ()
-        handler = TRANSITIONS.get((type(self.state), type(event)))
-        if handler is None:
-            raise ImpossibleEvent(f"{event} in {self.state}")
+        handler = transition(TRANSITIONS, self.state, event)
         self.state, effects = handler(self, self.state, event, now)
         return effects
 

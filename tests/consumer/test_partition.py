@@ -18,6 +18,7 @@ from aiokafkawire.errors import (
     UnsupportedVersion,
 )
 from aiokafkawire.records import Extent, extent_of
+from aiokafkawire.transitions import ImpossibleEvent
 from aiokafkawire.types import OffsetAndMetadata
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 
@@ -94,7 +95,7 @@ def test_every_state_and_event(state_name: str, event_name: str) -> None:
     expected = EXPECTED[state_name].get(event_name)
     if expected is None:
         assert (type(state), type(EVENTS[event_name](state))) not in p.TRANSITIONS
-        with pytest.raises(KeyError):
+        with pytest.raises(ImpossibleEvent):
             one.handle(EVENTS[event_name](state))
         return
     one.handle(EVENTS[event_name](state))

@@ -11,8 +11,9 @@ import pytest
 from aiokafkawire.group import effects as do
 from aiokafkawire.group import events as on
 from aiokafkawire.group import states as s
-from aiokafkawire.group.membership import TRANSITIONS, ImpossibleEvent, Membership
+from aiokafkawire.group.membership import TRANSITIONS, Membership
 from aiokafkawire.runtime import NEVER
+from aiokafkawire.transitions import ImpossibleEvent
 from aiokafkawire.types import TopicPartition
 
 from .machines import (

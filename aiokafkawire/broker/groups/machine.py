@@ -39,6 +39,7 @@ from aiokafkawire.broker.groups.members import (
     has_room,
 )
 from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.transitions import transition
 from aiokafkawire.wire import ErrorCode
 
 __all__ = (
@@ -82,7 +83,7 @@ class ClassicGroup:
 
     def handle(self, event: Event, now: float) -> list[Reply]:
         """Carry out one event; the replies are in the order in which they are due."""
-        row = TRANSITIONS[self.state, type(event)]
+        row = transition(TRANSITIONS, self.state, event)
         before = self.state
         row.action(self, event, now)
         assert self.state in row.leads_to, f"{before} -> {self.state} at {type(event).__name__}"

@@ -1,0 +1,38 @@
+"""How machines look up their tables of transitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, TypeVar
+
+__all__ = ("ImpossibleEvent", "transition")
+
+MAX_TOLD_CHARACTERS = 300
+"""What of a state or an event stands in the error; either may hold whole batches."""
+
+V = TypeVar("V")
+
+
+class ImpossibleEvent(AssertionError):
+    """An event came in a state for which the table has no entry: a defect of this package."""
+
+
+def transition(table: Mapping[Any, V], state: object, event: object) -> V:
+    """The entry for a state and an event. Raises `ImpossibleEvent` if there is none.
+
+    In the key stand members of enumerations themselves, and anything else by its class.
+    """
+    key = (
+        state if isinstance(state, Enum) else type(state),
+        event if isinstance(event, Enum) else type(event),
+    )
+    entry = table.get(key)
+    if entry is None:
+        raise ImpossibleEvent(f"{_told(event)} cannot happen in {_told(state)}")
+    return entry
+
+
+def _told(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= MAX_TOLD_CHARACTERS else f"{text[:MAX_TOLD_CHARACTERS]}…"

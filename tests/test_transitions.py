@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+import pytest
+
+from aiokafkawire.transitions import MAX_TOLD_CHARACTERS, ImpossibleEvent, transition
+
+
+class Light(enum.Enum):
+    RED = 1
+    GREEN = 2
+
+
+@dataclass
+class Waited:
+    seconds: int
+
+
+@dataclass
+class Broken:
+    reason: str
+
+
+TABLE = {(Light.RED, Waited): Light.GREEN, (Broken, Waited): Light.RED}
+
+
+def test_members_of_enumerations_stand_for_themselves_and_others_by_their_class():
+    assert transition(TABLE, Light.RED, Waited(5)) is Light.GREEN
+    assert transition(TABLE, Broken("bulb"), Waited(5)) is Light.RED
+
+
+@pytest.mark.parametrize(
+    ("state", "event"), [(Light.GREEN, Waited(5)), (Light.RED, Broken("bulb")), (5, "x")]
+)
+def test_what_is_not_in_the_table_cannot_happen(state: object, event: object):
+    with pytest.raises(ImpossibleEvent) as caught:
+        transition(TABLE, state, event)
+    assert str(caught.value) == f"{event} cannot happen in {state}"
+
+
+def test_an_error_does_not_repeat_whole_batches():
+    with pytest.raises(ImpossibleEvent) as caught:
+        transition(TABLE, Light.RED, b"x" * 100_000)
+    assert len(str(caught.value)) < 2 * MAX_TOLD_CHARACTERS
