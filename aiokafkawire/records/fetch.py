@@ -262,10 +262,10 @@ def control_type(
     batch: BatchView, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
 ) -> int | None:
     """The type of a control batch: 0 abort, 1 commit …; None if compaction left it empty."""
-    columns = batch.columns(max_decompressed_bytes)
-    if not len(columns):
+    first = next(batch.chunks(max_decompressed_bytes, max_records=1), None)
+    if first is None or not len(first):
         return None
-    key = columns.key(0)
+    key = first.key(0)
     if key is None or len(key) < 4:
         raise CorruptRecords("a control record has no type", offset=batch.base_offset)
     return int.from_bytes(key[2:4], signed=True)

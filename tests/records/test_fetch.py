@@ -10,9 +10,11 @@ from aiokafkawire.records import (
     IsolationLevel,
     control_batch,
     decode_fetch,
+    iter_batches,
     legacy,
     partial_message_size,
 )
+from aiokafkawire.records.fetch import control_type
 
 from .making import batch, patched, raw_batch, record, with_crc
 
@@ -135,6 +137,61 @@ def test_aborted_transactions() -> None:
     everything = decode_fetch("t", 0, data, 10, aborted=[(1, 10)])
     assert everything.take(99).offsets() == [*range(10, 18), *range(19, 23), *range(24, 28)]
     assert everything.position == 29
+
+
+def test_several_transactions_of_one_producer_end_each_by_its_marker() -> None:
+    data = b"".join(
+        transactional(base, 1) + marker(1, base + 4, commit=base in {20, 40})
+        for base in (10, 20, 30, 40)
+    )
+    fetched = decode_fetch("t", 0, data, 10, isolation=1, aborted=[(1, 30), (1, 10)])
+    assert fetched.take(99).offsets() == [*range(20, 24), *range(40, 44)]
+    assert fetched.position == 45
+
+
+def test_an_aborted_tail_is_passed_over_to_its_end() -> None:
+    data = batch(base_offset=10) + transactional(14, 1) + marker(1, 18, commit=False)
+    fetched = decode_fetch("t", 0, data, 10, isolation=1, aborted=[(1, 14)])
+    assert fetched.take(4).next_offset == 14
+    assert fetched.take(1).next_offset == 19
+    begun_inside = decode_fetch("t", 0, data, 16, isolation=1, aborted=[(1, 14)])
+    assert begun_inside.take(1).next_offset == 19
+    only_the_marker = decode_fetch("t", 0, marker(1, 18, commit=False), 18, isolation=1)
+    assert only_the_marker.take(1).next_offset == 19
+
+
+def test_what_a_list_of_aborted_transactions_may_say() -> None:
+    unordered = [(1, 19), (2, 14), (77, 3), (-1, 0), (1, -5), (2, 14), (1, 2**63 - 1), (-8, -8)]
+    data = (
+        batch(base_offset=6)
+        + transactional(10, 1)
+        + transactional(14, 2)
+        + marker(1, 18, commit=False)
+        + transactional(19, 1)
+        + batch(base_offset=23, producer_id=2, producer_epoch=0, base_sequence=4)
+    )
+    # From a negative offset on: as if it had begun before what was fetched.
+    fetched = decode_fetch("t", 0, data, 6, isolation=1, aborted=unordered)
+    assert fetched.take(99).offsets() == [*range(6, 10), *range(23, 27)]
+    without = [entry for entry in unordered if entry != (1, -5)]
+    fetched = decode_fetch("t", 0, data, 6, isolation=1, aborted=without)
+    assert fetched.take(99).offsets() == [*range(6, 14), *range(23, 27)]
+    many = [(number, 2**40 - number) for number in range(100_000)]
+    assert len(decode_fetch("t", 0, data, 6, isolation=1, aborted=many).take(99)) == 20
+
+
+def test_of_a_control_batch_no_more_than_its_first_record_is_decoded() -> None:
+    marked = control_batch(1, 0, commit=False, coordinator_epoch=1, timestamp_ms=5)
+    (one,) = iter_batches(marked)
+    key = one.columns().key(0)
+    assert key is not None
+    rows = [(0, key, None, ())] * 50_000
+    data = batch(rows, compression=Compression.ZSTD, producer_id=1, control=True)
+    (control,) = iter_batches(data)
+    assert control_type(control) == 0
+    assert control._columns is None
+    fetched = decode_fetch("t", 0, data, 0, isolation=1, aborted=[(1, 0)])
+    assert fetched.take(1).next_offset == 50_000
 
 
 def test_a_control_batch_that_lies() -> None:
