@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 from uuid import UUID
@@ -11,7 +12,13 @@ from aiokafkawire.cluster.metadata import MetadataSnapshot
 from aiokafkawire.cluster.routing import Node
 from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.connection import Backoff, ByVersion
-from aiokafkawire.errors import ClientClosed, CorruptRecords, KafkaError, RecordTooLarge
+from aiokafkawire.errors import (
+    ClientClosed,
+    CorruptRecords,
+    KafkaError,
+    RecordTooLarge,
+    UnknownServerError,
+)
 from aiokafkawire.records import (
     FetchedBatches,
     IsolationLevel,
@@ -39,6 +46,8 @@ from .partition import Damaged, EpochEnded, OutOfRange, Partition, ReadReplica, 
 from .planner import FetchLimits, FetchPart, FetchPlan, FetchPlanner
 
 __all__ = ("Fetcher", "fetch_request", "isolation_of")
+
+logger = logging.getLogger("aiokafkawire.consumer")
 
 RESPONSE_OVERHEAD_BYTES = 64 * 1024
 """What a response takes beside the records of a message that is fetched by itself."""
@@ -170,7 +179,10 @@ class Fetcher:
         for part in plan.parts:
             if part.from_follower:
                 part.partition.replica = None
-        if not error.retriable:
+        if isinstance(error, UnknownServerError):
+            level = logging.WARNING if failures == 1 else logging.DEBUG
+            logger.log(level, "trying again after %s", error)
+        elif not error.retriable:
             self._raise_once(error)
         return self._runtime.clock.now() + self._backoff.delay(failures, self._runtime.rng)
 
@@ -308,6 +320,9 @@ class Fetcher:
             self._on_change()
         elif code == ErrorCode.CORRUPT_MESSAGE:
             self._break(part, error)
+        elif isinstance(error, UnknownServerError):
+            level = logging.WARNING if partition.failures == 1 else logging.DEBUG
+            logger.log(level, "trying again after %s", error)
         elif not error.retriable:
             partition.handle(Refusal(part.state, error))
             self._on_data()

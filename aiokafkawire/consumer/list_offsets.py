@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.routing import Node
 from aiokafkawire.connection import Backoff, ByVersion
-from aiokafkawire.errors import KafkaError, RequestTimedOut
+from aiokafkawire.errors import KafkaError, RequestTimedOut, UnknownServerError
 from aiokafkawire.runtime import Runtime
 from aiokafkawire.types import NodeId, OffsetAndTimestamp, TopicPartition, by_topic
-from aiokafkawire.wire import ApiKey
+from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -63,7 +63,10 @@ class OffsetLister:
             for entry in topic.partitions:
                 tp = TopicPartition(topic.name, entry.partition_index)
                 if tp in timestamps:
-                    listed.add(tp, entry.error_code, _offset(entry))
+                    listed.add(tp, *_read(entry))
+        for error in listed.failed.values():
+            # A failure without a reason may pass, and asking again does no harm.
+            error.retriable |= isinstance(error, UnknownServerError)
         if listed.close(timestamps):
             self._cluster.request_update()
         return listed
@@ -141,6 +144,16 @@ class OffsetLister:
             )
 
         return ByVersion(ApiKey.LIST_OFFSETS, build)
+
+
+def _read(entry: ListOffsetsPartitionResponse) -> tuple[int, OffsetAndTimestamp | None]:
+    """The error code, and what is there without one.
+
+    A log in a format without timestamps has no record of any time.
+    """
+    if entry.error_code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+        return ErrorCode.NONE, None
+    return entry.error_code, _offset(entry)
 
 
 def _offset(entry: ListOffsetsPartitionResponse) -> OffsetAndTimestamp | None:
