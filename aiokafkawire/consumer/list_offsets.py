@@ -64,9 +64,9 @@ class OffsetLister:
                 tp = TopicPartition(topic.name, entry.partition_index)
                 if tp in timestamps:
                     listed.add(tp, *_read(entry))
-        for error in listed.failed.values():
-            # A failure without a reason may pass, and asking again does no harm.
-            error.retriable |= isinstance(error, UnknownServerError)
+        for failure in listed.failed.values():
+            # What has no reason may pass, and asking again does no harm.
+            failure.retriable |= isinstance(failure, UnknownServerError)
         if listed.close(timestamps):
             self._cluster.request_update()
         return listed
