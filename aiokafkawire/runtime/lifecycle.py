@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Generic, NoReturn, TypeVar, cast
 
 import anyio
@@ -18,8 +18,9 @@ from aiokafkawire.errors import ClientClosed, KafkaError, WrongEventLoop
 from aiokafkawire.runtime.base import Address
 from aiokafkawire.runtime.host import Host, TaskHandle, loop_finder, thread_notifier
 from aiokafkawire.runtime.waiting import copy_of
+from aiokafkawire.transitions import transition
 
-__all__ = ("Lifecycle", "Phase", "Session", "label")
+__all__ = ("TRANSITIONS", "Lifecycle", "Phase", "Session", "Step", "label")
 
 logger = logging.getLogger("aiokafkawire.runtime")
 
@@ -38,6 +39,58 @@ class Phase(enum.Enum):
     CLOSED = "closed"
     FORKED = "left behind by a fork"
 
+
+class Step(enum.Enum):
+    """What moves a client on in its life."""
+
+    ENTERED = "somebody starts it"
+    READY = "its session is made"
+    FAILED = "its session cannot be made"
+    CRASHED = "one of its tasks failed"
+    CUT_OFF = "somebody else ended its tasks"
+    LEFT = "somebody stops it"
+    ENDED = "its tasks are ended"
+    FORKED = "this is a child process of the one that started it"
+
+
+TRANSITIONS: Mapping[tuple[Phase, Step], Phase] = {
+    (Phase.NEW, Step.ENTERED): Phase.STARTING,
+    (Phase.NEW, Step.LEFT): Phase.CLOSING,
+    (Phase.NEW, Step.ENDED): Phase.CLOSED,
+    (Phase.STARTING, Step.READY): Phase.RUNNING,
+    (Phase.STARTING, Step.FAILED): Phase.NEW,
+    (Phase.STARTING, Step.CRASHED): Phase.STARTING,
+    (Phase.STARTING, Step.LEFT): Phase.CLOSING,
+    (Phase.STARTING, Step.ENDED): Phase.CLOSED,
+    (Phase.STARTING, Step.FORKED): Phase.FORKED,
+    (Phase.RUNNING, Step.CRASHED): Phase.BROKEN,
+    (Phase.RUNNING, Step.CUT_OFF): Phase.LOST,
+    (Phase.RUNNING, Step.LEFT): Phase.CLOSING,
+    (Phase.RUNNING, Step.ENDED): Phase.CLOSED,
+    (Phase.RUNNING, Step.FORKED): Phase.FORKED,
+    (Phase.BROKEN, Step.CRASHED): Phase.BROKEN,
+    (Phase.BROKEN, Step.CUT_OFF): Phase.LOST,
+    (Phase.BROKEN, Step.LEFT): Phase.CLOSING,
+    (Phase.BROKEN, Step.ENDED): Phase.CLOSED,
+    (Phase.BROKEN, Step.FORKED): Phase.FORKED,
+    (Phase.LOST, Step.CRASHED): Phase.LOST,
+    (Phase.LOST, Step.LEFT): Phase.CLOSING,
+    (Phase.LOST, Step.ENDED): Phase.CLOSED,
+    (Phase.LOST, Step.FORKED): Phase.FORKED,
+    # A start that was under way fails; whoever stopped the client has the last word.
+    (Phase.CLOSING, Step.FAILED): Phase.CLOSING,
+    (Phase.CLOSING, Step.CRASHED): Phase.CLOSING,
+    (Phase.CLOSING, Step.ENDED): Phase.CLOSED,
+    (Phase.CLOSING, Step.FORKED): Phase.FORKED,
+    (Phase.CLOSED, Step.FAILED): Phase.CLOSED,
+    (Phase.CLOSED, Step.CRASHED): Phase.CLOSED,
+    (Phase.CLOSED, Step.CUT_OFF): Phase.CLOSED,
+    (Phase.CLOSED, Step.ENDED): Phase.CLOSED,
+    (Phase.FORKED, Step.FAILED): Phase.FORKED,
+    (Phase.FORKED, Step.CRASHED): Phase.FORKED,
+    (Phase.FORKED, Step.CUT_OFF): Phase.FORKED,
+    (Phase.FORKED, Step.ENDED): Phase.CLOSED,
+}
 
 ADVICE = {
     Phase.NEW: "use it inside 'async with', or after 'await start()'",
@@ -95,6 +148,9 @@ class Lifecycle(Generic[S]):
     def __str__(self) -> str:
         return f"<{self.label} ({self.phase.value})>"
 
+    def _go(self, step: Step) -> None:
+        self.phase = transition(TRANSITIONS, self.phase, step)
+
     # --- what may be done ---
 
     def running(self) -> S:
@@ -139,7 +195,7 @@ class Lifecycle(Generic[S]):
             raise ClientClosed(f"the {self.name} is {self.phase.value} already")
         if self.phase is not Phase.NEW:
             self.refuse()
-        self.phase = Phase.STARTING
+        self._go(Step.ENTERED)
         self._closed = anyio.Event()
         self.host = host = Host(self.name, self._crashed)
         _lives.add(cast("Lifecycle[Session]", self))
@@ -165,7 +221,7 @@ class Lifecycle(Generic[S]):
             await self._fall_back()
             raise
         self._open = self.session
-        self.phase = Phase.RUNNING
+        self._go(Step.READY)
 
     async def _fall_back(self) -> None:
         """Leave nothing of a start that failed."""
@@ -175,9 +231,9 @@ class Lifecycle(Generic[S]):
         try:
             await self.host.stop()
         finally:
-            # Whoever stopped it meanwhile has the last word.
-            if self.phase is Phase.STARTING:
-                self.phase, self.failure = Phase.NEW, None
+            self._go(Step.FAILED)
+            if self.phase is Phase.NEW:
+                self.failure = None
                 _lives.discard(cast("Lifecycle[Session]", self))
 
     # --- stopping ---
@@ -196,7 +252,7 @@ class Lifecycle(Generic[S]):
         session, self._open = self.session, None
         if self.phase is not Phase.STARTING:
             self.host.on_end = None
-        self.phase = Phase.CLOSING
+        self._go(Step.LEFT)
         try:
             # Without the host's tasks nobody does what a goodbye waits for.
             if session is not None and self.host.running:
@@ -209,13 +265,13 @@ class Lifecycle(Generic[S]):
     def abort(self) -> None:
         """End all tasks without a goodbye; return at once."""
         self._open = None
-        self.phase = Phase.CLOSED
+        self._go(Step.ENDED)
         self._forget()
         self._closed.set()
         self.host.abort()
 
     async def _end(self) -> None:
-        self.phase = Phase.CLOSED
+        self._go(Step.ENDED)
         self._forget()
         self.host.abort()
         try:
@@ -239,16 +295,19 @@ class Lifecycle(Generic[S]):
                 f"the {self.name} is broken: its task {task.name!r} failed: {error!r}"
             )
             self.failure.__cause__ = error
+        before = self.phase
+        self._go(Step.CRASHED)
         if self.phase in {Phase.STARTING, Phase.CLOSING}:
             # Whoever waits for the start or the goodbye may wait for what this task was to do.
             self.host.abort()
-        elif self.phase is Phase.RUNNING and self.session is not None:
-            self.phase, self._open = Phase.BROKEN, None
+        elif before is Phase.RUNNING and self.session is not None:
+            self._open = None
             self.session.broken(copy_of(self.failure))
 
     def _lost(self) -> None:
-        if self.phase in {Phase.RUNNING, Phase.BROKEN} and self.session is not None:
-            self.phase, self._open = Phase.LOST, None
+        self._go(Step.CUT_OFF)
+        if self.phase is Phase.LOST and self.session is not None:
+            self._open = None
             self.session.lost()
 
     def _dropped(self, notify: Callable[[Callable[[], None]], None]) -> None:
@@ -266,7 +325,7 @@ class Lifecycle(Generic[S]):
     def forked(self) -> None:
         """This is a child process: what was started runs in the parent, on its connections."""
         self._forget()
-        self.phase = Phase.FORKED
+        self._go(Step.FORKED)
         self.session = self._open = None
 
 
