@@ -349,7 +349,10 @@ class GroupMember:
 
     def _start(self, name: str, work: Callable[[], Awaitable[on.Event]]) -> None:
         async def run() -> None:
-            self._post(await work())
+            event = await work()
+            # What ends with the client says nothing of the coordinator.
+            if self._host.running:
+                self._post(event)
 
         if self._host.running:
             self._host.spawn(run, name=name)

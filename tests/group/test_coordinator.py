@@ -19,6 +19,8 @@ from aiokafkawire.errors import (
     InvalidOption,
     MemberFenced,
 )
+from aiokafkawire.group import effects as do
+from aiokafkawire.group import events as on
 from aiokafkawire.group import states as s
 from aiokafkawire.group.assignors import RangeAssignor
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -63,6 +65,12 @@ async def until(condition: Any) -> None:
 
 def state_of(reader: Consumer) -> s.State:
     return reader._running.need_group().member.state
+
+
+async def read_nothing_until_assigned(reader: Consumer) -> None:
+    await reader.getmany(timeout_ms=0)
+    while not reader.assignment():
+        await reader.getmany(timeout_ms=10)
 
 
 async def test_partitions_are_divided_and_divided_anew_when_members_come_and_go() -> None:
@@ -116,6 +124,23 @@ async def test_a_member_killed_without_goodbye_is_replaced_and_nothing_is_skippe
             assert {seen for r in readers for seen in r.seen} == everything
             for r in left:
                 await r.stop()
+
+
+async def test_the_end_of_the_client_is_no_answer_of_the_coordinator() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        async with consumer(broker, "orders", group_id="g") as reader:
+            await read_nothing_until_assigned(reader)
+            member = reader._running.need_group().member
+            now = member._clock.now() + reader.config.heartbeat_interval_ms / 1_000
+            effects = list(member._machine.handle(on.Tick(), now))
+            assert [type(effect) for effect in effects] == [do.SendHeartbeat]
+            member._perform(effects[0])
+            # The heartbeat's task finds its connections closed when it takes its first step.
+            reader._lifecycle.abort()
+            await reader._lifecycle.host.stop()
+            assert member.error is None
+            assert isinstance(member.state, s.Stable)
 
 
 async def test_committed_offsets_are_resumed_from() -> None:
