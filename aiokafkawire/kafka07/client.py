@@ -83,7 +83,7 @@ class Client(BaseClient[Exchanges]):
 
     async def _start(self, runtime: Runtime, host: Host) -> Exchanges:
         session = Exchanges(self.config, self._address, runtime, host)
-        await session.connect(session.deadline())
+        await session.connect()
         return session
 
     async def _close(self, left_with: BaseException | None) -> Exception | None:

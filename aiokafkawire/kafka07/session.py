@@ -19,7 +19,7 @@ from aiokafkawire.errors import (
 )
 from aiokafkawire.kafka07.connection import Connection
 from aiokafkawire.kafka07.options import Kafka07Config
-from aiokafkawire.runtime import Address, Host, Runtime, Session, Transport
+from aiokafkawire.runtime import NEVER, Address, Host, Runtime, Session, Transport
 from aiokafkawire.wire import kafka07
 
 __all__ = ("MAX_WAITING_CALLS", "Exchanges")
@@ -85,10 +85,10 @@ class Exchanges(Session):
 
     # --- calls -------------------------------------------------------------------------------
 
-    async def connect(self, deadline: float) -> None:
+    async def connect(self) -> None:
         """Make the first connection. Raises `ConnectionFailed`."""
-        async with self._turn("connect", deadline):
-            await self._ready("connect", deadline)
+        async with self._turn("connect", NEVER):
+            await self._ready("connect", NEVER)
 
     async def ask(self, request: kafka07.Request, api: str, deadline: float) -> memoryview:
         """Send a request, and give the frame that answers it."""
@@ -178,12 +178,7 @@ class Exchanges(Session):
         finally:
             self._waiting -= 1
         if not acquired:
-            raise RequestTimedOut(
-                "not sent before the deadline: earlier requests are unanswered",
-                sent=False,
-                broker=self.name,
-                api=api,
-            )
+            raise self._unsent("earlier requests are unanswered", api)
         try:
             yield
         finally:
@@ -197,19 +192,26 @@ class Exchanges(Session):
         if self._connection is not None:
             return self._connection
         setup_s = self._config.socket_connection_setup_timeout_ms / 1_000
+        setup_end = self.runtime.clock.now() + setup_s
         transport: Transport | None = None
         try:
-            with anyio.CancelScope(deadline=min(deadline, self.runtime.clock.now() + setup_s)):
+            with anyio.CancelScope(deadline=min(deadline, setup_end)):
                 transport = await dial(self.runtime, self._address, UNKNOWN_NAME)
         except ConnectionFailed as error:
             error.broker, error.api = self.name, api
             raise
+        if transport is None and deadline < setup_end:
+            raise self._unsent("there was no connection", api)
         if transport is None:
             raise ConnectionFailed("no connection in time", broker=self.name, api=api)
         connection = Connection(transport, self.name, self._config.max_response_bytes)
         connection.start(self._host)
         self._connection = connection
         return connection
+
+    def _unsent(self, why: str, api: str) -> RequestTimedOut:
+        text = f"not sent before the deadline: {why}"
+        return RequestTimedOut(text, sent=False, broker=self.name, api=api)
 
     def _drop(self) -> None:
         """Forget a connection that has ended, but not what was not confirmed on it."""

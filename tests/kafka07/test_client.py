@@ -398,8 +398,8 @@ async def test_a_turn_that_does_not_come_is_not_awaited_for_ever() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask)
             tasks.start_soon(ask)
-        assert {error.sent for error in errors} <= {True, False}
         assert len(errors) == 2
+        assert any(error.sent for error in errors)
 
 
 async def test_a_broker_that_is_not_there() -> None:

@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from aiokafkawire.errors import ConnectionFailed, ConnectionLost, KafkaError, RequestTimedOut
+from aiokafkawire.kafka07 import Client
 from aiokafkawire.kafka07 import session as module
 from aiokafkawire.runtime import Address, RealRuntime, Transport
 
@@ -57,8 +58,12 @@ async def test_a_connection_that_is_not_made_in_time(monkeypatch: pytest.MonkeyP
         with pytest.raises(ConnectionLost):
             await client.end_offset("t", 0)
         monkeypatch.setattr(RealRuntime, "connect", never)
-        with pytest.raises((ConnectionFailed, RequestTimedOut), match=r"no answer|in time"):
+        with pytest.raises(RequestTimedOut, match="there was no connection") as caught:
             await client.end_offset("t", 0)
+        assert not caught.value.sent
+    client = Client("127.0.0.1:1", socket_connection_setup_timeout_ms=50)
+    with pytest.raises(ConnectionFailed, match="in time"):
+        await client.start()
 
 
 async def test_a_task_that_failed_ends_the_connection() -> None:
