@@ -415,7 +415,12 @@ class Consumer(Client[Core]):
             self._owned(core, tp).handle(event)
         core.moved()
         for tp in chosen:
-            await self.position(tp)
+            try:
+                await self.position(tp)
+            except KafkaError:
+                # Of all assigned ones, those that go meanwhile need no position here any more.
+                if partitions or tp in self._running.assignment:
+                    raise
 
     def _owned(self, core: Core, tp: TopicPartition) -> Partition:
         partition = core.assignment.get(topic_partition(tp))

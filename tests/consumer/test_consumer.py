@@ -340,6 +340,25 @@ async def test_seeking_to_what_is_committed() -> None:
             assert (await reader.getone()).offset == 3
 
 
+async def test_a_partition_that_is_lost_while_all_go_back_to_what_is_committed() -> None:
+    async with Broker(group_min_session_timeout_ms=100) as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 3))
+        options: dict[str, Any] = {"group_id": "g", "enable_auto_commit": False}
+        for named in ((), (P0,)):
+            async with consumer(broker, "orders", max_poll_interval_ms=300, **options) as reader:
+                await read(reader, 3)
+                fault = broker.on(ApiKey.OFFSET_FETCH, Drop())
+                with anyio.fail_after(TIMEOUT_S):
+                    if named:
+                        with pytest.raises(KafkaError, match="not assigned"):
+                            await reader.seek_to_committed(*named)
+                    else:
+                        await reader.seek_to_committed()
+                assert reader.assignment() == set()
+                fault.remove()
+
+
 async def test_pausing_keeps_what_was_fetched() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)
