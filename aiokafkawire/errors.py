@@ -41,6 +41,7 @@ __all__ = (
     "UnknownTopic",
     "UnsupportedVersion",
     "WrongEventLoop",
+    "WrongTransactionState",
 )
 
 
@@ -379,10 +380,18 @@ class ProducerFenced(KafkaError):
     """Another producer with the same `transactional_id` took over, or the coordinator took it for
     gone and ended its transaction, as `transaction_timeout_ms` had passed.
 
-    Nothing of the transaction that was open is visible to readers of committed records.
+    The transaction that was open is aborted, unless its commit was under way, which the text says.
 
     What to do: close this producer; every further call raises it. If no other one took over, make a
     new one and do the work of the transaction again.
+    """
+
+
+class WrongTransactionState(KafkaError):
+    """A call does not fit where the transaction stands: nothing is open, or something is.
+
+    What to do: correct the program; the text says what came and what was expected. One producer has
+    one transaction at a time: for several at once make several producers.
     """
 
 

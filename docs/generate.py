@@ -98,7 +98,12 @@ ERRORS: Mapping[str, tuple[str, ...]] = {
         "DeliveryUnknown",
         "DeliveriesFailed",
     ),
-    "Transactions": ("TransactionFailed", "TransactionAborted", "ProducerFenced"),
+    "Transactions": (
+        "TransactionFailed",
+        "TransactionAborted",
+        "ProducerFenced",
+        "WrongTransactionState",
+    ),
     "The consumer and the group": (
         "UnknownTopic",
         "NoOffset",
