@@ -58,11 +58,14 @@ FEATURES: Mapping[str, Feature] = {
     "headers": Feature("0.11", "records have no headers"),
     "leader epochs": Feature("0.11", "records tell no leader epoch"),
     "idempotence": Feature("0.11", "producers have no ids"),
-    "read_committed": Feature("0.11", "there are no transactions"),
+    "transactions": Feature("0.11", "all records are committed ones"),
     "stable offset": Feature("2.0", "the last stable offset is told with read_committed alone"),
     "Zstandard": Feature("2.1", "there is no Zstandard"),
     "committed epochs": Feature("2.1", "a commit bears no leader epoch"),
     "static members": Feature("2.3", "members have no names of their own"),
+    "stable committed offsets": Feature("2.5", "offsets of open transactions are not waited for"),
+    "fencing by group": Feature("2.5", "offsets in a transaction bear no generation"),
+    "transactions of KIP-890": Feature("4.0", "partitions are added to transactions by name"),
 }
 """What the tests name; what every release has is not here."""
 

@@ -157,7 +157,7 @@ async def test_pausing_and_resuming_again_and_again_loses_nothing(
     assert offsets == {zero: list(range(60)), one: list(range(60))}
 
 
-@needs("read_committed")
+@needs("transactions")
 @pytest.mark.parametrize(
     "level", [pytest.param("read_uncommitted", marks=needs("stable offset")), "read_committed"]
 )
