@@ -162,11 +162,7 @@ class Cluster:
     def node_died(self, node_id: int) -> None:
         """Move everything that a node led to the nodes that remain."""
         self.live.remove(node_id)
-        for partition in self.partitions():
-            if node_id in partition.isr and len(partition.isr) > 1:
-                partition.isr.remove(node_id)
-            if partition.leader == node_id:
-                partition.lead(self._leader_for(partition.replicas, NO_LEADER))
+        self._left_by(node_id)
         for slot, leader in enumerate(self._slots):
             if leader == node_id:
                 start = slot % len(self.node_ids)
@@ -177,6 +173,18 @@ class Cluster:
     def node_came(self, node_id: int) -> None:
         """Take a node back as follower of all that has a leader by now."""
         self.live = [other for other in self.node_ids if other in self.live or other == node_id]
+        self._joined_by(node_id)
+        self._slots = [node_id if leader == NO_LEADER else leader for leader in self._slots]
+        self.save()
+
+    def _left_by(self, node_id: int) -> None:
+        for partition in self.partitions():
+            if node_id in partition.isr and len(partition.isr) > 1:
+                partition.isr.remove(node_id)
+            if partition.leader == node_id:
+                partition.lead(self._leader_for(partition.replicas, NO_LEADER))
+
+    def _joined_by(self, node_id: int) -> None:
         for partition in self.partitions():
             if node_id not in partition.replicas:
                 continue
@@ -185,8 +193,6 @@ class Cluster:
                 partition.lead(node_id)
             elif node_id not in partition.isr:
                 partition.isr.append(node_id)
-        self._slots = [node_id if leader == NO_LEADER else leader for leader in self._slots]
-        self.save()
 
     def move_leader(self, partition: Partition, node_id: int) -> None:
         """Make a live node the leader; one that is no replica takes the old leader's place."""
