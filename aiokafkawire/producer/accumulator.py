@@ -470,6 +470,10 @@ class Accumulator:
                 queue.abort(error)
                 self._drop_active(queue)
 
+    def forget(self, node: NodeId) -> None:
+        """A broker is gone, and nothing waits to be sent to it."""
+        self._drained_at.pop(node, None)
+
     def abort_node(self, node: NodeId, error: KafkaError) -> None:
         """Settle everything that waits to be sent to a broker which cannot be used."""
         for queue in list(self._active.get(node, ())):

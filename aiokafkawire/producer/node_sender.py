@@ -67,6 +67,8 @@ class NodeSender:
         self._tasks = 0
         self._under_way = 0
         self._landed = Signal()
+        self._idle = False
+        self._retired = False
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._failures = 0
         self._request_timeout_s = config.request_timeout_ms / 1_000
@@ -76,6 +78,14 @@ class NodeSender:
         self._tasks += 1
         self._context.host.spawn(self._run, name=f"send to {self.node_id} #{self._tasks}")
 
+    def retire(self) -> bool:
+        """End the tasks of a broker that is gone; False if there is something to wait for."""
+        if not self._idle or self._under_way:
+            return False
+        self._retired = True
+        self.signal.set()
+        return True
+
     async def _run(self) -> None:
         try:
             while True:
@@ -83,6 +93,8 @@ class NodeSender:
                 attempt = _Attempt(self, self._context)
                 try:
                     await self._wait_due()
+                    if self._retired:
+                        return
                     await self._compress_due()
                     await self._wait_alone()
                     await self._exchange(attempt)
@@ -98,7 +110,7 @@ class NodeSender:
         """Let the next task wait for what is due; start one if all others are busy."""
         self._turn.release()
         limit = self._context.config.max_in_flight_requests_per_connection
-        alone = not self._turn.statistics().tasks_waiting
+        alone = not self._turn.statistics().tasks_waiting and not self._retired
         if alone and self._tasks < limit and self._context.host.running:
             self.start()
 
@@ -108,12 +120,16 @@ class NodeSender:
 
     async def _wait_due(self) -> None:
         clock = self._context.runtime.clock
-        while True:
+        while not self._retired:
             due_at = self._context.accumulator.sendable_at(self.node_id)
             self._context.check_identity()
             if due_at <= clock.now():
                 return
-            await self.signal.wait(due_at)
+            self._idle = True
+            try:
+                await self.signal.wait(due_at)
+            finally:
+                self._idle = False
 
     async def _compress_due(self) -> None:
         """Do the heavy part of large batches elsewhere, before they are taken."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Container
 
 from aiokafkawire.cluster import AnyNode, Cluster, Update
 from aiokafkawire.config import ProducerConfig
@@ -15,7 +16,7 @@ from aiokafkawire.producer.partition_queue import Policy
 from aiokafkawire.producer.room import Room
 from aiokafkawire.producer.sequences import Identities
 from aiokafkawire.records import Compression
-from aiokafkawire.runtime import Host, Runtime, Signal, copy_of
+from aiokafkawire.runtime import NEVER, Host, Runtime, Signal, copy_of
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import NO_ID, ErrorCode, error_for
 from aiokafkawire.wire.messages.init_producer_id import InitProducerIdRequest
@@ -200,6 +201,15 @@ class Sender:
             elif snapshot.errors.get(name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self._unknown_topics.add(name)
         accumulator.set_leaders(self._leader_of, [topics[name] for name in told])
+        self._retire(snapshot.nodes)
+
+    def _retire(self, listed: Container[NodeId]) -> None:
+        """End the tasks of brokers that are gone, once there is nothing left to do there."""
+        for node_id, sender in list(self._nodes.items()):
+            idle = node_id not in listed and self.accumulator.sendable_at(node_id) == NEVER
+            if idle and sender.retire():
+                del self._nodes[node_id]
+                self.accumulator.forget(node_id)
 
     def _wake(self, node_id: NodeId | None) -> None:
         if node_id is None:

@@ -12,9 +12,10 @@ from aiokafkawire.broker import Answer, Broker, Drop
 from aiokafkawire.config import COMPRESSION_LEVELS, ProducerConfig, make
 from aiokafkawire.errors import BrokerError, DeliveryTimedOut, DeliveryUnknown, UnsupportedVersion
 from aiokafkawire.producer import Producer
-from aiokafkawire.producer.sender import settings_of
+from aiokafkawire.producer.sender import Sender, settings_of
 from aiokafkawire.producer.sequences import MAX_EPOCH
 from aiokafkawire.records import BatchBuilder, iter_batches
+from aiokafkawire.runtime import TaskHandle
 from aiokafkawire.types import ProducerIdAndEpoch
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -257,3 +258,27 @@ async def test_closing_while_the_producer_id_is_awaited_is_silent(
         async with new_producer():
             await broker.wait_for_request(ApiKey.INIT_PRODUCER_ID)
     assert caplog.text == ""
+
+
+async def test_the_tasks_of_a_broker_that_is_gone_end(broker: Broker, new_producer: New):
+    def tasks(sender: Sender) -> list[TaskHandle]:
+        return [task for task in sender.host._tasks if task.name.startswith("send to 2 ")]
+
+    async with new_producer(metadata_max_age_ms=20) as producer:
+        sender = producer._lifecycle.session.sender
+        for partition in range(3):
+            await producer.send_and_wait("t", b"1", partition=partition)
+        assert tasks(sender)
+        await broker.kill(2)
+        for task in tasks(sender):
+            with anyio.fail_after(5):
+                await task.wait()
+        assert tasks(sender) == []
+        assert sorted(sender._nodes) == [1, 3]
+        # A broker that comes back has tasks again.
+        await broker.restart(2)
+        broker.move_leader("t", 0, 2)
+        for partition in range(3):
+            await producer.send_and_wait("t", b"2", partition=partition)
+        assert sorted(sender._nodes) == [1, 2, 3]
+    assert [broker.end_offset("t", partition) for partition in range(3)] == [2, 2, 2]
