@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple
 from uuid import UUID
 
@@ -127,9 +127,15 @@ class Fetcher:
                 followed = metadata
                 for partition in owned:
                     partition.follow(metadata.leader(partition.tp))
+                self._forget_all_but(metadata.nodes)
             for plan in self._planner.plan(owned, metadata.leader, now, metadata.nodes):
                 self._host.spawn(self._fetch, plan, name=f"fetch-{plan.node}")
             await self._wake.wait(self._planner.next_deadline(owned, now))
+
+    def _forget_all_but(self, nodes: Container[NodeId]) -> None:
+        """Nodes that are gone take their sessions with them; numbers of nodes may be used up."""
+        self._sessions = {n: session for n, session in self._sessions.items() if n in nodes}
+        self._failures = {n: count for n, count in self._failures.items() if n in nodes}
 
     async def _fetch(self, plan: FetchPlan) -> None:
         clock = self._runtime.clock

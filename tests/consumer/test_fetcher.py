@@ -20,6 +20,7 @@ from aiokafkawire.consumer.partition import Partition, Positioned
 from aiokafkawire.consumer.planner import FetchLimits, FetchPlan, FetchPlanner
 from aiokafkawire.errors import BrokerError, CorruptRecords, RecordTooLarge
 from aiokafkawire.records.batch import batch_crc
+from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -28,7 +29,7 @@ from aiokafkawire.wire.messages.fetch import (
     PartitionData,
 )
 
-from .helpers import TIMEOUT_S, consumer, numbers, produce, read
+from .helpers import TIMEOUT_S, consumer, numbers, produce, read, until
 from .logs import P0, P1, log
 
 TOPIC_ID = UUID(int=5)
@@ -370,3 +371,21 @@ async def test_a_seek_to_the_end_of_the_damage_goes_on() -> None:
             assert (told.value.offset, told.value.next_offset) == (3, 6)
             reader.seek(P0, told.value.next_offset or 0)
             assert [record.offset for record in await read(reader, 3)] == [6, 7, 8]
+
+
+async def test_the_session_of_a_node_that_is_gone_is_forgotten() -> None:
+    async with Broker(nodes=3) as broker:
+        await broker.create_topic("orders", 3, 3)
+        async with consumer(broker, metadata_max_age_ms=20) as reader:
+            partitions = [TopicPartition("orders", number) for number in range(3)]
+            for tp in partitions:
+                await produce(broker, *tp, [b"1"])
+            reader.assign(partitions)
+            await read(reader, 3)
+            fetcher = reader._lifecycle.session.fetcher
+            assert sorted(fetcher._sessions) == [1, 2, 3]
+            await broker.kill(2)
+            await until(lambda: 2 not in fetcher._sessions, reader)
+            for tp in partitions:
+                await produce(broker, *tp, [b"2"])
+            await read(reader, 3)
