@@ -2,6 +2,8 @@
 
 import itertools
 
+from typing import Literal
+
 import pytest
 
 from aiokafkawire import Consumer, Producer, TopicPartition
@@ -13,7 +15,7 @@ from aiokafkawire.wire.messages.produce import ProduceRequest
 
 @pytest.mark.parametrize(("acks", "count"), [("all", -1), (1, 1), (0, 0)])
 async def test_acknowledgements_have_a_count_and_a_timeout(
-    acks: str | int, count: int, anyio_backend: object
+    acks: Literal["all"] | int, count: int, anyio_backend: object
 ) -> None:
     async with Broker() as broker:
         async with Producer(
