@@ -1,7 +1,6 @@
 """The ideas of the proposal, in what our clients ask: docs/protocol.md has the table."""
 
 import itertools
-
 from typing import Literal
 
 import pytest
