@@ -87,7 +87,8 @@ def join_small(parts: list[Buffer]) -> list[Buffer]:
 def decode(cls: type[M], version: int, data: Buffer) -> M:
     """The message that `data` is, to its last byte.
 
-    `bytes` fields are copied out; `records` fields are memoryviews of `data`. Raises
+    `bytes` fields are copied out; `records` fields are memoryviews of `data`. All is checked here;
+    a long array of numbers is made into objects when somebody looks at it. Raises
     `MalformedMessage` with class, version, field path and byte offset, and `UnsupportedVersion`
     for a version that the class does not have.
     """

@@ -20,6 +20,7 @@ from aiokafkawire.wire.primitives import (
 )
 from aiokafkawire.wire.schema import Field, Message, Struct, TypeKind, schema_of
 from aiokafkawire.wire.source import Layout, Source
+from aiokafkawire.wire.uniform import FEWEST, UniformArrays, may_be_uniform
 
 __all__ = ("DECODE_ERRORS", "Decoder", "make_decoder")
 
@@ -91,6 +92,7 @@ class _DecoderMaker:
         )
         self._run: list[tuple[str, str]] = []
         self._after_run: list[str] = []
+        self._deferring: set[str] = set()
 
     def struct(self, cls: type[Struct], obj: str) -> None:
         """Read a struct into the new variable `obj`."""
@@ -106,16 +108,7 @@ class _DecoderMaker:
             self._tagged(schema.tagged(version), obj)
 
     def _set_default(self, item: Field, obj: str) -> None:
-        default = item.default_value()
-        if isinstance(default, list):
-            text = "[]"
-        elif isinstance(default, Struct):
-            text = self.source.constant("Class", type(default)) + "()"
-        elif default is None or isinstance(default, bool | int | str | bytes):
-            text = repr(default)
-        else:
-            text = self.source.constant("default", default)
-        self.source.line(f"{obj}.{item.name} = {text}")
+        self.source.line(f"{obj}.{item.name} = {self.source.default(item)}")
 
     def _value(self, kind: TypeKind, target: str, nullable: bool, compact: bool) -> None:
         compact = compact and self.layout.flexible
@@ -184,7 +177,25 @@ class _DecoderMaker:
         with self._null_or_value(count, target, nullable):
             with self.source.block(f"if {count} < 0 or {count} * {item_bytes} > end - p:"):
                 self.source.line("raise Overrun")
-            self._items(element, target, count)
+            with self._unless_later(element.struct, target, count):
+                self._items(element, target, count)
+
+    def _unless_later(
+        self, cls: type[Struct] | None, target: str, count: str
+    ) -> AbstractContextManager[None]:
+        """Put an array of structs off if it is uniform; what follows is for the other case."""
+        obj, _, name = target.partition(".")
+        # One array of each struct: few structs have more of these.
+        if cls is None or obj in self._deferring or not may_be_uniform(cls, self.layout.version):
+            return nullcontext()
+        self._deferring.add(obj)
+        arrays = self.source.constant("arrays", UniformArrays(name, cls, self.layout))
+        later = self.source.name("later")
+        put_off = f"{arrays}.put_off(buf, p, end, {count})"
+        self.source.line(f"{later} = {put_off} if {count} >= {FEWEST} else None")
+        with self.source.block(f"if {later} is not None:"):
+            self.source.line(f"{obj}._later, p = {later}")
+        return self.source.block("else:")
 
     def _items(self, element: TypeKind, target: str, count: str) -> None:
         if element.primitive is not None and len(element.primitive.code) == 1:

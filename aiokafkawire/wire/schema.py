@@ -41,6 +41,7 @@ __all__ = (
     "ALL",
     "NO_VERSIONS",
     "Field",
+    "Later",
     "Message",
     "Request",
     "Response",
@@ -61,6 +62,11 @@ S = TypeVar("S", bound="type[Struct]")
 R_co = TypeVar("R_co", covariant=True, bound="Response")
 
 UNBOUNDED = 32_767
+
+Later = tuple[str, Callable[[bytes], list[Any]], bytes]
+"""An array that is not yet made: its field, what makes it, and of which bytes."""
+
+_NOTHING_LATER: Later = ("", lambda raw: [], b"")
 
 
 class VersionRange(NamedTuple):
@@ -247,8 +253,14 @@ def _base(cls: type[T]) -> type[T]:
     return dataclasses.dataclass(kw_only=True, slots=True)(cls)
 
 
+class _Deferring:
+    __slots__ = ("_later",)
+
+    _later: Later | None
+
+
 @_base
-class Struct:
+class Struct(_Deferring):
     """What all messages and their nested structs have in common.
 
     `unknown_tagged_fields` are the `(tag, bytes)` of a flexible version that this package has no
@@ -260,11 +272,15 @@ class Struct:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            # Decoders leave this list out: it is made for who looks, as hardly anybody does.
-            if name != "unknown_tagged_fields":
-                raise AttributeError(f"{type(self).__name__} has no {name}")
-            self.unknown_tagged_fields = []
-            return self.unknown_tagged_fields
+            # What decoders leave out is made for who looks: hardly anybody does, or not at once.
+            if name == "unknown_tagged_fields":
+                self.unknown_tagged_fields = []
+            elif name != "_later":
+                field_name, make, raw = getattr(self, "_later", None) or _NOTHING_LATER
+                if field_name == name:
+                    setattr(self, name, make(raw))
+                    self._later = None
+            return object.__getattribute__(self, name)
 
 
 class Message(Struct):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from aiokafkawire.wire.schema import Struct, TypeKind, schema_of
+from aiokafkawire.wire.schema import Field, Struct, TypeKind, schema_of
 
 __all__ = ("Layout", "Source")
 
@@ -70,6 +70,17 @@ class Source:
         name = self.name(prefix)
         self.names[name] = value
         return name
+
+    def default(self, item: Field) -> str:
+        """What makes the value of a field that is not on the wire, a new one each time."""
+        default = item.default_value()
+        if isinstance(default, list):
+            return "[]"
+        if isinstance(default, Struct):
+            return self.constant("Class", type(default)) + "()"
+        if default is None or isinstance(default, bool | int | str | bytes):
+            return repr(default)
+        return self.constant("default", default)
 
     def struct(self, codes: str) -> struct.Struct:
         return struct.Struct(">" + codes)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from aiokafkawire import wire
 from aiokafkawire.wire.schema import Field, Message, Struct, TypeKind, schema_of
+from aiokafkawire.wire.uniform import FEWEST
 
 _WIDTHS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
@@ -65,7 +66,9 @@ def _field(item: Field, version: int, flexible: bool) -> st.SearchStrategy[Any]:
 
 def _value(kind: TypeKind, version: int, flexible: bool) -> st.SearchStrategy[Any]:
     if kind.element is not None:
-        return st.lists(_value(kind.element, version, flexible), max_size=2)
+        one = _value(kind.element, version, flexible)
+        # Now and then as many as are made only when looked at.
+        return st.lists(one, max_size=2) | one.map(lambda element: [element] * FEWEST)
     if kind.struct is not None:
         return _struct(kind.struct, version, flexible)
     assert kind.primitive is not None

@@ -1,0 +1,248 @@
+"""Arrays that are made when looked at: the same in every way as those that are made at once."""
+
+import copy
+import pickle
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from aiokafkawire import wire
+from aiokafkawire.errors import MalformedMessage
+from aiokafkawire.wire import decoder
+from aiokafkawire.wire.decoder import DECODE_ERRORS, make_decoder
+from aiokafkawire.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from aiokafkawire.wire.primitives import int8, int16, int32
+from aiokafkawire.wire.schema import Message, Struct, data, field, struct
+from aiokafkawire.wire.source import Layout
+from aiokafkawire.wire.uniform import (
+    FEWEST,
+    MAX_LENGTH,
+    MAX_SHAPES,
+    UniformArrays,
+    may_be_uniform,
+)
+
+VERSIONS = (0, 5, 9, 12)
+
+
+@struct
+class Plain(Struct):
+    small: int8
+    topic_id: UUID
+    nodes: list[int32] | None = field(nullable="0+")
+    online: bool
+    since: int16 = field(versions="2+", default=-1)
+    more: list[int32] = field(versions="2+", default_factory=list)
+    known: int32 = field(versions="1+", tag=3, default=7)
+
+
+@data(name="Holder", versions="0-2", flexible="1+")
+class Holder(Message):
+    items: list[Plain]
+    others: list[Plain]
+
+
+def plain(number: int, length: int = 2, **others: Any) -> Plain:
+    topic_id = UUID(int=number)
+    nodes = list(range(number, number + length))
+    return Plain(small=number % 100, topic_id=topic_id, nodes=nodes, online=number > 3, **others)
+
+
+def holder(*items: Plain, count: int = FEWEST) -> Holder:
+    return Holder(items=[*items, *map(plain, range(count - len(items)))], others=[])
+
+
+def metadata(version: int, partitions: int = FEWEST) -> MetadataResponse:
+    made = [
+        MetadataResponsePartition(
+            error_code=index % 3,
+            partition_index=index,
+            leader_id=index + 5,
+            replica_nodes=[index, 300, -1],
+            isr_nodes=[index, 70_000],
+        )
+        for index in range(partitions)
+    ]
+    topic = MetadataResponseTopic(error_code=0, name="t", partitions=made)
+    return MetadataResponse(brokers=[], topics=[topic])
+
+
+def is_made(obj: Struct, name: str) -> bool:
+    try:
+        type(obj).__dict__[name].__get__(obj)
+    except AttributeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_array_is_made_when_looked_at_and_then_stays(version: int) -> None:
+    message = metadata(version)
+    topic = wire.decode(MetadataResponse, version, wire.encode(message, version)).topics[0]
+    assert not is_made(topic, "partitions")
+    assert topic.partitions == message.topics[0].partitions
+    assert is_made(topic, "partitions")
+    first = topic.partitions[0]
+    first.leader_id = 17
+    topic.partitions.append(first)
+    assert topic.partitions[0].leader_id == topic.partitions[-1].leader_id == 17
+    assert first.unknown_tagged_fields == []
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_every_type_that_may_be_in_one(version: int) -> None:
+    message = holder()
+    found = wire.decode(Holder, version, wire.encode(message, version))
+    assert not is_made(found, "items")
+    assert found == message
+    assert [item.topic_id for item in found.items] == [UUID(int=n) for n in range(FEWEST)]
+    assert found.items[1].more is not found.items[2].more
+
+
+def test_whatever_is_done_with_a_message_sees_the_array() -> None:
+    message = metadata(12)
+    raw = wire.encode(message, 12)
+
+    def found() -> MetadataResponse:
+        return wire.decode(MetadataResponse, 12, raw)
+
+    assert repr(found()) == repr(message)
+    assert found() == found() == message
+    assert wire.encode(found(), 12) == raw
+    assert wire.to_json(found(), 12) == wire.to_json(message, 12)
+    assert copy.deepcopy(found()) == message
+    assert pickle.loads(pickle.dumps(found())) == message
+    shallow = copy.copy(found().topics[0])
+    assert shallow == message.topics[0]
+    given = found().topics[0]
+    given.partitions = []
+    assert given.partitions == []
+
+
+def test_the_callers_buffer_may_change_before_anybody_looks() -> None:
+    message = metadata(12)
+    raw = bytearray(wire.encode(message, 12))
+    found = wire.decode(MetadataResponse, 12, raw)
+    raw[:] = bytes(len(raw))
+    assert found == message
+
+
+def test_a_name_that_there_is_not() -> None:
+    topic = wire.decode(MetadataResponse, 0, wire.encode(metadata(0), 0)).topics[0]
+    with pytest.raises(AttributeError, match="leaders"):
+        getattr(topic, "leaders")  # noqa: B009
+    with pytest.raises(AttributeError, match="partitions"):
+        _ = MetadataResponseTopic.__new__(MetadataResponseTopic).partitions
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param(plain(1, length=3), id="another length"),
+        pytest.param(plain(1, length=MAX_LENGTH + 1), id="too long"),
+        pytest.param(plain(1, length=200), id="a count of two bytes"),
+        pytest.param(plain(1, known=8), id="a tagged field"),
+        pytest.param(plain(1, unknown_tagged_fields=[(9, b"x")]), id="an unknown field"),
+        pytest.param(
+            Plain(small=1, topic_id=wire.NO_ID, nodes=None, online=True), id="a null array"
+        ),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 3, FEWEST - 1])
+def test_one_that_is_otherwise(version: int, odd: Plain, place: int) -> None:
+    items = [plain(n) for n in range(FEWEST)]
+    items[place] = odd
+    message = holder(*items)
+    found = wire.decode(Holder, version, wire.encode(message, version))
+    assert is_made(found, "items")
+    assert found == message
+
+
+def test_few_elements_and_a_second_array_are_made_at_once() -> None:
+    message = holder(count=FEWEST - 1)
+    assert is_made(wire.decode(Holder, 2, wire.encode(message, 2)), "items")
+    message = Holder(items=holder().items, others=holder().items)
+    found = wire.decode(Holder, 2, wire.encode(message, 2))
+    assert (is_made(found, "items"), is_made(found, "others")) == (False, True)
+    assert found == message
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_malformed_is_refused_before_anybody_looks(version: int) -> None:
+    raw = wire.encode(metadata(version), version)
+    view = memoryview(raw)
+    decode = make_decoder(MetadataResponse, version)
+    for size in range(len(raw)):
+        with pytest.raises(DECODE_ERRORS):
+            decode(view[:size], 0, size)
+        with pytest.raises(MalformedMessage):
+            wire.decode(MetadataResponse, version, raw[:size])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_changed_byte_has_the_same_effect_as_when_made_at_once(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = make_decoder(MetadataResponse, version)
+    monkeypatch.setattr(decoder, "may_be_uniform", lambda cls, version: False)
+    at_once = make_decoder(MetadataResponse, version)
+    raw = bytearray(wire.encode(metadata(version), version))
+    for place in range(len(raw)):
+        kept = raw[place]
+        for changed in {kept ^ 1, kept ^ 0x80, 0, 0xFF, 17}:
+            raw[place] = changed
+            assert outcome(later, raw) == outcome(at_once, raw)
+        raw[place] = kept
+
+
+def outcome(decode: decoder.Decoder, raw: bytearray) -> object:
+    try:
+        return decode(memoryview(raw), 0, len(raw))
+    except DECODE_ERRORS:
+        return None
+
+
+def test_as_many_shapes_as_there_may_be() -> None:
+    layout = Layout(2, flexible=True)
+    arrays = UniformArrays("items", Plain, layout)
+    put_off = 0
+    for first in range(MAX_LENGTH + 1):
+        for second in range(MAX_LENGTH + 1):
+            item = plain(1, first, more=[0] * second)
+            raw = memoryview(wire.encode(holder(*[item] * FEWEST), 2))[1:-2]
+            found = arrays.put_off(raw, 0, len(raw), FEWEST)
+            if found is not None:
+                (_, make, content), end = found
+                assert end == len(raw)
+                assert make(content) == [item] * FEWEST
+                put_off += 1
+    assert put_off == MAX_SHAPES
+
+
+def test_what_may_be_uniform() -> None:
+    assert may_be_uniform(MetadataResponsePartition, 0)
+    assert not may_be_uniform(MetadataResponseTopic, 0)
+    assert not may_be_uniform(Empty, 0)
+    assert not may_be_uniform(Nested, 0)
+    assert not may_be_uniform(Ids, 0)
+
+
+@struct
+class Empty(Struct):
+    later: int32 = field(versions="1+", default=0)
+
+
+@struct
+class Nested(Struct):
+    inner: Plain
+
+
+@struct
+class Ids(Struct):
+    ids: list[UUID]
