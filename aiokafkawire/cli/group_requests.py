@@ -266,6 +266,7 @@ async def _described(
             return told, node_id
         raise _no_group(group_id)
     for error in _of_group(group_id, told.error_code, "DescribeGroups", told.error_message):
+        error.broker = str(node_id)
         raise error
     return told, node_id
 

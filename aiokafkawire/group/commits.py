@@ -153,11 +153,13 @@ class Answered:
     """The error code of each partition that was in the request.
 
     `keeping`: the member is on its way into the next generation, and takes its partitions along.
+    `broker` is the name of the one that answered.
     """
 
     request: int
     codes: Mapping[TopicPartition, int]
     keeping: bool = False
+    broker: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +360,7 @@ def _answered(m: Commits, state: Sending, event: Answered, now: float) -> Outcom
             held = True
         elif code in _FENCING or (rebalancing and not outside and m.is_last(sent)):
             doubted = True
-            effects += m.refuse(tp, _fenced(tp, code), sent.ticket)
+            effects += m.refuse(tp, _fenced(tp, code, event.broker), sent.ticket)
         elif rebalancing and not outside:
             held = True
             doubted |= not moves_on
@@ -367,8 +369,8 @@ def _answered(m: Commits, state: Sending, event: Answered, now: float) -> Outcom
             forgotten |= code in _ELSEWHERE
         else:
             context = error_for(
-                code, api="OffsetCommit", topic=tp.topic, partition=tp.partition,
-                offset=sent.offset.offset,
+                code, api="OffsetCommit", broker=event.broker, topic=tp.topic,
+                partition=tp.partition, offset=sent.offset.offset,
             )  # fmt: skip
             effects += m.refuse(tp, context, sent.ticket)
     if kept:
@@ -409,12 +411,13 @@ def _delay(m: Commits, attempt: int, now: float, absent: int) -> Delayed:
     return Delayed(now + m.delay(attempt + 1), attempt + 1, absent)
 
 
-def _fenced(tp: TopicPartition, code: int) -> CommitFailed:
+def _fenced(tp: TopicPartition, code: int, broker: str | None) -> CommitFailed:
     name = ErrorCode(code).name
     return CommitFailed(
         f"the group went on without this member ({name}): what it read since its last commit"
         " is delivered again",
         api="OffsetCommit",
+        broker=broker,
         topic=tp.topic,
         partition=tp.partition,
     )

@@ -330,7 +330,14 @@ def rejoin_elsewhere(
 
 
 def rejoin_anew(m: Membership, state: s.Arriving, event: on.Answer, now: float) -> Outcome:
-    return steps.back_off(m, s.Identity(attempt=state.attempt), state.pulse.node, now)
+    """Forget the generation; the id as well, unless it is the generation alone that is over.
+
+    Under a new id the group would wait for the old member until its session ends.
+    """
+    known = isinstance(event, on.GenerationOutdated)
+    member_id = state.generation.member_id if known else ""
+    identity = s.Identity(member_id, attempt=state.attempt)
+    return steps.back_off(m, identity, state.pulse.node, now)
 
 
 def rebalance_began(

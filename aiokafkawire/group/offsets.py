@@ -225,7 +225,7 @@ class GroupOffsets:
             request, max_version = fetch_request(self._group_id, partitions, ids)
             route, low, high = self._storage
             try:
-                response = await self._cluster.request(
+                response, broker = await self._cluster.exchange(
                     request,
                     to=route,
                     deadline=deadline,
@@ -238,7 +238,7 @@ class GroupOffsets:
             try:
                 return read_fetched(response, self._group_id, partitions, ids)
             except KafkaError as error:
-                error.group = self._group_id
+                error.group, error.broker = self._group_id, broker
                 again_at = self._runtime.clock.now() + self._backoff.delay(
                     attempt, self._runtime.rng
                 )
@@ -256,7 +256,7 @@ class GroupOffsets:
         message = commit_request(self._group_id, credentials, effect.offsets, ids)
         timeout_s = self._cluster.config.request_timeout_ms / 1000
         try:
-            response = await self._cluster.request(
+            response, broker = await self._cluster.exchange(
                 message,
                 to=self._storage.route,
                 deadline=self._runtime.clock.now() + timeout_s,
@@ -270,7 +270,7 @@ class GroupOffsets:
             return Unanswered(effect.request, error)
         present = self._credentials()
         keeping = present is not None and present.keeping
-        return Answered(effect.request, read_committed(response, ids), keeping)
+        return Answered(effect.request, read_committed(response, ids), keeping, broker)
 
     def _perform(self, effects: Iterable[CommitEffect]) -> None:
         self._settled.set()

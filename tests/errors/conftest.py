@@ -13,7 +13,9 @@ from .seeing import Seen
 
 @pytest.fixture(scope="module")
 async def broker(anyio_backend: object) -> AsyncIterator[Broker]:
-    async with Broker(nodes=2, default_replication_factor=2) as broker:
+    async with Broker(
+        nodes=2, default_replication_factor=2, group_min_session_timeout_ms=100
+    ) as broker:
         yield broker
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aiokafkawire.broker import Answer, ApiKey, Broker, ErrorCode, Fault, SeenRequest
-from aiokafkawire.broker.faults import Action
+from aiokafkawire.broker.faults import Outcome
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.records import decode_fetch
 from aiokafkawire.types import TopicPartition
@@ -23,7 +23,7 @@ from tests.broker.raw_client import batch, connected, produce_request
 
 from .table import Does, Row
 
-__all__ = ["VALUES", "WITHIN_S", "Seen", "answering"]
+__all__ = ["VALUES", "WITHIN_S", "Answering", "Seen", "answering"]
 
 VALUES = (b"first", b"second")
 """What the topic of a test holds from the beginning."""
@@ -44,7 +44,13 @@ NEXT = {
 """What the client asks before it asks again."""
 
 
-def answering(code: int, only: Callable[[Any], bool] = lambda message: True) -> Action:
+OF_LEADERS = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS)
+"""Requests that have metadata before them; beside others a client may ask for it for itself."""
+
+Answering = Callable[[SeenRequest], Outcome]
+
+
+def answering(code: int, only: Callable[[Any], bool] = lambda message: True) -> Answering:
     """Answer those requests with a code that `only` is true of."""
     return lambda seen: Answer(code) if only(seen.message) else None
 
@@ -66,6 +72,7 @@ class Seen:
             "retry_backoff_max_ms": 2,
             "default_api_timeout_ms": 5_000,
         }
+        self.answered: SeenRequest | None = None
 
     async def prepare(self) -> None:
         """Make the topic, with its records."""
@@ -94,7 +101,7 @@ class Seen:
 
     def metadata(
         self, topic_code: ErrorCode, code: ErrorCode = ErrorCode.NONE, *, has_leader: bool = True
-    ) -> Action:
+    ) -> Answering:
         """Answer a Metadata request for the topic with a code of it, or of its partition."""
         broker, partition = self.broker, self.partition
         brokers = [
@@ -131,10 +138,26 @@ class Seen:
 
     # --- what the client does -----------------------------------------------------------------
 
-    def fault(self, row: Row, action: Action | None = None) -> Fault:
+    def fault(self, row: Row, action: Answering | None = None) -> Fault:
         """Answer the next request of the row's API with its code; look from now on."""
+        action = action or answering(row.code)
+        self.answered = None
+
+        def answer(seen: SeenRequest) -> Outcome:
+            outcome = action(seen)
+            if outcome is not None:
+                self.answered = seen
+            return outcome
+
         self.broker.requests.clear()
-        return self.broker.on(row.api, action or Answer(row.code), times=1)
+        return self.broker.on(row.api, answer, times=1)
+
+    def after(self, *apis: ApiKey) -> list[SeenRequest]:
+        """The client's requests after the one that the fault answered."""
+        requests = self.requests()
+        places = [place for place, each in enumerate(requests) if each is self.answered]
+        later = requests[places[0] + 1 :] if places else []
+        return [each for each in later if not apis or each.api_key in apis]
 
     def requests(self, *apis: ApiKey) -> list[SeenRequest]:
         """The client's requests since the fault was made, of some APIs alone if they are given."""
@@ -144,30 +167,24 @@ class Seen:
             if seen.client_id == self.client_id and (not apis or seen.api_key in apis)
         ]
 
-    async def wait(self, api: ApiKey, count: int = 1) -> list[SeenRequest]:
-        """Wait until the client has sent so many requests of an API since the fault."""
-        await self.broker.wait_for_request(
-            api, count=count, matching=lambda seen: seen.client_id == self.client_id
-        )
-        return self.requests(api)
+    async def sent(self, api: ApiKey) -> None:
+        """Wait until the client has asked an API after the request that the fault answered."""
+        await self.broker.wait_for_request(api, matching=lambda seen: seen in self.after(api))
 
     async def acts(self, row: Row, again: ApiKey | None = None) -> None:
         """Check what comes between the answer and the next request of the API (or of `again`)."""
         again = again or row.api
         needed = NEXT.get(row.does)
+        await self.sent(again)
         if needed is not None:
-            await self.wait(needed)
-        await self.wait(again, 2 if again is row.api else 1)
-        first = self.requests(row.api)[0]
-        requests = self.requests()
-        after = requests[requests.index(first) + 1 :]
-        apis = [seen.api_key for seen in after]
-        assert again in apis
+            await self.sent(needed)
+        apis = [seen.api_key for seen in self.after()]
         if needed is not None:
             assert needed in apis, f"{needed.name} is not in {apis}"
         else:
+            needless = {*NEXT.values()} - (set() if row.api in OF_LEADERS else {ApiKey.METADATA})
             between = apis[: apis.index(again)]
-            assert not {*NEXT.values()} & {*between}, f"before it tries again: {between}"
+            assert not needless & {*between}, f"before it tries again: {between}"
 
     def says(self, error: KafkaError, row: Row, *known: str) -> None:
         """Check an error: what it is about, and that a retry does not help."""

@@ -8,7 +8,6 @@ import anyio
 import pytest
 
 from aiokafkawire.broker import SeenRequest
-from aiokafkawire.broker.faults import Action
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import BrokerError, NoOffset
 from aiokafkawire.wire import ApiKey, ErrorCode
@@ -19,11 +18,11 @@ from aiokafkawire.wire.messages.fetch import (
     PartitionData,
 )
 
-from .seeing import VALUES, WITHIN_S, Seen
+from .seeing import VALUES, WITHIN_S, Answering, Seen
 from .table import Does, Row, rows_of
 
 
-def of_partitions(code: ErrorCode) -> Action:
+def of_partitions(code: ErrorCode) -> Answering:
     """Answer a Fetch with a code of each partition; the answer itself has none."""
 
     def answer(seen: SeenRequest) -> FetchResponse:
