@@ -15,6 +15,7 @@ from functools import partial
 
 from tests.brokers.kafka import Kafka, Unavailable
 from tests.endurance import proofs
+from tests.endurance.chain import SHORT, chain, chain_without
 from tests.endurance.proofs import Report
 
 PROOFS: dict[str, Callable[[Kafka], Report]] = {
@@ -24,7 +25,11 @@ PROOFS: dict[str, Callable[[Kafka], Report]] = {
     "outage": proofs.outage,
     "crowd": partial(proofs.many_members, strategy="range"),
     "crowd-cooperative": partial(proofs.many_members, strategy="cooperative-sticky"),
+    "chain": chain,
+    "chain-without": chain_without,
+    "chain-short": partial(chain, messages=20_000, trouble=SHORT),
 }
+ALL = [name for name in PROOFS if name != "chain-short"]
 NODES = 3
 
 
@@ -58,7 +63,7 @@ def main() -> int:
     try:
         with Kafka(nodes=NODES) as kafka:
             print(f"Kafka {kafka.release.version}, {NODES} nodes", flush=True)
-            right = [prove(name, kafka) for name in options.proofs or PROOFS]
+            right = [prove(name, kafka) for name in options.proofs or ALL]
     except Unavailable as lack:
         print(lack, file=sys.stderr)
         return 1

@@ -67,6 +67,33 @@ def check_log(
     return problems
 
 
+def check_copies(
+    messages: int, partitions: int, log: Mapping[int, Sequence[tuple[int, int]]]
+) -> list[str]:
+    """Whether the numbers from 0 up to `messages` are there, each once and in order.
+
+    Number n belongs to partition n modulo `partitions`; `log` is as in `check_log`.
+    """
+    problems = []
+    counts = Counter(number for entries in log.values() for _, number in entries)
+    missing = [number for number in range(messages) if number not in counts]
+    if missing:
+        problems.append(f"{len(missing)} not there: {_some(missing)}")
+    twice = sorted(number for number, count in counts.items() if count > 1)
+    if twice:
+        problems.append(f"{len(twice)} there more than once: {_some(twice)}")
+    strange = sorted(number for number in counts if not 0 <= number < messages)
+    if strange:
+        problems.append(f"{len(strange)} that nobody sent: {_some(strange)}")
+    for partition, entries in sorted(log.items()):
+        numbers = [number for _, number in sorted(entries)]
+        if any(number % partitions != partition for number in numbers):
+            problems.append(f"partition {partition} has records of another one")
+        if any(later <= earlier for earlier, later in pairwise(numbers)):
+            problems.append(f"partition {partition} is not in order")
+    return problems
+
+
 def check_processed(spans: Iterable[Span], ends: Mapping[int, int]) -> list[str]:
     """Whether all offsets of each partition, from 0 up to its end, were processed."""
     by_partition: dict[int, list[Span]] = defaultdict(list)

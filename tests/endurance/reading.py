@@ -15,13 +15,15 @@ BATCH = 10_000
 OFFSET_KEY_VERSIONS = (0, 1)
 
 
-def _consumer(servers: str) -> confluent_kafka.Consumer:
+def _consumer(servers: str, isolation: str = "read_uncommitted") -> confluent_kafka.Consumer:
     return confluent_kafka.Consumer(
         {
             "bootstrap.servers": servers,
             "group.id": "reader",
             "enable.auto.commit": False,
+            "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
+            "isolation.level": isolation,
             "log_level": 0,
         }
     )
@@ -46,9 +48,15 @@ def _ends(consumer: confluent_kafka.Consumer, topic: str) -> dict[int, int]:
     }
 
 
-def messages(servers: str, topic: str) -> Iterator[confluent_kafka.Message]:
-    """All that a topic holds, from each partition's first record to its present end."""
-    consumer = _consumer(servers)
+def messages(
+    servers: str, topic: str, *, committed: bool = False
+) -> Iterator[confluent_kafka.Message]:
+    """All that a topic holds, from each partition's first record to its present end.
+
+    What stands last may be the marker of a transaction, which is no message: a partition has ended
+    when the client says so at or after that offset.
+    """
+    consumer = _consumer(servers, "read_committed" if committed else "read_uncommitted")
     try:
         missing = {number: end for number, end in _ends(consumer, topic).items() if end}
         consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in missing])
@@ -60,19 +68,26 @@ def messages(servers: str, topic: str) -> Iterator[confluent_kafka.Message]:
             elif time.monotonic() > deadline:
                 raise TimeoutError(f"{topic} gives nothing more; partitions missing: {missing}")
             for message in found:
-                if message.error():
-                    raise confluent_kafka.KafkaException(message.error())
-                yield message
-                if message.offset() + 1 >= missing.get(message.partition(), 0):
+                error, after = message.error(), message.offset() + 1
+                if error is None:
+                    yield message
+                elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                    after = message.offset()
+                else:
+                    raise confluent_kafka.KafkaException(error)
+                if after >= missing.get(message.partition(), 0):
                     missing.pop(message.partition(), None)
     finally:
         consumer.close()
 
 
-def log(servers: str, topic: str) -> dict[int, list[tuple[int, int]]]:
-    """A topic whose values are numbers: (offset, number) of each partition in the log's order."""
+def log(servers: str, topic: str, *, committed: bool = False) -> dict[int, list[tuple[int, int]]]:
+    """A topic whose values are numbers: (offset, number) of each partition in the log's order.
+
+    All of them, or those that a reader of committed records sees.
+    """
     found: dict[int, list[tuple[int, int]]] = {}
-    for message in messages(servers, topic):
+    for message in messages(servers, topic, committed=committed):
         entry = (message.offset(), int(message.value()))
         found.setdefault(message.partition(), []).append(entry)
     return found

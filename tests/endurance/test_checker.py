@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.endurance.checker import (
     Place,
     Span,
     check_commits,
+    check_copies,
     check_log,
     check_owners,
     check_processed,
@@ -91,3 +94,33 @@ def test_partitions_without_and_with_two_owners_are_noticed() -> None:
 def test_the_longest_gap() -> None:
     assert longest_gap([1.0, 2.0, 6.0, 7.0, 30.0], 0.0, 8.0) == 4.0
     assert longest_gap([], 2.0, 8.0) == 6.0
+
+
+def copied(messages: int, partitions: int) -> dict[int, list[tuple[int, int]]]:
+    """As a chain of topics should hold the numbers; offsets have gaps where markers stand."""
+    return {
+        partition: [
+            (offset * 3, n) for offset, n in enumerate(range(partition, messages, partitions))
+        ]
+        for partition in range(partitions)
+    }
+
+
+def test_copies_that_are_whole_are_right() -> None:
+    assert check_copies(20, 3, copied(20, 3)) == []
+
+
+@pytest.mark.parametrize(
+    ("partition", "change", "problem"),
+    [
+        (1, lambda entries: entries[:-1], "1 not there: 19"),
+        (1, lambda entries: [*entries, (99, 19)], "1 there more than once: 19"),
+        (1, lambda entries: [*entries, (99, 22)], "1 that nobody sent: 22"),
+        (1, lambda entries: [(0, 4), (3, 1), *entries[2:]], "partition 1 is not in order"),
+        (0, lambda entries: [*entries, (99, 20)], "partition 0 has records of another one"),
+    ],
+)
+def test_copies_that_are_not_are_noticed(partition: int, change: Any, problem: str) -> None:
+    found = copied(20, 3)
+    found[partition] = change(found[partition])
+    assert any(problem in each for each in check_copies(20, 3, found))
