@@ -15,7 +15,7 @@ import json
 import signal
 import sys
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafkawire import Consumer, KafkaError, Producer
 from aiokafkawire.errors import CommitFailed, ProducerFenced, TransactionFailed
@@ -30,6 +30,17 @@ TRANSACTION_MS = 10_000
 Batches = dict[TopicPartition, Records]
 
 
+class Job(NamedTuple):
+    """What stands on the command line."""
+
+    servers: str
+    source: str
+    target: str
+    group: str
+    name: str
+    manner: str
+
+
 def tell(what: str, **facts: Any) -> None:
     print(json.dumps({"at": time.monotonic(), "what": what, **facts}), flush=True)
 
@@ -41,19 +52,17 @@ async def copy(producer: Producer, target: str, batches: Batches) -> None:
             await producer.send(target, value, partition=partition)
 
 
-async def in_transactions(
-    consumer: Consumer, servers: str, target: str, name: str, stop: asyncio.Event
-) -> None:
+async def in_transactions(consumer: Consumer, job: Job, stop: asyncio.Event) -> None:
     while not stop.is_set():
         producer = Producer(
-            bootstrap_servers=servers,
-            transactional_id=name,
+            bootstrap_servers=job.servers,
+            transactional_id=job.name,
             transaction_timeout_ms=TRANSACTION_MS,
         )
         try:
             async with producer:
                 while not stop.is_set():
-                    await one_transaction(consumer, producer, target)
+                    await one_transaction(consumer, producer, job.target)
         except ProducerFenced as error:
             # The coordinator took it for dead while it was stopped: begin as a new one.
             tell("again", error=repr(error))
@@ -75,13 +84,13 @@ async def one_transaction(consumer: Consumer, producer: Producer, target: str) -
         tell("copied", count=sum(map(len, batches.values())))
 
 
-async def plainly(consumer: Consumer, servers: str, target: str, stop: asyncio.Event) -> None:
-    async with Producer(bootstrap_servers=servers) as producer:
+async def plainly(consumer: Consumer, job: Job, stop: asyncio.Event) -> None:
+    async with Producer(bootstrap_servers=job.servers) as producer:
         while not stop.is_set():
             batches = await consumer.getmany(timeout_ms=POLL_MS, max_records=MAX_RECORDS)
             if not batches:
                 continue
-            await copy(producer, target, batches)
+            await copy(producer, job.target, batches)
             await producer.flush()
             try:
                 await consumer.commit()
@@ -91,13 +100,13 @@ async def plainly(consumer: Consumer, servers: str, target: str, stop: asyncio.E
                 tell("copied", count=sum(map(len, batches.values())))
 
 
-async def work(servers: str, source: str, target: str, group: str, name: str, manner: str) -> None:
+async def work(job: Job) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with Consumer(
-        source,
-        bootstrap_servers=servers,
-        group_id=group,
+        job.source,
+        bootstrap_servers=job.servers,
+        group_id=job.group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         isolation_level="read_committed",
@@ -106,12 +115,12 @@ async def work(servers: str, source: str, target: str, group: str, name: str, ma
         fetch_max_wait_ms=100,
     ) as consumer:
         tell("entered")
-        if manner == "transactions":
-            await in_transactions(consumer, servers, target, name, stop)
+        if job.manner == "transactions":
+            await in_transactions(consumer, job, stop)
         else:
-            await plainly(consumer, servers, target, stop)
+            await plainly(consumer, job, stop)
     tell("left")
 
 
 if __name__ == "__main__":
-    asyncio.run(work(*sys.argv[1:]))
+    asyncio.run(work(Job(*sys.argv[1:])))
