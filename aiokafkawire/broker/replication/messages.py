@@ -1,0 +1,377 @@
+"""What a controller tells nodes, apart from how the versions of its requests lay it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from aiokafkawire.broker.topics import NO_LEADER
+from aiokafkawire.runtime import Address
+from aiokafkawire.wire import NO_ID
+from aiokafkawire.wire.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+    LeaderAndIsrTopicState,
+)
+from aiokafkawire.wire.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaPartitionV0,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+    StopReplicaTopicV1,
+)
+from aiokafkawire.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+
+__all__ = (
+    "LEADER_DURING_DELETE",
+    "Assignment",
+    "Key",
+    "LeadOrder",
+    "LiveNode",
+    "MetadataOrder",
+    "Order",
+    "StopOrder",
+    "lead_errors",
+    "lead_order",
+    "lead_request",
+    "metadata_order",
+    "metadata_request",
+    "stop_order",
+    "stop_request",
+)
+
+Key = tuple[str, int]
+"""Topic and partition."""
+
+LEADER_DURING_DELETE = -2
+"""The leader that UpdateMetadata gives to a partition that is no more."""
+
+PLAINTEXT = 0
+LISTENER = "PLAINTEXT"
+
+LEAD_BY_TOPIC_VERSION = 2
+LEAD_ERRORS_BY_TOPIC_VERSION = 5
+STOP_BY_TOPIC_VERSION = 1
+STOP_STATES_VERSION = 3
+METADATA_BY_TOPIC_VERSION = 5
+METADATA_ENDPOINTS_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Who has a partition, and who leads it; `leader` may be -1 or `LEADER_DURING_DELETE`."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+
+    @property
+    def led(self) -> bool:
+        """Whether there is a leader to follow."""
+        return self.leader > NO_LEADER
+
+
+@dataclass(frozen=True, slots=True)
+class LiveNode:
+    """Where a node is, and in which rack."""
+
+    address: Address
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What every order bears: whose it is, and as which controller."""
+
+    controller_id: int
+    controller_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadOrder(Order):
+    """LeaderAndIsr: lead these partitions, or follow. `leaders` says where to fetch from."""
+
+    partitions: Mapping[Key, Assignment]
+    leaders: Mapping[int, Address]
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopOrder(Order):
+    """StopReplica: serve these partitions no longer; True where the log is to be deleted."""
+
+    partitions: Mapping[Key, bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataOrder(Order):
+    """UpdateMetadata: tell clients this of partitions, and that these nodes and no others live."""
+
+    partitions: Mapping[Key, Assignment]
+    live: Mapping[int, LiveNode]
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+
+
+def by_topic(keys: Iterable[Key]) -> dict[str, list[int]]:
+    """The partitions of each topic, in their order."""
+    topics: dict[str, list[int]] = {}
+    for topic, index in keys:
+        topics.setdefault(topic, []).append(index)
+    return topics
+
+
+# --- LeaderAndIsr --------------------------------------------------------------------------------
+
+
+def lead_order(request: LeaderAndIsrRequest, version: int) -> LeadOrder:
+    """What a request says."""
+    if version >= LEAD_BY_TOPIC_VERSION:
+        states = [
+            (topic.topic_name, state)
+            for topic in request.topic_states
+            for state in topic.partition_states
+        ]
+    else:
+        states = [(state.topic_name, state) for state in request.ungrouped_partition_states]
+    return LeadOrder(
+        controller_id=request.controller_id,
+        controller_epoch=request.controller_epoch,
+        partitions={
+            (topic, state.partition_index): Assignment(
+                state.leader, state.leader_epoch, tuple(state.isr), tuple(state.replicas)
+            )
+            for topic, state in states
+        },
+        leaders={
+            node.broker_id: Address(node.host_name, node.port) for node in request.live_leaders
+        },
+        topic_ids={topic.topic_name: topic.topic_id for topic in request.topic_states},
+    )
+
+
+def lead_request(order: LeadOrder, version: int) -> LeaderAndIsrRequest:
+    """The request that says it."""
+    by_name = version < LEAD_BY_TOPIC_VERSION
+    states = {
+        key: LeaderAndIsrPartitionState(
+            topic_name=key[0] if by_name else "",
+            partition_index=key[1],
+            controller_epoch=order.controller_epoch,
+            leader=told.leader,
+            leader_epoch=told.leader_epoch,
+            isr=list(told.isr),
+            partition_epoch=0,
+            replicas=list(told.replicas),
+        )
+        for key, told in order.partitions.items()
+    }
+    request = LeaderAndIsrRequest(
+        controller_id=order.controller_id,
+        controller_epoch=order.controller_epoch,
+        live_leaders=[
+            LeaderAndIsrLiveLeader(broker_id=node, host_name=address.host, port=address.port)
+            for node, address in order.leaders.items()
+        ],
+    )
+    if by_name:
+        request.ungrouped_partition_states = list(states.values())
+        return request
+    request.topic_states = [
+        LeaderAndIsrTopicState(
+            topic_name=topic,
+            topic_id=order.topic_ids.get(topic, NO_ID),
+            partition_states=[states[topic, index] for index in indexes],
+        )
+        for topic, indexes in by_topic(states).items()
+    ]
+    return request
+
+
+def lead_errors(
+    order: LeadOrder, errors: Mapping[Key, int], version: int, error_code: int
+) -> LeaderAndIsrResponse:
+    """The answer: an error for each partition, and one of the whole."""
+    response = LeaderAndIsrResponse(error_code=error_code)
+    if version < LEAD_ERRORS_BY_TOPIC_VERSION:
+        response.partition_errors = [
+            LeaderAndIsrPartitionError(topic_name=topic, partition_index=index, error_code=code)
+            for (topic, index), code in errors.items()
+        ]
+        return response
+    response.topics = [
+        LeaderAndIsrTopicError(
+            topic_id=order.topic_ids.get(topic, NO_ID),
+            partition_errors=[
+                LeaderAndIsrPartitionError(partition_index=index, error_code=errors[topic, index])
+                for index in indexes
+            ],
+        )
+        for topic, indexes in by_topic(errors).items()
+    ]
+    return response
+
+
+# --- StopReplica ---------------------------------------------------------------------------------
+
+
+def stop_order(request: StopReplicaRequest, version: int) -> StopOrder:
+    """What a request says."""
+    return StopOrder(
+        controller_id=request.controller_id,
+        controller_epoch=request.controller_epoch,
+        partitions=dict(_stopped(request, version)),
+    )
+
+
+def _stopped(request: StopReplicaRequest, version: int) -> Iterator[tuple[Key, bool]]:
+    if version >= STOP_STATES_VERSION:
+        for states in request.topic_states:
+            for state in states.partition_states:
+                yield (states.topic_name, state.partition_index), state.delete_partition
+    elif version >= STOP_BY_TOPIC_VERSION:
+        for topic in request.topics:
+            for index in topic.partition_indexes:
+                yield (topic.name, index), request.delete_partitions
+    else:
+        for partition in request.ungrouped_partitions:
+            yield (partition.topic_name, partition.partition_index), request.delete_partitions
+
+
+def stop_request(order: StopOrder, version: int) -> StopReplicaRequest:
+    """The request that says it; before version 3 all partitions are deleted or none is."""
+    request = StopReplicaRequest(
+        controller_id=order.controller_id, controller_epoch=order.controller_epoch
+    )
+    topics = by_topic(order.partitions)
+    if version >= STOP_STATES_VERSION:
+        request.topic_states = [
+            StopReplicaTopicState(
+                topic_name=topic,
+                partition_states=[
+                    StopReplicaPartitionState(
+                        partition_index=index, delete_partition=order.partitions[topic, index]
+                    )
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in topics.items()
+        ]
+        return request
+    request.delete_partitions = all(order.partitions.values())
+    if version >= STOP_BY_TOPIC_VERSION:
+        request.topics = [
+            StopReplicaTopicV1(name=topic, partition_indexes=indexes)
+            for topic, indexes in topics.items()
+        ]
+    else:
+        request.ungrouped_partitions = [
+            StopReplicaPartitionV0(topic_name=topic, partition_index=index)
+            for topic, index in order.partitions
+        ]
+    return request
+
+
+# --- UpdateMetadata ------------------------------------------------------------------------------
+
+
+def metadata_order(request: UpdateMetadataRequest, version: int) -> MetadataOrder:
+    """What a request says; a node without an address for clients is none that lives."""
+    if version >= METADATA_BY_TOPIC_VERSION:
+        states = [
+            (topic.topic_name, state)
+            for topic in request.topic_states
+            for state in topic.partition_states
+        ]
+    else:
+        states = [(state.topic_name, state) for state in request.ungrouped_partition_states]
+    return MetadataOrder(
+        controller_id=request.controller_id,
+        controller_epoch=request.controller_epoch,
+        partitions={
+            (topic, state.partition_index): Assignment(
+                state.leader, state.leader_epoch, tuple(state.isr), tuple(state.replicas)
+            )
+            for topic, state in states
+        },
+        live={
+            node.id: LiveNode(address, node.rack or None)
+            for node in request.live_brokers
+            if (address := _address(node, version)) is not None
+        },
+    )
+
+
+def _address(node: UpdateMetadataBroker, version: int) -> Address | None:
+    if version < METADATA_ENDPOINTS_VERSION:
+        return Address(node.v0_host, node.v0_port)
+    plain = (each for each in node.endpoints if each.security_protocol == PLAINTEXT)
+    found = next(plain, None)
+    return None if found is None else Address(found.host, found.port)
+
+
+def metadata_request(order: MetadataOrder, version: int) -> UpdateMetadataRequest:
+    """The request that says it."""
+    by_name = version < METADATA_BY_TOPIC_VERSION
+    states = {
+        key: UpdateMetadataPartitionState(
+            topic_name=key[0] if by_name else "",
+            partition_index=key[1],
+            controller_epoch=order.controller_epoch,
+            leader=told.leader,
+            leader_epoch=told.leader_epoch,
+            isr=list(told.isr),
+            zk_version=0,
+            replicas=list(told.replicas),
+        )
+        for key, told in order.partitions.items()
+    }
+    request = UpdateMetadataRequest(
+        controller_id=order.controller_id,
+        controller_epoch=order.controller_epoch,
+        live_brokers=[_broker(node, live) for node, live in order.live.items()],
+    )
+    if by_name:
+        request.ungrouped_partition_states = list(states.values())
+        return request
+    request.topic_states = [
+        UpdateMetadataTopicState(
+            topic_name=topic,
+            topic_id=order.topic_ids.get(topic, NO_ID),
+            partition_states=_of(states, topic, indexes),
+        )
+        for topic, indexes in by_topic(states).items()
+    ]
+    return request
+
+
+def _of(
+    states: Mapping[Key, UpdateMetadataPartitionState], topic: str, indexes: Sequence[int]
+) -> list[UpdateMetadataPartitionState]:
+    return [states[topic, index] for index in indexes]
+
+
+def _broker(node: int, live: LiveNode) -> UpdateMetadataBroker:
+    host, port = live.address
+    return UpdateMetadataBroker(
+        id=node,
+        v0_host=host,
+        v0_port=port,
+        endpoints=[
+            UpdateMetadataEndpoint(
+                port=port, host=host, listener=LISTENER, security_protocol=PLAINTEXT
+            )
+        ],
+        rack=live.rack,
+    )

@@ -1,0 +1,160 @@
+"""What ZooKeeper would hold: which nodes live, which of them is the controller, who leads what.
+
+It outlives every node. A controller changes it by the rules for electing leaders, a leader puts its
+ISR down in it, and whoever watches is told.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+
+from aiokafkawire.broker.options import BrokerConfig
+from aiokafkawire.broker.replication.messages import Key
+from aiokafkawire.broker.storage import Store
+from aiokafkawire.broker.topics import NO_LEADER, Cluster, Partition
+from aiokafkawire.broker.watchers import Watchers
+
+__all__ = ("Registry",)
+
+
+class Registry(Cluster):
+    """The state of a cluster whose nodes replicate; `unclean`: may a leader be out of sync?
+
+    The logs of its own partitions stay empty: each node has its own.
+    """
+
+    def __init__(
+        self,
+        node_ids: Sequence[int],
+        store: Store,
+        options: BrokerConfig,
+        rng: random.Random,
+        *,
+        unclean: bool,
+    ) -> None:
+        self.changed = Watchers()
+        self.controller_epoch = 0
+        self.shutting_down: set[int] = set()
+        self._controller = NO_LEADER
+        self._unclean = unclean
+        super().__init__(node_ids, store, options, rng)
+        self.live = []
+
+    @property
+    def controller_id(self) -> int:
+        """The node that is the controller, -1 when none lives."""
+        return self._controller
+
+    def save(self) -> None:
+        super().save()
+        self.changed.notify()
+
+    # --- nodes -------------------------------------------------------------------------------
+
+    def node_died(self, node_id: int) -> None:
+        self.shutting_down.discard(node_id)
+        super().node_died(node_id)
+
+    def node_came(self, node_id: int) -> None:
+        super().node_came(node_id)
+        self._elect_controller()
+
+    def _left_by(self, node_id: int) -> None:
+        """A controller does it all: it takes the node out of every ISR, in a new epoch."""
+        if self._controller == node_id:
+            self._elect_controller()
+        for partition in self.partitions():
+            if partition.leader == node_id:
+                self._elect_leader(partition)
+            elif node_id in partition.isr and len(partition.isr) > 1:
+                partition.isr.remove(node_id)
+                partition.leader_epoch += 1
+
+    def _joined_by(self, node_id: int) -> None:
+        """It comes back into an ISR when it has caught up; what has no leader may now have one."""
+        for partition in self.partitions():
+            if partition.leader == NO_LEADER and node_id in partition.replicas:
+                self._elect_leader(partition)
+
+    def _elect_controller(self) -> None:
+        if self._controller in self.live:
+            return
+        self._controller = self._leader_for(self.live, NO_LEADER)
+        self.controller_epoch += self._controller != NO_LEADER
+
+    # --- leaders -----------------------------------------------------------------------------
+
+    def leave_lead(self, node_id: int) -> list[Key]:
+        """Give what a node leads to others in sync, as it wants to stop; what stays with it.
+
+        Partitions without another replica are not counted.
+        """
+        self.shutting_down.add(node_id)
+        shared = [each for each in self.partitions() if len(each.replicas) > 1]
+        for partition in shared:
+            rest = self._able(partition.isr)
+            if not rest or node_id not in partition.isr:
+                continue
+            if partition.leader == node_id:
+                self._give(partition, rest)
+            else:
+                partition.isr = rest
+                partition.leader_epoch += 1
+        self.save()
+        return [(each.topic, each.index) for each in shared if each.leader == node_id]
+
+    def move_leader(self, partition: Partition, node_id: int) -> None:
+        """Make a live node of the ISR the leader."""
+        if node_id not in self.live:
+            raise ValueError(f"node {node_id} is not up, so it cannot lead {partition.log.name}")
+        if node_id not in partition.isr:
+            raise ValueError(
+                f"node {node_id} is not in sync: the ISR of {partition.log.name} is {partition.isr}"
+            )
+        partition.lead(node_id)
+        self.save()
+
+    def record_isr(self, key: Key, leader: int, leader_epoch: int, isr: tuple[int, ...]) -> bool:
+        """Put down the ISR that a leader wants, if it is still the leader in that epoch."""
+        topic = self.topics.get(key[0])
+        if topic is None or not 0 <= key[1] < len(topic.partitions):
+            return False
+        partition = topic.partitions[key[1]]
+        stands = (partition.leader, partition.leader_epoch) == (leader, leader_epoch)
+        if not stands or not set(isr) <= {leader, *self._able(isr)}:
+            return False
+        partition.isr = list(isr)
+        self.save()
+        partition.changed.notify()
+        return True
+
+    def max_batch(self, topic: str) -> int:
+        """The largest batch that a topic may hold, in bytes."""
+        default = self.options.max_message_bytes
+        known = self.topics.get(topic)
+        return default if known is None else known.number("max.message.bytes", default)
+
+    def _elect_leader(self, partition: Partition) -> None:
+        """Choose among those in sync, or as a last resort, if that is allowed, among all."""
+        rest = self._able(partition.isr)
+        if not rest and self._may_be_unclean(partition):
+            rest = self._able(partition.replicas)[:1]
+        if rest:
+            self._give(partition, rest)
+        elif partition.leader != NO_LEADER:
+            # The last ones in sync are kept: who of them comes back has everything.
+            partition.lead(NO_LEADER)
+
+    def _give(self, partition: Partition, isr: Sequence[int]) -> None:
+        """Let the first of the replicas that is in the ISR lead."""
+        partition.isr = list(isr)
+        partition.lead(next(node for node in partition.replicas if node in isr))
+
+    def _able(self, nodes: Iterable[int]) -> list[int]:
+        return [node for node in nodes if node in self.live and node not in self.shutting_down]
+
+    def _may_be_unclean(self, partition: Partition) -> bool:
+        configs = self.topics[partition.topic].configs
+        said = configs.get("unclean.leader.election.enable")
+        return self._unclean if said is None else said == "true"

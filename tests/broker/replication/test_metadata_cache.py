@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from typing import Any
+
+from aiokafkawire.broker.replication.messages import (
+    LEADER_DURING_DELETE,
+    Assignment,
+    LiveNode,
+    MetadataOrder,
+)
+from aiokafkawire.broker.replication.metadata_cache import MetadataCache
+from aiokafkawire.runtime import Address
+
+ONE, TWO = LiveNode(Address("one", 1)), LiveNode(Address("two", 2), "west")
+LED_BY_ONE = Assignment(1, 0, (1, 2), (1, 2))
+LED_BY_TWO = Assignment(2, 0, (1, 2), (1, 2))
+GONE = Assignment(LEADER_DURING_DELETE, 0, (), ())
+
+
+def order(**fields: Any) -> MetadataOrder:
+    given = {"partitions": {}, "live": {1: ONE, 2: TWO}, **fields}
+    return MetadataOrder(controller_id=1, controller_epoch=1, **given)
+
+
+def test_nodes_are_replaced_and_partitions_added() -> None:
+    cache = MetadataCache()
+    assert cache.controller_id == -1
+    cache.update(order(partitions={("a", 0): LED_BY_ONE, ("a", 1): LED_BY_TWO}))
+    cache.update(order(partitions={("b", 0): LED_BY_ONE}, live={1: ONE}))
+    assert cache.live == {1: ONE}
+    assert cache.topics == {"a": {0: LED_BY_ONE, 1: LED_BY_TWO}, "b": {0: LED_BY_ONE}}
+    assert cache.controller_id == 1
+
+
+def test_a_leader_that_does_not_live_is_none() -> None:
+    cache = MetadataCache()
+    cache.update(order(live={1: ONE}))
+    assert cache.leader(LED_BY_ONE) == 1
+    assert cache.leader(LED_BY_TWO) == -1
+
+
+def test_a_topic_goes_with_its_last_partition() -> None:
+    cache = MetadataCache()
+    cache.update(order(partitions={("a", 0): LED_BY_ONE, ("a", 1): LED_BY_ONE}))
+    cache.update(order(partitions={("a", 0): GONE}))
+    assert cache.topics == {"a": {1: LED_BY_ONE}}
+    cache.update(order(partitions={("a", 1): GONE, ("never", 0): GONE}))
+    assert cache.topics == {}

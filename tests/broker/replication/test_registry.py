@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from aiokafkawire.broker.options import BrokerConfig
+from aiokafkawire.broker.replication.registry import Registry
+from aiokafkawire.broker.storage import MemoryStore
+from aiokafkawire.broker.topics import NO_LEADER, Partition
+
+ALL = [1, 2, 3]
+
+
+def registry(*, unclean: bool = False, live: list[int] = ALL) -> Registry:
+    made = Registry(ALL, MemoryStore(), BrokerConfig(), random.Random(1), unclean=unclean)
+    for node in live:
+        made.node_came(node)
+    return made
+
+
+def partition(made: Registry, *replicas: int, **fields: Any) -> Partition:
+    topic = made.create_topic("t", assignments={0: replicas or ALL}, **fields)
+    return topic.partitions[0]
+
+
+def stands(of: Partition) -> tuple[int, int, list[int]]:
+    return of.leader, of.leader_epoch, of.isr
+
+
+def test_the_first_node_that_comes_is_the_controller() -> None:
+    made = registry(live=[])
+    assert (made.controller_id, made.controller_epoch) == (NO_LEADER, 0)
+    made.node_came(2)
+    made.node_came(1)
+    assert (made.controller_id, made.controller_epoch) == (2, 1)
+
+
+def test_another_node_is_the_controller_after_it_and_stays_it() -> None:
+    made = registry()
+    made.node_died(1)
+    assert (made.controller_id, made.controller_epoch) == (2, 2)
+    made.node_came(1)
+    assert (made.controller_id, made.controller_epoch) == (2, 2)
+
+
+def test_without_nodes_there_is_no_controller() -> None:
+    made = registry(live=[1])
+    made.node_died(1)
+    assert (made.controller_id, made.controller_epoch) == (NO_LEADER, 1)
+    made.node_came(1)
+    assert (made.controller_id, made.controller_epoch) == (1, 2)
+
+
+def test_a_new_partition_is_led_by_the_first_that_lives() -> None:
+    made = registry(live=[2, 3])
+    assert stands(partition(made, 1, 2, 3)) == (2, 0, [2, 3])
+
+
+def test_a_leader_that_dies_is_followed_by_one_in_sync() -> None:
+    made = registry()
+    of = partition(made, 1, 2, 3)
+    made.record_isr(("t", 0), 1, 0, (1, 3))
+    made.node_died(1)
+    assert stands(of) == (3, 1, [3])
+
+
+def test_a_follower_that_dies_is_out_of_sync_in_a_new_epoch() -> None:
+    made = registry()
+    of = partition(made, 1, 2, 3)
+    made.node_died(2)
+    assert stands(of) == (1, 1, [1, 3])
+    made.node_came(2)
+    assert stands(of) == (1, 1, [1, 3]), "it has to catch up"
+
+
+def test_the_last_one_in_sync_is_waited_for() -> None:
+    made = registry()
+    of = partition(made, 1, 2)
+    made.record_isr(("t", 0), 1, 0, (1,))
+    made.node_died(1)
+    assert stands(of) == (NO_LEADER, 1, [1])
+    made.node_died(2)
+    made.node_came(2)
+    assert stands(of) == (NO_LEADER, 1, [1])
+    made.node_came(1)
+    assert stands(of) == (1, 2, [1])
+
+
+def test_an_unclean_leader_is_alone_in_sync() -> None:
+    made = registry(unclean=True)
+    of = partition(made, 1, 2, 3)
+    made.record_isr(("t", 0), 1, 0, (1,))
+    made.node_died(1)
+    assert stands(of) == (2, 1, [2])
+
+
+@pytest.mark.parametrize("unclean", [True, False])
+def test_a_topic_says_whether_its_leader_may_be_unclean(unclean: bool) -> None:
+    made = registry(unclean=not unclean)
+    configs = {"unclean.leader.election.enable": str(unclean).lower()}
+    of = partition(made, 1, 2, configs=configs)
+    made.record_isr(("t", 0), 1, 0, (1,))
+    made.node_died(1)
+    assert of.leader == (2 if unclean else NO_LEADER)
+
+
+def test_who_is_not_leader_in_that_epoch_puts_no_isr_down() -> None:
+    made = registry()
+    of = partition(made, 1, 2, 3)
+    assert not made.record_isr(("t", 0), 2, 0, (2,))
+    assert not made.record_isr(("t", 0), 1, 1, (1,))
+    assert not made.record_isr(("t", 1), 1, 0, (1,))
+    assert not made.record_isr(("u", 0), 1, 0, (1,))
+    assert stands(of) == (1, 0, [1, 2, 3])
+    assert made.record_isr(("t", 0), 1, 0, (1,))
+    assert stands(of) == (1, 0, [1])
+
+
+def test_a_dead_follower_cannot_be_in_sync() -> None:
+    made = registry()
+    of = partition(made, 1, 2, 3)
+    made.node_died(2)
+    assert not made.record_isr(("t", 0), 1, 1, (1, 2, 3))
+    assert of.isr == [1, 3]
+
+
+def test_only_who_is_in_sync_can_be_made_leader() -> None:
+    made = registry()
+    of = partition(made, 1, 2, 3)
+    made.record_isr(("t", 0), 1, 0, (1, 2))
+    with pytest.raises(ValueError, match="node 3 is not in sync"):
+        made.move_leader(of, 3)
+    made.node_died(3)
+    with pytest.raises(ValueError, match="node 3 is not up"):
+        made.move_leader(of, 3)
+    made.move_leader(of, 2)
+    assert stands(of) == (2, 1, [1, 2])
+    made.move_leader(of, 2)
+    assert of.leader_epoch == 1
+
+
+def test_who_shuts_down_gives_the_lead_away_and_stays_out_of_sync() -> None:
+    made = registry()
+    of = partition(made, 1, 2, 3)
+    alone = made.create_topic("alone", assignments={0: [1]}).partitions[0]
+    assert made.leave_lead(1) == []
+    assert stands(of) == (2, 1, [2, 3])
+    assert alone.leader == 1, "nobody else could"
+    assert not made.record_isr(("t", 0), 2, 1, (1, 2, 3))
+    made.node_died(1)
+    made.node_came(1)
+    assert made.record_isr(("t", 0), 2, 1, (1, 2, 3))
+
+
+def test_who_shuts_down_is_no_follower_in_sync_any_more() -> None:
+    made = registry()
+    of = partition(made, 1, 2, 3)
+    assert made.leave_lead(2) == []
+    assert stands(of) == (1, 1, [1, 3])
+
+
+def test_what_nobody_else_can_lead_stays() -> None:
+    made = registry()
+    of = partition(made, 1, 2)
+    made.leave_lead(2)
+    assert made.leave_lead(1) == [("t", 0)]
+    assert of.leader == 1
+
+
+def test_every_change_is_told() -> None:
+    made = registry()
+    told: list[int] = []
+    made.changed.add(lambda: told.append(len(told)))
+    of = partition(made, 1, 2)
+    made.move_leader(of, 2)
+    made.record_isr(("t", 0), 2, 1, (2,))
+    made.node_died(3)
+    made.delete_topic(made.topics["t"])
+    assert len(told) == 5
+
+
+def test_the_largest_batch_is_the_topics() -> None:
+    made = registry()
+    partition(made, 1, configs={"max.message.bytes": "5000000"})
+    assert made.max_batch("t") == 5_000_000
+    assert made.max_batch("u") == made.options.max_message_bytes

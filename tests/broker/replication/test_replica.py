@@ -1,0 +1,363 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from aiokafkawire.broker.replication.replica import (
+    TRANSITIONS,
+    Appended,
+    BecomeFollower,
+    BecomeLeader,
+    EpochEnded,
+    Event,
+    Fetched,
+    Following,
+    IsrRecorded,
+    Leading,
+    LogFound,
+    Offline,
+    OutOfRange,
+    Outside,
+    Received,
+    Replica,
+    State,
+    Stop,
+    TimePassed,
+    Truncating,
+)
+from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.transitions import ImpossibleEvent
+
+from .logs import NODE, records, replica, told, write
+
+FIRST, SECOND = 2, 3
+"""The two other replicas."""
+
+LAG_S = 10.0
+
+STATES: dict[type[State], State] = {
+    Offline: Offline(),
+    Truncating: Truncating(0),
+    Following: Following(),
+    Outside: Outside(),
+    Leading: Leading({}),
+}
+
+EVENTS: list[Event] = [
+    BecomeLeader(told(NODE, 9)),
+    BecomeFollower(told(FIRST, 9)),
+    Stop(),
+    Appended(),
+    Fetched(FIRST, 0),
+    TimePassed(LAG_S),
+    IsrRecorded((NODE,)),
+    EpochEnded(0, 0),
+    Received(b"", 0),
+    OutOfRange(),
+    LogFound(0),
+]
+
+
+def leading(count: int = 0, **assignment: object) -> Replica:
+    made = replica()
+    write(made.log, count)
+    made.handle(BecomeLeader(dataclasses.replace(told(), **assignment)), 0.0)
+    return made
+
+
+def following(
+    count: int = 0, *, epoch: int = 0, watermark: int = 0, by_epoch: bool = True
+) -> Replica:
+    """A follower with some batches; it has been told where its log parts from the leader's."""
+    made = replica(by_epoch=by_epoch, watermark=watermark)
+    write(made.log, count, epoch)
+    made.handle(BecomeFollower(told(FIRST, epoch)), 0.0)
+    if isinstance(made.state, Truncating):
+        made.handle(EpochEnded(epoch, count), 0.0)
+    assert made.state == Following()
+    return made
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+@pytest.mark.parametrize("state", STATES.values(), ids=lambda state: type(state).__name__)
+def test_what_is_not_in_the_table_cannot_happen(state: State, event: Event) -> None:
+    made = replica(state=state)
+    if (type(state), type(event)) in TRANSITIONS:
+        assert made.takes(type(event))
+        made.handle(event, 1.0)
+    else:
+        assert not made.takes(type(event))
+        with pytest.raises(ImpossibleEvent):
+            made.handle(event, 1.0)
+
+
+def test_the_table_names_all_states_and_events() -> None:
+    assert {state for state, _ in TRANSITIONS} == set(STATES)
+    assert {event for _, event in TRANSITIONS} == {type(event) for event in EVENTS}
+
+
+# --- leaders -------------------------------------------------------------------------------------
+
+
+def test_a_leader_takes_what_it_is_told() -> None:
+    made = leading(leader_epoch=4, isr=(1, 2))
+    assert (made.leader, made.leader_epoch) == (NODE, 4)
+    assert (made.isr, made.replicas) == ([1, 2], [1, 2, 3])
+    made.check_leader(NODE)
+
+
+def test_the_high_watermark_is_what_everybody_in_sync_has() -> None:
+    made = leading()
+    write(made.log, 3)
+    made.appended()
+    assert made.high_watermark == 0
+    made.handle(Fetched(FIRST, 3), 1.0)
+    assert made.high_watermark == 0
+    made.handle(Fetched(SECOND, 2), 1.0)
+    assert made.high_watermark == 2
+    made.handle(Fetched(SECOND, 3), 1.0)
+    assert made.high_watermark == 3
+
+
+def test_alone_in_sync_a_leader_need_not_wait() -> None:
+    made = leading(isr=(NODE,))
+    write(made.log, 2)
+    made.appended()
+    assert made.high_watermark == 2
+
+
+def test_who_reads_is_told_of_the_high_watermark() -> None:
+    made = leading(isr=(1, 2))
+    write(made.log)
+    made.appended()
+    told_of: list[int] = []
+    made.changed.add(lambda: told_of.append(made.high_watermark))
+    made.handle(Fetched(FIRST, 1), 1.0)
+    assert 1 in told_of
+
+
+def test_the_high_watermark_never_goes_back() -> None:
+    made = leading(isr=(NODE,))
+    write(made.log, 2)
+    made.appended()
+    made.handle(Fetched(FIRST, 1), 1.0)
+    made.handle(IsrRecorded((NODE, FIRST)), 1.0)
+    assert made.high_watermark == 2
+
+
+def test_a_follower_that_has_caught_up_wants_to_be_in_sync() -> None:
+    made = leading(isr=(NODE,))
+    write(made.log, 2)
+    made.appended()
+    assert made.handle(Fetched(SECOND, 1), 1.0) is None
+    assert made.handle(Fetched(SECOND, 2), 2.0) == (NODE, SECOND)
+    assert made.isr == [NODE], "not before it is recorded"
+    made.handle(IsrRecorded((NODE, SECOND)), 2.0)
+    assert made.isr == [NODE, SECOND]
+
+
+def test_the_isr_is_in_the_order_of_the_replicas() -> None:
+    made = leading(isr=(NODE, SECOND))
+    assert made.handle(Fetched(FIRST, 0), 1.0) == (NODE, FIRST, SECOND)
+
+
+def test_a_stranger_is_not_counted() -> None:
+    made = leading(isr=(1, 2))
+    write(made.log)
+    made.appended()
+    assert made.handle(Fetched(77, 1), 1.0) is None
+    assert made.replicas_with(1) == 1
+    assert made.high_watermark == 0
+
+
+def test_who_does_not_fetch_for_too_long_falls_out() -> None:
+    made = leading()
+    made.handle(Fetched(FIRST, 0), LAG_S)
+    assert made.handle(TimePassed(LAG_S), LAG_S) is None
+    assert made.handle(TimePassed(LAG_S), LAG_S + 1) == (NODE, FIRST)
+
+
+def test_who_fetches_but_never_reaches_the_end_falls_out() -> None:
+    made = leading(isr=(1, 2))
+    for second in range(1, 13):
+        write(made.log, 2)
+        # Always one behind what was the end at the time of the fetch before.
+        made.handle(Fetched(FIRST, made.log.end_offset - 3), float(second))
+    assert made.handle(TimePassed(LAG_S), 12.0) == (NODE,)
+
+
+def test_who_reaches_what_was_the_end_is_in_sync() -> None:
+    made = leading(isr=(1, 2))
+    for second in range(1, 13):
+        # It has all that there was when it asked before; more has come since.
+        end = made.log.end_offset
+        write(made.log, 2)
+        made.handle(Fetched(FIRST, end), float(second))
+    assert made.handle(TimePassed(LAG_S), 12.0) is None
+
+
+def test_without_the_slow_ones_the_high_watermark_goes_on() -> None:
+    made = leading(isr=(1, 2))
+    write(made.log, 2)
+    made.appended()
+    made.handle(IsrRecorded((NODE,)), 1.0)
+    assert made.high_watermark == 2
+
+
+def test_a_leader_in_a_new_epoch_remembers_how_far_its_followers_are() -> None:
+    made = leading()
+    write(made.log)
+    made.handle(Fetched(FIRST, 1), 1.0)
+    made.handle(BecomeLeader(told(NODE, 1, (1, 2))), 2.0)
+    assert made.high_watermark == 1
+
+
+def test_a_new_leader_does_not_know_how_far_its_followers_are() -> None:
+    made = following(2, watermark=1)
+    made.handle(BecomeLeader(told(NODE, 1, (1, 2))), 5.0)
+    assert made.high_watermark == 1, "what it knew as a follower"
+    assert made.replicas_with(1) == 1
+    # They have all the time to come.
+    assert made.handle(TimePassed(LAG_S), 15.0) is None
+    assert made.handle(TimePassed(LAG_S), 15.1) == (NODE,)
+
+
+def test_who_is_not_in_sync_at_first_is_late_from_the_start() -> None:
+    made = leading(isr=(1, 2))
+    assert isinstance(made.state, Leading)
+    assert made.state.followers[SECOND].caught_up_at == -math.inf
+
+
+def test_a_leader_goes_on_until_somebody_else_leads() -> None:
+    made = leading()
+    made.handle(Stop(), 1.0)
+    assert isinstance(made.state, Leading)
+
+
+# --- followers -----------------------------------------------------------------------------------
+
+
+def test_before_epochs_a_follower_keeps_what_is_before_the_high_watermark() -> None:
+    made = following(3, watermark=1, by_epoch=False)
+    assert (made.log.end_offset, made.high_watermark) == (1, 1)
+
+
+def test_before_epochs_a_follower_of_the_same_leader_goes_on_as_it_was() -> None:
+    made = following(0, by_epoch=False)
+    made.handle(Received(records(0, 2), 0), 1.0)
+    made.handle(BecomeFollower(told(FIRST, 1)), 2.0)
+    assert made.log.end_offset == 2
+    assert made.leader_epoch == 1
+    made.handle(BecomeFollower(told(SECOND, 2)), 3.0)
+    assert made.log.end_offset == 0
+
+
+def test_a_follower_asks_where_its_newest_epoch_ends() -> None:
+    made = replica()
+    write(made.log, 2, epoch=3)
+    made.handle(BecomeFollower(told(FIRST, 5)), 0.0)
+    assert made.state == Truncating(3)
+    assert made.log.end_offset == 2
+
+
+def test_an_empty_log_parts_from_none() -> None:
+    made = replica()
+    made.handle(BecomeFollower(told(FIRST, 5)), 0.0)
+    assert made.state == Following()
+
+
+@pytest.mark.parametrize(
+    ("answer", "end"),
+    [
+        (EpochEnded(3, 4), 4),  # the same epoch, which ended earlier there
+        (EpochEnded(3, 9), 6),  # it goes on there
+        (EpochEnded(-1, 5), 5),  # the first version names no epoch
+        (EpochEnded(-1, -1), 1),  # no epoch known there: down to the high watermark
+        (EpochEnded(1, 3), 2),  # it ended here before it ended there
+        (EpochEnded(1, 1), 1),
+    ],
+)
+def test_a_follower_cuts_off_what_its_leader_does_not_have(answer: EpochEnded, end: int) -> None:
+    made = replica(watermark=1)
+    write(made.log, 2, epoch=1)
+    write(made.log, 4, epoch=3)
+    made.handle(BecomeFollower(told(FIRST, 5)), 0.0)
+    made.handle(answer, 0.0)
+    assert made.state == Following()
+    assert made.log.end_offset == end
+
+
+def test_an_epoch_that_is_not_known_here_is_asked_down() -> None:
+    made = replica()
+    write(made.log, 2, epoch=1)
+    write(made.log, 2, epoch=4)
+    made.handle(BecomeFollower(told(FIRST, 6)), 0.0)
+    made.handle(EpochEnded(3, 9), 0.0)
+    # Of epoch 4 nothing can be common; of epoch 1 perhaps not all.
+    assert made.state == Truncating(1)
+    assert made.log.end_offset == 2
+    made.handle(EpochEnded(1, 1), 0.0)
+    assert made.state == Following()
+    assert made.log.end_offset == 1
+
+
+def test_a_follower_appends_and_learns_the_high_watermark() -> None:
+    made = following()
+    seen: list[int] = []
+    made.changed.add(lambda: seen.append(made.log.end_offset))
+    made.handle(Received(records(0, 3), 1), 1.0)
+    assert (made.log.end_offset, made.high_watermark) == (3, 1)
+    assert seen
+    made.handle(Received(b"", 99), 1.0)
+    assert made.high_watermark == 3, "never beyond what it has"
+
+
+def test_what_it_has_is_not_appended_again() -> None:
+    made = following(2)
+    made.handle(Received(records(1) + records(2), 2), 1.0)
+    assert made.log.end_offset == 3
+
+
+def test_a_follower_forgets_what_its_leader_forgot() -> None:
+    made = following(3)
+    made.handle(Received(b"", 3, start_offset=2), 1.0)
+    assert made.log.start_offset == 2
+
+
+def test_of_damaged_records_none_is_written() -> None:
+    made = following()
+    bad = bytearray(records(1))
+    bad[-1] ^= 0xFF
+    with pytest.raises(CorruptRecords):
+        made.handle(Received(records(0) + bytes(bad), 2), 1.0)
+    assert made.log.end_offset == 0
+
+
+def test_a_leader_that_ends_earlier_is_the_truth() -> None:
+    made = following(5, watermark=4)
+    made.handle(OutOfRange(), 1.0)
+    assert made.state == Outside()
+    made.handle(LogFound(3), 1.0)
+    assert made.state == Following()
+    assert (made.log.end_offset, made.high_watermark) == (3, 3)
+
+
+def test_a_leader_that_begins_later_is_followed_from_its_start() -> None:
+    made = following(2)
+    made.handle(OutOfRange(), 1.0)
+    made.handle(LogFound(9), 1.0)
+    assert made.state == Outside(end_known=True)
+    made.handle(LogFound(7), 1.0)
+    assert made.state == Following()
+    assert (made.log.start_offset, made.log.end_offset, made.high_watermark) == (7, 7, 7)
+
+
+def test_a_follower_that_is_stopped_keeps_its_log() -> None:
+    made = following(2)
+    made.handle(Stop(), 1.0)
+    assert made.state == Offline()
+    assert made.log.end_offset == 2
+    made.handle(BecomeFollower(told(FIRST, 1)), 2.0)
+    assert made.state == Truncating(0)
