@@ -60,7 +60,7 @@ lint: $(READY) ## Style, types, import contracts
 	$(BIN)/lint-imports
 
 docs: $(READY) ## The documentation, into build/docs
-	$(BIN)/python docs/generate.py
+	$(BIN)/python -m docs.generate
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -d build/doctrees docs build/docs
 
 check: lint ## Lint, types and the fast tests

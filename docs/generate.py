@@ -1,6 +1,7 @@
-"""Writes the pages that stand in the code: options.md from config.py, errors.md from errors.py.
+"""Writes the pages that stand in the code: options.md from config.py, errors.md from errors.py,
+error-codes.md from the table of tests/errors.
 
-`make docs` runs it; a test holds the pages equal to what it makes.
+`make docs` runs it (`python -m docs.generate`); a test holds the pages equal to what it makes.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from aiokafkawire.config import (
     options_of,
 )
 from aiokafkawire.kafka07 import Kafka07Config
+from aiokafkawire.wire import APIS
+from tests.errors.table import CODES, ROWS, Code, Row
 
-__all__ = ("ERRORS", "PAGES", "errors_page", "options_page", "write")
+__all__ = ("ERRORS", "PAGES", "error_codes_page", "errors_page", "options_page", "write")
 
 DOCS = Path(__file__).parent
 
@@ -72,6 +75,31 @@ async with Producer(bootstrap_servers="localhost:9092") as producer:
 "Retriable" below is what `error.retriable` says. The clients repeat by themselves what can be
 repeated, until the deadline of the call is over; what an application gets to see has already been
 tried again where that could help.
+"""
+
+ERROR_CODES_INTRODUCTION = """\
+# Error codes
+
+What a broker's error codes mean, and what the clients do about each by themselves. The codes are
+those of the documents of the protocol, from the guide of 0.8 to the protocol page of 0.10, with all
+the names that they give them; each line of the second part is a test. For the codes that came
+later, but two of which stand here, the rule is Kafka's: what it calls retriable is tried again until the deadline of the call,
+anything else is raised as `BrokerError` with `code` and `name`; a code that is not known here as
+`UnknownServerError` with the number. What is raised at last, and what to do then:
+[Errors](errors.md).
+
+"Retriable" is what Kafka 4.3 says of the code, and `error.retriable`; where the documents say
+otherwise it is noted.
+"""
+
+ERROR_CODES_ROWS = """\
+
+## What the client does
+
+By API. A code that the documents do not list for the API is marked with a star. Whatever is tried
+again is tried again after a pause (`retry_backoff_ms`), until the deadline of the call or of the
+record. "Raises" means at once: a `BrokerError`, unless another class is named, which bears the
+broker, the API and what of topic, partition, offset and group is known.
 """
 
 ERRORS: Mapping[str, tuple[str, ...]] = {
@@ -153,7 +181,25 @@ def errors_page() -> str:
     return "".join(parts)
 
 
-PAGES = {"options.md": options_page, "errors.md": errors_page}
+def error_codes_page() -> str:
+    """docs/error-codes.md."""
+    parts = [GENERATED, ERROR_CODES_INTRODUCTION, "\n## The codes\n\n"]
+    parts.append("| Code | Name in Kafka 4.3 | Other names | Meaning | Retriable |\n")
+    parts.append("|---:|---|---|---|---|\n")
+    parts += map(_code_row, CODES)
+    parts.append(ERROR_CODES_ROWS)
+    for api in sorted({row.api for row in ROWS}):
+        parts.append(f"\n### {APIS[api].name}\n\n")
+        parts.append("| Code | Name | The client |\n|---:|---|---|\n")
+        parts += [_action_row(row) for row in ROWS if row.api is api]
+    return "".join(parts)
+
+
+PAGES = {
+    "options.md": options_page,
+    "errors.md": errors_page,
+    "error-codes.md": error_codes_page,
+}
 
 
 def write() -> None:
@@ -174,6 +220,21 @@ def _option_row(option: Option) -> str:
         option.meaning,
     )
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+
+
+def _code_row(row: Code) -> str:
+    others = ", ".join(map(_code, row.names[1:]))
+    retriable = "yes" if row.code.retriable else "no"
+    if row.page and row.differs:
+        retriable += f" (in 0.10: {'yes' if row.retriable else 'no'})"
+    cells = (str(row.code.value), _code(row.code.name), others, row.meaning, retriable)
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _action_row(row: Row) -> str:
+    star = "" if row.listed else "*"
+    does = row.does.value + (f"; {row.note}" if row.note else "")
+    return f"| {row.code.value}{star} | {_code(row.code.name)} | {does} |\n"
 
 
 def _default(value: object) -> str:

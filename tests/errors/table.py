@@ -49,10 +49,10 @@ class Code:
         return self.retriable != self.code.retriable
 
 
-def _group(code: ErrorCode, meaning: str, name: str, *, old: str | None = None) -> Code:
-    """Codes that the guide calls "…Code"."""
+def _group(code: ErrorCode, meaning: str, name: str) -> Code:
+    """A code that the guide calls "…Code", and 0.8 did not have."""
     words = [word.capitalize() for word in name.split("_")]
-    return Code(code, meaning, name, "".join(words) + "Code", old)
+    return Code(code, meaning, name, "".join(words) + "Code", None)
 
 
 CODES: tuple[Code, ...] = (
@@ -230,10 +230,13 @@ CODES: tuple[Code, ...] = (
         "INCONSISTENT_GROUP_PROTOCOL",
     ),
     _group(E.INVALID_GROUP_ID, "the group id is empty", "INVALID_GROUP_ID"),
-    _group(
+    Code(
         E.UNKNOWN_MEMBER_ID,
         "the group does not have this member (any more)",
         "UNKNOWN_MEMBER_ID",
+        "UnknownMemberIdCode",
+        None,
+        lists=("UNKNOWN_CONSUMER_ID",),
     ),
     _group(
         E.INVALID_SESSION_TIMEOUT,
