@@ -50,7 +50,8 @@ from .subscription import (
 __all__ = ("BatchIterator", "Consumer", "RecordIterator")
 
 QUIET_CLOSE_S = 0.75
-"""How long a consumer may take to leave with nothing to commit, or by a cancellation (Ctrl-C)."""
+"""How long a consumer may take to leave with nothing to commit, by a cancellation (Ctrl-C), or
+after one of its tasks failed."""
 
 
 class Consumer(Client[Core]):
@@ -114,8 +115,8 @@ class Consumer(Client[Core]):
         Takes at most `close_timeout_ms`, and the time of the rebalance callback beside it; with
         nothing to commit less than a second, whatever the brokers do, and the same when `async
         with` is left by a cancellation. What this task was given counts as processed. Raises what
-        the next call would have raised of what went wrong in between. Calling it again does
-        nothing.
+        the next call would have raised of what went wrong in between, and `KafkaError` in a
+        rebalance listener, which stopping waits for. Calling it again does nothing.
         """
         await super().stop()
 
@@ -131,9 +132,16 @@ class Consumer(Client[Core]):
         if core is None:
             await self._lifecycle.leave(_goodbye, NEVER)
             return None
+        if core.group is not None and core.group.rebalance.called_back(current_task()):
+            raise KafkaError(
+                "a rebalance listener cannot stop its consumer, which waits for the listener to"
+                " return: raise an exception in it, and stop after the call that lets it out"
+            )
         if left_with is None:
             core.assignment.came_back(current_task())
-        hurry = left_with is not None and not isinstance(left_with, Exception)
+        cancelled = left_with is not None and not isinstance(left_with, Exception)
+        # After a defect nobody may be there who does what a goodbye waits for.
+        hurry = cancelled or self._lifecycle.phase is Phase.BROKEN
         now = core.runtime.clock.now()
         deadline = now + self.config.close_timeout_ms / 1000
         if hurry or not core.unsaved:

@@ -14,7 +14,7 @@ from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.group.offsets import GroupOffsets
 from aiokafkawire.group.states import Generation
-from aiokafkawire.runtime import NEVER, Host, Runtime, being_cancelled
+from aiokafkawire.runtime import NEVER, Host, Runtime, being_cancelled, current_task
 from aiokafkawire.types import TopicPartition
 
 from .assignment import Assignment, to_commit
@@ -25,6 +25,9 @@ from .subscription import RebalanceListener
 __all__ = ("Hooks", "Rebalance")
 
 logger = logging.getLogger("aiokafkawire.consumer")
+
+MAX_CALLBACKS = 1_000
+"""Callbacks that wait, each for the one before."""
 
 REVOKED = "the partition was given back in a rebalance"
 
@@ -82,6 +85,7 @@ class Rebalance:
         self._going: frozenset[TopicPartition] = frozenset()
         self._last_callback: anyio.Event | None = None
         self._running_callbacks = 0
+        self._callback_task: object = None
         self.listener: RebalanceListener | None = None
         self.close_deadline = NEVER
         self.lost: dict[TopicPartition, str] = {}
@@ -91,6 +95,10 @@ class Rebalance:
     def in_callback(self) -> bool:
         """Whether the application is being told, so that nothing may be given."""
         return self._running_callbacks > 0
+
+    def called_back(self, task: object) -> bool:
+        """Whether it is this task that runs a callback."""
+        return task is self._callback_task
 
     # --- PartitionOwner ---
 
@@ -222,6 +230,14 @@ class Rebalance:
     def _tell_later(self, callback: Callback, partitions: Collection[TopicPartition]) -> None:
         if not self._host.running:
             return
+        if self._running_callbacks >= MAX_CALLBACKS:
+            failure = KafkaError(
+                f"the rebalance listener is {MAX_CALLBACKS:,} calls behind: it was not told of"
+                f" {len(partitions)} partitions ({getattr(callback, '__name__', callback)})"
+            )
+            logger.error("group %s: %s", self._config.group_id, failure)
+            self._hooks.raise_once(failure)
+            return
         # The turn is taken here: tasks need not start in the order in which they are spawned.
         self._host.spawn(
             self._tell, callback, partitions, self._take_turn(), name="rebalance-callback"
@@ -259,6 +275,7 @@ class Rebalance:
         end the rebalance.
         """
         timeout_s = self._config.rebalance_callback_timeout_ms / 1000
+        self._callback_task = current_task()
         try:
             with anyio.CancelScope(deadline=self._clock.now() + timeout_s) as scope:
                 result = callback(list(partitions))
@@ -272,6 +289,8 @@ class Rebalance:
             failed = KafkaError(f"{name} let out a cancellation of something that it waited for")
             failed.__cause__ = error
             return failed
+        finally:
+            self._callback_task = None
         if scope.cancelled_caught:
             logger.warning("%s took over %g s and was cancelled", name, timeout_s)
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -118,13 +119,28 @@ def pattern_of(pattern: str | re.Pattern[str]) -> Pattern:
     return Pattern(compiled)
 
 
+CALLS = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")
+
+MISSPELT = 0.92
+"""A method whose name is so near to that of a call (1 is the same) was meant to be it."""
+
+
 def checked_listener(listener: Any) -> RebalanceListener | None:
-    """A listener that has all the methods. Raises `TypeError`."""
+    """A listener that has all the methods, and overrides one. Raises `TypeError`."""
     if listener is None:
         return None
-    names = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")
     if isinstance(listener, type) or not all(
-        callable(getattr(listener, name, None)) for name in names
+        callable(getattr(listener, name, None)) for name in CALLS
     ):
         raise TypeError(f"a listener is an object derived from RebalanceListener, not {listener!r}")
+    for name in dir(listener):
+        near = difflib.get_close_matches(name, CALLS, n=1, cutoff=MISSPELT)
+        if near and name not in CALLS and not name.startswith("_"):
+            raise TypeError(f"{name} of the listener is never called: is it {near[0]}?")
+    inherited = [
+        getattr(getattr(listener, name), "__func__", None) is vars(RebalanceListener)[name]
+        for name in CALLS
+    ]
+    if all(inherited) and type(listener) is not RebalanceListener:
+        raise TypeError(f"the listener {listener!r} overrides none of {', '.join(CALLS)}")
     return cast("RebalanceListener", listener)

@@ -8,11 +8,14 @@ from collections.abc import Callable
 from aiokafkawire.errors import BufferFull, KafkaError
 from aiokafkawire.runtime import Signal, copy_of
 
-__all__ = ("Room",)
+__all__ = ("MAX_WAITING", "Room")
+
+MAX_WAITING = 1_000_000
+"""Callers that wait at once; each is a task of the application's."""
 
 
 class Room:
-    """A queue of callers; as many as there are tasks that send."""
+    """A queue of callers."""
 
     def __init__(self) -> None:
         self._waiting: deque[Signal] = deque()
@@ -41,8 +44,13 @@ class Room:
     async def wait(self, enough: Callable[[], bool], deadline: float) -> None:
         """Wait until all who came before have gone and there is `enough` room.
 
-        The caller must take the room before it suspends. Raises `BufferFull` at the deadline.
+        The caller must take the room before it suspends. Raises `BufferFull` at the deadline, and
+        at once where `MAX_WAITING` wait already.
         """
+        if len(self._waiting) >= MAX_WAITING:
+            raise BufferFull(
+                f"no room in the buffer, and {MAX_WAITING:,} calls wait for it already"
+            )
         signal = Signal()
         self._waiting.append(signal)
         try:

@@ -11,7 +11,7 @@ import pytest
 import sniffio
 
 from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop
-from aiokafkawire.consumer import Consumer
+from aiokafkawire.consumer import Consumer, RebalanceListener
 from aiokafkawire.consumer.assignment import to_commit
 from aiokafkawire.errors import (
     BrokerError,
@@ -604,6 +604,43 @@ async def test_a_task_that_fails_inside_is_told(caplog: pytest.LogCaptureFixture
                 reader._lifecycle.host.spawn(fail, name="defect")
                 with anyio.fail_after(TIMEOUT_S), pytest.raises(KafkaError, match="a defect"):
                     await reader.getone()
+
+
+async def test_after_a_defect_closing_does_not_wait_for_what_nobody_does() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 3))
+        reader = consumer(broker, "orders", group_id="g", auto_commit_interval_ms=60_000)
+        await reader.start()
+        await read(reader, 3)
+        broker.on(ApiKey.OFFSET_COMMIT, Drop())
+        broker.on(ApiKey.LEAVE_GROUP, Drop())
+
+        async def fail() -> None:
+            raise LookupError("a defect")
+
+        await reader._lifecycle.host.spawn(fail, name="defect").wait()
+        began = anyio.current_time()
+        with pytest.raises(KafkaError, match="a defect"):
+            await reader.stop()
+        assert anyio.current_time() - began < 5
+
+
+async def test_a_listener_cannot_stop_its_consumer() -> None:
+    class Stopping(RebalanceListener):
+        async def on_partitions_assigned(self, partitions: object) -> None:
+            await reader.stop()
+
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 1))
+        async with consumer(broker, group_id="g") as reader:
+            reader.subscribe(["orders"], listener=Stopping())
+            with anyio.fail_after(TIMEOUT_S):
+                with pytest.raises(KafkaError, match="a rebalance listener cannot stop its"):
+                    await reader.getone()
+                # It goes on as if the listener had raised anything else.
+                assert [record.value for record in await read(reader, 1)] == numbers(0, 1)
 
 
 async def test_reading_without_a_subscription_is_refused_at_once():

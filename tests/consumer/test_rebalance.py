@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import pytest
 
 from aiokafkawire.config import ConsumerConfig, make
-from aiokafkawire.consumer import RebalanceListener
+from aiokafkawire.consumer import RebalanceListener, rebalance
 from aiokafkawire.consumer.assignment import Assignment
 from aiokafkawire.consumer.partition import AwaitingCommitted, Partition, SoughtTo
 from aiokafkawire.consumer.rebalance import Hooks, Rebalance
@@ -287,3 +288,21 @@ async def test_the_last_commit_is_of_no_less_than_one_by_hand_before() -> None:
         it.offsets.waiting = {P0: OffsetAndMetadata(7)}
         await it.rebalance.revoke((P0,))
         assert it.offsets.calls[0] == ("commit", {P0: 7})
+
+
+async def test_a_listener_that_is_far_behind_is_told_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rebalance, "MAX_CALLBACKS", 2)
+    async with owner() as it:
+        notes = it.rebalance.listener = Notes()
+        it.rebalance.assign((P0,))
+        it.rebalance.lose((P0,), "away")
+        it.rebalance.assign((P1,))
+        (error,) = it.raised
+        assert "2 calls behind" in str(error)
+        assert "on_partitions_assigned" in str(error)
+        notes.go_on.set()
+        while it.rebalance.in_callback:
+            await anyio.lowlevel.checkpoint()
+        assert [name for name, _ in notes.calls] == ["assigning", "assigned", "revoked"]

@@ -87,3 +87,37 @@ def test_a_listener_has_all_its_methods() -> None:
     for listener in (Duck(), RebalanceListener, print):
         with pytest.raises(TypeError, match="derived from RebalanceListener, not"):
             checked_listener(listener)
+
+
+class Misspelt(RebalanceListener):
+    def on_partitions_assigned(self, partitions: Any) -> None: ...
+
+    def on_partition_revoked(self, partitions: Any) -> None: ...
+
+
+class Deaf(RebalanceListener):
+    def assigned(self, partitions: Any) -> None: ...
+
+
+class WithHelpers(RebalanceListener):
+    def _on_partitions_assigned(self, partitions: Any) -> None: ...
+
+    def on_partitions_changed(self, partitions: Any) -> None: ...
+
+    def on_partitions_revoked(self, partitions: Any) -> None: ...
+
+
+def test_a_listener_whose_methods_are_misspelt_is_refused() -> None:
+    with pytest.raises(
+        TypeError, match=r"on_partition_revoked .* is never called: is it on_partitions_revoked\?"
+    ):
+        checked_listener(Misspelt())
+    with pytest.raises(TypeError, match="overrides none of on_partitions_assigned, "):
+        checked_listener(Deaf())
+
+
+def test_a_listener_may_have_other_methods_and_may_do_nothing() -> None:
+    with_attribute = Deaf()
+    with_attribute.on_partitions_lost = print  # type: ignore[method-assign]
+    for listener in (WithHelpers(), with_attribute, RebalanceListener()):
+        assert checked_listener(listener) is listener

@@ -7,6 +7,7 @@ import anyio.lowlevel
 import pytest
 
 from aiokafkawire.errors import BufferFull, ClientClosed
+from aiokafkawire.producer import room
 from aiokafkawire.producer.room import Room
 from aiokafkawire.runtime import NEVER
 
@@ -93,3 +94,18 @@ async def test_closing_ends_all_waits():
         buffer.room.close(ClientClosed("gone"))
     assert len(failures) == 2
     assert failures[0] is not failures[1]
+
+
+async def test_a_queue_that_grows_without_end_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(room, "MAX_WAITING", 2)
+    buffer = Buffer()
+    async with anyio.create_task_group() as group:
+        for number in range(2):
+            group.start_soon(buffer.take, number, 1)
+        await waiting(2, buffer)
+        with pytest.raises(BufferFull, match="2 calls wait for it already"):
+            await buffer.take(2, 1)
+        buffer.release(2)
+    assert buffer.served == [0, 1]
+    buffer.release(1)
+    await buffer.take(3, 1)
