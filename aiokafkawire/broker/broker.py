@@ -13,7 +13,6 @@ from aiokafkawire.broker.call import State
 from aiokafkawire.broker.faults import Action, Fault, Faults, RequestLog, SeenRequest
 from aiokafkawire.broker.fetch_sessions import FetchSessions
 from aiokafkawire.broker.groups import Groups, OffsetStore
-from aiokafkawire.broker.identities import Identities
 from aiokafkawire.broker.kafka07 import Logs, connection_to
 from aiokafkawire.broker.node import Node
 from aiokafkawire.broker.options import MAX_NODES, BrokerConfig, BrokerOptions
@@ -21,6 +20,7 @@ from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.releases import Release, release_of
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.broker.topics import Cluster, Partition
+from aiokafkawire.broker.transactions import Transactions
 from aiokafkawire.config import nearest
 from aiokafkawire.errors import InvalidOption, KafkaError
 from aiokafkawire.runtime import Address, Client, Host, Runtime, Signal
@@ -32,6 +32,9 @@ MAX_PORT = 65_535
 
 KAFKA07_NODE_ID = 0
 """The id of what listens for clients of 0.7, which do not ask for it; those of nodes begin at 1."""
+
+EPOCH_BUMPING_VERSION = 2
+"""Since this transaction.version every end of a transaction gives a new epoch (KIP-890)."""
 
 CLOSE_TIMEOUT_S = 5.0
 """How long leaving waits for connections to end before it drops them."""
@@ -130,15 +133,23 @@ class Broker(Client[State]):
         cluster.racks.update(self._racks)
         offsets = OffsetStore(store)
         cluster.on_topic_deleted.append(offsets.forget_topic)
-        state = State(
+        state: State = State(
             options=self.options,
             clock=runtime.clock,
             cluster=cluster,
             groups=Groups(self.options, runtime.clock, runtime.rng, offsets),
-            identities=Identities(cluster.new_producer_id),
+            transactions=Transactions(
+                self.options,
+                runtime.clock,
+                cluster,
+                offsets,
+                store,
+                bumps_epoch=lambda: state.transaction_version >= EPOCH_BUMPING_VERSION,
+            ),
             releases=dict.fromkeys(node_ids, self._release),
         )
         host.spawn(state.groups.run, name="groups")
+        host.spawn(state.transactions.run, name="transactions")
         for node_id, address in zip(node_ids, self._bind, strict=True):
             self._nodes[node_id] = Node(node_id, host, runtime, self._faults, self.requests)
             await self._listen(self._nodes[node_id], address, state)
@@ -227,9 +238,9 @@ class Broker(Client[State]):
         """The epoch of a partition's leader; it rises whenever another node leads."""
         return self._partition(topic, partition).leader_epoch
 
-    def coordinator(self, group_id: str) -> int:
-        """The node that coordinates a group, -1 when no node is up."""
-        return self._running.cluster.coordinator(group_id)
+    def coordinator(self, key: str) -> int:
+        """The node that coordinates a group or a transactional id, -1 when no node is up."""
+        return self._running.cluster.coordinator(key)
 
     def end_offset(self, topic: str, partition: int) -> int:
         """The offset that the next record of a partition will get."""
@@ -312,6 +323,7 @@ class Broker(Client[State]):
         before = {group.group_id: cluster.coordinator(group.group_id) for group in groups}
         cluster.node_died(node_id)
         groups.moved(cluster.coordinator, before)
+        self._running.transactions.moved()
         await node.stopped()
 
     async def restart(self, node_id: int, *, as_of: str | None = None) -> None:

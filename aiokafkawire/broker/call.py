@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from aiokafkawire.broker.features import TRANSACTION_VERSION, finalized
 from aiokafkawire.broker.fetch_sessions import FetchSessions
 from aiokafkawire.broker.groups.coordinator import Groups
-from aiokafkawire.broker.identities import Identities
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.releases import Release
 from aiokafkawire.broker.topics import Cluster
+from aiokafkawire.broker.transactions import Transactions
 from aiokafkawire.broker.watchers import Watchers
 from aiokafkawire.runtime import Address, Clock, Session
 
@@ -45,7 +46,7 @@ class State(Session):
     clock: Clock
     cluster: Cluster
     groups: Groups
-    identities: Identities
+    transactions: Transactions
     releases: dict[int, Release]
     addresses: dict[int, Address] = field(default_factory=dict)
     fetch_sessions: dict[int, FetchSessions] = field(default_factory=dict)
@@ -54,6 +55,11 @@ class State(Session):
     def oldest_release(self) -> Release:
         """The release whose features all nodes have."""
         return min(self.releases.values(), key=lambda release: release.number)
+
+    @property
+    def transaction_version(self) -> int:
+        """The level of the cluster's feature transaction.version."""
+        return finalized(self.oldest_release).get(TRANSACTION_VERSION, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,12 @@ class BrokerConfig:
     offset_metadata_max_bytes: int = _number(
         4_096, meaning="The longest note that a committed offset may bear."
     )
+    transaction_max_timeout_ms: int = _number(
+        900_000, meaning="The longest that a producer may let a transaction take."
+    )
+    transaction_marker_delay_ms: int = _number(
+        0, 0, meaning="How long the markers of a transaction wait after its end was answered."
+    )
     refuse_unknown_producers: bool = _switch(
         False,
         meaning="Whether an idempotent producer that the log holds nothing of is refused unless it"
@@ -132,6 +138,8 @@ class BrokerOptions(TypedDict, total=False):
     group_max_session_timeout_ms: int
     group_max_size: int
     offset_metadata_max_bytes: int
+    transaction_max_timeout_ms: int
+    transaction_marker_delay_ms: int
     refuse_unknown_producers: bool
     max_connections: int
     connections_max_idle_ms: int

@@ -56,6 +56,13 @@ _HIGHEST: Mapping[ApiKey, str] = {
     ApiKey.DELETE_GROUPS: "1.1:0 2.0:1 2.4:2",
     ApiKey.OFFSET_DELETE: "2.4:0",
     ApiKey.DESCRIBE_CLUSTER: "2.8:0 3.7:1 4.0:2",
+    ApiKey.ADD_PARTITIONS_TO_TXN: "0.11.0:0 2.0:1 2.7:2 2.8:3 3.5:4 3.8:5",
+    ApiKey.ADD_OFFSETS_TO_TXN: "0.11.0:0 2.0:1 2.7:2 2.8:3 3.8:4",
+    ApiKey.END_TXN: "0.11.0:0 2.0:1 2.7:2 2.8:3 3.8:4 4.0:5",
+    ApiKey.TXN_OFFSET_COMMIT: "0.11.0:0 2.0:1 2.1:2 2.5:3 3.8:4 4.0:5",
+    ApiKey.DESCRIBE_PRODUCERS: "2.8:0",
+    ApiKey.DESCRIBE_TRANSACTIONS: "3.0:0",
+    ApiKey.LIST_TRANSACTIONS: "3.0:0 3.8:1 4.1:2",
 }
 """From which release on which version is the highest; before the first there is no such API."""
 
@@ -131,6 +138,11 @@ class Release:
     def tells_range(self) -> bool:
         """Whether a too new ApiVersions is answered with the versions of it (KIP-511)."""
         return self.since("2.4")
+
+    @property
+    def verifies_transactions(self) -> bool:
+        """Whether what is written in a transaction must have been added to it (KIP-890)."""
+        return self.since("3.6")
 
     @property
     def has_zookeeper(self) -> bool:

@@ -1,8 +1,9 @@
-"""Where log segments, the cluster's state and committed offsets are kept: memory or a directory.
+"""Where logs, the cluster's state, offsets and transactions are kept: memory or a directory.
 
-A directory holds `cluster.json` (replaced as a whole), `offsets.jsonl` (appended, rewritten when
-most of it is stale) and for each partition `TOPIC-PARTITION/BASE_OFFSET.log`, the batches as they
-go over the wire. Nothing is synced to the disk: it survives the process, not the machine.
+A directory holds `cluster.json` (replaced as a whole), `offsets.jsonl` and `transactions.jsonl`
+(appended, rewritten when most of it is stale) and for each partition
+`TOPIC-PARTITION/BASE_OFFSET.log`, the batches as they go over the wire. Nothing is synced to the
+disk: it survives the process, not the machine.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ FORMAT = 1
 """The layout of the directory; another number is refused."""
 
 COMPACT_AFTER_LINES = 10_000
-"""Stale lines that `offsets.jsonl` may hold beyond as many as are live."""
+"""Stale lines that such a file may hold beyond as many as are live."""
 
 
 class SegmentData(Protocol):
@@ -65,6 +66,14 @@ class Store(Protocol):
         ...
 
     def rewrite_offsets(self, lines: list[dict[str, Any]]) -> None: ...
+
+    def load_transactions(self) -> Iterator[dict[str, Any]]: ...
+
+    def append_transactions(self, lines: Callable[[], list[dict[str, Any]]], live: int) -> bool:
+        """Keep what `lines` gives; True when the caller should `rewrite_transactions`."""
+        ...
+
+    def rewrite_transactions(self, lines: list[dict[str, Any]]) -> None: ...
 
     def segments(self, partition: str) -> list[tuple[int, SegmentData]]:
         """Base offset and data of each segment, in order."""
@@ -131,6 +140,16 @@ class MemoryStore:
     def rewrite_offsets(self, lines: list[dict[str, Any]]) -> None:
         del lines
 
+    def load_transactions(self) -> Iterator[dict[str, Any]]:
+        return iter(())
+
+    def append_transactions(self, lines: Callable[[], list[dict[str, Any]]], live: int) -> bool:
+        del lines, live
+        return False
+
+    def rewrite_transactions(self, lines: list[dict[str, Any]]) -> None:
+        del lines
+
     def segments(self, partition: str) -> list[tuple[int, SegmentData]]:
         del partition
         return []
@@ -172,6 +191,44 @@ class FileSegment:
         self.size_bytes = 0
 
 
+class _Lines:
+    """A file of JSON lines; later ones replace what earlier ones say."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._count = 0
+
+    def load(self) -> Iterator[dict[str, Any]]:
+        if not self._path.exists():
+            return
+        line = "\n"
+        with self._path.open(encoding="utf-8", errors="replace") as file:
+            for number, line in enumerate(file, 1):
+                self._count = number
+                try:
+                    entry = json.loads(line)
+                except ValueError:
+                    # The last line may have been cut off by the end of the process.
+                    logger.warning("%s: line %d is not JSON, left out", self._path, number)
+                    continue
+                yield entry
+        if not line.endswith("\n"):
+            # What is appended next must not continue the torn line.
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write("\n")
+
+    def append(self, lines: list[dict[str, Any]], live: int) -> bool:
+        """Whether most of the file is stale now; `live` lines are not."""
+        with self._path.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+        self._count += len(lines)
+        return self._count > 2 * live + COMPACT_AFTER_LINES
+
+    def rewrite(self, lines: list[dict[str, Any]]) -> None:
+        _replace(self._path, "".join(json.dumps(line) + "\n" for line in lines))
+        self._count = len(lines)
+
+
 class DirectoryStore:
     """Keeps everything under one directory, which belongs to one broker at a time."""
 
@@ -179,8 +236,8 @@ class DirectoryStore:
         self._directory = directory
         self._lock: IO[str] | None = None
         self._cluster = directory / "cluster.json"
-        self._offsets = directory / "offsets.jsonl"
-        self._offset_lines = 0
+        self._offsets = _Lines(directory / "offsets.jsonl")
+        self._transactions = _Lines(directory / "transactions.jsonl")
 
     def open(self) -> None:
         try:
@@ -206,33 +263,22 @@ class DirectoryStore:
         _replace(self._cluster, json.dumps({"format": FORMAT, **state()}, indent=1))
 
     def load_offsets(self) -> Iterator[dict[str, Any]]:
-        if not self._offsets.exists():
-            return
-        line = "\n"
-        with self._offsets.open(encoding="utf-8", errors="replace") as file:
-            for number, line in enumerate(file, 1):
-                self._offset_lines = number
-                try:
-                    entry = json.loads(line)
-                except ValueError:
-                    # The last line may have been cut off by the end of the process.
-                    logger.warning("%s: line %d is not JSON, left out", self._offsets, number)
-                    continue
-                yield entry
-        if not line.endswith("\n"):
-            # What is appended next must not continue the torn line.
-            with self._offsets.open("a", encoding="utf-8") as file:
-                file.write("\n")
+        return self._offsets.load()
 
     def append_offsets(self, lines: list[dict[str, Any]], live: int) -> bool:
-        with self._offsets.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
-        self._offset_lines += len(lines)
-        return self._offset_lines > 2 * live + COMPACT_AFTER_LINES
+        return self._offsets.append(lines, live)
 
     def rewrite_offsets(self, lines: list[dict[str, Any]]) -> None:
-        _replace(self._offsets, "".join(json.dumps(line) + "\n" for line in lines))
-        self._offset_lines = len(lines)
+        self._offsets.rewrite(lines)
+
+    def load_transactions(self) -> Iterator[dict[str, Any]]:
+        return self._transactions.load()
+
+    def append_transactions(self, lines: Callable[[], list[dict[str, Any]]], live: int) -> bool:
+        return self._transactions.append(lines(), live)
+
+    def rewrite_transactions(self, lines: list[dict[str, Any]]) -> None:
+        self._transactions.rewrite(lines)
 
     def segments(self, partition: str) -> list[tuple[int, SegmentData]]:
         found = sorted((self._directory / partition).glob("*.log"))

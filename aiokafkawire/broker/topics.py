@@ -157,7 +157,11 @@ class Cluster:
 
     def coordinator(self, key: str) -> int:
         """The node that coordinates a group or a transactional id, -1 when none lives."""
-        return self._slots[zlib.crc32(key.encode()) % COORDINATOR_SLOTS]
+        return self._slots[self.coordinator_slot(key)]
+
+    def coordinator_slot(self, key: str) -> int:
+        """Where a group or a transactional id stands: in Kafka a partition of their topic."""
+        return zlib.crc32(key.encode()) % COORDINATOR_SLOTS
 
     def node_died(self, node_id: int) -> None:
         """Move everything that a node led to the nodes that remain."""

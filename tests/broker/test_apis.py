@@ -13,6 +13,8 @@ from aiokafkawire.broker import Answer, Broker
 from aiokafkawire.broker.apis import HANDLERS
 from aiokafkawire.wire import APIS, NO_ID, ApiKey, ErrorCode, Request
 from aiokafkawire.wire.messages import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     api_versions,
     create_partitions,
     create_topics,
@@ -21,6 +23,9 @@ from aiokafkawire.wire.messages import (
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_producers,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -29,11 +34,13 @@ from aiokafkawire.wire.messages import (
     leave_group,
     list_groups,
     list_offsets,
+    list_transactions,
     offset_commit,
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
     sync_group,
+    txn_offset_commit,
 )
 
 from .raw_client import RawClient, batch, connected, metadata_request, produce_request
@@ -170,6 +177,34 @@ def offset_delete_request(version: int, topic_id: UUID) -> Request[Any]:
     return offset_delete.OffsetDeleteRequest(group_id="nobody", topics=[topic])
 
 
+NOBODY: dict[str, Any] = {"transactional_id": "tx", "producer_id": 1, "producer_epoch": 0}
+
+
+def add_partitions_to_txn_request(version: int, topic_id: UUID) -> Request[Any]:
+    topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(name="t", partitions=[0])]
+    if version >= 4:
+        only = add_partitions_to_txn.AddPartitionsToTxnTransaction(**NOBODY, topics=topics)
+        return add_partitions_to_txn.AddPartitionsToTxnRequest(transactions=[only])
+    return add_partitions_to_txn.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="tx",
+        v3_and_below_producer_id=1,
+        v3_and_below_topics=topics,
+    )
+
+
+def txn_offset_commit_request(version: int, topic_id: UUID) -> Request[Any]:
+    asked = txn_offset_commit.TxnOffsetCommitRequestPartition(
+        partition_index=0, committed_offset=1, committed_metadata=None
+    )
+    topic = txn_offset_commit.TxnOffsetCommitRequestTopic(name="t", partitions=[asked])
+    return txn_offset_commit.TxnOffsetCommitRequest(**NOBODY, group_id="g", topics=[topic])
+
+
+def describe_producers_request(version: int, topic_id: UUID) -> Request[Any]:
+    topic = describe_producers.TopicRequest(name="t", partition_indexes=[0])
+    return describe_producers.DescribeProducersRequest(topics=[topic])
+
+
 # What is asked, and the error codes of a fresh broker's answer.
 REQUESTS: dict[ApiKey, tuple[Maker, set[ErrorCode]]] = {
     ApiKey.PRODUCE: (produce, {ErrorCode.NONE}),
@@ -232,6 +267,33 @@ REQUESTS: dict[ApiKey, tuple[Maker, set[ErrorCode]]] = {
         ),
         {ErrorCode.NONE},
     ),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (
+        add_partitions_to_txn_request,
+        {ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_ID_MAPPING},
+    ),
+    ApiKey.ADD_OFFSETS_TO_TXN: (
+        lambda v, i: add_offsets_to_txn.AddOffsetsToTxnRequest(**NOBODY, group_id="g"),
+        {ErrorCode.INVALID_PRODUCER_ID_MAPPING},
+    ),
+    ApiKey.END_TXN: (
+        lambda v, i: end_txn.EndTxnRequest(**NOBODY, committed=True),
+        {ErrorCode.INVALID_PRODUCER_ID_MAPPING},
+    ),
+    ApiKey.TXN_OFFSET_COMMIT: (
+        txn_offset_commit_request,
+        {ErrorCode.INVALID_PRODUCER_ID_MAPPING},
+    ),
+    ApiKey.DESCRIBE_PRODUCERS: (describe_producers_request, {ErrorCode.NONE}),
+    ApiKey.DESCRIBE_TRANSACTIONS: (
+        lambda v, i: describe_transactions.DescribeTransactionsRequest(transactional_ids=["tx"]),
+        {ErrorCode.TRANSACTIONAL_ID_NOT_FOUND},
+    ),
+    ApiKey.LIST_TRANSACTIONS: (
+        lambda v, i: list_transactions.ListTransactionsRequest(
+            state_filters=[], producer_id_filters=[]
+        ),
+        {ErrorCode.NONE},
+    ),
 }
 
 
@@ -242,7 +304,7 @@ def codes(value: Any) -> Iterator[int]:
             yield from codes(item)
     elif dataclasses.is_dataclass(value):
         for field in dataclasses.fields(value):
-            if field.name == "error_code":
+            if field.name in {"error_code", "partition_error_code"}:
                 yield getattr(value, field.name)
             else:
                 yield from codes(getattr(value, field.name))

@@ -158,7 +158,10 @@ async def test_a_transaction_that_was_not_begun(client: RawClient) -> None:
     fields = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
     request = produce_request("t", 0, batch(b"v", transactional=True, **fields))
     request.transactional_id = "tx"
-    assert only(await client.call(request, 9)).error_code == E.INVALID_TXN_STATE
+    assert only(await client.call(request, 9)).error_code == E.INVALID_PRODUCER_ID_MAPPING
+    request.transactional_id = None
+    code = only(await client.call(request, 9)).error_code
+    assert code == E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 async def test_a_late_timestamp_is_pointed_out(client: RawClient) -> None:

@@ -14,7 +14,6 @@ from aiokafkawire.broker import producers
 from aiokafkawire.broker.producers import (
     MAX_SEQUENCE,
     REMEMBERED_BATCHES,
-    AbortedTransaction,
     Marker,
     ProducerStates,
     SequencedBatch,

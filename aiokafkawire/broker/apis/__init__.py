@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from aiokafkawire.broker.apis import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     api_versions,
     create_partitions,
     create_topics,
@@ -12,6 +14,9 @@ from aiokafkawire.broker.apis import (
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_producers,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -20,6 +25,7 @@ from aiokafkawire.broker.apis import (
     leave_group,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -27,6 +33,7 @@ from aiokafkawire.broker.apis import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
 )
 from aiokafkawire.broker.apis.base import Handler
 from aiokafkawire.wire import ApiKey
@@ -60,6 +67,17 @@ HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
         ApiKey.DELETE_GROUPS: Handler(delete_groups.handle, delete_groups.failed),
         ApiKey.OFFSET_DELETE: Handler(offset_delete.handle, offset_delete.failed),
         ApiKey.DESCRIBE_CLUSTER: Handler(describe_cluster.handle, describe_cluster.failed),
+        ApiKey.ADD_OFFSETS_TO_TXN: Handler(add_offsets_to_txn.handle, add_offsets_to_txn.failed),
+        ApiKey.ADD_PARTITIONS_TO_TXN: Handler(
+            add_partitions_to_txn.handle, add_partitions_to_txn.failed
+        ),
+        ApiKey.END_TXN: Handler(end_txn.handle, end_txn.failed),
+        ApiKey.TXN_OFFSET_COMMIT: Handler(txn_offset_commit.handle, txn_offset_commit.failed),
+        ApiKey.DESCRIBE_PRODUCERS: Handler(describe_producers.handle, describe_producers.failed),
+        ApiKey.DESCRIBE_TRANSACTIONS: Handler(
+            describe_transactions.handle, describe_transactions.failed
+        ),
+        ApiKey.LIST_TRANSACTIONS: Handler(list_transactions.handle, list_transactions.failed),
     }
 )
 """How each API is carried out, by its key."""

@@ -5,14 +5,23 @@ from __future__ import annotations
 import re
 
 from aiokafkawire.broker.call import Call
+from aiokafkawire.broker.features import finalized, supported
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 
 __all__ = ("failed", "handle")
+
+FIRST_ZERO_VERSION = 4
+"""Older clients stumble over a feature whose lowest level is 0, so they are not told of it."""
+
+FEATURES_EPOCH = 1
+NO_EPOCH = -1
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -23,11 +32,22 @@ async def handle(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse
         for text in (request.client_software_name, request.client_software_version)
     ):
         return failed(request, call.version, ErrorCode.INVALID_REQUEST)
+    features = finalized(call.state.oldest_release)
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)
             for key, (low, high) in sorted(call.release.told.items())
+        ],
+        supported_features=[
+            SupportedFeatureKey(name=each.name, min_version=each.low, max_version=each.high)
+            for each in supported(call.release)
+            if each.low or call.version >= FIRST_ZERO_VERSION
+        ],
+        finalized_features_epoch=FEATURES_EPOCH if features else NO_EPOCH,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in features.items()
         ],
     )
 

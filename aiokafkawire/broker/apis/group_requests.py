@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import cast
 
 from aiokafkawire.broker.call import Call, Disconnect
-from aiokafkawire.broker.groups.events import Event, Result
+from aiokafkawire.broker.groups.events import Commit, Event, Result
 from aiokafkawire.broker.groups.machine import ClassicGroup
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.runtime import Promise
 from aiokafkawire.wire import ErrorCode
 
-__all__ = ("check_coordinator", "code_of", "parked")
+__all__ = ("check_commit", "check_coordinator", "code_of", "parked")
 
 
 def check_coordinator(call: Call, group_id: str, *, named: bool = True) -> None:
@@ -26,6 +26,29 @@ def code_of(call: Call, group: ClassicGroup, event: Event, reply: Promise[Result
     """Carry out an event that is answered at once."""
     call.state.groups.handle(group, event)
     return cast("ErrorCode", reply.result())
+
+
+def check_commit(
+    call: Call,
+    group_id: str,
+    event: Commit,
+    reply: Promise[Result],
+    *,
+    missing: ErrorCode = ErrorCode.ILLEGAL_GENERATION,
+) -> None:
+    """Raise `Refusal` unless the group lets its member commit; `missing` where there is no group.
+
+    A commit from outside of any generation makes the group.
+    """
+    groups = call.state.groups
+    group = groups.get(group_id)
+    if group is None:
+        if event.generation >= 0:
+            raise Refusal(missing)
+        group = groups.create(group_id)
+    code = code_of(call, group, event, reply)
+    if code:
+        raise Refusal(code)
 
 
 async def parked(call: Call, group: ClassicGroup, event: Event, reply: Promise[Result]) -> Result:

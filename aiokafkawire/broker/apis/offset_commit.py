@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aiokafkawire.broker.apis.group_requests import check_coordinator, code_of
+from aiokafkawire.broker.apis.group_requests import check_commit, check_coordinator
 from aiokafkawire.broker.call import Call
 from aiokafkawire.broker.groups.events import Commit, Result
 from aiokafkawire.broker.groups.offsets import Committed, OffsetsStorage
@@ -86,24 +86,16 @@ def _response(request: OffsetCommitRequest, judge: Judge) -> OffsetCommitRespons
 
 def _check_group(call: Call, request: OffsetCommitRequest) -> None:
     check_coordinator(call, request.group_id, named=False)
-    groups = call.state.groups
-    generation = request.generation_id_or_member_epoch
-    group = groups.get(request.group_id)
-    if group is None:
-        if generation >= 0:
-            newer = call.version >= FIRST_NOT_FOUND_VERSION
-            raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION)
-        group = groups.create(request.group_id)
+    newer = call.version >= FIRST_NOT_FOUND_VERSION
+    missing = ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION
     reply: Promise[Result] = Promise()
     event = Commit(
         reply=reply,
         member_id=request.member_id,
-        generation=generation,
+        generation=request.generation_id_or_member_epoch,
         instance_id=request.group_instance_id,
     )
-    code = code_of(call, group, event, reply)
-    if code:
-        raise Refusal(code)
+    check_commit(call, request.group_id, event, reply, missing=missing)
 
 
 def _check(call: Call, topic: OffsetCommitRequestTopic, asked: OffsetCommitRequestPartition) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -30,6 +31,8 @@ FIRST_GROUPS_VERSION = 8
 FIRST_ID_VERSION = 10
 
 NOTHING = Committed(-1, -1, "")
+Unstable = AbstractSet[TopicPartition]
+"""The partitions for which a transaction may commit another offset at any time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,12 @@ class _Asked:
 
 async def handle(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if call.version >= FIRST_GROUPS_VERSION:
-        return OffsetFetchResponse(groups=[_group(call, group) for group in request.groups])
+        return OffsetFetchResponse(
+            groups=[
+                _group(call, group, _unstable(call, request, group.group_id))
+                for group in request.groups
+            ]
+        )
     if call.version > 0:
         try:
             check_coordinator(call, request.group_id, named=False)
@@ -53,6 +61,7 @@ async def handle(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse
         return failed(request, call.version, ErrorCode.UNSUPPORTED_VERSION)
     storage = OffsetsStorage.ZOOKEEPER if call.version == 0 else OffsetsStorage.KAFKA
     offsets = call.state.groups.offsets.of(request.group_id, storage)
+    unstable = _unstable(call, request, request.group_id)
     asked = (
         _everything(call, offsets)
         if request.topics is None
@@ -62,7 +71,9 @@ async def handle(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse
         topics=[
             OffsetFetchResponseTopic(
                 name=topic.name or "",
-                partitions=[_partition(call, topic, index, offsets) for index in topic.partitions],
+                partitions=[
+                    _partition(call, topic, index, offsets, unstable) for index in topic.partitions
+                ],
             )
             for topic in asked
         ]
@@ -98,10 +109,27 @@ def failed(request: OffsetFetchRequest, version: int, code: int) -> OffsetFetchR
     )
 
 
+def _unstable(call: Call, request: OffsetFetchRequest, group_id: str) -> Unstable:
+    """Of whom nothing is told to a client that asks for what will stand (KIP-447)."""
+    return call.state.transactions.unstable(group_id) if request.require_stable else frozenset()
+
+
 def _partition(
-    call: Call, topic: _Asked, index: int, offsets: Mapping[TopicPartition, Committed]
+    call: Call,
+    topic: _Asked,
+    index: int,
+    offsets: Mapping[TopicPartition, Committed],
+    unstable: Unstable,
 ) -> OffsetFetchResponsePartition:
-    committed = offsets.get(TopicPartition(topic.name or "", index), NOTHING)
+    tp = TopicPartition(topic.name or "", index)
+    if tp in unstable:
+        return OffsetFetchResponsePartition(
+            partition_index=index,
+            committed_offset=NOTHING.offset,
+            metadata=NOTHING.metadata,
+            error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        )
+    committed = offsets.get(tp, NOTHING)
     missing = call.version == 0 and committed is NOTHING
     return OffsetFetchResponsePartition(
         partition_index=index,
@@ -112,7 +140,9 @@ def _partition(
     )
 
 
-def _group(call: Call, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+def _group(
+    call: Call, group: OffsetFetchRequestGroup, unstable: Unstable
+) -> OffsetFetchResponseGroup:
     try:
         check_coordinator(call, group.group_id, named=False)
     except Refusal as refusal:
@@ -124,7 +154,9 @@ def _group(call: Call, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGro
             OffsetFetchResponseTopics(
                 name=topic.name or "",
                 topic_id=topic.topic_id,
-                partitions=[_group_partition(topic, index, offsets) for index in topic.partitions],
+                partitions=[
+                    _group_partition(topic, index, offsets, unstable) for index in topic.partitions
+                ],
             )
             for topic in _asked(call, group, offsets)
         ],
@@ -132,9 +164,17 @@ def _group(call: Call, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGro
 
 
 def _group_partition(
-    topic: _Asked, index: int, offsets: Mapping[TopicPartition, Committed]
+    topic: _Asked, index: int, offsets: Mapping[TopicPartition, Committed], unstable: Unstable
 ) -> OffsetFetchResponsePartitions:
-    committed = offsets.get(TopicPartition(topic.name or "", index), NOTHING)
+    tp = TopicPartition(topic.name or "", index)
+    if tp in unstable:
+        return OffsetFetchResponsePartitions(
+            partition_index=index,
+            committed_offset=NOTHING.offset,
+            metadata=NOTHING.metadata,
+            error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        )
+    committed = offsets.get(tp, NOTHING)
     return OffsetFetchResponsePartitions(
         partition_index=index,
         committed_offset=committed.offset,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from aiokafkawire.broker.apis.base import NodeEndpoints
+from aiokafkawire.broker.apis.transactional_writes import admit
 from aiokafkawire.broker.call import Call, Disconnect
 from aiokafkawire.broker.conversion import up_converted
 from aiokafkawire.broker.log import PartitionLog, sequenced
@@ -152,12 +153,9 @@ def _append(
     release = call.release
     if release.up_converts:
         batches = up_converted(batches, release.magic)
-    if any(batch.is_transactional for batch in batches):
-        raise Refusal(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            if request.transactional_id is None
-            else ErrorCode.INVALID_TXN_STATE
-        )
+    for batch in batches:
+        if batch.is_transactional:
+            admit(call, request.transactional_id, partition, batch)
     append_time = now_ms if topic.log_append_time else None
     duplicate = _check_sequences(partition.log, batches)
     log = partition.log
@@ -226,6 +224,8 @@ def _check_format(version: int, batches: list[BatchView], newest: int) -> None:
     (batch,) = batches
     if version < FIRST_ZSTD_VERSION and batch.compression is Compression.ZSTD:
         raise Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    if batch.is_transactional and batch.producer_id < 0:
+        raise Refusal(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
     if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
         raise Refusal(
             ErrorCode.INVALID_RECORD, "a batch with a producer id needs an epoch and a sequence"

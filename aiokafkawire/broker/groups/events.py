@@ -134,12 +134,16 @@ class Leave:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """May this member commit offsets now? Generation -1 without a member: from outside."""
+    """May this member commit offsets now? Generation -1 without a member: from outside.
+
+    `transactional`: they count later, so that less is asked of who commits.
+    """
 
     reply: object
     member_id: str = ""
     generation: int = NO_GENERATION
     instance_id: str | None = None
+    transactional: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -400,10 +400,10 @@ class ClassicGroup:
                 member = self._member(event.member_id, event.instance_id)
                 self._check_generation(event.generation)
                 self._touch(member, now)
-            elif self.state is not EMPTY:
+            elif self.state is not EMPTY and not event.transactional:
                 # With members in the group, nobody else has a say.
                 raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID)
-            if self.state is COMPLETING:
+            if self.state is COMPLETING and not event.transactional:
                 raise Refusal(ErrorCode.REBALANCE_IN_PROGRESS)
         except Refusal as refusal:
             self._reply(event.reply, refusal.code)

@@ -1,0 +1,80 @@
+"""DescribeTransactions: the state of transactional ids, at their coordinators."""
+
+from __future__ import annotations
+
+from aiokafkawire.broker.apis.transaction_requests import check_coordinator
+from aiokafkawire.broker.call import Call
+from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.transactions.machine import Transaction
+from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+__all__ = ("failed", "handle")
+
+OFFSETS_TOPIC = "__consumer_offsets"
+"""Where the offsets of groups are in Kafka, and so what a transaction with such names."""
+
+
+async def handle(call: Call, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        throttle_time_ms=0,
+        transaction_states=[_described(call, name) for name in request.transactional_ids],
+    )
+
+
+def failed(
+    request: DescribeTransactionsRequest, version: int, code: int
+) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        throttle_time_ms=0,
+        transaction_states=[_refused(name, code) for name in request.transactional_ids],
+    )
+
+
+def _described(call: Call, transactional_id: str) -> TransactionState:
+    try:
+        if not transactional_id:
+            raise Refusal(ErrorCode.INVALID_REQUEST)
+        check_coordinator(call, transactional_id)
+        found = call.state.transactions.get(transactional_id)
+        if found is None:
+            raise Refusal(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    except Refusal as refusal:
+        return _refused(transactional_id, refusal.code)
+    return TransactionState(
+        error_code=ErrorCode.NONE,
+        transactional_id=transactional_id,
+        transaction_state=found.state.value,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.started_ms,
+        producer_id=found.producer.producer_id,
+        producer_epoch=found.producer.epoch,
+        topics=_topics(call, found),
+    )
+
+
+def _topics(call: Call, found: Transaction) -> list[TopicData]:
+    topics: dict[str, dict[int, None]] = {}
+    for tp in found.partitions:
+        topics.setdefault(tp.topic, {})[tp.partition] = None
+    for group in found.groups:
+        topics.setdefault(OFFSETS_TOPIC, {})[call.cluster.coordinator_slot(group)] = None
+    return [TopicData(topic=name, partitions=list(indexes)) for name, indexes in topics.items()]
+
+
+def _refused(transactional_id: str, code: int) -> TransactionState:
+    return TransactionState(
+        error_code=code,
+        transactional_id=transactional_id,
+        transaction_state="",
+        transaction_timeout_ms=0,
+        transaction_start_time_ms=0,
+        producer_id=0,
+        producer_epoch=0,
+        topics=[],
+    )

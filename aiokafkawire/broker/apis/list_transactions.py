@@ -1,0 +1,75 @@
+"""ListTransactions: the transactional ids that a node coordinates."""
+
+from __future__ import annotations
+
+import re
+
+from aiokafkawire.broker.call import Call
+from aiokafkawire.broker.transactions import events
+from aiokafkawire.broker.transactions.machine import Transaction
+from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+__all__ = ("failed", "handle")
+
+MAX_PATTERN_CHARS = 1_000
+
+STATES = tuple(state.value for state in events.TransactionState)
+
+
+async def handle(call: Call, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    pattern = request.transactional_id_pattern or ""
+    try:
+        if len(pattern) > MAX_PATTERN_CHARS:
+            raise re.error("the pattern is too long")
+        matching = re.compile(pattern) if pattern else None
+    except re.error:
+        return failed(request, call.version, ErrorCode.INVALID_REGULAR_EXPRESSION)
+    unknown = [name for name in request.state_filters if name not in STATES]
+    response = ListTransactionsResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        unknown_state_filters=unknown,
+        transaction_states=[],
+    )
+    if unknown and len(unknown) == len(request.state_filters):
+        return response
+    now_ms = call.state.clock.wall_ms()
+    for found in call.state.transactions:
+        name = found.transactional_id
+        if (
+            call.cluster.coordinator(name) == call.node_id
+            and _is_wanted(request, found, now_ms)
+            and (matching is None or matching.fullmatch(name))
+        ):
+            response.transaction_states.append(
+                TransactionState(
+                    transactional_id=name,
+                    producer_id=found.producer.producer_id,
+                    transaction_state=found.state.value,
+                )
+            )
+    return response
+
+
+def failed(request: ListTransactionsRequest, version: int, code: int) -> ListTransactionsResponse:
+    return ListTransactionsResponse(
+        throttle_time_ms=0, error_code=code, unknown_state_filters=[], transaction_states=[]
+    )
+
+
+def _is_wanted(request: ListTransactionsRequest, found: Transaction, now_ms: int) -> bool:
+    ids, states, least_ms = (
+        request.producer_id_filters,
+        request.state_filters,
+        request.duration_filter,
+    )
+    return (
+        (not ids or found.producer.producer_id in ids)
+        and (not states or found.state.value in states)
+        and (least_ms < 0 or now_ms - found.started_ms > least_ms)
+    )

@@ -1,0 +1,280 @@
+"""Drives the transactions: gives them events and the time, and writes their markers.
+
+All nodes share what is known of transactions, so when a coordinator dies the next one goes on where
+it stopped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+from aiokafkawire.broker.groups.offsets import OffsetStore
+from aiokafkawire.broker.options import BrokerConfig
+from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.storage import Store
+from aiokafkawire.broker.topics import NO_LEADER, Cluster, Partition
+from aiokafkawire.broker.transactions.events import (
+    Answer,
+    CommitOffsets,
+    Event,
+    Expire,
+    Fenced,
+    Init,
+    MarkersWritten,
+    Scope,
+    Tick,
+    TransactionState,
+)
+from aiokafkawire.broker.transactions.machine import NO_DEADLINE, Transaction
+from aiokafkawire.broker.transactions.saving import loaded, saved
+from aiokafkawire.records.batch import iter_batches
+from aiokafkawire.records.server import control_batch
+from aiokafkawire.runtime import Clock, Signal
+from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
+from aiokafkawire.wire import ErrorCode
+
+__all__ = ("MAX_TRANSACTIONAL_IDS", "Transactions")
+
+logger = logging.getLogger("aiokafkawire.broker")
+
+MAX_TRANSACTIONAL_IDS = 10_000
+"""Transactional ids known at once; of those not in use the one idle for longest goes first."""
+
+
+class Transactions:
+    """All transactional ids of the cluster."""
+
+    def __init__(
+        self,
+        options: BrokerConfig,
+        clock: Clock,
+        cluster: Cluster,
+        offsets: OffsetStore,
+        store: Store,
+        *,
+        bumps_epoch: Callable[[], bool],
+    ) -> None:
+        """Load what `store` holds. `bumps_epoch`: whether every end gives a new epoch now."""
+        self.coordinator_epoch = 0
+        self._options = options
+        self._clock = clock
+        self._cluster = cluster
+        self._offsets = offsets
+        self._store = store
+        self._bumps_epoch = bumps_epoch
+        self._known: dict[str, Transaction] = {}
+        self._ending: dict[str, None] = {}
+        self._with_offsets: dict[str, dict[str, None]] = {}
+        self._armed = NO_DEADLINE
+        self._rearm = Signal()
+        for line in store.load_transactions():
+            transaction = loaded(line, cluster.new_producer_id)
+            self._known[transaction.transactional_id] = transaction
+        for transaction in self:
+            if transaction.state is TransactionState.DEAD:
+                del self._known[transaction.transactional_id]
+            else:
+                self._index(transaction)
+
+    def __iter__(self) -> Iterator[Transaction]:
+        return iter(list(self._known.values()))
+
+    def get(self, transactional_id: str) -> Transaction | None:
+        """What is known of an id."""
+        return self._known.get(transactional_id)
+
+    # --- requests ----------------------------------------------------------------------------
+
+    def init(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None = None,
+    ) -> Answer:
+        """Make somebody the producer of an id."""
+        if not 0 < timeout_ms <= self._options.transaction_max_timeout_ms:
+            return Answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        transaction = self._known.get(transactional_id)
+        if transaction is None:
+            try:
+                self._make_room()
+            except Refusal as refusal:
+                return Answer(refusal.code)
+            transaction = Transaction(transactional_id, self._cluster.new_producer_id)
+            self._known[transactional_id] = transaction
+        return self._handle(transaction, Init(timeout_ms=timeout_ms, expected=expected))
+
+    def handle(self, transactional_id: str, event: Event) -> Answer:
+        """Carry out a request about an id that must be known."""
+        if not transactional_id:
+            return Answer(ErrorCode.INVALID_REQUEST)
+        transaction = self._known.get(transactional_id)
+        if transaction is None:
+            return Answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return self._handle(transaction, event)
+
+    def unstable(self, group: str) -> frozenset[TopicPartition]:
+        """The partitions for which a group has offsets in a transaction that is not over."""
+        known = (self._known[name] for name in self._with_offsets.get(group, {}))
+        return frozenset(tp for transaction in known for tp in transaction.offsets.get(group, {}))
+
+    # --- what follows ------------------------------------------------------------------------
+
+    def moved(self) -> None:
+        """Other nodes coordinate now; their markers bear a higher epoch."""
+        self.coordinator_epoch += 1
+
+    async def run(self) -> None:
+        """Abort what has had its time and write markers, for as long as the broker lives."""
+        while True:
+            self.tick()
+            self._armed = self._next_deadline()
+            await self._rearm.wait(self._armed)
+
+    def tick(self) -> None:
+        """See what is due."""
+        now_ms = self._clock.wall_ms()
+        for transaction in self:
+            if transaction.next_deadline_ms() <= now_ms:
+                logger.info("transaction %s: aborted, it timed out", transaction.transactional_id)
+                self._handle(transaction, Tick())
+        for transactional_id in list(self._ending):
+            self._end(self._known[transactional_id])
+
+    def _handle(self, transaction: Transaction, event: Event) -> Answer:
+        before, size = transaction.state, _size(transaction)
+        answer = transaction.handle(event, self._clock.wall_ms())
+        if transaction.state is TransactionState.PREPARE_EPOCH_FENCE:
+            transaction.handle(Fenced(bumps_epoch=self._bumps_epoch()), self._clock.wall_ms())
+        if transaction.state is not before:
+            logger.debug(
+                "transaction %s: %s, %s",
+                transaction.transactional_id,
+                transaction.state.value,
+                transaction.producer,
+            )
+        if (
+            transaction.state is not before
+            or _size(transaction) != size
+            or isinstance(event, Init | CommitOffsets)
+        ):
+            self._keep(transaction)
+        self._index(transaction)
+        if transaction.is_ending and before is not transaction.state:
+            self._end(transaction)
+        if self._deadline_of(transaction) < self._armed:
+            self._rearm.set()
+        return answer
+
+    def _index(self, transaction: Transaction) -> None:
+        name = transaction.transactional_id
+        if transaction.is_ending:
+            self._ending[name] = None
+        else:
+            self._ending.pop(name, None)
+        for group in transaction.offsets:
+            self._with_offsets.setdefault(group, {})[name] = None
+
+    def _next_deadline(self) -> float:
+        return min((self._deadline_of(transaction) for transaction in self), default=NO_DEADLINE)
+
+    def _deadline_of(self, transaction: Transaction) -> float:
+        """When something is due, on the clock that tasks wait by."""
+        due_ms = transaction.next_deadline_ms()
+        if transaction.is_ending:
+            due_ms = self._markers_due_ms(transaction)
+            if due_ms <= self._clock.wall_ms():
+                # What is missing is a leader, and whoever comes to lead says so.
+                return NO_DEADLINE
+        if due_ms == NO_DEADLINE:
+            return NO_DEADLINE
+        return self._clock.now() + (due_ms - self._clock.wall_ms()) / 1000
+
+    def _keep(self, transaction: Transaction) -> None:
+        if self._store.append_transactions(lambda: [saved(transaction)], len(self._known)):
+            self._store.rewrite_transactions([saved(each) for each in self])
+
+    def _make_room(self) -> None:
+        if len(self._known) < MAX_TRANSACTIONAL_IDS:
+            return
+        for transaction in sorted(self, key=lambda each: each.updated_ms):
+            self._handle(transaction, Expire())
+            if transaction.state is TransactionState.DEAD:
+                self._forget_offsets(transaction, tuple(transaction.offsets))
+                del self._known[transaction.transactional_id]
+                return
+        raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are too many transactional ids")
+
+    # --- markers -----------------------------------------------------------------------------
+
+    def _markers_due_ms(self, transaction: Transaction) -> int:
+        return transaction.updated_ms + self._options.transaction_marker_delay_ms
+
+    def _end(self, transaction: Transaction) -> None:
+        """Write the markers that can be written."""
+        if self._markers_due_ms(transaction) > self._clock.wall_ms():
+            return
+        commit = transaction.state is TransactionState.PREPARE_COMMIT
+        written = [tp for tp in transaction.partitions if self._mark(transaction, tp, commit)]
+        groups = tuple(transaction.groups)
+        for group in groups:
+            self._end_offsets(transaction, group, commit)
+        self._forget_offsets(transaction, groups)
+        scope = Scope(tuple(written), groups)
+        if transaction.partitions and not written and not groups:
+            return
+        transaction.handle(MarkersWritten(scope=scope), transaction.updated_ms)
+        self._index(transaction)
+        self._keep(transaction)
+
+    def _mark(self, transaction: Transaction, tp: TopicPartition, commit: bool) -> bool:
+        """Write the marker of one partition; False if nobody leads it now."""
+        try:
+            partition = self._cluster.partition(self._cluster.topic(tp.topic), tp.partition)
+        except Refusal:
+            # The topic was deleted: there is nothing left to end.
+            return True
+        if partition.leader == NO_LEADER:
+            partition.changed.add(self._rearm.set)
+            return False
+        partition.changed.remove(self._rearm.set)
+        self._append(transaction, partition, commit)
+        return True
+
+    def _append(self, transaction: Transaction, partition: Partition, commit: bool) -> None:
+        marker = control_batch(
+            transaction.producer.producer_id,
+            transaction.producer.epoch,
+            commit=commit,
+            coordinator_epoch=self.coordinator_epoch,
+            timestamp_ms=self._clock.wall_ms(),
+            base_offset=partition.log.end_offset,
+            leader_epoch=partition.leader_epoch,
+        )
+        (view,) = iter_batches(marker)
+        partition.log.append(marker, view)
+        partition.changed.notify()
+
+    def _end_offsets(self, transaction: Transaction, group: str, commit: bool) -> None:
+        offsets = {
+            tp: entry
+            for tp, entry in transaction.offsets.get(group, {}).items()
+            if tp.topic in self._cluster.topics
+        }
+        if commit:
+            try:
+                self._offsets.commit(group, offsets)
+            except Refusal as refusal:
+                logger.error("group %s: its offsets are not kept: %s", group, refusal)
+
+    def _forget_offsets(self, transaction: Transaction, groups: tuple[str, ...]) -> None:
+        for group in groups:
+            names = self._with_offsets.get(group, {})
+            names.pop(transaction.transactional_id, None)
+            if not names:
+                self._with_offsets.pop(group, None)
+
+
+def _size(transaction: Transaction) -> int:
+    return len(transaction.partitions) + len(transaction.groups)

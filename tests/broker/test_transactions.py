@@ -1,0 +1,119 @@
+"""Transactions over the wire, in the protocols before and since KIP-890."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from aiokafkawire.broker import Broker
+from aiokafkawire.wire import ErrorCode
+
+from .raw_client import RawClient, connected
+from .transactional import (
+    CLASSIC,
+    NEWEST,
+    Transactional,
+    a_topic,
+    committed,
+    fetched,
+    latest,
+    values,
+)
+
+E = ErrorCode
+
+PROTOCOLS = pytest.mark.parametrize("versions", [CLASSIC, NEWEST], ids=["classic", "newest"])
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    async with Broker() as broker:
+        await a_topic(broker)
+        yield broker
+
+
+@pytest.fixture
+async def client(broker: Broker) -> AsyncIterator[RawClient]:
+    async with connected(broker) as client:
+        yield client
+
+
+async def begun(producer: Transactional, *values: bytes) -> None:
+    """A transaction with these records."""
+    if producer.me.epoch < 0:
+        assert await producer.init() == E.NONE
+    if producer.versions is CLASSIC:
+        assert await producer.add(0) == E.NONE
+    for value in values:
+        assert (await producer.produce(value)).error_code == E.NONE
+
+
+@PROTOCOLS
+async def test_what_is_committed_is_read(client: RawClient, versions: dict[str, int]) -> None:
+    producer = Transactional(client, versions=versions)
+    await begun(producer, b"a", b"b")
+    before = await fetched(client)
+    assert (values(before), before.last_stable_offset, before.high_watermark) == ([], 0, 2)
+    assert values(await fetched(client, isolated=False)) == [b"a", b"b"]
+    assert await latest(client, isolated=True) == 0
+    assert await latest(client, isolated=False) == 2
+    assert await producer.end(commit=True) == E.NONE
+    after = await fetched(client)
+    assert (values(after), after.last_stable_offset, after.high_watermark) == ([b"a", b"b"], 3, 3)
+    assert after.aborted_transactions == []
+    assert await latest(client, isolated=True) == 3
+
+
+@PROTOCOLS
+async def test_what_is_aborted_is_told(client: RawClient, versions: dict[str, int]) -> None:
+    producer = Transactional(client, versions=versions)
+    await begun(producer, b"a")
+    assert await producer.end(commit=False) == E.NONE
+    await begun(producer, b"b")
+    assert await producer.end(commit=True) == E.NONE
+    answer = await fetched(client)
+    (aborted,) = answer.aborted_transactions
+    assert (aborted.producer_id, aborted.first_offset) == (producer.me.producer_id, 0)
+    assert values(answer) == [b"a", b"b"]
+    assert (await fetched(client, isolated=False)).aborted_transactions is None
+    assert (await fetched(client, 2)).aborted_transactions == []
+
+
+@PROTOCOLS
+async def test_offsets_count_once_they_are_committed(
+    client: RawClient, versions: dict[str, int]
+) -> None:
+    producer = Transactional(client, versions=versions)
+    await producer.init()
+    for offset, commit, then in ((5, False, -1), (7, True, 7), (9, False, 7)):
+        if versions is CLASSIC:
+            assert await producer.add_offsets("g") == E.NONE
+        assert await producer.commit_offsets("g", offset) == E.NONE
+        assert await committed(client, "g", stable=True) == (E.UNSTABLE_OFFSET_COMMIT, -1)
+        assert (await committed(client, "g"))[0] == E.NONE
+        assert await producer.end(commit=commit) == E.NONE
+        assert await committed(client, "g", stable=True) == (E.NONE, then)
+
+
+@PROTOCOLS
+async def test_a_newer_producer_fences_the_older(
+    client: RawClient, versions: dict[str, int]
+) -> None:
+    older, newer = (Transactional(client, versions=versions) for _ in range(2))
+    await begun(older, b"lost")
+    assert await newer.init() == E.CONCURRENT_TRANSACTIONS
+    assert await newer.init() == E.NONE
+    assert newer.me.epoch == older.me.epoch + 2
+    assert (await older.produce(b"late")).error_code == E.INVALID_PRODUCER_EPOCH
+    assert await older.add(1) == E.PRODUCER_FENCED
+    assert await older.add_offsets("g") == E.PRODUCER_FENCED
+    assert await older.commit_offsets("g", 1) == E.INVALID_PRODUCER_EPOCH
+    for commit in (True, False):
+        assert await older.end(commit=commit) == E.PRODUCER_FENCED
+    assert await older.init(expected=older.me) == E.PRODUCER_FENCED
+    await begun(newer, b"kept")
+    assert await newer.end(commit=True) == E.NONE
+    answer = await fetched(client)
+    assert [each.first_offset for each in answer.aborted_transactions] == [0]
+    assert values(answer) == [b"lost", b"kept"]
