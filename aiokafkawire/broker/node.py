@@ -82,7 +82,7 @@ class Node:
         self._open = 0
         self._listener = await self._runtime.listen(address)
         self.address = self._listener.address
-        self._spawn(self._accept, "accept", self._listener)
+        self.spawn(self._accept, "accept", self._listener)
 
     def cut(self) -> None:
         """End the listener and every connection at once, without a goodbye."""
@@ -112,7 +112,9 @@ class Node:
         self._requests.append(request)
         self.on_request.notify()
 
-    def _spawn(self, function: Callable[..., Awaitable[None]], name: str, *args: object) -> None:
+    def spawn(self, function: Callable[..., Awaitable[None]], name: str, *args: object) -> None:
+        """Start a task of the node, which `cut` ends."""
+
         async def run() -> None:
             try:
                 await function(*args)
@@ -156,7 +158,7 @@ class Node:
         self._connections += 1
         self._open += 1
         connection = self._serve(self, transport, self._connections)
-        self._spawn(self._converse, f"connection-{self._connections}", connection)
+        self.spawn(self._converse, f"connection-{self._connections}", connection)
 
     async def _converse(self, connection: Conversation) -> None:
         try:
