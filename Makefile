@@ -47,11 +47,12 @@ else
 	$(BIN)/python -m tests.endurance leader eager cooperative
 endif
 
-endurance: $(READY) ## All proofs of bad days on three real nodes (12 minutes)
+endurance: $(READY) ## All proofs of bad days on three real nodes (20 minutes)
 	$(BIN)/python -m tests.endurance
 
-bench: $(READY) ## Messages a second beside aiokafka on real Kafka
+bench: $(READY) ## Messages a second beside aiokafka, transactions beside confluent-kafka
 	$(BIN)/python -m benchmarks.compare
+	$(BIN)/python -m benchmarks.transactions
 
 lint: $(READY) ## Style, types, import contracts
 	$(BIN)/ruff check .

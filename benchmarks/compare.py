@@ -50,11 +50,24 @@ class Bench:
         self._core = core
         self._filled: dict[int, str] = {}
 
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._kafka.bootstrap_servers
+
     def run(self, client: str, action: str, messages: int, profile: bool = False) -> Result:
         reads = action.startswith("consume")
-        topic = self._topic_with(messages) if reads else self._new_topic()
+        topic = self._topic_with(messages) if reads else self.new_topic()
+        result = self.measure(client, action, topic, messages, profile=profile)
+        if not reads and (stored := self._stored(topic)) != messages:
+            raise RuntimeError(f"{client} was to write {messages} messages; there are {stored}")
+        return result
+
+    def measure(
+        self, client: str, action: str, topic: str, messages: int, *, profile: bool = False
+    ) -> Result:
+        """Let one side do its work, in a process of its own."""
         command = [sys.executable, "-m", "benchmarks.side", client, action]
-        command += [self._kafka.bootstrap_servers, topic, str(messages)]
+        command += [self.bootstrap_servers, topic, str(messages)]
         if self._core is not None:
             command += ["--core", str(self._core)]
         if profile:
@@ -68,27 +81,33 @@ class Bench:
             env=environment,
         ).stdout
         measured = json.loads(output)
-        if not reads and (stored := self._stored(topic)) != messages:
-            raise RuntimeError(f"{client} was to write {messages} messages; there are {stored}")
         return Result(
             measured["messages"] / measured["seconds"],
             measured["cpu_seconds"] / measured["messages"] * 1e6,
         )
 
-    def _new_topic(self) -> str:
+    def new_topic(self) -> str:
         name = f"bench-{uuid.uuid4().hex[:12]}"
-        self._kafka.create_topic(name, partitions=PARTITIONS)
+        self.create(name)
         return name
 
+    def create(self, topic: str) -> None:
+        self._kafka.create_topic(topic, partitions=PARTITIONS)
+
+    def new_topic_with(self, messages: int) -> str:
+        topic = self.new_topic()
+        fill(self.bootstrap_servers, topic, messages)
+        return topic
+
     def _topic_with(self, messages: int) -> str:
+        """One for all that only read."""
         if messages not in self._filled:
-            topic = self._filled[messages] = self._new_topic()
-            fill(self._kafka.bootstrap_servers, topic, messages)
+            self._filled[messages] = self.new_topic_with(messages)
         return self._filled[messages]
 
     def _stored(self, topic: str) -> int:
         consumer = confluent_kafka.Consumer(
-            {"bootstrap.servers": self._kafka.bootstrap_servers, "group.id": "count"}
+            {"bootstrap.servers": self.bootstrap_servers, "group.id": "count"}
         )
         try:
             ends = (

@@ -19,7 +19,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from benchmarks.load import BATCH_BYTES, LINGER_MS, MAX_RECORDS, PARTITIONS, VALUE, WARM_UP
+from benchmarks import transacting
+from benchmarks.load import (
+    BATCH_BYTES,
+    LINGER_MS,
+    MAX_RECORDS,
+    PARTITIONS,
+    VALUE,
+    WARM_UP,
+    Incomplete,
+)
 
 SEND_MANY = 500
 """Values in one call of `send_many`."""
@@ -28,10 +37,6 @@ PROFILE_LINES = 35
 
 Work = Callable[[int], Awaitable[int]]
 """Takes the least number of messages, gives how many it were: getmany may give more at the end."""
-
-
-class Incomplete(RuntimeError):
-    """The client did not do what it was measured at."""
 
 
 def bytes_of_records(records: Iterable[Any]) -> int:
@@ -211,6 +216,7 @@ SIDES: dict[tuple[str, str], Callable[[str, str], Any]] = {
     ("aiokafkawire", "consume"): our_consume,
     ("aiokafkawire", "produce-many"): our_produce_many,
     ("aiokafkawire", "consume-values"): our_consume_values,
+    **transacting.SIDES,
 }
 
 
