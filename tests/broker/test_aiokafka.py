@@ -159,3 +159,83 @@ async def test_the_admin_client(broker: Broker) -> None:
             assert "u" not in broker.topics
         finally:
             await admin.close()
+
+
+@pytest.fixture(params=["0.11", "3.9", "4.3", None])
+async def broker_as_of(request: pytest.FixtureRequest) -> AsyncIterator[Broker]:
+    async with Broker(nodes=3, as_of=request.param) as broker:
+        await broker.create_topic("t", partitions=4)
+        yield broker
+
+
+def transactional(broker: Broker, **options: Any) -> aiokafka.AIOKafkaProducer:
+    return aiokafka.AIOKafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, transactional_id="tx", **options
+    )
+
+
+async def committed(broker: Broker, count: int, **options: Any) -> list[bytes]:
+    async with consumer(broker, isolation_level="read_committed", **options) as reader:
+        return await read(reader, count=count)
+
+
+async def test_a_reader_of_committed_records_sees_no_others(broker_as_of: Broker) -> None:
+    with anyio.fail_after(DEADLINE_S):
+        async with transactional(broker_as_of) as producer:
+            for name, commit in ((b"a", True), (b"x", False), (b"b", True)):
+                await producer.begin_transaction()
+                for number in range(20):
+                    await producer.send("t", b"%s%02d" % (name, number), partition=number % 4)
+                if commit:
+                    await producer.commit_transaction()
+                else:
+                    await producer.abort_transaction()
+        kept = [b"%s%02d" % (name, number) for name in (b"a", b"b") for number in range(20)]
+        assert await committed(broker_as_of, 40) == kept
+        async with consumer(broker_as_of, group_id="h") as reader:
+            assert len(await read(reader, count=60)) == 60
+
+
+async def test_what_is_read_and_written_in_one_transaction(broker_as_of: Broker) -> None:
+    values = [b"%02d" % number for number in range(20)]
+    await broker_as_of.create_topic("u")
+    with anyio.fail_after(DEADLINE_S):
+        await produce(broker_as_of, values)
+        async with transactional(broker_as_of) as producer:
+            for commit in (False, True):
+                async with consumer(broker_as_of) as reader:
+                    assert await read(reader, count=20) == values
+                    await producer.begin_transaction()
+                    for value in values:
+                        await producer.send("u", value)
+                    offsets = {tp: await reader.position(tp) for tp in reader.assignment()}
+                    await producer.send_offsets_to_transaction(offsets, "g")
+                    if commit:
+                        await producer.commit_transaction()
+                    else:
+                        await producer.abort_transaction()
+        await produce(broker_as_of, [b"new"])
+        assert await committed(broker_as_of, 1) == [b"new"]
+
+
+async def test_the_older_of_two_producers_is_fenced(broker_as_of: Broker) -> None:
+    with anyio.fail_after(DEADLINE_S):
+        older, newer = transactional(broker_as_of), transactional(broker_as_of)
+        await older.start()
+        await older.begin_transaction()
+        await older.send_and_wait("t", b"lost")
+        async with newer, newer.transaction():
+            await newer.send("t", b"kept")
+        with pytest.raises(aiokafka.errors.ProducerFenced):
+            await older.commit_transaction()
+        await older.stop()
+        assert await committed(broker_as_of, 1) == [b"kept"]
+
+
+async def test_a_transaction_goes_on_when_its_coordinator_is_killed(broker: Broker) -> None:
+    with anyio.fail_after(DEADLINE_S):
+        async with transactional(broker) as producer, producer.transaction():
+            await producer.send_and_wait("t", b"a", partition=0)
+            await broker.kill(broker.coordinator("tx"))
+            await producer.send("t", b"b", partition=1)
+        assert await committed(broker, 2) == [b"a", b"b"]

@@ -258,3 +258,134 @@ def test_the_admin_client(hosted: HostedBroker) -> None:
     assert configs["max.message.bytes"].value == "1048588"
     assert client.delete_topics(["t"])["t"].result(DEADLINE_S) is None
     assert hosted.broker.topics == {}
+
+
+def transactional(hosted: HostedBroker, name: str = "tx", **options: Any) -> Any:
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": hosted.servers, "transactional.id": name, **options}, logger=quiet()
+    )
+    producer.init_transactions(DEADLINE_S)
+    return producer
+
+
+def transact(producer: Any, *values: str, topic: str = "t", commit: bool = True) -> None:
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, key=value, value=value)
+    if commit:
+        producer.commit_transaction(DEADLINE_S)
+    else:
+        producer.flush(DEADLINE_S)
+        producer.abort_transaction(DEADLINE_S)
+
+
+def read(hosted: HostedBroker, topic: str, count: int, isolation: str) -> list[str]:
+    """What a reader sees first, and nothing after it in the same topic."""
+    reader = consumer(hosted, f"{topic}-{isolation}", **{"isolation.level": isolation})
+    reader.subscribe([topic])
+    seen: list[Any] = []
+    try:
+        poll_until([reader], lambda: len(seen) >= count, seen)
+        assert reader.poll(0.2) is None
+    finally:
+        reader.close()
+    return values(seen)
+
+
+@pytest.fixture(params=["0.11", "3.9", "4.3", None])
+def hosted_as_of(request: pytest.FixtureRequest) -> Iterator[HostedBroker]:
+    with hosted_broker(nodes=3, as_of=request.param) as broker:
+        broker.call(broker.broker.create_topic, "t", 4)
+        yield broker
+
+
+def test_a_reader_of_committed_records_sees_no_others(hosted_as_of: HostedBroker) -> None:
+    producer = transactional(hosted_as_of)
+    transact(producer, *(f"a{i}" for i in range(20)))
+    transact(producer, *(f"x{i}" for i in range(20)), commit=False)
+    transact(producer, *(f"b{i}" for i in range(20)))
+    kept = sorted(f"{name}{i}" for name in "ab" for i in range(20))
+    assert read(hosted_as_of, "t", 40, "read_committed") == kept
+    lost = [f"x{i}" for i in range(20)]
+    assert read(hosted_as_of, "t", 60, "read_uncommitted") == sorted(kept + lost)
+
+
+def test_what_is_read_and_written_in_one_transaction(hosted_as_of: HostedBroker) -> None:
+    hosted_as_of.call(hosted_as_of.broker.create_topic, "u", 2)
+    produce(hosted_as_of, "t", [f"v{i}" for i in range(30)])
+    producer = transactional(hosted_as_of)
+    seen: list[Any] = []
+    for commit in (False, True):
+        reader = consumer(hosted_as_of, "g", **{"isolation.level": "read_committed"})
+        reader.subscribe(["t"])
+        seen.clear()
+        try:
+            poll_until([reader], lambda: len(seen) >= 30, seen)
+            producer.begin_transaction()
+            for message in seen:
+                producer.produce("u", key=message.key(), value=message.value())
+            positions = reader.position(reader.assignment())
+            metadata = reader.consumer_group_metadata()
+            producer.send_offsets_to_transaction(positions, metadata, DEADLINE_S)
+            end = producer.commit_transaction if commit else producer.abort_transaction
+            end(DEADLINE_S)
+        finally:
+            reader.close()
+        assert values(seen) == sorted(f"v{i}" for i in range(30))
+    assert read(hosted_as_of, "u", 30, "read_committed") == values(seen)
+    produce(hosted_as_of, "t", ["new"])
+    reader = consumer(hosted_as_of, "g")
+    reader.subscribe(["t"])
+    seen.clear()
+    try:
+        poll_until([reader], lambda: bool(seen), seen)
+    finally:
+        reader.close()
+    assert values(seen) == ["new"]
+
+
+def test_the_older_of_two_producers_is_fenced(hosted_as_of: HostedBroker) -> None:
+    older = transactional(hosted_as_of)
+    older.begin_transaction()
+    older.produce("t", "lost")
+    older.flush(DEADLINE_S)
+    newer = transactional(hosted_as_of)
+    transact(newer, "kept")
+    with pytest.raises(confluent_kafka.KafkaException) as caught:
+        older.commit_transaction(DEADLINE_S)
+    assert caught.value.args[0].code() in {
+        confluent_kafka.KafkaError._FENCED,
+        confluent_kafka.KafkaError.INVALID_PRODUCER_EPOCH,
+    }
+    assert caught.value.args[0].fatal()
+    assert read(hosted_as_of, "t", 1, "read_committed") == ["kept"]
+
+
+def test_a_transaction_goes_on_when_its_coordinator_is_killed(hosted: HostedBroker) -> None:
+    hosted.call(hosted.broker.create_topic, "t", 4)
+    producer = transactional(hosted)
+    producer.begin_transaction()
+    producer.produce("t", "a")
+    producer.flush(DEADLINE_S)
+    hosted.call(hosted.broker.kill, hosted.call(hosted.broker.coordinator, "tx"))
+    producer.produce("t", "b")
+    producer.commit_transaction(DEADLINE_S)
+    assert read(hosted, "t", 2, "read_committed") == ["a", "b"]
+
+
+def test_the_admin_client_asks_for_offsets_by_isolation(hosted: HostedBroker) -> None:
+    hosted.call(hosted.broker.create_topic, "t", 1)
+    producer = transactional(hosted)
+    producer.begin_transaction()
+    producer.produce("t", "a")
+    producer.flush(DEADLINE_S)
+    client = admin.AdminClient({"bootstrap.servers": hosted.servers}, logger=quiet())
+    spec = admin.OffsetSpec.latest()
+    where = confluent_kafka.TopicPartition("t", 0)
+    for level, offset in (
+        (confluent_kafka.IsolationLevel.READ_COMMITTED, 0),
+        (confluent_kafka.IsolationLevel.READ_UNCOMMITTED, 1),
+    ):
+        found = client.list_offsets({where: spec}, isolation_level=level)[where]
+        assert found.result(DEADLINE_S).offset == offset
+    producer.commit_transaction(DEADLINE_S)

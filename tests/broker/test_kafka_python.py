@@ -204,3 +204,27 @@ def test_an_idempotent_producer_survives_a_killed_leader_and_lost_answers(
     finally:
         producer.close()
     assert broker.end_offset("t", 0) == 3
+
+
+@pytest.mark.parametrize("as_of", ["0.11", "3.9", "4.3"])
+def test_transactions(as_of: str) -> None:
+    with hosted_broker(nodes=3, as_of=as_of) as hosted:
+        hosted.call(hosted.broker.create_topic, "t", 4)
+        producer = KafkaProducer(
+            bootstrap_servers=hosted.servers, transactional_id="tx", retry_backoff_ms=20
+        )
+        try:
+            producer.init_transactions()
+            for value, end in (
+                (b"a", producer.commit_transaction),
+                (b"x", producer.abort_transaction),
+                (b"b", producer.commit_transaction),
+            ):
+                producer.begin_transaction()
+                producer.send("t", value, partition=0).get(DEADLINE_S)
+                end()
+        finally:
+            producer.close()
+        with polling(hosted, isolation_level="read_committed") as reader:
+            wait_until(lambda: len(reader.values) >= 2)
+        assert reader.values == [b"a", b"b"]
