@@ -47,6 +47,12 @@ def _unpackers(code: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
     return tuple(struct.Struct(f">{count}{code}").unpack_from for count in range(FEW))
 
 
+def _long_size(buf: memoryview, p: int) -> tuple[int, int]:
+    """A compact size whose first byte, just before `p`, is not all of it."""
+    size, p = decode_unsigned_varint(buf, p - 1)
+    return size - 1, p
+
+
 def _tag_count(buf: memoryview, p: int, end: int) -> tuple[int, int]:
     count, p = decode_unsigned_varint(buf, p)
     # A tagged field takes at least its tag and its size.
@@ -83,7 +89,7 @@ class _DecoderMaker:
         self.source.names.update(
             new=object.__new__,
             Overrun=BufferOverrun,
-            uvarint=decode_unsigned_varint,
+            long_size=_long_size,
             unpack_from=struct.unpack_from,
             uuid=uuid_from_bytes,
             tag_count=_tag_count,
@@ -158,18 +164,14 @@ class _DecoderMaker:
         size = self.source.name("n")
         if compact:
             self._flush()
-            self._read_unsigned_varint(size)
-            self.source.line(f"{size} -= 1")
+            self.source.line(f"{size} = buf[p] - 1")
+            self.source.line("p += 1")
+            with self.source.block(f"if {size} > 126:"):
+                self.source.line(f"{size}, p = long_size(buf, p)")
         else:
             self._run.append((code, size))
             self._flush()
         return size
-
-    def _read_unsigned_varint(self, name: str) -> None:
-        self.source.line(f"{name} = buf[p]")
-        self.source.line("p += 1")
-        with self.source.block(f"if {name} > 127:"):
-            self.source.line(f"{name}, p = uvarint(buf, p - 1)")
 
     def _array(self, element: TypeKind, target: str, nullable: bool, compact: bool) -> None:
         count = self._size("i", compact)
@@ -201,10 +203,8 @@ class _DecoderMaker:
         if element.primitive is not None and len(element.primitive.code) == 1:
             code, size = element.primitive.code, element.primitive.size_bytes
             few = self.source.constant("few", _unpackers(code))
-            with self.source.block(f"if {count} < {FEW}:"):
-                self.source.line(f"{target} = list({few}[{count}](buf, p))")
-            with self.source.block("else:"):
-                self.source.line(f'{target} = list(unpack_from(f">{{{count}}}{code}", buf, p))')
+            short, long = f"{few}[{count}](buf, p)", f'unpack_from(f">{{{count}}}{code}", buf, p)'
+            self.source.line(f"{target} = list({short} if {count} < {FEW} else {long})")
             self.source.line(f"p += {count} * {size}")
             return
         items, add, item = (self.source.name(prefix) for prefix in ("a", "add", "m"))

@@ -42,8 +42,11 @@ class UniformArrays:
         self._name = name
         self._cls = cls
         self._layout = layout
-        self._counts_at = _make_counts_at(cls, layout)
         self._shapes: dict[_Counts | None, _Shape] = {}
+
+    @cached_property
+    def _counts_at(self) -> Callable[[memoryview, int], _Counts | None]:
+        return _make_counts_at(self._cls, self._layout)
 
     def put_off(self, buf: memoryview, p: int, end: int, count: int) -> tuple[Later, int] | None:
         """The array of `count` structs at `p` for later, and where it ends; None if not uniform."""
