@@ -1,0 +1,329 @@
+"""What a transaction answers in each state, and where it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from aiokafkawire.broker.groups.offsets import Committed
+from aiokafkawire.broker.transactions.events import (
+    Add,
+    Answer,
+    CommitOffsets,
+    End,
+    Event,
+    Expire,
+    Fenced,
+    Init,
+    MarkersWritten,
+    Scope,
+    Tick,
+    TransactionState,
+    Verify,
+)
+from aiokafkawire.broker.transactions.machine import MAX_EPOCH, TRANSITIONS, Transaction
+from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
+from aiokafkawire.wire import ErrorCode
+
+E = ErrorCode
+S = TransactionState
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+ME = ProducerIdAndEpoch(40, 0)
+TIMEOUT_MS = 1_000
+NOW_MS = 5_000
+ALL = Scope((T0,), ("g",))
+
+
+def made() -> Transaction:
+    return Transaction("tx", count(40).__next__)
+
+
+def told(transaction: Transaction, *events: Event, now_ms: int = NOW_MS) -> Answer:
+    """The answer to the last of the events; the others are carried out."""
+    for event in events[:-1]:
+        assert transaction.handle(event, now_ms).code in {E.NONE, E.CONCURRENT_TRANSACTIONS}
+    return transaction.handle(events[-1], now_ms)
+
+
+INIT = Init(timeout_ms=TIMEOUT_MS)
+ADD = Add(producer=ME, scope=ALL)
+COMMIT, ABORT = (End(producer=ME, commit=commit) for commit in (True, False))
+OFFSETS = CommitOffsets(producer=ME, group="g", offsets={T0: Committed(7, -1, "")})
+MARKERS = MarkersWritten(scope=ALL)
+
+PATHS: dict[TransactionState, tuple[Event, ...]] = {
+    S.EMPTY: (INIT,),
+    S.ONGOING: (INIT, ADD),
+    S.PREPARE_COMMIT: (INIT, ADD, COMMIT),
+    S.PREPARE_ABORT: (INIT, ADD, ABORT),
+    S.COMPLETE_COMMIT: (INIT, ADD, COMMIT, MARKERS),
+    S.COMPLETE_ABORT: (INIT, ADD, ABORT, MARKERS),
+    S.DEAD: (INIT, Expire()),
+    S.PREPARE_EPOCH_FENCE: (INIT, ADD, INIT),
+}
+
+
+def in_state(state: TransactionState) -> Transaction:
+    transaction = made()
+    told(transaction, *PATHS[state])
+    assert transaction.state is state
+    return transaction
+
+
+EVENTS: dict[str, Callable[[ProducerIdAndEpoch], Event]] = {
+    "init": lambda me: INIT,
+    "add": lambda me: Add(producer=me, scope=Scope((T1,))),
+    "verify": lambda me: Verify(producer=me, scope=ALL),
+    "offsets": lambda me: CommitOffsets(producer=me, group="g", offsets={}),
+    "commit": lambda me: End(producer=me, commit=True),
+    "abort": lambda me: End(producer=me, commit=False),
+    "commit, bumping": lambda me: End(producer=me, commit=True, bumps_epoch=True),
+    "abort, bumping": lambda me: End(producer=me, commit=False, bumps_epoch=True),
+    "fenced": lambda me: Fenced(),
+    "markers": lambda me: MARKERS,
+    "tick": lambda me: Tick(),
+    "expire": lambda me: Expire(),
+}
+
+# What whoever is the producer is answered, and the state after it, in the order of EVENTS.
+BUSY = (E.CONCURRENT_TRANSACTIONS, None)
+SAME = (E.NONE, None)
+WRONG = (E.INVALID_TXN_STATE, None)
+UNKNOWN = (E.INVALID_PRODUCER_ID_MAPPING, None)
+NOT_ADDED = (E.TRANSACTION_ABORTABLE, None)
+BEGUN, FRESH, GONE = (E.NONE, S.ONGOING), (E.NONE, S.EMPTY), (E.NONE, S.DEAD)
+TO_COMMIT, TO_ABORT = (E.NONE, S.PREPARE_COMMIT), (E.NONE, S.PREPARE_ABORT)
+FENCED = (E.CONCURRENT_TRANSACTIONS, S.PREPARE_EPOCH_FENCE)
+TIMED_OUT = (E.NONE, S.PREPARE_EPOCH_FENCE)
+COMMITTED, ABORTED = (E.NONE, S.COMPLETE_COMMIT), (E.NONE, S.COMPLETE_ABORT)
+
+EXPECTED = {
+    S.EMPTY: (
+        *(FRESH, BEGUN, NOT_ADDED, SAME, WRONG, WRONG, WRONG, TO_ABORT),
+        *(SAME, SAME, SAME, GONE),
+    ),
+    S.ONGOING: (
+        *(FENCED, BEGUN, SAME, SAME, TO_COMMIT, TO_ABORT, TO_COMMIT, TO_ABORT),
+        *(SAME, SAME, TIMED_OUT, BUSY),
+    ),
+    S.PREPARE_COMMIT: (
+        *(BUSY, BUSY, BUSY, BUSY, BUSY, WRONG, BUSY, WRONG),
+        *(SAME, COMMITTED, SAME, BUSY),
+    ),
+    S.PREPARE_ABORT: (
+        *(BUSY, BUSY, BUSY, BUSY, WRONG, BUSY, WRONG, BUSY),
+        *(SAME, ABORTED, SAME, BUSY),
+    ),
+    S.COMPLETE_COMMIT: (
+        *(FRESH, BEGUN, NOT_ADDED, SAME, SAME, WRONG, WRONG, TO_ABORT),
+        *(SAME, SAME, SAME, GONE),
+    ),
+    S.COMPLETE_ABORT: (
+        *(FRESH, BEGUN, NOT_ADDED, SAME, WRONG, SAME, WRONG, TO_ABORT),
+        *(SAME, SAME, SAME, GONE),
+    ),
+    S.DEAD: (
+        *(BUSY, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN),
+        *(SAME, SAME, SAME, SAME),
+    ),
+    S.PREPARE_EPOCH_FENCE: (
+        *(BUSY, BUSY, BUSY, BUSY, BUSY, BUSY, BUSY, BUSY),
+        *(TO_ABORT, SAME, SAME, BUSY),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EVENTS)
+@pytest.mark.parametrize("state", TransactionState, ids=lambda state: state.value)
+def test_each_event_in_each_state(state: TransactionState, name: str) -> None:
+    transaction = in_state(state)
+    code, then = EXPECTED[state][list(EVENTS).index(name)]
+    event = EVENTS[name](transaction.producer)
+    assert transaction.handle(event, NOW_MS + TIMEOUT_MS).code == code
+    assert transaction.state is (then or state)
+
+
+def test_the_table_has_every_pair() -> None:
+    assert set(TRANSITIONS) == {
+        (state, event) for state in TransactionState for event in Event.__args__
+    }
+    assert {type(make(ME)) for make in EVENTS.values()} == set(Event.__args__)
+    reached = {then for row in TRANSITIONS.values() for then in row.leads_to}
+    assert reached == set(TransactionState)
+
+
+USES = [name for name in EVENTS if name not in {"init", "fenced", "markers", "tick", "expire"}]
+
+
+@pytest.mark.parametrize("name", USES)
+@pytest.mark.parametrize("state", [s for s in S if s is not S.DEAD], ids=lambda s: s.value)
+def test_nobody_else_has_a_say(state: TransactionState, name: str) -> None:
+    transaction = in_state(state)
+    me = transaction.producer
+    for other, code in (
+        (ProducerIdAndEpoch(99, me.epoch), E.INVALID_PRODUCER_ID_MAPPING),
+        (ProducerIdAndEpoch(me.producer_id, me.epoch - 1), E.PRODUCER_FENCED),
+        (ProducerIdAndEpoch(me.producer_id, me.epoch + 1), E.PRODUCER_FENCED),
+    ):
+        assert transaction.handle(EVENTS[name](other), NOW_MS).code == code
+        assert transaction.state is state
+
+
+# --- InitProducerId ------------------------------------------------------------------------------
+
+
+def init(transaction: Transaction, expected: ProducerIdAndEpoch | None = None) -> Answer:
+    return transaction.handle(Init(timeout_ms=TIMEOUT_MS, expected=expected), NOW_MS)
+
+
+def test_a_newcomer_takes_the_next_epoch() -> None:
+    transaction = made()
+    assert init(transaction).producer == ProducerIdAndEpoch(40, 0)
+    assert init(transaction).producer == ProducerIdAndEpoch(40, 1)
+    assert init(transaction, ProducerIdAndEpoch(40, 0)).code == E.PRODUCER_FENCED
+
+
+def test_who_bumps_its_own_epoch_may_ask_again_until_a_newcomer_comes() -> None:
+    transaction = made()
+    init(transaction)
+    for _ in range(2):
+        assert init(transaction, ME).producer == ProducerIdAndEpoch(40, 1)
+    init(transaction)
+    assert init(transaction, ProducerIdAndEpoch(40, 1)).code == E.PRODUCER_FENCED
+    assert init(transaction, ProducerIdAndEpoch(99, 2)).code == E.PRODUCER_FENCED
+    assert init(transaction, ProducerIdAndEpoch(40, 2)).producer == ProducerIdAndEpoch(40, 3)
+
+
+def test_an_id_that_nobody_knows_is_given_to_who_had_another() -> None:
+    assert init(made(), ProducerIdAndEpoch(3, 9)).producer == ProducerIdAndEpoch(40, 0)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_used_up_epochs_bring_a_new_id(own: bool) -> None:
+    transaction = in_state(S.EMPTY)
+    last = transaction.producer = ProducerIdAndEpoch(40, MAX_EPOCH)
+    assert init(transaction, last if own else None).producer == ProducerIdAndEpoch(41, 0)
+    again = init(transaction, last)
+    if own:
+        assert again.producer == ProducerIdAndEpoch(41, 0)
+    else:
+        assert again.code == E.PRODUCER_FENCED
+
+
+def test_an_older_producer_does_not_end_the_transaction_of_the_newer() -> None:
+    transaction = in_state(S.ONGOING)
+    assert init(transaction, ProducerIdAndEpoch(99, 0)).code == E.PRODUCER_FENCED
+    assert transaction.state is S.ONGOING
+
+
+# --- fencing -------------------------------------------------------------------------------------
+
+
+def test_a_transaction_times_out_when_its_time_has_passed_and_not_before() -> None:
+    transaction = in_state(S.ONGOING)
+    assert transaction.next_deadline_ms() == NOW_MS + TIMEOUT_MS
+    told(transaction, Add(producer=ME, scope=Scope((T1,))), now_ms=NOW_MS + 500)
+    transaction.handle(Tick(), NOW_MS + TIMEOUT_MS - 1)
+    assert transaction.state is S.ONGOING
+    transaction.handle(Tick(), NOW_MS + TIMEOUT_MS)
+    assert transaction.producer == ProducerIdAndEpoch(40, 1)
+    assert told(transaction, COMMIT).code == E.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("bumps_epoch", [False, True])
+def test_who_timed_out_may_abort_and_go_on_where_every_end_gives_an_epoch(
+    bumps_epoch: bool,
+) -> None:
+    transaction = in_state(S.PREPARE_EPOCH_FENCE)
+    told(transaction, Fenced(bumps_epoch=bumps_epoch), MARKERS)
+    assert transaction.state is S.COMPLETE_ABORT
+    abort, commit = (
+        told(transaction, End(producer=ME, commit=commit, bumps_epoch=True))
+        for commit in (False, True)
+    )
+    if bumps_epoch:
+        assert abort == Answer(E.NONE, ProducerIdAndEpoch(40, 1))
+        assert commit.code == E.INVALID_TXN_STATE
+    else:
+        assert abort.code == commit.code == E.PRODUCER_FENCED
+
+
+def test_the_last_epoch_is_kept_to_fence_with() -> None:
+    transaction = in_state(S.ONGOING)
+    transaction.producer = ProducerIdAndEpoch(40, MAX_EPOCH)
+    told(transaction, INIT)
+    assert transaction.producer == ProducerIdAndEpoch(40, MAX_EPOCH + 1)
+    told(transaction, Fenced(), MARKERS)
+    assert init(transaction).producer.producer_id == 41
+
+
+# --- the end -------------------------------------------------------------------------------------
+
+
+def bumping(commit: bool, epoch: int = 0) -> End:
+    return End(producer=ProducerIdAndEpoch(40, epoch), commit=commit, bumps_epoch=True)
+
+
+@pytest.mark.parametrize("commit", [False, True])
+def test_an_end_gives_a_new_epoch_and_its_answer_may_be_lost(commit: bool) -> None:
+    transaction = in_state(S.ONGOING)
+    after = Answer(producer=ProducerIdAndEpoch(40, 1))
+    assert told(transaction, bumping(commit)) == after
+    assert told(transaction, bumping(commit)).code == E.CONCURRENT_TRANSACTIONS
+    assert told(transaction, bumping(not commit)).code == E.INVALID_TXN_STATE
+    assert told(transaction, bumping(commit, epoch=1)).code == E.PRODUCER_FENCED
+    told(transaction, MARKERS)
+    assert told(transaction, bumping(commit)) == after
+    assert told(transaction, bumping(not commit)).code == E.INVALID_TXN_STATE
+
+
+def test_an_old_end_is_not_taken_for_one_of_the_next_transaction() -> None:
+    transaction = in_state(S.ONGOING)
+    told(transaction, bumping(True), MARKERS)
+    told(transaction, Add(producer=ProducerIdAndEpoch(40, 1), scope=Scope((T0,))))
+    assert told(transaction, bumping(False)).code == E.PRODUCER_FENCED
+    assert transaction.state is S.ONGOING
+
+
+@pytest.mark.parametrize("commit", [False, True])
+def test_the_end_with_the_last_epoch_gives_a_new_id(commit: bool) -> None:
+    transaction = in_state(S.ONGOING)
+    transaction.producer = ProducerIdAndEpoch(40, MAX_EPOCH)
+    end = bumping(commit, MAX_EPOCH)
+    after = Answer(producer=ProducerIdAndEpoch(41, 0))
+    assert told(transaction, end) == after
+    assert transaction.producer == ProducerIdAndEpoch(40, MAX_EPOCH + 1)
+    assert told(transaction, end).code == E.CONCURRENT_TRANSACTIONS
+    told(transaction, MARKERS)
+    assert transaction.producer == ProducerIdAndEpoch(41, 0)
+    assert told(transaction, end) == after
+
+
+def test_an_end_without_a_new_epoch_may_come_again() -> None:
+    transaction = in_state(S.COMPLETE_COMMIT)
+    assert told(transaction, COMMIT) == Answer(producer=ME)
+    assert told(transaction, ABORT).code == E.INVALID_TXN_STATE
+
+
+def test_it_is_complete_when_the_last_marker_is_written() -> None:
+    transaction = in_state(S.ONGOING)
+    told(transaction, Add(producer=ME, scope=Scope((T1,))), OFFSETS, COMMIT)
+    told(transaction, MarkersWritten(scope=Scope((T0,))))
+    assert (transaction.state, list(transaction.partitions)) == (S.PREPARE_COMMIT, [T1])
+    told(transaction, MarkersWritten(scope=Scope((T1,))))
+    assert transaction.state is S.PREPARE_COMMIT
+    assert transaction.offsets == {"g": {T0: Committed(7, -1, "")}}
+    told(transaction, MarkersWritten(scope=Scope((), ("g",))))
+    assert transaction.state is S.COMPLETE_COMMIT
+    assert transaction.offsets == {}
+
+
+def test_a_transaction_begins_with_what_is_added_first() -> None:
+    transaction = in_state(S.COMPLETE_COMMIT)
+    told(transaction, Add(producer=ME, scope=Scope((T1,))), now_ms=NOW_MS + 50)
+    assert transaction.started_ms == NOW_MS + 50
+    assert list(transaction.partitions) == [T1]
+    assert told(transaction, Verify(producer=ME, scope=Scope((T1,)))).code == E.NONE
+    assert told(transaction, Verify(producer=ME, scope=ALL)).code == E.TRANSACTION_ABORTABLE
