@@ -84,6 +84,13 @@ class Brokers:
             for client in clients
         )
 
+    def finalized(self, feature: str) -> int | None:
+        """The lowest level of a feature that the nodes tell to which a connection is open; None:
+        there is no connection."""
+        told = [client.versions for client in self._nodes.values()]
+        levels = [versions.features.get(feature, 0) for versions in told if versions is not None]
+        return min(levels, default=None)
+
     async def aclose(self) -> None:
         """Close every connection; waiters get `ClientClosed`."""
         clients = [*self._nodes.values(), *self._bootstrap.values(), *self._retired]

@@ -31,6 +31,7 @@ from aiokafkawire.connection import (
     ByVersion,
     Handshake,
     Lane,
+    Versions,
     parse_pin,
 )
 from aiokafkawire.errors import (
@@ -263,6 +264,17 @@ class Cluster:
             if reason:
                 error.reason += f" ({reason})"
             await self._pause(attempt, deadline, error)
+
+    def known_versions(self, route: Coordinator) -> Versions | None:
+        """What a coordinator speaks, while it is known and connected."""
+        node_id = self._coordinators.get(route)
+        known = node_id is not None and node_id in self.metadata.nodes
+        return self.broker(node_id).versions if known and node_id is not None else None
+
+    def finalized(self, feature: str) -> int | None:
+        """The level of a feature of the whole cluster, as all nodes tell to which a connection is
+        open (the lowest, should they differ); None without a connection."""
+        return self._brokers.finalized(feature)
 
     def coordinator_failed(self, key: str, type: CoordinatorType = CoordinatorType.GROUP) -> None:
         """The coordinator has moved or cannot be reached: ask anew next time."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from aiokafkawire.errors import KafkaError
+from aiokafkawire.errors import KafkaError, TransactionAborted
 from aiokafkawire.producer.answer import Answer
 from aiokafkawire.producer.batch import Batch
 from aiokafkawire.producer.delivery import (
@@ -15,6 +15,7 @@ from aiokafkawire.producer.delivery import (
     Delivery,
     Failed,
     FailureTally,
+    Outcome,
     Pacer,
     Receipt,
 )
@@ -51,6 +52,7 @@ class Settings:
     compression_level: int | None
     adaptive: bool = True
     availability_timeout_s: float = 0.0
+    transactional: bool = False
 
 
 @dataclass(slots=True)
@@ -128,7 +130,8 @@ class Accumulator:
     overhead) until they have their outcome; queues are as many as partitions were written to, of
     topics in use and of `MAX_PARKED_TOPICS` others.
     `wake` is called with a broker that may have something to send, with None when a leader is
-    missing; `freed` when room came back.
+    missing; `settled` with the outcome of each batch, when its room came back. With transactions
+    a failure is told by the transaction, and not counted.
     """
 
     def __init__(
@@ -137,22 +140,23 @@ class Accumulator:
         identities: Identities | None,
         *,
         wake: Wake,
-        freed: Callable[[], None],
+        settled: Callable[[Outcome], None],
     ) -> None:
         self.settings = settings
         self.identities = identities
         self.topics: dict[str, TopicQueues] = {}
         self.totals = Totals()
-        self.tally = FailureTally()
+        self.tally = FailureTally(quiet=settings.transactional)
         self.pacer = Pacer()
         self.used_bytes = 0
         self.incomplete: dict[Receipt, None] = {}
         self.pressing = 0
+        self.abandoned: TransactionAborted | None = None
         self._active: dict[NodeId | None, dict[PartitionQueue, None]] = {}
         self._drained_at: dict[NodeId, float] = {}
         self._parked: dict[str, TopicQueues] = {}
         self._wake = wake
-        self._freed = freed
+        self._settled = settled
 
     # --- records come in ----------------------------------------------------------------------
 
@@ -274,7 +278,7 @@ class Accumulator:
             self.totals.records_failed += batch.count
         else:
             self.totals.batches_split += 1
-        self._freed()
+        self._settled(outcome)
 
     def press(self, by: int) -> None:
         """Begin (1) or end (-1) a time in which open batches do not wait for more records."""
@@ -479,6 +483,26 @@ class Accumulator:
         for queue in list(self._active.get(node, ())):
             queue.abort(error)
             self._drop_active(queue)
+
+    def abandon(self, error: TransactionAborted, *, in_flight: bool) -> None:
+        """Settle what waits to be sent with `error`; what is refused from now on is not sent again.
+
+        With `in_flight` also what is under way is settled, whatever becomes of it.
+        """
+        self.abandoned = error
+        for topic in self.topics.values():
+            for queue in topic.all_queues.values():
+                queue.abandon(error, in_flight=in_flight)
+                self._drop_active(queue)
+
+    @property
+    def gap(self) -> bool:
+        """Whether a partition's sequence numbers cannot go on under their epoch."""
+        return any(
+            queue.sequences is not None and queue.sequences.draining
+            for topic in self.topics.values()
+            for queue in topic.all_queues.values()
+        )
 
     def _queue_of(self, batch: Batch) -> PartitionQueue:
         return self.topics[batch.receipt.topic].all_queues[batch.receipt.partition]

@@ -75,12 +75,14 @@ class FailureTally:
     """Counts the failed records that nobody has heard of yet, by their partition.
 
     `round` is the number of times that the count began anew; a receipt knows how many of its
-    records were counted, and in which round.
+    records were counted, and in which round. `quiet`: all is told in another way, and nothing is
+    counted.
     """
 
-    __slots__ = ("_counts", "_first", "round")
+    __slots__ = ("_counts", "_first", "quiet", "round")
 
-    def __init__(self) -> None:
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.quiet = quiet
         self._counts: Counter[TopicPartition] = Counter()
         self._first: Exception | None = None
         self.round = 0
@@ -92,7 +94,7 @@ class FailureTally:
 
     def add(self, receipt: Receipt, count: int, error: Exception) -> None:
         """Count records of a failed batch."""
-        if count <= 0:
+        if count <= 0 or self.quiet:
             return
         if receipt.counted_in != self.round:
             receipt.counted_in, receipt.counted = self.round, 0

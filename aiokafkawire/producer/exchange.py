@@ -22,7 +22,7 @@ from aiokafkawire.wire.messages.produce import (
     TopicProduceData,
 )
 
-__all__ = ("BuiltRequest", "LeaderHint", "Reading", "build", "read")
+__all__ = ("FIRST_WITH_FORMAT_2", "BuiltRequest", "LeaderHint", "Reading", "build", "read")
 
 FIRST_WITH_ZSTD = 7
 FIRST_WITH_FORMAT_1 = 2
@@ -48,15 +48,18 @@ def build(
     acks: int,
     timeout_ms: int,
     topic_ids: Mapping[str, UUID],
+    transactional_id: str | None = None,
 ) -> BuiltRequest:
-    """Make one request of batches of different partitions."""
-    request = ProduceRequest(transactional_id=None, acks=acks, timeout_ms=timeout_ms, topic_data=[])
+    """Make one request of batches of different partitions, all of one transaction or of none."""
+    request = ProduceRequest(
+        transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=[]
+    )
     built = BuiltRequest(request)
     topics: dict[str, TopicProduceData] = {}
     for batch in batches:
         receipt = batch.receipt
         try:
-            records = _encode(batch, version)
+            records = _encode(batch, version, transactional=transactional_id is not None)
         except KafkaError as error:
             error.topic, error.partition = receipt.topic, receipt.partition
             built.refused.append((batch, error))
@@ -77,7 +80,7 @@ def build(
     return built
 
 
-def _encode(batch: Batch, version: int) -> bytes:
+def _encode(batch: Batch, version: int, *, transactional: bool) -> bytes:
     records, stamp = batch.records, batch.stamp
     assert records is not None
     if records.compression == Compression.ZSTD and version < FIRST_WITH_ZSTD:
@@ -92,6 +95,7 @@ def _encode(batch: Batch, version: int) -> bytes:
         producer_id=stamp.identity.producer_id,
         producer_epoch=stamp.identity.epoch,
         base_sequence=stamp.base_sequence,
+        transactional=transactional,
     )
     return b"".join(parts)
 

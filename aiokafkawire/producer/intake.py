@@ -109,6 +109,7 @@ class Intake:
         self._sender = sender
         self._accumulator = sender.accumulator
         self._room = sender.room
+        self._transactions = sender.transactions
         self._rng = runtime.rng
         self._now = runtime.clock.now
         self._wall_ms = runtime.clock.wall_ms
@@ -118,6 +119,8 @@ class Intake:
         not known yet. Whoever `waited` does not stand behind others that wait."""
         if self._sender.failure is not None:
             self._sender.refused()
+        if self._transactions is not None:
+            self._transactions.check_open()
         topic, value, key, partition, timestamp_ms, headers, size = record
         accumulator = self._accumulator
         queues = accumulator.topics.get(topic) or self._sender.take_up(topic)
@@ -138,6 +141,8 @@ class Intake:
         else:
             queue = accumulator.without_key(queues, self._rng, now)
             sticky = True
+        if self._transactions is not None:
+            self._transactions.use(queue.topic_partition)
         dated = timestamp_ms is not None
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()

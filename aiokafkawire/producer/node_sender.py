@@ -20,8 +20,9 @@ from aiokafkawire.errors import ClientClosed, KafkaError, UnsupportedVersion
 from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.answer import Answer, from_failure
 from aiokafkawire.producer.batch import Batch
-from aiokafkawire.producer.exchange import BuiltRequest, build, read
+from aiokafkawire.producer.exchange import FIRST_WITH_FORMAT_2, BuiltRequest, build, read
 from aiokafkawire.producer.outcomes import Verdict
+from aiokafkawire.producer.transactions import Transactions
 from aiokafkawire.records import Compression
 from aiokafkawire.runtime import Host, Runtime, Signal
 from aiokafkawire.types import NodeId, TopicPartition
@@ -45,6 +46,7 @@ class Context(Protocol):
     host: Host
     cluster: Cluster
     accumulator: Accumulator
+    transactions: Transactions | None
 
     def fail(self, error: KafkaError) -> None:
         """The producer cannot go on."""
@@ -52,6 +54,10 @@ class Context(Protocol):
 
     def check_identity(self) -> None:
         """Looking for batches may have used up the producer's identity."""
+        ...
+
+    def met_old_leader(self, broker: str) -> None:
+        """A broker that leads partitions knows no producer ids."""
         ...
 
 
@@ -152,6 +158,7 @@ class NodeSender:
 
     async def _exchange(self, attempt: _Attempt) -> None:
         context = self._context
+        min_version, max_version = self._versions()
         try:
             client = context.cluster.broker(self.node_id)
             response = await client.request(
@@ -159,7 +166,8 @@ class NodeSender:
                 deadline=context.runtime.clock.now() + self._request_timeout_s,
                 answer_s=self._request_timeout_s,
                 lane=Lane.PRODUCE,
-                max_version=self._max_version(),
+                min_version=min_version,
+                max_version=max_version,
                 expect_response=context.config.required_acks != 0,
             )
         except NothingDue:
@@ -193,10 +201,15 @@ class NodeSender:
         leader = self._context.cluster.metadata.leader(topic_partition)
         return leader is not None and leader.node != self.node_id
 
-    def _max_version(self) -> int | None:
+    def _versions(self) -> tuple[int, int | None]:
+        """The versions in which the next request may go."""
         topics = self._context.accumulator.due_topics(self.node_id)
         without_id = any(topic.topic_id == NO_ID for topic in topics)
-        return MAX_WITHOUT_TOPIC_IDS[ApiKey.PRODUCE] if without_id else None
+        by_name = MAX_WITHOUT_TOPIC_IDS[ApiKey.PRODUCE] if without_id else None
+        if self._context.transactions is None:
+            return 0, by_name
+        low, high = self._context.transactions.produce_versions()
+        return low, by_name if high is None else high
 
     async def _unreachable(self, error: KafkaError) -> None:
         """There is no connection; nothing was taken. Wait before the next attempt."""
@@ -251,9 +264,15 @@ class _Attempt:
                 )
             )
             raise NothingDue
+        if version < FIRST_WITH_FORMAT_2:
+            context.met_old_leader(context.cluster.broker(self._sender.node_id).name)
         batches = accumulator.drain(
             self._sender.node_id, context.runtime.clock.now(), config.max_request_size_bytes
         )
+        if version < FIRST_WITH_FORMAT_2 and accumulator.identities is None:
+            for batch in batches:
+                # It may have been numbered for a newer leader.
+                batch.stamp = None
         built = build(
             batches,
             version,
@@ -263,6 +282,7 @@ class _Attempt:
                 batch.receipt.topic: accumulator.topics[batch.receipt.topic].topic_id
                 for batch in batches
             },
+            transactional_id=config.transactional_id,
         )
         for batch, error in built.refused:
             self._sender.answered(batch, Answer(Verdict.FAIL, error))
@@ -270,6 +290,8 @@ class _Attempt:
             raise NothingDue
         self.built = built
         self._sender.sent()
+        if context.transactions is not None:
+            context.transactions.sent()
         if not built.sent[0].large_losses:
             self.leave_turn()
         return built.request

@@ -50,6 +50,7 @@ VERDICTS: Mapping[ErrorCode, Verdict] = {
     ErrorCode.UNKNOWN_SERVER_ERROR: Verdict.UNKNOWN,
     ErrorCode.PRODUCER_FENCED: Verdict.FATAL,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Verdict.FATAL,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Verdict.FATAL,
 }
 """The codes that need a word. Of the others, retriable ones are retried, the rest fail."""
 

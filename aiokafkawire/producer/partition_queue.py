@@ -12,7 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from aiokafkawire.errors import DeliveryTimedOut, DeliveryUnknown, KafkaError
+from aiokafkawire.errors import (
+    DeliveryTimedOut,
+    DeliveryUnknown,
+    KafkaError,
+    TransactionAborted,
+)
 from aiokafkawire.producer.answer import Answer
 from aiokafkawire.producer.batch import Addressed, Batch, BatchEvent, BatchState
 from aiokafkawire.producer.delivery import Appended, Failed, Receipt, Split
@@ -47,7 +52,12 @@ class Policy:
 
 
 class Owner(Protocol):
-    """Hears of batches that come and go."""
+    """Hears of batches that come and go.
+
+    While `abandoned` is set, what was refused is not sent again but fails with it.
+    """
+
+    abandoned: TransactionAborted | None
 
     def opened(self, batch: Batch) -> None:
         """A queue has a batch more."""
@@ -122,11 +132,7 @@ class PartitionQueue:
             return NEVER
         if self.sequences is not None and self.in_flight and self.sequences.alone:
             return NEVER
-        if (
-            head.stamp is None
-            and self.sequences is not None
-            and not self.sequences.ready(self._anything_numbered())
-        ):
+        if head.stamp is None and self.sequences is not None and not self._may_number():
             return NEVER
         if head is self.open and not pressing:
             assert head.builder is not None
@@ -154,6 +160,11 @@ class PartitionQueue:
         self.in_flight.sort(key=_order)
         return batch
 
+    def _may_number(self) -> bool:
+        assert self.sequences is not None
+        admitted = self.sequences.identities.admits(self.topic_partition)
+        return admitted and self.sequences.ready(self._anything_numbered())
+
     def _anything_numbered(self) -> bool:
         return bool(self.in_flight) or any(batch.stamp is not None for batch in self.waiting)
 
@@ -164,7 +175,13 @@ class PartitionQueue:
 
         A batch that expired meanwhile has its outcome already.
         """
-        if not batch.done:
+        if batch.done:
+            return
+        abandoned = self._owner.abandoned
+        if abandoned is not None and answer.verdict is not Verdict.APPENDED:
+            maybe_written = batch.uncertain or answer.verdict in _UNCERTAIN
+            self._give_up(batch, abandoned, maybe_written)
+        else:
             _ON_ANSWER[answer.verdict](self, batch, answer, now, not_before)
 
     def _appended(self, batch: Batch, answer: Answer, now: float, _: float) -> None:
@@ -218,6 +235,9 @@ class PartitionQueue:
             return
         sequences.lost()
         batch.uncertain = False
+        if not sequences.identities.local:
+            self._failed(batch, answer, now, not_before)
+            return
         self._refused(batch, answer, now, not_before)
         self._take_numbers_back()
 
@@ -229,7 +249,7 @@ class PartitionQueue:
         if sequences is not None:
             # A lower epoch than the log's will be refused for ever: raise it.
             sequences.lost()
-        if sequences is None or batch.uncertain:
+        if sequences is None or batch.uncertain or not sequences.identities.local:
             self._failed(batch, answer, now, not_before)
         else:
             self._refused(batch, answer, now, not_before)
@@ -291,6 +311,16 @@ class PartitionQueue:
             else:
                 self._fail(batch, mine)
 
+    def abandon(self, error: TransactionAborted, *, in_flight: bool) -> None:
+        """Settle what waits with `error`, with `in_flight` also what has no answer yet."""
+        for batch in [*(self.in_flight if in_flight else ()), *self.waiting]:
+            self._give_up(batch, error, self._maybe_written(batch))
+
+    def _give_up(self, batch: Batch, error: TransactionAborted, maybe_written: bool) -> None:
+        mine = copy_of(error)
+        mine.topic, mine.partition = self.topic_partition
+        self._fail(batch, mine, certain=not maybe_written)
+
     def renumber(self) -> None:
         """The topic was made anew: numbers given before mean nothing to it.
 
@@ -314,9 +344,15 @@ class PartitionQueue:
         return batch.uncertain or batch.state is BatchState.IN_FLIGHT
 
     def _fail(
-        self, batch: Batch, error: Exception, record_errors: Mapping[int, Exception] | None = None
+        self,
+        batch: Batch,
+        error: Exception,
+        record_errors: Mapping[int, Exception] | None = None,
+        *,
+        certain: bool | None = None,
     ) -> None:
-        certain = not isinstance(error, DeliveryUnknown)
+        if certain is None:
+            certain = not isinstance(error, DeliveryUnknown)
         self._remove(batch)
         stamp, count = batch.stamp, batch.count
         batch.settle(Failed(error, record_errors or {}))
@@ -428,6 +464,8 @@ def _unknown(batch: Batch, why: str, cause: Exception | None) -> DeliveryUnknown
     error.__cause__ = cause
     return error
 
+
+_UNCERTAIN = frozenset({Verdict.RETRY_UNCERTAIN, Verdict.UNKNOWN})
 
 _ON_ANSWER: Mapping[Verdict, Callable[[PartitionQueue, Batch, Answer, float, float], None]] = {
     Verdict.APPENDED: PartitionQueue._appended,

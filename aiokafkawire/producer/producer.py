@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Unpack
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Unpack, overload
 
 from aiokafkawire.cluster import Cluster
 from aiokafkawire.config import ProducerConfig, ProducerOptions, make
@@ -12,10 +12,18 @@ from aiokafkawire.errors import (
     ClientClosed,
     KafkaError,
     UnknownTopic,
+    WrongTransactionState,
 )
 from aiokafkawire.producer.delivery import Delivery
 from aiokafkawire.producer.intake import Intake, checked
 from aiokafkawire.producer.sender import Sender
+from aiokafkawire.producer.transactions import (
+    OffsetsSource,
+    PreparedTransaction,
+    Transactions,
+    TransactionScope,
+    checked_offsets,
+)
 from aiokafkawire.records.kernel import Buffer, Header
 from aiokafkawire.runtime import (
     NEVER,
@@ -25,7 +33,7 @@ from aiokafkawire.runtime import (
     Session,
     label,
 )
-from aiokafkawire.types import RecordMetadata
+from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, RecordMetadata, TopicPartition
 
 __all__ = ("Producer",)
 
@@ -106,6 +114,8 @@ class Producer(Client[_Session]):
         timeout_s = self.config.default_api_timeout_ms / 1_000
         await session.cluster.start(runtime.clock.now() + timeout_s)
         session.sender.start()
+        if session.sender.transactions is not None:
+            await session.sender.transactions.initialise()
         return session
 
     async def _close(self, left_with: BaseException | None) -> Exception | None:
@@ -122,7 +132,7 @@ class Producer(Client[_Session]):
         try:
             await self._lifecycle.leave(_goodbye, deadline)
         finally:
-            sender.accumulator.abort(closed)
+            sender.end(closed)
         return sender.accumulator.tally.take() or fatal
 
     def _running(self) -> _Session:
@@ -266,6 +276,100 @@ class Producer(Client[_Session]):
             raise
         return deliveries
 
+    # --- transactions -------------------------------------------------------------------------
+
+    def transaction(self) -> TransactionScope:
+        """A transaction, for `async with`: all its records and offsets become visible, or none.
+
+        Leaving commits. If the body raises or is cancelled the transaction is aborted, and the
+        exception goes on as it is; that the abort failed is a note on it. A cancellation is held up
+        for at most a second, and the abort then goes on without its caller. One producer has one
+        transaction at a time: entering a second one raises `WrongTransactionState`. (KIP-98.)
+        """
+        return TransactionScope(self._transactions())
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction; waits at most `max_block_ms` for the end of the one before.
+
+        Raises `WrongTransactionState` if one is open, `TransactionFailed` if the one before could
+        not be committed after all, `ProducerFenced`, `RequestTimedOut`.
+        """
+        await self._transactions().begin()
+
+    async def commit_transaction(self) -> None:
+        """Send all that was taken, and commit.
+
+        Raises `TransactionFailed` if a record failed or a coordinator refuses: then abort. After
+        `RequestTimedOut` (`max_block_ms`), or if the call is cancelled, the commit goes on: whether
+        it succeeded is told by calling this again, and `begin_transaction` waits for it.
+        """
+        await self._transactions().commit()
+
+    async def abort_transaction(self) -> None:
+        """Drop what was not sent, and make what was sent invisible to readers of committed records.
+
+        The deliveries of records that were not acknowledged raise `TransactionAborted`. After
+        `RequestTimedOut`, or if the call is cancelled, the abort goes on.
+        """
+        await self._transactions().abort()
+
+    @overload
+    async def send_offsets(self, offsets: OffsetsSource, /) -> None: ...
+
+    @overload
+    async def send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        group_metadata: GroupMetadata,
+        /,
+    ) -> None: ...
+
+    async def send_offsets(
+        self,
+        offsets: OffsetsSource | Mapping[TopicPartition, int | OffsetAndMetadata],
+        group_metadata: GroupMetadata | None = None,
+        /,
+    ) -> None:
+        """Commit positions of a consumer group with the transaction (KIP-447).
+
+        Give the consumer, for all that it has given out, or offsets (of the next record to read)
+        and `consumer.group_metadata()`. The consumer must not commit by itself: raises `ValueError`
+        unless its `enable_auto_commit` is False. Returns when the group's coordinator has the
+        positions; they count when the transaction is committed. Raises `TransactionFailed`, with
+        `CommitFailed` as its cause if the consumer has lost its membership meanwhile.
+        """
+        transactions = self._transactions()
+        if isinstance(offsets, Mapping):
+            if not isinstance(group_metadata, GroupMetadata):
+                raise TypeError("give the GroupMetadata of the group that the offsets belong to")
+            await transactions.send_offsets(checked_offsets(offsets), group_metadata)
+            return
+        if group_metadata is not None:
+            raise TypeError("a consumer knows its group: give it alone")
+        if offsets.config.enable_auto_commit:
+            raise ValueError(
+                "a consumer whose offsets go with transactions must not commit them by itself:"
+                " make it with enable_auto_commit=False"
+            )
+        await transactions.send_offsets(offsets.positions(), offsets.group_metadata())
+
+    async def detach(self) -> PreparedTransaction:
+        """Send all that was taken, and give the open transaction away, for `end_transaction`.
+
+        The producer's part is over then: it makes no more transactions. Closing it leaves this one
+        open.
+        """
+        return await self._transactions().detach()
+
+    def _transactions(self) -> Transactions:
+        sender = self._running().sender
+        sender.refused()
+        if sender.transactions is None:
+            raise WrongTransactionState(
+                "a producer without a transactional_id makes no transactions: give it one"
+            )
+        return sender.transactions
+
     # --- the rest -----------------------------------------------------------------------------
 
     async def flush(self, timeout_s: float | None = None) -> None:
@@ -279,6 +383,8 @@ class Producer(Client[_Session]):
         deadline = NEVER if timeout_s is None else session.runtime.clock.now() + timeout_s
         await session.intake.pacer.checkpoint()
         await session.sender.settled(deadline)
+        if session.sender.transactions is not None:
+            session.sender.transactions.raise_failure()
         failure = session.sender.accumulator.tally.take()
         if failure is not None:
             raise failure
@@ -305,5 +411,7 @@ class Producer(Client[_Session]):
 
 
 async def _goodbye(session: _Session) -> None:
+    if session.sender.transactions is not None:
+        await session.sender.transactions.close()
     await session.sender.settled(NEVER)
     await session.cluster.aclose()

@@ -10,11 +10,12 @@ from aiokafkawire.config import ProducerConfig
 from aiokafkawire.connection import Backoff
 from aiokafkawire.errors import ClientClosed, KafkaError, RequestTimedOut, UnsupportedVersion
 from aiokafkawire.producer.accumulator import Accumulator, Settings, TopicQueues
-from aiokafkawire.producer.delivery import Receipt, Split
+from aiokafkawire.producer.delivery import Outcome, Receipt, Split
 from aiokafkawire.producer.node_sender import NodeSender
 from aiokafkawire.producer.partition_queue import Policy
 from aiokafkawire.producer.room import Room
 from aiokafkawire.producer.sequences import Identities
+from aiokafkawire.producer.transactions import Transactions
 from aiokafkawire.records import Compression
 from aiokafkawire.runtime import NEVER, Host, Runtime, Signal, copy_of
 from aiokafkawire.types import NodeId, TopicPartition
@@ -50,6 +51,7 @@ def settings_of(config: ProducerConfig) -> Settings:
         config.compression_level,
         config.partitioner_adaptive_partitioning_enable,
         config.partitioner_availability_timeout_ms / 1_000,
+        transactional=config.transactional_id is not None,
     )
 
 
@@ -68,8 +70,13 @@ class Sender:
             settings_of(config),
             Identities() if config.idempotent else None,
             wake=self._wake,
-            freed=self.room.freed,
+            settled=self._settled,
         )
+        self.transactions: Transactions | None = None
+        if config.transactional_id is not None:
+            self.transactions = Transactions(
+                config, runtime, cluster, self.accumulator, self._cannot_go_on
+            )
         self.failure: KafkaError | None = None
         # Why the producer cannot go on, if neither a call nor a record has told it.
         self.untold: KafkaError | None = None
@@ -83,7 +90,9 @@ class Sender:
         self.cluster.on_change(self._metadata_changed)
         self.host.spawn(self._keep_time, name="delivery timeouts")
         identities = self.accumulator.identities
-        if identities is not None:
+        if self.transactions is not None:
+            self.transactions.start(self.host)
+        elif identities is not None:
             self.host.spawn(self._keep_identity, identities, name="producer id")
 
     def refuse(self, error: KafkaError) -> None:
@@ -96,13 +105,19 @@ class Sender:
     def end(self, error: KafkaError) -> None:
         """Nothing is sent any more: what is in the buffer, and whatever comes, fails."""
         self.refuse(error)
+        if self.transactions is not None:
+            self.transactions.failed(error)
         self.accumulator.abort(error)
 
     def fail(self, error: KafkaError) -> None:
         """The producer cannot go on: everything ends with `error`, and so does every later call."""
+        told = self.transactions is None and bool(self.accumulator.incomplete)
+        self._cannot_go_on(error, told)
+
+    def _cannot_go_on(self, error: KafkaError, told: bool) -> None:
         if self.failure is None:
             logger.error("%s: the producer cannot go on: %s", self.config.client_id, error)
-            if not self.accumulator.incomplete:
+            if not told:
                 self.untold = error
         self.end(error)
 
@@ -117,6 +132,22 @@ class Sender:
         identities = self.accumulator.identities
         if identities is not None and identities.wanted:
             self._to_identify.set()
+
+    def met_old_leader(self, broker: str) -> None:
+        """A broker that leads partitions knows no producer ids, as in the middle of an upgrade.
+
+        A producer that is idempotent by default goes on without them, and has them no more when the
+        upgrade is done; another one cannot write there.
+        """
+        config = self.config
+        wanted = config.enable_idempotence or config.transactional_id is not None
+        if self.accumulator.identities is not None and not wanted:
+            self._without_identity(UnsupportedVersion("it leads partitions", broker=broker))
+
+    def _settled(self, outcome: Outcome) -> None:
+        self.room.freed()
+        if self.transactions is not None:
+            self.transactions.settled(outcome)
 
     async def settled(self, deadline: float) -> None:
         """Wait until every record that is in the buffer now has its outcome."""
@@ -152,6 +183,7 @@ class Sender:
             "batches_split_total": totals.batches_split,
             "batch_bytes_sent_total": totals.batch_bytes_sent,
             "epochs_raised_total": 0 if identities is None else identities.raised,
+            **({} if self.transactions is None else self.transactions.metrics()),
         }
 
     def learn(self, name: str) -> bool:

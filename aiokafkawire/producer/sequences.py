@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.types import ProducerIdAndEpoch
+from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 
 __all__ = (
     "MAX_EPOCH",
     "SEQUENCE_MODULUS",
     "TRANSITIONS",
+    "CoordinatedIdentities",
     "Draining",
     "Flowing",
     "Identities",
@@ -56,6 +57,9 @@ class Identities:
 
     __slots__ = ("current", "failure", "raised")
 
+    local = True
+    """Whether the producer raises the epoch itself."""
+
     def __init__(self) -> None:
         self.current: ProducerIdAndEpoch | None = None
         self.raised = 0  # how often
@@ -80,6 +84,40 @@ class Identities:
             self.current = (
                 None if last else ProducerIdAndEpoch(identity.producer_id, identity.epoch + 1)
             )
+
+    def admits(self, _: TopicPartition) -> bool:
+        """Whether records may be sent to a partition now."""
+        return True
+
+
+class CoordinatedIdentities(Identities):
+    """The identity of a producer with transactions, which its coordinator gives and raises.
+
+    `admits` tells which partitions may be sent to now; `on_left` is called when a partition cannot
+    begin again under the identity in use.
+    """
+
+    __slots__ = ("_admits", "_on_left")
+
+    local = False
+
+    def __init__(
+        self, admits: Callable[[TopicPartition], bool], on_left: Callable[[], None]
+    ) -> None:
+        super().__init__()
+        self._admits = admits
+        self._on_left = on_left
+
+    @property
+    def wanted(self) -> bool:
+        return False
+
+    def admits(self, partition: TopicPartition) -> bool:
+        return self._admits(partition)
+
+    def leave(self, identity: ProducerIdAndEpoch) -> None:
+        if self.current == identity:
+            self._on_left()
 
 
 # --- the numbers of one partition ------------------------------------------------------------
@@ -239,6 +277,8 @@ class PartitionSequences:
         if anything_numbered:
             return False
         self.identities.leave(state.identity)
+        if self.identities.current == state.identity:
+            return False  # the coordinator has not raised the epoch yet
         self._handle(Drained())
         return self.identities.current is not None
 

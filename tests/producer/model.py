@@ -151,7 +151,7 @@ class Cluster:
         self.identities = Identities()
         self.next_producer_id = 7
         self.accumulator = Accumulator(
-            settings(**changes), self.identities, wake=self.woken.append, freed=lambda: None
+            settings(**changes), self.identities, wake=self.woken.append, settled=lambda _: None
         )
         self.topic = self.accumulator.set_topic("t", self.partitions, self.topic_id)
         self.accumulator.set_leaders(self.leaders.get)

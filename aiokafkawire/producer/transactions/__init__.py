@@ -1,0 +1,16 @@
+"""Transactions: the machine that decides, the task that asks the coordinators, and the calls."""
+
+from aiokafkawire.producer.transactions.driver import Transactions
+from aiokafkawire.producer.transactions.ending import end_transaction
+from aiokafkawire.producer.transactions.offsets import OffsetsSource, checked_offsets
+from aiokafkawire.producer.transactions.prepared import PreparedTransaction
+from aiokafkawire.producer.transactions.scope import TransactionScope
+
+__all__ = (
+    "OffsetsSource",
+    "PreparedTransaction",
+    "TransactionScope",
+    "Transactions",
+    "checked_offsets",
+    "end_transaction",
+)

@@ -1,0 +1,135 @@
+"""What passes between a machine of transactions and the coordinators."""
+
+from __future__ import annotations
+
+import logging
+
+from aiokafkawire.cluster import Cluster, Coordinator, CoordinatorType
+from aiokafkawire.errors import (
+    ClientClosed,
+    KafkaError,
+    ProtocolError,
+    UnsupportedVersion,
+)
+from aiokafkawire.producer.transactions.machine import TransactionMachine
+from aiokafkawire.producer.transactions.outcomes import Outcome
+from aiokafkawire.producer.transactions.requests import (
+    FIRST_RAISING,
+    Reading,
+    outgoing,
+    read,
+    refusal,
+)
+from aiokafkawire.producer.transactions.states import AddOffsets, CommitOffsets, Request
+from aiokafkawire.runtime import Runtime
+from aiokafkawire.wire import ApiKey
+
+__all__ = ("QUIET_FAILURES", "Conversation")
+
+logger = logging.getLogger("aiokafkawire.producer")
+
+QUIET_FAILURES = 3
+"""Failures in a row of one request before there is a warning."""
+
+
+class Conversation:
+    """Sends the requests of a machine, one at a time, and brings it their answers.
+
+    `transaction_timeout_ms` is 0 where it is not known.
+    """
+
+    def __init__(
+        self,
+        machine: TransactionMachine,
+        cluster: Cluster,
+        runtime: Runtime,
+        *,
+        transaction_timeout_ms: int,
+    ) -> None:
+        self._machine = machine
+        self._cluster = cluster
+        self._runtime = runtime
+        self._timeout_ms = transaction_timeout_ms
+
+    async def ask(self, request: Request) -> None:
+        """Send a request once; whatever comes of it, the machine hears. Raises `ClientClosed`."""
+        cluster, config = self._cluster, self._cluster.config
+        out = outgoing(request, self._machine.transactional_id, self._timeout_ms)
+        deadline = self._runtime.clock.now() + config.request_timeout_ms / 1_000
+        try:
+            response, broker = await cluster.exchange(
+                out.message,
+                to=out.route,
+                deadline=deadline,
+                retry=False,
+                min_version=out.min_version,
+                max_version=out.max_version,
+            )
+        except ClientClosed:
+            raise
+        except KafkaError as error:
+            self._unanswered(request, error)
+        else:
+            self._answered(request, read(request, response), out.route, broker)
+        self._tell_trouble()
+
+    def _answered(
+        self, request: Request, reading: Reading, route: Coordinator, broker: str
+    ) -> None:
+        machine, now, rng = self._machine, self._runtime.clock.now(), self._runtime.rng
+        if reading.outcome is Outcome.DONE:
+            self._look_at_coordinator()
+            machine.answered(reading.outcome, reading.event, None, now, rng)
+            return
+        if reading.outcome is Outcome.FIND:
+            self._cluster.coordinator_failed(route.key, route.type)
+        error = refusal(
+            request,
+            reading,
+            broker=broker,
+            transactional_id=machine.transactional_id,
+            hint=self._overdue(now),
+        )
+        machine.answered(reading.outcome, None, error, now, rng)
+
+    def _unanswered(self, request: Request, error: KafkaError) -> None:
+        machine, now, rng = self._machine, self._runtime.clock.now(), self._runtime.rng
+        error.transactional_id = error.transactional_id or machine.transactional_id
+        if error.retriable or isinstance(error, ProtocolError):
+            sent = bool(getattr(error, "sent", isinstance(error, ProtocolError)))
+            machine.unanswered(error, now, rng, sent=sent)
+            return
+        of_group = isinstance(request, CommitOffsets | AddOffsets)
+        if isinstance(error, UnsupportedVersion) and not of_group:
+            error.reason += "; transactions need brokers of Kafka 0.11 or later"
+        machine.answered(Outcome.ABORT if of_group else Outcome.FATAL, None, error, now, rng)
+
+    def _look_at_coordinator(self) -> None:
+        """Whether it raises an epoch when asked; it may have become another broker."""
+        route = Coordinator(self._machine.transactional_id, CoordinatorType.TRANSACTION)
+        versions = self._cluster.known_versions(route)
+        if versions is not None:
+            latest = versions.highest(ApiKey.INIT_PRODUCER_ID)
+            self._machine.can_raise = latest >= FIRST_RAISING
+
+    def _overdue(self, now: float) -> str:
+        """What the time says of who ended a transaction."""
+        transaction = self._machine.transaction
+        if transaction is None or not self._timeout_ms:
+            return ""
+        if now - transaction.began_at < self._timeout_ms / 1_000:
+            return ""
+        return (
+            f", most likely for its age ({now - transaction.began_at:.1f} s, and"
+            f" transaction_timeout_ms is {self._timeout_ms})"
+        )
+
+    def _tell_trouble(self) -> None:
+        machine = self._machine
+        if machine.trouble is not None and machine.attempts == QUIET_FAILURES + 1:
+            logger.warning(
+                "%s: transactions of %r do not go on: %s",
+                self._cluster.config.client_id,
+                machine.transactional_id,
+                machine.trouble,
+            )

@@ -1,0 +1,411 @@
+"""The task that carries out what the machine of transactions decides, and the calls that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from aiokafkawire.cluster import Cluster
+from aiokafkawire.config import ProducerConfig
+from aiokafkawire.connection import Backoff
+from aiokafkawire.errors import (
+    ClientClosed,
+    KafkaError,
+    RequestTimedOut,
+    TransactionAborted,
+)
+from aiokafkawire.producer.accumulator import Accumulator
+from aiokafkawire.producer.delivery import Failed as DeliveryFailed
+from aiokafkawire.producer.delivery import Outcome as DeliveryOutcome
+from aiokafkawire.producer.sequences import CoordinatedIdentities
+from aiokafkawire.producer.transactions.conversation import Conversation
+from aiokafkawire.producer.transactions.machine import TransactionMachine
+from aiokafkawire.producer.transactions.prepared import PreparedTransaction
+from aiokafkawire.producer.transactions.states import (
+    Abort,
+    AbortableError,
+    Aborting,
+    Begin,
+    Commit,
+    Committing,
+    Detach,
+    Detached,
+    Detaching,
+    Failed,
+    FatalError,
+    Initialise,
+    InTransaction,
+    NumbersLost,
+    OffsetCommit,
+    Protocol,
+    Ready,
+    RecordsFailed,
+    RecordsSent,
+    SendOffsets,
+    Transaction,
+    UsePartition,
+)
+from aiokafkawire.runtime import NEVER, Host, Runtime, Signal, copy_of
+from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+
+__all__ = ("FIRST_IMPLICIT_PRODUCE", "LAST_CLASSIC_PRODUCE", "Transactions")
+
+FEATURE = "transaction.version"
+LAST_CLASSIC_PRODUCE = 11
+FIRST_IMPLICIT_PRODUCE = 12
+
+
+class Transactions:
+    """The transactions of a producer. `fail(error, told=…)` is called when it cannot go on; `told`
+    says whether some call raises it."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        runtime: Runtime,
+        cluster: Cluster,
+        accumulator: Accumulator,
+        fail: Callable[[KafkaError, bool], None],
+    ) -> None:
+        assert config.transactional_id is not None
+        self.machine = TransactionMachine(
+            config.transactional_id,
+            Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms),
+        )
+        self._conversation = Conversation(
+            self.machine,
+            cluster,
+            runtime,
+            transaction_timeout_ms=config.transaction_timeout_ms,
+        )
+        self.identities = CoordinatedIdentities(self._admits, self._numbers_lost)
+        accumulator.identities = self.identities
+        self._config = config
+        self._runtime = runtime
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._fail = fail
+        self._changed = Signal()
+        self._stirred = Signal()
+        self._heard = Signal()
+        self._callers = 0
+        # The last call to end a transaction left before it knew how that ended.
+        self._unheard: type[Commit | Abort] | None = None
+        self._pressing = False
+        self._level = 0
+
+    def start(self, host: Host) -> None:
+        """Start the tasks."""
+        host.spawn(self._run, name="transactions")
+        host.spawn(self._keep_buffer, name="records of transactions")
+
+    # --- calls ---------------------------------------------------------------------------------
+
+    async def initialise(self) -> None:
+        """Get a producer id: earlier producers of this name are fenced, and what they left open is
+        aborted. Raises `RequestTimedOut` after `max_block_ms`."""
+        self._handle(Initialise())
+        await self._until(
+            lambda: not self.machine.ending, self._deadline(), "no producer id was given"
+        )
+        self.raise_failure()
+
+    async def begin(self) -> None:
+        """Begin a transaction, once the one before has ended."""
+        deadline = self._deadline()
+        what = "the transaction before has not ended"
+        await self._until(lambda: not self.machine.ending, deadline, what)
+        protocol = self._protocol()
+        if self.machine.must_raise(protocol):
+            self._handle(Initialise())
+            await self._until(lambda: not self.machine.ending, deadline, "no epoch was given")
+        self._handle(Begin(protocol))
+        self._unheard = None
+        self._accumulator.abandoned = None
+
+    async def commit(self) -> None:
+        """Commit. Calling it again after `RequestTimedOut` or a cancellation goes on waiting."""
+        if self._was_unheard(Commit, committed=True):
+            return
+        self._handle(Commit())
+        await self._end(Commit, "whether the transaction is committed is not known")
+        self.raise_failure()
+
+    async def abort(self, within_s: float | None = None) -> None:
+        """Abort; waits for `max_block_ms`, or for so many seconds. Calling it again after
+        `RequestTimedOut` or a cancellation goes on waiting."""
+        if self._was_unheard(Abort, committed=False):
+            return
+        self._handle(Abort())
+        await self._end(Abort, "the coordinator has not answered to the abort", within_s)
+        self.raise_failure()
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        """Commit positions of a group with the transaction; returns when its coordinator has
+        them."""
+        self.check_open()
+        if not offsets:
+            return
+        commit = OffsetCommit(group, dict(offsets))
+        self._handle(SendOffsets(commit))
+        transaction = self.machine.transaction
+        await self._until(
+            lambda: commit.done or not self._takes(transaction),
+            self._deadline(),
+            "the group's coordinator has not taken the offsets",
+        )
+        if not commit.done:
+            self.raise_failure()
+            raise self._aborted(None)
+
+    async def detach(self) -> PreparedTransaction:
+        """Send what was taken, and give the transaction away."""
+        self._handle(Detach())
+        self._keep_pressing()
+        await self._until(
+            lambda: not isinstance(self.machine.state, Detaching),
+            self._deadline(),
+            "records of the transaction are still on their way",
+        )
+        self.raise_failure()
+        state = self.machine.state
+        assert isinstance(state, Detached)
+        transaction = state.transaction
+        return PreparedTransaction(
+            self.machine.transactional_id,
+            transaction.identity.producer_id,
+            transaction.identity.epoch,
+            int(transaction.protocol),
+            empty=not transaction.known,
+        )
+
+    async def close(self) -> None:
+        """Abort what is open, and let an end that is under way come to its end."""
+        if isinstance(self.machine.state, InTransaction | AbortableError):
+            self._handle(Abort())
+            self._drop_records()
+        ending = Committing | Aborting
+        await self._until(
+            lambda: not isinstance(self.machine.state, ending), NEVER, "the transaction goes on"
+        )
+
+    # --- what the rest of the producer tells ----------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raise unless a transaction is open."""
+        if type(self.machine.state) is not InTransaction:
+            self.machine.check(UsePartition)
+
+    def use(self, partition: TopicPartition) -> None:
+        """A record goes to a partition, in the transaction that is open."""
+        state = self.machine.state
+        assert isinstance(state, InTransaction)
+        transaction = state.transaction
+        if partition not in transaction.partitions and partition not in transaction.wanted:
+            self.machine.handle(UsePartition(partition), self._now())
+            self._changed.set()
+
+    def sent(self) -> None:
+        """Records go to a broker."""
+        self.machine.handle(RecordsSent(), self._now())
+
+    def settled(self, outcome: DeliveryOutcome) -> None:
+        """A batch has its outcome."""
+        if isinstance(outcome, DeliveryFailed):
+            self._handle(RecordsFailed(outcome.error))
+        elif not self._accumulator.incomplete:
+            self._changed.set()
+
+    def failed(self, error: KafkaError) -> None:
+        """The producer cannot go on, for a reason from elsewhere."""
+        if error.transactional_id is None:
+            error.transactional_id = self.machine.transactional_id
+        self.machine.handle(Failed(error), self._now())
+        self._changed.set()
+        self._heard.set()
+
+    def produce_versions(self) -> tuple[int, int | None]:
+        """The versions of Produce in which records of this transaction may go."""
+        transaction = self.machine.transaction
+        if transaction is None or transaction.protocol is Protocol.CLASSIC:
+            return 0, LAST_CLASSIC_PRODUCE
+        return FIRST_IMPLICIT_PRODUCE, None
+
+    def unended(self, number: int) -> bool:
+        """Whether a transaction is open, or can only be aborted."""
+        state = self.machine.state
+        if not isinstance(state, InTransaction | AbortableError):
+            return False
+        return state.transaction.number == number
+
+    def metrics(self) -> dict[str, int]:
+        """How many transactions there were."""
+        machine = self.machine
+        return {
+            "transactions_begun_total": machine.begun,
+            "transactions_committed_total": machine.committed,
+            "transactions_aborted_total": machine.aborted,
+        }
+
+    def _admits(self, partition: TopicPartition) -> bool:
+        state = self.machine.state
+        return (
+            isinstance(state, InTransaction | Committing | Detaching)
+            and partition in state.transaction.partitions
+        )
+
+    def _numbers_lost(self) -> None:
+        self._handle(NumbersLost())
+
+    # --- the tasks ------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """Send what the machine wants sent, one request after the other."""
+        machine, accumulator = self.machine, self._accumulator
+        while True:
+            self._keep_buffer_in_step()
+            flushed = not accumulator.incomplete
+            gap = flushed and isinstance(machine.state, Aborting) and accumulator.gap
+            before = machine.state
+            request = machine.next_request(self._now(), flushed=flushed, gap=gap)
+            if machine.state is not before:
+                self._moved()
+            if request is None:
+                await self._changed.wait(machine.next_deadline())
+                continue
+            try:
+                await self._conversation.ask(request)
+            except ClientClosed:
+                return
+            # Partitions that waited to be added may be sent to now.
+            accumulator.wake_all()
+            self._moved()
+
+    def _moved(self) -> None:
+        """The machine may have gone to another state."""
+        state = self.machine.state
+        if isinstance(state, Ready):
+            self.identities.current = state.identity
+        elif isinstance(state, FatalError):
+            self._fail(state.error, self._callers > 0)
+        self._keep_buffer_in_step()
+        self._heard.set()
+
+    async def _keep_buffer(self) -> None:
+        """Keep the buffer in step with the transaction while the other task waits for answers."""
+        while True:
+            self._keep_buffer_in_step()
+            await self._stirred.wait()
+
+    def _keep_buffer_in_step(self) -> None:
+        self._keep_pressing()
+        if isinstance(self.machine.state, AbortableError | Aborting):
+            self._drop_records()
+
+    def _keep_pressing(self) -> None:
+        """What is to be committed need not wait for more records."""
+        pressing = isinstance(self.machine.state, Committing | Detaching)
+        if pressing is not self._pressing:
+            self._pressing = pressing
+            self._accumulator.press(1 if pressing else -1)
+
+    def _drop_records(self) -> None:
+        """Send no more of a transaction that will be aborted.
+
+        Answers are awaited, so that nothing of it comes into a log behind the marker of its end;
+        where the end raises the epoch, which brokers check, that needs no care.
+        """
+        state = self.machine.state
+        if isinstance(state, AbortableError | Aborting) and self._accumulator.incomplete:
+            cause = state.error if isinstance(state, AbortableError) else None
+            raised = state.transaction.protocol is Protocol.IMPLICIT
+            self._accumulator.abandon(
+                self._aborted(cause), in_flight=raised and isinstance(state, Aborting)
+            )
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _handle(
+        self,
+        event: Initialise
+        | Begin
+        | SendOffsets
+        | Commit
+        | Abort
+        | Detach
+        | RecordsFailed
+        | NumbersLost,
+    ) -> None:
+        self.machine.handle(event, self._now())
+        self._changed.set()
+        self._stirred.set()
+        self._heard.set()
+
+    async def _until(self, done: Callable[[], bool], deadline: float, what: str) -> None:
+        self._callers += 1
+        try:
+            while not done():
+                if not await self._heard.wait(deadline):
+                    trouble = self.machine.trouble
+                    why = "" if trouble is None else f"; the last failure: {trouble}"
+                    raise RequestTimedOut(
+                        f"{what}, and the time to wait is over{why}",
+                        transactional_id=self.machine.transactional_id,
+                    )
+        finally:
+            self._callers -= 1
+
+    async def _end(
+        self, call: type[Commit | Abort], what: str, within_s: float | None = None
+    ) -> None:
+        transaction = self.machine.transaction
+        self._unheard = call
+        if call is Abort:
+            self._drop_records()
+        self._keep_pressing()
+        deadline = self._deadline() if within_s is None else self._now() + within_s
+        await self._until(lambda: not self._ends(transaction), deadline, what)
+        self._unheard = None
+
+    def _was_unheard(self, call: type[Commit | Abort], *, committed: bool) -> bool:
+        """Whether what is asked for was asked for before, and has been done since."""
+        state = self.machine.state
+        if self._unheard is not call or getattr(state, "committed", None) is not committed:
+            return False
+        self._unheard = None
+        return True
+
+    def _ends(self, transaction: Transaction | None) -> bool:
+        ending = isinstance(self.machine.state, Committing | Aborting)
+        return ending and self.machine.transaction is transaction
+
+    def _takes(self, transaction: Transaction | None) -> bool:
+        taking = isinstance(self.machine.state, InTransaction | Committing | Detaching)
+        return taking and self.machine.transaction is transaction
+
+    def raise_failure(self) -> None:
+        """Raise why the transaction cannot be committed, if so."""
+        state = self.machine.state
+        if isinstance(state, AbortableError | FatalError):
+            raise copy_of(state.error)
+
+    def _aborted(self, cause: KafkaError | None) -> TransactionAborted:
+        error = TransactionAborted(
+            "the record's transaction is aborted", transactional_id=self.machine.transactional_id
+        )
+        if cause is not None:
+            error.__cause__ = cause.__cause__
+        return error
+
+    def _protocol(self) -> Protocol:
+        level = self._cluster.finalized(FEATURE)
+        if level is not None:
+            self._level = level
+        return Protocol.IMPLICIT if self._level >= Protocol.IMPLICIT else Protocol.CLASSIC
+
+    def _deadline(self) -> float:
+        return self._now() + self._config.max_block_ms / 1_000
+
+    def _now(self) -> float:
+        return self._runtime.clock.now()

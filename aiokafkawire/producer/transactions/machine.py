@@ -1,0 +1,578 @@
+"""The transactions of one producer: what may happen in which state, and what to ask next.
+
+A machine: calls, answers and the time go in, requests and states come out. One request is under
+way at a time. A commit that was sent is repeated until its answer comes; nothing else may follow
+it. A transaction in which something failed can only be aborted; where the failure left gaps in
+the sequence numbers, or the coordinator lost what it knew, the epoch is raised afterwards
+(KIP-360; with KIP-890 part 2 every end raises it).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from aiokafkawire.connection import Backoff
+from aiokafkawire.errors import KafkaError, TransactionFailed, WrongTransactionState
+from aiokafkawire.producer.transactions.outcomes import Outcome, RequestKind
+from aiokafkawire.producer.transactions.states import (
+    Abort,
+    AbortableError,
+    Aborting,
+    AddOffsets,
+    AddPartitions,
+    Begin,
+    Call,
+    Commit,
+    CommitOffsets,
+    Committing,
+    Detach,
+    Detached,
+    Detaching,
+    End,
+    Ended,
+    Event,
+    Failed,
+    FatalError,
+    Flushed,
+    Init,
+    Initialise,
+    Initialised,
+    Initialising,
+    InTransaction,
+    NumbersLost,
+    OffsetsAdded,
+    OffsetsCommitted,
+    PartitionsAdded,
+    Protocol,
+    Ready,
+    RecordsFailed,
+    RecordsSent,
+    Refused,
+    Request,
+    SendOffsets,
+    State,
+    Transaction,
+    Uninitialised,
+    UsePartition,
+)
+from aiokafkawire.runtime import NEVER, copy_of
+from aiokafkawire.transitions import transition
+from aiokafkawire.types import ProducerIdAndEpoch
+
+__all__ = ("CONCURRENT_BACKOFF_S", "TRANSITIONS", "TransactionMachine")
+
+CONCURRENT_BACKOFF_S = 0.02
+"""The first pause while the end of the transaction before is still being written."""
+
+Going = InTransaction | Committing | Detaching | AbortableError | Aborting
+
+
+class TransactionMachine:
+    """`handle` what callers want and what happened; `next_request` tells what to send.
+
+    `can_raise` tells whether the coordinator raises an epoch when asked (Kafka 2.5 and later); the
+    driver sets it.
+    """
+
+    def __init__(self, transactional_id: str, backoff: Backoff) -> None:
+        self.transactional_id = transactional_id
+        self.state: State = Uninitialised()
+        self.can_raise = True
+        self.begun = 0
+        self.committed = 0
+        self.aborted = 0
+        # Why the request that is to be repeated was not answered as hoped, and how often.
+        self.trouble: KafkaError | None = None
+        self._backoff = backoff
+        self._concurrent = Backoff(min(CONCURRENT_BACKOFF_S, backoff.max_s), backoff.max_s)
+        self._request: Request | None = None
+        self._in_flight = False
+        # Whether the request was sent without an answer, so that it may have been carried out.
+        self._doubtful = False
+        self.attempts = 0
+        self._again_at = 0.0
+
+    # --- what others look at ---
+
+    @property
+    def transaction(self) -> Transaction | None:
+        """The transaction that is not over yet."""
+        state = self.state
+        return state.transaction if isinstance(state, Going) else None
+
+    @property
+    def ending(self) -> bool:
+        """Whether the transaction is being ended, or a new epoch is asked for."""
+        return isinstance(self.state, Committing | Aborting | Detaching | Initialising)
+
+    def must_raise(self, protocol: Protocol) -> bool:
+        """Whether the epoch must be raised before a transaction of this protocol begins.
+
+        So it is where numbers were lost, and when the cluster has changed to a newer protocol: what
+        may still be on its way was sent under the older one.
+        """
+        state = self.state
+        return isinstance(state, Ready) and (
+            state.stale or (state.last is not None and protocol > state.last)
+        )
+
+    def next_deadline(self) -> float:
+        """When to ask `next_request` again if nothing happens."""
+        return self._again_at or NEVER
+
+    def check(self, call: type[Call]) -> None:
+        """Raise what `handle` would for a call out of order."""
+        if (type(self.state), call) not in TRANSITIONS:
+            raise self._out_of_order(call)
+
+    # --- what happens ---
+
+    def handle(self, event: Event, now: float) -> None:
+        """Go to the next state. Raises `WrongTransactionState` for a call out of order."""
+        state = self.state
+        if isinstance(event, Call):
+            self.check(type(event))
+        self.state = transition(TRANSITIONS, state, event)(self, state, event, now)
+        if type(self.state) is not type(state):
+            self._let_go()
+
+    def next_request(self, now: float, *, flushed: bool, gap: bool) -> Request | None:
+        """What to send now, if anything. The answer must come to `answered` or `unanswered`.
+
+        `flushed`: no record waits or is under way; `gap`: some partition's numbers ended.
+        """
+        if self._in_flight or self._again_at > now:
+            return None
+        self._again_at = 0.0
+        if self._request is None:
+            if flushed and not self._owing():
+                self.handle(Flushed(gap), now)
+            self._request = self._wanted(flushed)
+            if self._request is None:
+                return None
+        self._in_flight = True
+        if isinstance(self._request, CommitOffsets) and self.transaction is not None:
+            # With KIP-890 it makes the coordinator take up the transaction.
+            self.transaction.known = True
+        return self._request
+
+    def answered(
+        self,
+        outcome: Outcome,
+        event: Event | None,
+        error: KafkaError | None,
+        now: float,
+        rng: random.Random,
+    ) -> None:
+        """The request got an answer: `event` if it was carried out (`Outcome.DONE`), else
+        `error`."""
+        request, doubtful = self._request, self._doubtful
+        assert request is not None
+        self._in_flight = self._doubtful = False
+        if outcome in {Outcome.RETRY, Outcome.FIND}:
+            assert error is not None
+            # An end that may have been carried out before stays so.
+            self._doubtful = doubtful and isinstance(request, End)
+            concurrent = getattr(error, "name", None) == "CONCURRENT_TRANSACTIONS"
+            self._postpone(error, now, rng, self._concurrent if concurrent else self._backoff)
+            return
+        self._request, self.attempts, self._again_at = None, 0, 0.0
+        self.trouble = None
+        if outcome is Outcome.DONE:
+            assert event is not None
+            self.handle(event, now)
+            return
+        assert error is not None
+        in_doubt = isinstance(request, End) and request.committed and doubtful
+        if in_doubt:
+            error.reason += (
+                "; an earlier attempt to commit got no answer, so that the transaction may be"
+                " committed or not"
+            )
+        if in_doubt or outcome in {Outcome.FATAL, Outcome.FENCED}:
+            self.handle(Failed(error), now)
+        else:
+            self.handle(Refused(request.kind, outcome, error), now)
+
+    def unanswered(self, error: KafkaError, now: float, rng: random.Random, *, sent: bool) -> None:
+        """The request got no answer; `sent` tells whether it may have been carried out."""
+        self._in_flight = False
+        self._doubtful = self._doubtful or sent
+        self._postpone(error, now, rng, self._backoff)
+
+    # --- inside ---
+
+    def _postpone(
+        self, error: KafkaError, now: float, rng: random.Random, backoff: Backoff
+    ) -> None:
+        self.trouble = error
+        self.attempts += 1
+        self._again_at = now + backoff.delay(self.attempts, rng)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Forget a request that is not to be repeated as it is."""
+        if self._in_flight or self._request is None:
+            return
+        kept = self._doubtful and isinstance(self._request, AddPartitions | AddOffsets | End)
+        if isinstance(self.state, Aborting | AbortableError):
+            # Whether there is anything to end must be known before it is ended.
+            keep = kept
+        else:
+            keep = kept or not isinstance(self._request, AddPartitions)
+        if not keep:
+            self._request, self._doubtful = None, False
+
+    def _owing(self) -> bool:
+        """Whether something must be asked before the transaction can end."""
+        transaction = self.transaction
+        if transaction is None or isinstance(self.state, AbortableError | Aborting):
+            return False
+        return bool(transaction.wanted or transaction.offsets)
+
+    def _wanted(self, flushed: bool) -> Request | None:
+        state = self.state
+        if isinstance(state, Initialising):
+            return Init(state.previous)
+        if isinstance(state, InTransaction | Committing | Detaching):
+            request = _in_transaction(state.transaction)
+            if request is not None:
+                return request
+        if flushed and isinstance(state, Committing | Aborting):
+            transaction = state.transaction
+            return End(transaction.identity, transaction.protocol, isinstance(state, Committing))
+        return None
+
+    def _out_of_order(self, call: type[Call]) -> KafkaError:
+        state = self.state
+        if isinstance(state, FatalError | AbortableError):
+            return copy_of(state.error)
+        return WrongTransactionState(
+            f"{_CALLS[call]}, but {_STATES[type(state)]}",
+            transactional_id=self.transactional_id,
+        )
+
+    def over(self, transaction: Transaction, identity: ProducerIdAndEpoch | None) -> State:
+        """The state after an abort; `identity` is the one that the coordinator gave, if it did."""
+        self.aborted += 1
+        protocol = transaction.protocol
+        if identity is not None:
+            return Ready(identity, protocol, committed=False)
+        if not transaction.bump:
+            return Ready(transaction.identity, protocol, committed=False)
+        if self.can_raise:
+            return Initialising(transaction.identity, protocol, committed=False)
+        return FatalError(
+            KafkaError(
+                "records of the aborted transaction failed, and brokers before Kafka 2.5 give this"
+                " producer no new epoch to go on with: make a new producer",
+                transactional_id=self.transactional_id,
+            )
+        )
+
+    def abortable(self, transaction: Transaction, cause: Exception) -> AbortableError:
+        """The state after a failure."""
+        error = TransactionFailed(
+            f"the transaction can only be aborted: {cause}",
+            transactional_id=self.transactional_id,
+        )
+        error.__cause__ = cause
+        transaction.offsets.clear()
+        return AbortableError(transaction, error)
+
+
+def _in_transaction(transaction: Transaction) -> Request | None:
+    """What the coordinators have to be told before the end."""
+    if transaction.wanted:
+        return AddPartitions(transaction.identity, tuple(transaction.wanted))
+    if not transaction.offsets:
+        return None
+    commit = transaction.offsets[0]
+    if transaction.protocol is Protocol.CLASSIC and commit.group.group_id not in transaction.groups:
+        return AddOffsets(transaction.identity, commit.group.group_id)
+    return CommitOffsets(transaction.identity, transaction.protocol, commit)
+
+
+_CALLS: Mapping[type[Any], str] = {
+    Initialise: "the producer is to be initialised",
+    Begin: "a transaction is to begin",
+    UsePartition: "a record is to be sent",
+    SendOffsets: "offsets are to be sent",
+    Commit: "a transaction is to be committed",
+    Abort: "a transaction is to be aborted",
+    Detach: "a transaction is to be detached",
+}
+
+_STATES: Mapping[type[Any], str] = {
+    Uninitialised: "the producer is not initialised yet",
+    Initialising: "the producer is being initialised",
+    Ready: "no transaction is open: begin one",
+    InTransaction: "one is open already: commit or abort it first",
+    Committing: "the transaction is being committed",
+    Aborting: "the transaction is being aborted",
+    Detaching: "the transaction is being detached",
+    Detached: "the transaction was detached, and with it this producer's part is over",
+}
+
+
+# --- transitions: calls -----------------------------------------------------------------------
+
+
+def _initialise(_: TransactionMachine, __: Uninitialised, ___: Initialise, ____: float) -> State:
+    return Initialising(None)
+
+
+def _raise_epoch(machine: TransactionMachine, state: Ready, _: Initialise, __: float) -> State:
+    if machine.can_raise:
+        return Initialising(state.identity, None, state.committed)
+    return FatalError(
+        KafkaError(
+            "sequence numbers were lost, and brokers before Kafka 2.5 give this producer no new"
+            " epoch: make a new producer",
+            transactional_id=machine.transactional_id,
+        )
+    )
+
+
+def _begin(machine: TransactionMachine, state: Ready, event: Begin, now: float) -> State:
+    machine.begun += 1
+    return InTransaction(Transaction(machine.begun, state.identity, event.protocol, now))
+
+
+def _use(_: TransactionMachine, state: InTransaction, event: UsePartition, __: float) -> State:
+    transaction = state.transaction
+    if transaction.protocol is Protocol.IMPLICIT:
+        transaction.partitions[event.partition] = None
+    elif event.partition not in transaction.partitions:
+        transaction.wanted[event.partition] = None
+    return state
+
+
+def _take_offsets(
+    _: TransactionMachine, state: InTransaction, event: SendOffsets, __: float
+) -> State:
+    state.transaction.offsets.append(event.commit)
+    return state
+
+
+def _commit(_: TransactionMachine, state: InTransaction, __: Commit, ___: float) -> State:
+    return Committing(state.transaction)
+
+
+def _abort(
+    _: TransactionMachine, state: InTransaction | AbortableError, __: Abort, ___: float
+) -> State:
+    state.transaction.offsets.clear()
+    state.transaction.wanted.clear()
+    return Aborting(state.transaction)
+
+
+def _detach(_: TransactionMachine, state: InTransaction, __: Detach, ___: float) -> State:
+    return Detaching(state.transaction)
+
+
+# --- transitions: what happened ---------------------------------------------------------------
+
+
+def _stay(_: TransactionMachine, state: State, __: Event, ___: float) -> State:
+    return state
+
+
+def _sent(_: TransactionMachine, state: Going, __: RecordsSent, ___: float) -> State:
+    if state.transaction.protocol is Protocol.IMPLICIT:
+        state.transaction.known = True
+    return state
+
+
+def _records_failed(
+    machine: TransactionMachine,
+    state: InTransaction | Committing | Detaching,
+    event: RecordsFailed,
+    _: float,
+) -> State:
+    return machine.abortable(state.transaction, event.error)
+
+
+def _numbers_lost(
+    machine: TransactionMachine,
+    state: InTransaction | Committing | Detaching,
+    _: NumbersLost,
+    __: float,
+) -> State:
+    state.transaction.bump = True
+    return machine.abortable(
+        state.transaction, KafkaError("a partition's sequence numbers were lost")
+    )
+
+
+def _note_lost_numbers(
+    _: TransactionMachine, state: Aborting | AbortableError, __: NumbersLost, ___: float
+) -> State:
+    state.transaction.bump = True
+    return state
+
+
+def _become_stale(_: TransactionMachine, state: Ready, __: NumbersLost, ___: float) -> State:
+    return replace(state, stale=True)
+
+
+def _initialised(
+    _: TransactionMachine, state: Initialising, event: Initialised, __: float
+) -> State:
+    return Ready(event.identity, state.last, state.committed)
+
+
+def _added(_: TransactionMachine, state: Going, event: PartitionsAdded, __: float) -> State:
+    transaction = state.transaction
+    transaction.known = True
+    for partition in event.partitions:
+        transaction.partitions[partition] = None
+        transaction.wanted.pop(partition, None)
+    return state
+
+
+def _offsets_added(_: TransactionMachine, state: Going, event: OffsetsAdded, __: float) -> State:
+    state.transaction.known = True
+    state.transaction.groups[event.group_id] = None
+    return state
+
+
+def _offsets_committed(
+    _: TransactionMachine, state: Going, event: OffsetsCommitted, __: float
+) -> State:
+    event.commit.done = True
+    if event.commit in state.transaction.offsets:
+        state.transaction.offsets.remove(event.commit)
+    return state
+
+
+def _end_commit(machine: TransactionMachine, state: Committing, event: Ended, _: float) -> State:
+    machine.committed += 1
+    transaction = state.transaction
+    identity = transaction.identity if event.identity is None else event.identity
+    return Ready(identity, transaction.protocol, committed=True)
+
+
+def _commit_nothing(machine: TransactionMachine, state: Committing, _: Flushed, __: float) -> State:
+    if state.transaction.known:
+        return state
+    machine.committed += 1
+    return Ready(state.transaction.identity, state.transaction.protocol, committed=True)
+
+
+def _end_abort(machine: TransactionMachine, state: Aborting, event: Ended, _: float) -> State:
+    return machine.over(state.transaction, event.identity)
+
+
+def _abort_rest(machine: TransactionMachine, state: Aborting, event: Flushed, _: float) -> State:
+    transaction = state.transaction
+    transaction.bump = transaction.bump or event.gap
+    if transaction.known and not transaction.forgotten:
+        return state
+    return machine.over(transaction, None)
+
+
+def _give_away(_: TransactionMachine, state: Detaching, __: Flushed, ___: float) -> State:
+    return Detached(state.transaction)
+
+
+def _note_refusal(transaction: Transaction, event: Refused) -> None:
+    if event.outcome in {Outcome.BUMP, Outcome.FORGOTTEN}:
+        transaction.bump = True
+        transaction.forgotten = transaction.forgotten or event.outcome is Outcome.FORGOTTEN
+
+
+def _refused(
+    machine: TransactionMachine,
+    state: InTransaction | Committing | Detaching,
+    event: Refused,
+    _: float,
+) -> State:
+    _note_refusal(state.transaction, event)
+    return machine.abortable(state.transaction, event.error)
+
+
+def _refused_late(_: TransactionMachine, state: AbortableError, event: Refused, __: float) -> State:
+    _note_refusal(state.transaction, event)
+    return state
+
+
+def _refused_in_abort(
+    machine: TransactionMachine, state: Aborting, event: Refused, _: float
+) -> State:
+    _note_refusal(state.transaction, event)
+    if event.kind is RequestKind.END:
+        # There is nothing to end, or the coordinator cannot: a new epoch ends whatever is open.
+        state.transaction.bump = True
+        return machine.over(state.transaction, None)
+    return state
+
+
+def _fail(_: TransactionMachine, __: State, event: Failed, ___: float) -> State:
+    return FatalError(event.error)
+
+
+Transition = Callable[[TransactionMachine, Any, Any, float], State]
+
+_OPEN = (InTransaction, Committing, Detaching)
+_FAILED = (AbortableError, Aborting)
+_OVER = (Detached, FatalError)
+_RECORDS = (RecordsSent, RecordsFailed, NumbersLost)
+_ANSWERS = (PartitionsAdded, OffsetsAdded, OffsetsCommitted)
+
+
+def _rows(
+    states: tuple[type[Any], ...], events: tuple[type[Any], ...], transition: Transition
+) -> dict[tuple[type[Any], type[Any]], Transition]:
+    return {(state, event): transition for state in states for event in events}
+
+
+TRANSITIONS: Mapping[tuple[type[Any], type[Any]], Transition] = {
+    # calls
+    (Uninitialised, Initialise): _initialise,
+    (Ready, Initialise): _raise_epoch,
+    (Ready, Begin): _begin,
+    (InTransaction, UsePartition): _use,
+    (InTransaction, SendOffsets): _take_offsets,
+    (InTransaction, Commit): _commit,
+    (InTransaction, Abort): _abort,
+    (InTransaction, Detach): _detach,
+    (AbortableError, Abort): _abort,
+    (Committing, Commit): _stay,
+    (Aborting, Abort): _stay,
+    (Detaching, Detach): _stay,
+    # records
+    **_rows(_OPEN, (RecordsSent,), _sent),
+    **_rows(_OPEN, (RecordsFailed,), _records_failed),
+    **_rows(_OPEN, (NumbersLost,), _numbers_lost),
+    **_rows(_FAILED, (RecordsSent,), _sent),
+    **_rows(_FAILED, (RecordsFailed,), _stay),
+    **_rows(_FAILED, (NumbersLost,), _note_lost_numbers),
+    (Ready, NumbersLost): _become_stale,
+    **_rows((Uninitialised, Initialising, *_OVER), _RECORDS, _stay),
+    (Ready, RecordsFailed): _stay,
+    # answers
+    (Initialising, Initialised): _initialised,
+    **_rows((*_OPEN, *_FAILED), (PartitionsAdded,), _added),
+    **_rows((*_OPEN, *_FAILED), (OffsetsAdded,), _offsets_added),
+    **_rows((*_OPEN, *_FAILED), (OffsetsCommitted,), _offsets_committed),
+    (Committing, Ended): _end_commit,
+    (Aborting, Ended): _end_abort,
+    **_rows(_OPEN, (Refused,), _refused),
+    (AbortableError, Refused): _refused_late,
+    (Aborting, Refused): _refused_in_abort,
+    # the rest
+    (Committing, Flushed): _commit_nothing,
+    (Aborting, Flushed): _abort_rest,
+    (Detaching, Flushed): _give_away,
+    **_rows((Uninitialised, Initialising, Ready, InTransaction, AbortableError), (Flushed,), _stay),
+    **_rows(_OVER, (Flushed,), _stay),
+    **_rows(_OVER, (Initialised, *_ANSWERS, Ended, Refused), _stay),
+    **_rows((Uninitialised, Initialising, Ready, *_OPEN, *_FAILED), (Failed,), _fail),
+    **_rows(_OVER, (Failed,), _stay),
+}
+"""(state, event) -> what leads to the next state; a call whose pair is absent is out of order, and
+anything else whose pair is absent cannot happen."""

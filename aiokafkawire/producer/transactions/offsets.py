@@ -1,0 +1,49 @@
+"""The offsets that go with a transaction: what knows them, and what a caller may give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from aiokafkawire.types import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    TopicPartition,
+    topic_partition,
+)
+
+__all__ = ("OffsetsSource", "checked_offsets")
+
+
+class _CommitOptions(Protocol):
+    @property
+    def enable_auto_commit(self) -> bool: ...
+
+
+class OffsetsSource(Protocol):
+    """What a transaction asks of a consumer."""
+
+    @property
+    def config(self) -> _CommitOptions: ...
+
+    def positions(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Where reading goes on after all that was given out."""
+        ...
+
+    def group_metadata(self) -> GroupMetadata:
+        """The consumer's place in its group."""
+        ...
+
+
+def checked_offsets(given: Mapping[Any, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Offsets as a caller gave them. Raises `TypeError` or `ValueError`."""
+    offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+    for key, value in given.items():
+        number = isinstance(value, int) and not isinstance(value, bool)
+        offset = OffsetAndMetadata(value) if number else value
+        if not isinstance(offset, OffsetAndMetadata):
+            raise TypeError(f"an offset is a number or OffsetAndMetadata, not {value!r:.80}")
+        if offset.offset < 0:
+            raise ValueError(f"an offset must not be negative: {offset.offset}")
+        offsets[topic_partition(key)] = offset
+    return offsets

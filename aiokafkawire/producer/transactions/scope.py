@@ -1,0 +1,60 @@
+"""`async with producer.transaction()`."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+import anyio
+
+from aiokafkawire.errors import KafkaError, TransactionFailed
+from aiokafkawire.producer.transactions.driver import Transactions
+
+__all__ = ("CANCELLED_ABORT_S", "TransactionScope")
+
+CANCELLED_ABORT_S = 1.0
+"""How long an abort may hold up a cancellation; it goes on after that without its caller."""
+
+
+class TransactionScope:
+    """One transaction, from entering to leaving; it cannot be entered twice.
+
+    Leaving commits, or aborts if the body raised or was cancelled. What was ended or detached in
+    the body is left alone.
+    """
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+        self._number = 0
+
+    async def __aenter__(self) -> None:
+        await self._transactions.begin()
+        self._number = self._transactions.machine.begun
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self._transactions.unended(self._number):
+            return
+        if error is not None:
+            await self._abort(error)
+            return
+        try:
+            await self._transactions.commit()
+        except TransactionFailed as failure:
+            await self._abort(failure)
+            raise
+
+    async def _abort(self, error: BaseException) -> None:
+        """Abort for an error that goes on its way; that the abort failed too is a note."""
+        try:
+            if isinstance(error, Exception):
+                await self._transactions.abort()
+                return
+            with anyio.CancelScope(shield=True):
+                await self._transactions.abort(CANCELLED_ABORT_S)
+        except KafkaError as failure:
+            if not isinstance(error, type(failure)):
+                error.add_note(f"the transaction was not aborted: {failure}")

@@ -1,0 +1,389 @@
+"""What a transaction is made of: its data, the states, the events, and the requests."""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.producer.transactions.outcomes import Outcome, RequestKind
+from aiokafkawire.types import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    ProducerIdAndEpoch,
+    TopicPartition,
+)
+
+__all__ = (
+    "Abort",
+    "AbortableError",
+    "Aborting",
+    "AddOffsets",
+    "AddPartitions",
+    "Begin",
+    "Call",
+    "Commit",
+    "CommitOffsets",
+    "Committing",
+    "Detach",
+    "Detached",
+    "Detaching",
+    "End",
+    "Ended",
+    "Event",
+    "Failed",
+    "FatalError",
+    "Flushed",
+    "InTransaction",
+    "Init",
+    "Initialise",
+    "Initialised",
+    "Initialising",
+    "NumbersLost",
+    "OffsetCommit",
+    "OffsetsAdded",
+    "OffsetsCommitted",
+    "PartitionsAdded",
+    "Protocol",
+    "Ready",
+    "RecordsFailed",
+    "RecordsSent",
+    "Refused",
+    "Request",
+    "SendOffsets",
+    "State",
+    "Transaction",
+    "Uninitialised",
+    "UsePartition",
+)
+
+
+class Protocol(enum.IntEnum):
+    """Who tells the coordinator what a transaction writes to; the level of transaction.version
+    from which on brokers have it."""
+
+    CLASSIC = 0  # the producer, before it sends (KIP-98)
+    IMPLICIT = 2  # the brokers, and each end raises the epoch (KIP-890, part 2)
+
+
+@dataclass(slots=True, eq=False)
+class OffsetCommit:
+    """Positions of a group that are committed with the transaction."""
+
+    group: GroupMetadata
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    done: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """One transaction. `number` rises from one to the next.
+
+    `partitions` may be written to; `wanted` are to be added first, and so are groups that are not
+    in `groups`. `known`: the coordinator knows of it, so that it must be ended there. `bump`: the
+    epoch must be raised after it; `forgotten`: the coordinator has nothing to end.
+    Bounds: partitions as many as are written to, `offsets` as many as calls are waiting.
+    """
+
+    number: int
+    identity: ProducerIdAndEpoch
+    protocol: Protocol
+    began_at: float
+    partitions: dict[TopicPartition, None] = field(default_factory=dict)
+    wanted: dict[TopicPartition, None] = field(default_factory=dict)
+    groups: dict[str, None] = field(default_factory=dict)
+    offsets: deque[OffsetCommit] = field(default_factory=deque)
+    known: bool = False
+    bump: bool = False
+    forgotten: bool = False
+
+
+# --- states -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Uninitialised:
+    """There is no producer id yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Initialising:
+    """A producer id, or a higher epoch of `previous`, is asked for. `last` and `committed` are as
+    in `Ready`."""
+
+    previous: ProducerIdAndEpoch | None
+    last: Protocol | None = None
+    committed: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A transaction may begin.
+
+    `last` is the protocol of the transaction before, and `committed` how it ended; None: there was
+    none. `stale`: the epoch must be raised first.
+    """
+
+    identity: ProducerIdAndEpoch
+    last: Protocol | None = None
+    committed: bool | None = None
+    stale: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InTransaction:
+    """Records and offsets are taken."""
+
+    transaction: Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Committing:
+    """What was taken goes out; then the coordinator is told to commit, until it answers."""
+
+    transaction: Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Aborting:
+    """What was not sent is dropped; then the coordinator is told to abort, until it answers."""
+
+    transaction: Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Detaching:
+    """What was taken goes out; then the transaction is left open for somebody else to end."""
+
+    transaction: Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class AbortableError:
+    """Something failed: the transaction can only be aborted."""
+
+    transaction: Transaction
+    error: KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """The transaction is somebody else's, and this producer is done."""
+
+    transaction: Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class FatalError:
+    """This producer cannot go on."""
+
+    error: KafkaError
+
+
+State = (
+    Uninitialised
+    | Initialising
+    | Ready
+    | InTransaction
+    | Committing
+    | Aborting
+    | Detaching
+    | AbortableError
+    | Detached
+    | FatalError
+)
+
+
+# --- requests ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Init:
+    """InitProducerId: an identity that fences all earlier ones, or the next epoch of one."""
+
+    previous: ProducerIdAndEpoch | None
+    kind = RequestKind.INIT
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """AddPartitionsToTxn, for all that are not added yet."""
+
+    identity: ProducerIdAndEpoch
+    partitions: tuple[TopicPartition, ...]
+    kind = RequestKind.ADD_PARTITIONS
+
+
+@dataclass(frozen=True, slots=True)
+class AddOffsets:
+    """AddOffsetsToTxn."""
+
+    identity: ProducerIdAndEpoch
+    group_id: str
+    kind = RequestKind.ADD_OFFSETS
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOffsets:
+    """TxnOffsetCommit."""
+
+    identity: ProducerIdAndEpoch
+    protocol: Protocol
+    commit: OffsetCommit
+    kind = RequestKind.COMMIT_OFFSETS
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """EndTxn."""
+
+    identity: ProducerIdAndEpoch
+    protocol: Protocol
+    committed: bool
+    kind = RequestKind.END
+
+
+Request = Init | AddPartitions | AddOffsets | CommitOffsets | End
+
+
+# --- events: what callers want ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Initialise:
+    """Ask for a producer id, or for a higher epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A transaction begins."""
+
+    protocol: Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class UsePartition:
+    """A record goes to a partition."""
+
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class SendOffsets:
+    """A group's positions go with the transaction."""
+
+    commit: OffsetCommit
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """End the transaction, so that all of it is visible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """End the transaction, so that nothing of it is visible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Detach:
+    """Leave the transaction open for somebody else to end."""
+
+
+Call = Initialise | Begin | UsePartition | SendOffsets | Commit | Abort | Detach
+
+
+# --- events: what happened --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsSent:
+    """Records of the transaction went to a broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsFailed:
+    """Records of the transaction will not be delivered."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class NumbersLost:
+    """A partition's sequence numbers cannot go on under this epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """Nothing waits any more and nothing is under way; `gap`: some partition's numbers ended."""
+
+    gap: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Initialised:
+    """The coordinator gave an identity."""
+
+    identity: ProducerIdAndEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAdded:
+    """The coordinator knows of these partitions."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsAdded:
+    """The coordinator knows that offsets of this group will come."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsCommitted:
+    """The group's coordinator has the positions."""
+
+    commit: OffsetCommit
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The coordinator ended the transaction; with KIP-890 it gives the next identity."""
+
+    identity: ProducerIdAndEpoch | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A request was refused in a way that only an abort mends."""
+
+    kind: RequestKind
+    outcome: Outcome
+    error: KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """This producer cannot go on."""
+
+    error: KafkaError
+
+
+Event = (
+    Call
+    | RecordsSent
+    | RecordsFailed
+    | NumbersLost
+    | Flushed
+    | Initialised
+    | PartitionsAdded
+    | OffsetsAdded
+    | OffsetsCommitted
+    | Ended
+    | Refused
+    | Failed
+)
