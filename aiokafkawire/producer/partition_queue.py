@@ -259,7 +259,8 @@ class PartitionQueue:
         assert answer.error is not None
         error = answer.error
         if batch.uncertain:
-            self._fail(batch, _unknown(batch, "an earlier attempt may have written it", error))
+            why = f"an earlier attempt may have written it; the last one: {error}"
+            self._fail(batch, _unknown(batch, why, error))
         else:
             self._fail(batch, error, answer.record_errors)
 
