@@ -214,28 +214,37 @@ class Kafka:
         *,
         partitions: int = 1,
         replication_factor: int = 1,
+        replicas: Sequence[Sequence[int]] = (),
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic and wait until every node knows a leader for each of its partitions."""
+        """Create a topic and wait until every node knows a leader for each of its partitions.
+
+        `replicas`, instead of the two counts: the nodes of each partition, the one to lead first.
+        """
         running = [node for node in self.nodes if node.running]
-        if self._zookeeper is None or self.release.number >= FIRST_WITH_CREATE_TOPICS:
+        # Where there is ZooKeeper one node alone is the controller, who makes topics.
+        asked = self.release.number >= FIRST_WITH_CREATE_TOPICS and len(running) == 1
+        if self._zookeeper is None or asked:
             raw.create_topic(
                 running[0].address,
                 name,
-                partitions=partitions,
-                replication_factor=replication_factor,
+                partitions=-1 if replicas else partitions,
+                replication_factor=-1 if replicas else replication_factor,
+                replicas=replicas,
                 configs=configs or {},
             )
         else:
             ids = [node.node_id for node in running]
-            replicas = {
-                partition: [ids[(partition + n) % len(ids)] for n in range(replication_factor)]
+            spread = replicas or [
+                [ids[(partition + n) % len(ids)] for n in range(replication_factor)]
                 for partition in range(partitions)
-            }
-            zookeeper.create_topic(self._zookeeper.port, name, replicas, configs or {})
-        self._made[name] = partitions
+            ]
+            placed = {partition: list(nodes) for partition, nodes in enumerate(spread)}
+            zookeeper.create_topic(self._zookeeper.port, name, placed, configs or {})
+        count = len(replicas) or partitions
+        self._made[name] = count
         for node in running:
-            self._wait_for(node, lambda seen: seen.led_partitions(name) == partitions)
+            self._wait_for(node, lambda seen: seen.led_partitions(name) == count)
 
     def __enter__(self) -> Self:
         try:

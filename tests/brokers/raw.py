@@ -85,17 +85,27 @@ def create_topic(
     address: Address,
     name: str,
     *,
-    partitions: int,
-    replication_factor: int,
+    partitions: int = -1,
+    replication_factor: int = -1,
+    replicas: Sequence[Sequence[int]] = (),
     configs: Mapping[str, str],
     timeout_seconds: float = 15.0,
 ) -> None:
-    """CreateTopics v2 (brokers from 1.0). Raises `Refused`."""
+    """CreateTopics v2 (brokers from 1.0): of two counts, or of the nodes of each partition.
+
+    Raises `Refused`.
+    """
+    assignments = b"".join(
+        struct.pack(f">ii{len(nodes)}i", partition, len(nodes), *nodes)
+        for partition, nodes in enumerate(replicas)
+    )
     options = b"".join(_string(key) + _string(value) for key, value in configs.items())
     body = (
         struct.pack(">i", 1)
         + _string(name)
-        + struct.pack(">ihii", partitions, replication_factor, 0, len(configs))
+        + struct.pack(">ihi", partitions, replication_factor, len(replicas))
+        + assignments
+        + struct.pack(">i", len(configs))
         + options
         + struct.pack(">i?", int(timeout_seconds * 1000), False)
     )
