@@ -23,7 +23,13 @@ if TYPE_CHECKING:
         RoundRobinAssignor,
         StickyAssignor,
     )
-    from aiokafkawire.producer import Delivery, Partitioner, Producer
+    from aiokafkawire.producer import (
+        Delivery,
+        Partitioner,
+        PreparedTransaction,
+        Producer,
+        end_transaction,
+    )
     from aiokafkawire.records import Record, Records
     from aiokafkawire.types import (
         GroupMetadata,
@@ -46,6 +52,7 @@ __all__ = (
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "Partitioner",
+    "PreparedTransaction",
     "Producer",
     "RangeAssignor",
     "RebalanceListener",
@@ -57,6 +64,7 @@ __all__ = (
     "TimestampType",
     "TopicPartition",
     "__version__",
+    "end_transaction",
 )
 
 _ROOMS = {
@@ -71,6 +79,7 @@ _ROOMS = {
     "OffsetAndMetadata": "types",
     "OffsetAndTimestamp": "types",
     "Partitioner": "producer",
+    "PreparedTransaction": "producer",
     "Producer": "producer",
     "RangeAssignor": "group",
     "RebalanceListener": "consumer",
@@ -81,6 +90,7 @@ _ROOMS = {
     "StickyAssignor": "group",
     "TimestampType": "types",
     "TopicPartition": "types",
+    "end_transaction": "producer",
 }
 
 

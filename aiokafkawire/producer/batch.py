@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from aiokafkawire.producer.delivery import Outcome, Receipt
 from aiokafkawire.producer.sequences import Stamp
 from aiokafkawire.records import BatchBuilder, ClosedBatch
+from aiokafkawire.transitions import transition
 
 __all__ = ("TRANSITIONS", "Addressed", "Batch", "BatchEvent", "BatchState")
 
@@ -144,8 +145,4 @@ class Batch:
 
     def handle(self, event: BatchEvent) -> None:
         """Go to the next state of the table."""
-        try:
-            self.state = TRANSITIONS[self.state, event]
-        except KeyError:
-            state = self.state.name
-            raise ValueError(f"{event.name} cannot happen to a batch in {state}") from None
+        self.state = transition(TRANSITIONS, self.state, event)

@@ -22,11 +22,11 @@ from aiokafkawire.producer.answer import Answer, from_failure
 from aiokafkawire.producer.batch import Batch
 from aiokafkawire.producer.exchange import FIRST_WITH_FORMAT_2, BuiltRequest, build, read
 from aiokafkawire.producer.outcomes import Verdict
-from aiokafkawire.producer.transactions import Transactions
+from aiokafkawire.producer.transactions import Transactions, concurrent_backoff
 from aiokafkawire.records import Compression
 from aiokafkawire.runtime import Host, Runtime, Signal
 from aiokafkawire.types import NodeId, TopicPartition
-from aiokafkawire.wire import NO_ID, ApiKey
+from aiokafkawire.wire import NO_ID, ApiKey, ErrorCode
 from aiokafkawire.wire.messages.produce import ProduceRequest
 
 __all__ = ("OFFLOAD_BYTES", "Context", "NodeSender")
@@ -76,6 +76,7 @@ class NodeSender:
         self._idle = False
         self._retired = False
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._concurrent = concurrent_backoff(self._backoff)
         self._failures = 0
         self._request_timeout_s = config.request_timeout_ms / 1_000
 
@@ -231,7 +232,9 @@ class NodeSender:
         now = context.runtime.clock.now()
         wait_s = 0.0
         if answer.verdict is not Verdict.SPLIT and not at_once:
-            wait_s = self._backoff.delay(batch.attempts, context.runtime.rng)
+            concurrent = getattr(answer.error, "code", None) == ErrorCode.CONCURRENT_TRANSACTIONS
+            backoff = self._concurrent if concurrent else self._backoff
+            wait_s = backoff.delay(batch.attempts, context.runtime.rng)
         context.accumulator.answered(batch, answer, now, now + wait_s)
         if answer.verdict is Verdict.FATAL:
             assert isinstance(answer.error, KafkaError)

@@ -351,7 +351,9 @@ class Producer(Client[_Session]):
                 "a consumer whose offsets go with transactions must not commit them by itself:"
                 " make it with enable_auto_commit=False"
             )
-        await transactions.send_offsets(offsets.positions(), offsets.group_metadata())
+        await transactions.send_offsets(
+            offsets.positions(), offsets.group_metadata(), offsets.mark_committed
+        )
 
     async def detach(self) -> PreparedTransaction:
         """Send all that was taken, and give the open transaction away, for `end_transaction`.

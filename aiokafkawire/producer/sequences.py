@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokafkawire.errors import KafkaError
+from aiokafkawire.transitions import transition
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 
 __all__ = (
@@ -302,8 +303,4 @@ class PartitionSequences:
         self._handle(Lost())
 
     def _handle(self, event: Numbered | Failed | Lost | Drained) -> None:
-        try:
-            transition = TRANSITIONS[type(self.state), type(event)]
-        except KeyError:
-            raise ValueError(f"{event} cannot happen in {self.state}") from None
-        self.state = transition(self.state, event)
+        self.state = transition(TRANSITIONS, self.state, event)(self.state, event)

@@ -7,6 +7,7 @@ import pytest
 from aiokafkawire.producer.batch import TRANSITIONS, Batch, BatchEvent, BatchState
 from aiokafkawire.producer.delivery import Appended, FailureTally, Pacer, Receipt
 from aiokafkawire.records import BatchBuilder
+from aiokafkawire.transitions import ImpossibleEvent
 
 PATHS = {
     BatchState.OPEN: [],
@@ -35,7 +36,7 @@ def test_every_state_with_every_event(state: BatchState, event: BatchEvent):
         batch.handle(event)
         assert batch.state is TRANSITIONS[state, event]
     else:
-        with pytest.raises(ValueError, match="cannot happen"):
+        with pytest.raises(ImpossibleEvent, match="cannot happen"):
             batch.handle(event)
         assert batch.state is state
 

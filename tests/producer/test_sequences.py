@@ -20,6 +20,7 @@ from aiokafkawire.producer.sequences import (
     Unnumbered,
     advance,
 )
+from aiokafkawire.transitions import ImpossibleEvent
 from aiokafkawire.types import ProducerIdAndEpoch
 
 ME = ProducerIdAndEpoch(7, 0)
@@ -82,7 +83,7 @@ def test_an_identity_changes_only_when_drained():
 
 def test_an_event_that_cannot_happen_is_an_error():
     sequences = PartitionSequences(Identities())
-    with pytest.raises(ValueError, match="cannot happen"):
+    with pytest.raises(ImpossibleEvent, match="cannot happen"):
         sequences.failed(Stamp(ME, 0), 1, True)
 
 

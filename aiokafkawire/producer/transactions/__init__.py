@@ -2,6 +2,7 @@
 
 from aiokafkawire.producer.transactions.driver import Transactions
 from aiokafkawire.producer.transactions.ending import end_transaction
+from aiokafkawire.producer.transactions.machine import concurrent_backoff
 from aiokafkawire.producer.transactions.offsets import OffsetsSource, checked_offsets
 from aiokafkawire.producer.transactions.prepared import PreparedTransaction
 from aiokafkawire.producer.transactions.scope import TransactionScope
@@ -12,5 +13,6 @@ __all__ = (
     "TransactionScope",
     "Transactions",
     "checked_offsets",
+    "concurrent_backoff",
     "end_transaction",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 
 from aiokafkawire.cluster import Cluster
@@ -48,6 +49,8 @@ from aiokafkawire.runtime import NEVER, Host, Runtime, Signal, copy_of
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = ("FIRST_IMPLICIT_PRODUCE", "LAST_CLASSIC_PRODUCE", "Transactions")
+
+logger = logging.getLogger("aiokafkawire.producer")
 
 FEATURE = "transaction.version"
 LAST_CLASSIC_PRODUCE = 11
@@ -140,14 +143,17 @@ class Transactions:
         self.raise_failure()
 
     async def send_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: GroupMetadata,
+        kept: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None] | None = None,
     ) -> None:
         """Commit positions of a group with the transaction; returns when its coordinator has
-        them."""
+        them. `kept` is called when the transaction is known to be committed."""
         self.check_open()
         if not offsets:
             return
-        commit = OffsetCommit(group, dict(offsets))
+        commit = OffsetCommit(group, dict(offsets), kept)
         self._handle(SendOffsets(commit))
         transaction = self.machine.transaction
         await self._until(
@@ -287,10 +293,25 @@ class Transactions:
         state = self.machine.state
         if isinstance(state, Ready):
             self.identities.current = state.identity
+            while self.machine.kept:
+                commit = self.machine.kept.pop()
+                if commit.kept is not None:
+                    self._tell_kept(commit.kept, commit.offsets)
         elif isinstance(state, FatalError):
             self._fail(state.error, self._callers > 0)
         self._keep_buffer_in_step()
         self._heard.set()
+
+    def _tell_kept(
+        self,
+        kept: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
+        try:
+            kept(offsets)
+        except KafkaError as error:
+            # The consumer was closed meanwhile; the offsets are committed all the same.
+            logger.debug("%s: the consumer was not told: %s", self._config.client_id, error)
 
     async def _keep_buffer(self) -> None:
         """Keep the buffer in step with the transaction while the other task waits for answers."""

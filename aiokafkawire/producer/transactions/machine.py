@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from aiokafkawire.connection import Backoff
 from aiokafkawire.errors import KafkaError, TransactionFailed, WrongTransactionState
-from aiokafkawire.producer.transactions.outcomes import Outcome, RequestKind
+from aiokafkawire.producer.transactions.outcomes import Outcome
 from aiokafkawire.producer.transactions.states import (
     Abort,
     AbortableError,
@@ -43,6 +42,7 @@ from aiokafkawire.producer.transactions.states import (
     Initialising,
     InTransaction,
     NumbersLost,
+    OffsetCommit,
     OffsetsAdded,
     OffsetsCommitted,
     PartitionsAdded,
@@ -58,16 +58,52 @@ from aiokafkawire.producer.transactions.states import (
     Uninitialised,
     UsePartition,
 )
+from aiokafkawire.producer.transactions.steps import (
+    Going,
+    abort,
+    abort_rest,
+    added,
+    become_stale,
+    begin,
+    commit,
+    commit_nothing,
+    detach,
+    end_abort,
+    end_commit,
+    fail,
+    give_away,
+    initialise,
+    initialised,
+    note_lost_numbers,
+    numbers_lost,
+    offsets_added,
+    offsets_committed,
+    raise_epoch,
+    records_failed,
+    refused,
+    refused_in_abort,
+    refused_late,
+    sent,
+    stay,
+    take_offsets,
+    use,
+)
 from aiokafkawire.runtime import NEVER, copy_of
 from aiokafkawire.transitions import transition
 from aiokafkawire.types import ProducerIdAndEpoch
 
-__all__ = ("CONCURRENT_BACKOFF_S", "TRANSITIONS", "TransactionMachine")
+__all__ = ("CONCURRENT_BACKOFF_S", "TRANSITIONS", "TransactionMachine", "concurrent_backoff")
 
 CONCURRENT_BACKOFF_S = 0.02
 """The first pause while the end of the transaction before is still being written."""
 
-Going = InTransaction | Committing | Detaching | AbortableError | Aborting
+
+Ending = Committing | Aborting | Detaching
+
+
+def concurrent_backoff(backoff: Backoff) -> Backoff:
+    """The pauses while the end of the transaction before is still being written."""
+    return Backoff(min(CONCURRENT_BACKOFF_S, backoff.max_s), backoff.max_s)
 
 
 class TransactionMachine:
@@ -84,10 +120,12 @@ class TransactionMachine:
         self.begun = 0
         self.committed = 0
         self.aborted = 0
+        # Offsets that became valid with a commit, for the driver to take.
+        self.kept: list[OffsetCommit] = []
         # Why the request that is to be repeated was not answered as hoped, and how often.
         self.trouble: KafkaError | None = None
         self._backoff = backoff
-        self._concurrent = Backoff(min(CONCURRENT_BACKOFF_S, backoff.max_s), backoff.max_s)
+        self._concurrent = concurrent_backoff(backoff)
         self._request: Request | None = None
         self._in_flight = False
         # Whether the request was sent without an answer, so that it may have been carried out.
@@ -106,7 +144,7 @@ class TransactionMachine:
     @property
     def ending(self) -> bool:
         """Whether the transaction is being ended, or a new epoch is asked for."""
-        return isinstance(self.state, Committing | Aborting | Detaching | Initialising)
+        return isinstance(self.state, Ending | Initialising)
 
     def must_raise(self, protocol: Protocol) -> bool:
         """Whether the epoch must be raised before a transaction of this protocol begins.
@@ -148,7 +186,7 @@ class TransactionMachine:
             return None
         self._again_at = 0.0
         if self._request is None:
-            if flushed and not self._owing():
+            if flushed and isinstance(self.state, Ending) and not self._owing():
                 self.handle(Flushed(gap), now)
             self._request = self._wanted(flushed)
             if self._request is None:
@@ -186,7 +224,9 @@ class TransactionMachine:
             self.handle(event, now)
             return
         assert error is not None
-        in_doubt = isinstance(request, End) and request.committed and doubtful
+        # That it is to be aborted is said of what surely is not committed.
+        certain = outcome is Outcome.ABORT
+        in_doubt = isinstance(request, End) and request.committed and doubtful and not certain
         if in_doubt:
             error.reason += (
                 "; an earlier attempt to commit got no answer, so that the transaction may be"
@@ -229,7 +269,7 @@ class TransactionMachine:
     def _owing(self) -> bool:
         """Whether something must be asked before the transaction can end."""
         transaction = self.transaction
-        if transaction is None or isinstance(self.state, AbortableError | Aborting):
+        if transaction is None or isinstance(self.state, Aborting):
             return False
         return bool(transaction.wanted or transaction.offsets)
 
@@ -318,203 +358,6 @@ _STATES: Mapping[type[Any], str] = {
 }
 
 
-# --- transitions: calls -----------------------------------------------------------------------
-
-
-def _initialise(_: TransactionMachine, __: Uninitialised, ___: Initialise, ____: float) -> State:
-    return Initialising(None)
-
-
-def _raise_epoch(machine: TransactionMachine, state: Ready, _: Initialise, __: float) -> State:
-    if machine.can_raise:
-        return Initialising(state.identity, None, state.committed)
-    return FatalError(
-        KafkaError(
-            "sequence numbers were lost, and brokers before Kafka 2.5 give this producer no new"
-            " epoch: make a new producer",
-            transactional_id=machine.transactional_id,
-        )
-    )
-
-
-def _begin(machine: TransactionMachine, state: Ready, event: Begin, now: float) -> State:
-    machine.begun += 1
-    return InTransaction(Transaction(machine.begun, state.identity, event.protocol, now))
-
-
-def _use(_: TransactionMachine, state: InTransaction, event: UsePartition, __: float) -> State:
-    transaction = state.transaction
-    if transaction.protocol is Protocol.IMPLICIT:
-        transaction.partitions[event.partition] = None
-    elif event.partition not in transaction.partitions:
-        transaction.wanted[event.partition] = None
-    return state
-
-
-def _take_offsets(
-    _: TransactionMachine, state: InTransaction, event: SendOffsets, __: float
-) -> State:
-    state.transaction.offsets.append(event.commit)
-    return state
-
-
-def _commit(_: TransactionMachine, state: InTransaction, __: Commit, ___: float) -> State:
-    return Committing(state.transaction)
-
-
-def _abort(
-    _: TransactionMachine, state: InTransaction | AbortableError, __: Abort, ___: float
-) -> State:
-    state.transaction.offsets.clear()
-    state.transaction.wanted.clear()
-    return Aborting(state.transaction)
-
-
-def _detach(_: TransactionMachine, state: InTransaction, __: Detach, ___: float) -> State:
-    return Detaching(state.transaction)
-
-
-# --- transitions: what happened ---------------------------------------------------------------
-
-
-def _stay(_: TransactionMachine, state: State, __: Event, ___: float) -> State:
-    return state
-
-
-def _sent(_: TransactionMachine, state: Going, __: RecordsSent, ___: float) -> State:
-    if state.transaction.protocol is Protocol.IMPLICIT:
-        state.transaction.known = True
-    return state
-
-
-def _records_failed(
-    machine: TransactionMachine,
-    state: InTransaction | Committing | Detaching,
-    event: RecordsFailed,
-    _: float,
-) -> State:
-    return machine.abortable(state.transaction, event.error)
-
-
-def _numbers_lost(
-    machine: TransactionMachine,
-    state: InTransaction | Committing | Detaching,
-    _: NumbersLost,
-    __: float,
-) -> State:
-    state.transaction.bump = True
-    return machine.abortable(
-        state.transaction, KafkaError("a partition's sequence numbers were lost")
-    )
-
-
-def _note_lost_numbers(
-    _: TransactionMachine, state: Aborting | AbortableError, __: NumbersLost, ___: float
-) -> State:
-    state.transaction.bump = True
-    return state
-
-
-def _become_stale(_: TransactionMachine, state: Ready, __: NumbersLost, ___: float) -> State:
-    return replace(state, stale=True)
-
-
-def _initialised(
-    _: TransactionMachine, state: Initialising, event: Initialised, __: float
-) -> State:
-    return Ready(event.identity, state.last, state.committed)
-
-
-def _added(_: TransactionMachine, state: Going, event: PartitionsAdded, __: float) -> State:
-    transaction = state.transaction
-    transaction.known = True
-    for partition in event.partitions:
-        transaction.partitions[partition] = None
-        transaction.wanted.pop(partition, None)
-    return state
-
-
-def _offsets_added(_: TransactionMachine, state: Going, event: OffsetsAdded, __: float) -> State:
-    state.transaction.known = True
-    state.transaction.groups[event.group_id] = None
-    return state
-
-
-def _offsets_committed(
-    _: TransactionMachine, state: Going, event: OffsetsCommitted, __: float
-) -> State:
-    event.commit.done = True
-    if event.commit in state.transaction.offsets:
-        state.transaction.offsets.remove(event.commit)
-    return state
-
-
-def _end_commit(machine: TransactionMachine, state: Committing, event: Ended, _: float) -> State:
-    machine.committed += 1
-    transaction = state.transaction
-    identity = transaction.identity if event.identity is None else event.identity
-    return Ready(identity, transaction.protocol, committed=True)
-
-
-def _commit_nothing(machine: TransactionMachine, state: Committing, _: Flushed, __: float) -> State:
-    if state.transaction.known:
-        return state
-    machine.committed += 1
-    return Ready(state.transaction.identity, state.transaction.protocol, committed=True)
-
-
-def _end_abort(machine: TransactionMachine, state: Aborting, event: Ended, _: float) -> State:
-    return machine.over(state.transaction, event.identity)
-
-
-def _abort_rest(machine: TransactionMachine, state: Aborting, event: Flushed, _: float) -> State:
-    transaction = state.transaction
-    transaction.bump = transaction.bump or event.gap
-    if transaction.known and not transaction.forgotten:
-        return state
-    return machine.over(transaction, None)
-
-
-def _give_away(_: TransactionMachine, state: Detaching, __: Flushed, ___: float) -> State:
-    return Detached(state.transaction)
-
-
-def _note_refusal(transaction: Transaction, event: Refused) -> None:
-    if event.outcome in {Outcome.BUMP, Outcome.FORGOTTEN}:
-        transaction.bump = True
-        transaction.forgotten = transaction.forgotten or event.outcome is Outcome.FORGOTTEN
-
-
-def _refused(
-    machine: TransactionMachine,
-    state: InTransaction | Committing | Detaching,
-    event: Refused,
-    _: float,
-) -> State:
-    _note_refusal(state.transaction, event)
-    return machine.abortable(state.transaction, event.error)
-
-
-def _refused_late(_: TransactionMachine, state: AbortableError, event: Refused, __: float) -> State:
-    _note_refusal(state.transaction, event)
-    return state
-
-
-def _refused_in_abort(
-    machine: TransactionMachine, state: Aborting, event: Refused, _: float
-) -> State:
-    _note_refusal(state.transaction, event)
-    if event.kind is RequestKind.END:
-        # There is nothing to end, or the coordinator cannot: a new epoch ends whatever is open.
-        state.transaction.bump = True
-        return machine.over(state.transaction, None)
-    return state
-
-
-def _fail(_: TransactionMachine, __: State, event: Failed, ___: float) -> State:
-    return FatalError(event.error)
-
-
 Transition = Callable[[TransactionMachine, Any, Any, float], State]
 
 _OPEN = (InTransaction, Committing, Detaching)
@@ -532,47 +375,45 @@ def _rows(
 
 TRANSITIONS: Mapping[tuple[type[Any], type[Any]], Transition] = {
     # calls
-    (Uninitialised, Initialise): _initialise,
-    (Ready, Initialise): _raise_epoch,
-    (Ready, Begin): _begin,
-    (InTransaction, UsePartition): _use,
-    (InTransaction, SendOffsets): _take_offsets,
-    (InTransaction, Commit): _commit,
-    (InTransaction, Abort): _abort,
-    (InTransaction, Detach): _detach,
-    (AbortableError, Abort): _abort,
-    (Committing, Commit): _stay,
-    (Aborting, Abort): _stay,
-    (Detaching, Detach): _stay,
+    (Uninitialised, Initialise): initialise,
+    (Ready, Initialise): raise_epoch,
+    (Ready, Begin): begin,
+    (InTransaction, UsePartition): use,
+    (InTransaction, SendOffsets): take_offsets,
+    (InTransaction, Commit): commit,
+    (InTransaction, Abort): abort,
+    (InTransaction, Detach): detach,
+    (AbortableError, Abort): abort,
+    (Committing, Commit): stay,
+    (Aborting, Abort): stay,
+    (Detaching, Detach): stay,
     # records
-    **_rows(_OPEN, (RecordsSent,), _sent),
-    **_rows(_OPEN, (RecordsFailed,), _records_failed),
-    **_rows(_OPEN, (NumbersLost,), _numbers_lost),
-    **_rows(_FAILED, (RecordsSent,), _sent),
-    **_rows(_FAILED, (RecordsFailed,), _stay),
-    **_rows(_FAILED, (NumbersLost,), _note_lost_numbers),
-    (Ready, NumbersLost): _become_stale,
-    **_rows((Uninitialised, Initialising, *_OVER), _RECORDS, _stay),
-    (Ready, RecordsFailed): _stay,
+    **_rows(_OPEN, (RecordsSent,), sent),
+    **_rows(_OPEN, (RecordsFailed,), records_failed),
+    **_rows(_OPEN, (NumbersLost,), numbers_lost),
+    **_rows(_FAILED, (RecordsSent,), sent),
+    **_rows(_FAILED, (RecordsFailed,), stay),
+    **_rows(_FAILED, (NumbersLost,), note_lost_numbers),
+    (Ready, NumbersLost): become_stale,
+    **_rows((Uninitialised, Initialising, *_OVER), _RECORDS, stay),
+    (Ready, RecordsFailed): stay,
     # answers
-    (Initialising, Initialised): _initialised,
-    **_rows((*_OPEN, *_FAILED), (PartitionsAdded,), _added),
-    **_rows((*_OPEN, *_FAILED), (OffsetsAdded,), _offsets_added),
-    **_rows((*_OPEN, *_FAILED), (OffsetsCommitted,), _offsets_committed),
-    (Committing, Ended): _end_commit,
-    (Aborting, Ended): _end_abort,
-    **_rows(_OPEN, (Refused,), _refused),
-    (AbortableError, Refused): _refused_late,
-    (Aborting, Refused): _refused_in_abort,
+    (Initialising, Initialised): initialised,
+    **_rows((*_OPEN, *_FAILED), (PartitionsAdded,), added),
+    **_rows((*_OPEN, *_FAILED), (OffsetsAdded,), offsets_added),
+    **_rows((*_OPEN, *_FAILED), (OffsetsCommitted,), offsets_committed),
+    (Committing, Ended): end_commit,
+    (Aborting, Ended): end_abort,
+    **_rows(_OPEN, (Refused,), refused),
+    (AbortableError, Refused): refused_late,
+    (Aborting, Refused): refused_in_abort,
     # the rest
-    (Committing, Flushed): _commit_nothing,
-    (Aborting, Flushed): _abort_rest,
-    (Detaching, Flushed): _give_away,
-    **_rows((Uninitialised, Initialising, Ready, InTransaction, AbortableError), (Flushed,), _stay),
-    **_rows(_OVER, (Flushed,), _stay),
-    **_rows(_OVER, (Initialised, *_ANSWERS, Ended, Refused), _stay),
-    **_rows((Uninitialised, Initialising, Ready, *_OPEN, *_FAILED), (Failed,), _fail),
-    **_rows(_OVER, (Failed,), _stay),
+    (Committing, Flushed): commit_nothing,
+    (Aborting, Flushed): abort_rest,
+    (Detaching, Flushed): give_away,
+    **_rows(_OVER, (Initialised, *_ANSWERS, Ended, Refused), stay),
+    **_rows((Uninitialised, Initialising, Ready, *_OPEN, *_FAILED), (Failed,), fail),
+    **_rows(_OVER, (Failed,), stay),
 }
 """(state, event) -> what leads to the next state; a call whose pair is absent is out of order, and
 anything else whose pair is absent cannot happen."""

@@ -34,6 +34,10 @@ class OffsetsSource(Protocol):
         """The consumer's place in its group."""
         ...
 
+    def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
+        """The transaction that took these offsets is committed."""
+        ...
+
 
 def checked_offsets(given: Mapping[Any, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
     """Offsets as a caller gave them. Raises `TypeError` or `ValueError`."""

@@ -94,6 +94,8 @@ OUTCOMES: Mapping[RequestKind, Mapping[ErrorCode, Outcome]] = {
     },
     RequestKind.END: {
         **_IN_TRANSACTION,
+        # The coordinator has aborted it: with KIP-890 it says so after the timeout.
+        ErrorCode.INVALID_TXN_STATE: Outcome.ABORT,
         # Whether the coordinator has written the end is open, and asking again tells.
         ErrorCode.UNKNOWN_SERVER_ERROR: Outcome.RETRY,
     },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from aiokafkawire.errors import KafkaError
@@ -70,10 +70,14 @@ class Protocol(enum.IntEnum):
 
 @dataclass(slots=True, eq=False)
 class OffsetCommit:
-    """Positions of a group that are committed with the transaction."""
+    """Positions of a group that are committed with the transaction.
+
+    `done`: the group's coordinator has them. `kept` is called when the transaction is committed.
+    """
 
     group: GroupMetadata
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    kept: Callable[[Mapping[TopicPartition, OffsetAndMetadata]], None] | None = None
     done: bool = False
 
 
@@ -83,8 +87,9 @@ class Transaction:
 
     `partitions` may be written to; `wanted` are to be added first, and so are groups that are not
     in `groups`. `known`: the coordinator knows of it, so that it must be ended there. `bump`: the
-    epoch must be raised after it; `forgotten`: the coordinator has nothing to end.
-    Bounds: partitions as many as are written to, `offsets` as many as calls are waiting.
+    epoch must be raised after it; `forgotten`: the coordinator has nothing to end. `offsets` wait
+    to be sent, `taken` are with their groups' coordinators.
+    Bounds: partitions as many as are written to, offsets as many as calls gave.
     """
 
     number: int
@@ -95,6 +100,7 @@ class Transaction:
     wanted: dict[TopicPartition, None] = field(default_factory=dict)
     groups: dict[str, None] = field(default_factory=dict)
     offsets: deque[OffsetCommit] = field(default_factory=deque)
+    taken: list[OffsetCommit] = field(default_factory=list)
     known: bool = False
     bump: bool = False
     forgotten: bool = False
