@@ -1,0 +1,354 @@
+"""Who may not write any more: timeouts, newer producers, and what each release minds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+
+from aiokafkawire.broker import Broker
+from aiokafkawire.types import ProducerIdAndEpoch
+from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from aiokafkawire.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from aiokafkawire.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+from .raw_client import RawClient, batch, connected, only, produce_request
+from .transactional import CLASSIC, NEWEST, Transactional, a_topic, committed, fetched, values
+
+E = ErrorCode
+OLDEST = dict.fromkeys(CLASSIC, 0) | {"produce": 3}
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    async with Broker(transaction_max_timeout_ms=60_000) as broker:
+        await a_topic(broker)
+        yield broker
+
+
+@pytest.fixture
+async def client(broker: Broker) -> AsyncIterator[RawClient]:
+    async with connected(broker) as client:
+        yield client
+
+
+@pytest.mark.parametrize("versions", [CLASSIC, NEWEST], ids=["classic", "newest"])
+async def test_an_abandoned_transaction_is_aborted(
+    broker: Broker, client: RawClient, versions: dict[str, int]
+) -> None:
+    producer = Transactional(client, versions=versions)
+    assert await producer.init(timeout_ms=50) == E.NONE
+    assert versions is NEWEST or await producer.add(0) == E.NONE
+    await producer.produce(b"lost")
+    # A reader that waits for what comes after it is woken by the marker.
+    async with connected(broker) as reader:
+        answer = await fetched(reader, max_wait_ms=5_000)
+    assert [each.first_offset for each in answer.aborted_transactions] == [0]
+    assert answer.last_stable_offset == 2
+    assert (await producer.produce(b"late")).error_code == E.INVALID_PRODUCER_EPOCH
+    if versions is CLASSIC:
+        assert await producer.end(commit=True) == E.PRODUCER_FENCED
+        assert await producer.init(expected=producer.me) == E.PRODUCER_FENCED
+        return
+    assert await producer.end(commit=True) == E.INVALID_TXN_STATE
+    assert await producer.end(commit=False) == E.NONE
+    assert (await producer.produce(b"kept")).error_code == E.NONE
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 60_001])
+async def test_a_timeout_out_of_bounds_is_refused(client: RawClient, timeout_ms: int) -> None:
+    producer = Transactional(client)
+    assert await producer.init(timeout_ms=timeout_ms) == E.INVALID_TRANSACTION_TIMEOUT
+
+
+async def test_what_makes_no_sense_is_refused(client: RawClient) -> None:
+    assert await Transactional(client, "").init() == E.INVALID_REQUEST
+    half = ProducerIdAndEpoch(1, -1)
+    assert await Transactional(client).init(expected=half) == E.INVALID_REQUEST
+    nobody = Transactional(client, "")
+    assert await nobody.add(0) == await nobody.end(commit=True) == E.INVALID_REQUEST
+
+
+async def test_oldest_versions_know_a_fenced_producer_by_its_epoch(client: RawClient) -> None:
+    older, newer = (Transactional(client, versions=OLDEST) for _ in range(2))
+    await older.init()
+    await newer.init()
+    for answer in (older.add(0), older.add_offsets("g"), older.end(commit=True)):
+        assert await answer == E.INVALID_PRODUCER_EPOCH
+    again = Transactional(client, versions={**OLDEST, "init": 3})
+    assert await again.init(expected=older.me) == E.INVALID_PRODUCER_EPOCH
+
+
+# --- what was added, and what not ----------------------------------------------------------------
+
+
+async def test_all_partitions_are_added_or_none(client: RawClient) -> None:
+    producer = Transactional(client)
+    await producer.init()
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="tx",
+        v3_and_below_producer_id=producer.me.producer_id,
+        v3_and_below_producer_epoch=producer.me.epoch,
+        v3_and_below_topics=[
+            AddPartitionsToTxnTopic(name="t", partitions=[0, 9]),
+            AddPartitionsToTxnTopic(name="nowhere", partitions=[0]),
+        ],
+    )
+    answer = await client.call(request, 3)
+    assert [
+        each.partition_error_code
+        for topic in answer.results_by_topic_v3_and_below
+        for each in topic.results_by_partition
+    ] == [
+        E.OPERATION_NOT_ATTEMPTED,
+        E.UNKNOWN_TOPIC_OR_PARTITION,
+        E.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert await producer.end(commit=True) == E.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize(
+    ("as_of", "version", "code"),
+    [
+        ("0.11", 3, E.NONE),
+        ("3.5", 9, E.NONE),
+        ("3.6", 9, E.INVALID_TXN_STATE),
+        ("3.9", 10, E.INVALID_TXN_STATE),
+        ("3.9", 11, E.TRANSACTION_ABORTABLE),
+        ("4.3", 11, E.TRANSACTION_ABORTABLE),
+        ("4.3", 12, E.NONE),
+    ],
+)
+async def test_a_write_to_what_was_not_added(as_of: str, version: int, code: ErrorCode) -> None:
+    versions = {**OLDEST, "produce": version}
+    async with Broker(as_of=as_of) as broker, connected(broker) as client:
+        await a_topic(broker)
+        producer = Transactional(client, versions=versions)
+        await producer.init()
+        await producer.add(1)
+        assert (await producer.produce(b"v")).error_code == code
+        assert (await producer.produce(b"v", partition=1)).error_code == E.NONE
+
+
+@pytest.mark.parametrize(
+    ("as_of", "version", "code"),
+    [
+        ("0.11", 0, E.NONE),
+        ("3.6", 3, E.INVALID_TXN_STATE),
+        ("3.9", 4, E.TRANSACTION_ABORTABLE),
+        ("4.3", 5, E.NONE),
+    ],
+)
+async def test_offsets_of_a_group_that_was_not_added(
+    as_of: str, version: int, code: ErrorCode
+) -> None:
+    versions = {**OLDEST, "commit_offsets": version}
+    async with Broker(as_of=as_of) as broker, connected(broker) as client:
+        await a_topic(broker)
+        producer = Transactional(client, versions=versions)
+        await producer.init()
+        assert await producer.commit_offsets("g", 1) == code
+
+
+async def test_brokers_may_ask_what_was_added(client: RawClient) -> None:
+    producer = Transactional(client)
+    await producer.init()
+    await producer.add(0)
+    only_verified = AddPartitionsToTxnTransaction(
+        transactional_id="tx",
+        producer_id=producer.me.producer_id,
+        producer_epoch=producer.me.epoch,
+        verify_only=True,
+        topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])],
+    )
+    request = AddPartitionsToTxnRequest(transactions=[only_verified])
+    for partition, version, code in (
+        (0, 5, E.NONE),
+        (1, 5, E.TRANSACTION_ABORTABLE),
+        (1, 4, E.INVALID_TXN_STATE),
+    ):
+        only_verified.topics[0].partitions = [partition]
+        ((topic,),) = (
+            result.topic_results
+            for result in (await client.call(request, version)).results_by_transaction
+        )
+        assert [each.partition_error_code for each in topic.results_by_partition] == [code]
+
+
+@pytest.mark.parametrize(
+    ("version", "produce", "commit"),
+    [
+        (CLASSIC, E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_LOAD_IN_PROGRESS),
+        (NEWEST, E.CONCURRENT_TRANSACTIONS, E.CONCURRENT_TRANSACTIONS),
+    ],
+    ids=["classic", "newest"],
+)
+async def test_who_is_too_early_for_the_next_transaction_is_told_to_wait(
+    version: dict[str, int], produce: ErrorCode, commit: ErrorCode
+) -> None:
+    async with Broker(transaction_marker_delay_ms=300) as broker, connected(broker) as client:
+        await a_topic(broker)
+        producer = Transactional(client, versions=version)
+        await producer.init()
+        await producer.add(0)
+        await producer.produce(b"v")
+        assert await producer.end(commit=True) == E.NONE
+        assert await producer.add(1) == E.CONCURRENT_TRANSACTIONS
+        assert (await producer.produce(b"v", partition=1)).error_code == produce
+        assert await producer.commit_offsets("g", 1) == commit
+        assert await producer.init() == E.CONCURRENT_TRANSACTIONS
+        # Readers see it when the marker is there.
+        assert values(await fetched(client, max_wait_ms=5_000)) == [b"v"]
+        assert await producer.add(1) == E.NONE
+
+
+async def test_a_producer_does_not_write_outside_of_its_transaction(client: RawClient) -> None:
+    producer = Transactional(client)
+    await producer.init()
+    await producer.add(0)
+    await producer.produce(b"v")
+    fields = {
+        "producer_id": producer.me.producer_id,
+        "producer_epoch": producer.me.epoch,
+        "base_sequence": 1,
+    }
+    answer = only(await client.call(produce_request("t", 0, batch(b"w", **fields)), 9))
+    assert answer.error_code == E.INVALID_TXN_STATE
+    without = produce_request("t", 0, batch(b"w", transactional=True))
+    without.transactional_id = "tx"
+    assert only(await client.call(without, 9)).error_code == E.INVALID_RECORD
+
+
+# --- members of a group --------------------------------------------------------------------------
+
+
+async def joined(client: RawClient, instance_id: str | None = None) -> str:
+    """The only member of a group, in its first generation."""
+    request = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="",
+        group_instance_id=instance_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+    answer = await client.call(request, 5)
+    if answer.error_code == E.MEMBER_ID_REQUIRED:
+        request.member_id = answer.member_id
+        answer = await client.call(request, 5)
+    assert answer.error_code == E.NONE
+    return str(answer.member_id)
+
+
+async def synced(client: RawClient, member_id: str) -> None:
+    own = SyncGroupRequestAssignment(member_id=member_id, assignment=b"")
+    request = SyncGroupRequest(
+        group_id="g", generation_id=1, member_id=member_id, assignments=[own]
+    )
+    assert (await client.call(request, 3)).error_code == E.NONE
+
+
+async def test_only_members_of_the_present_generation_commit_offsets(client: RawClient) -> None:
+    member_id = await joined(client, "one")
+    producer = Transactional(client)
+    await producer.init()
+    await producer.add_offsets("g")
+    # Also while the group waits for its leader: what counts is the generation.
+    assert await producer.commit_offsets("g", 1, generation_id=1, member_id=member_id) == E.NONE
+    await synced(client, member_id)
+    for member, code in (
+        ({"generation_id": 1, "member_id": member_id}, E.NONE),
+        ({"generation_id": 2, "member_id": member_id}, E.ILLEGAL_GENERATION),
+        ({"generation_id": 1, "member_id": "nobody"}, E.UNKNOWN_MEMBER_ID),
+        (
+            {"generation_id": 1, "member_id": "nobody", "group_instance_id": "one"},
+            E.FENCED_INSTANCE_ID,
+        ),
+        ({}, E.NONE),
+    ):
+        assert await producer.commit_offsets("g", 7, **member) == code
+    assert await producer.commit_offsets("h", 1, generation_id=3) == E.ILLEGAL_GENERATION
+    assert await producer.end(commit=True) == E.NONE
+    assert await committed(client, "g") == (E.NONE, 7)
+
+
+async def test_a_note_may_be_too_long_and_a_partition_unknown(client: RawClient) -> None:
+    from aiokafkawire.wire.messages import txn_offset_commit as api
+
+    producer = Transactional(client)
+    await producer.init()
+    await producer.add_offsets("g")
+    asked = [
+        api.TxnOffsetCommitRequestPartition(
+            partition_index=index, committed_offset=1, committed_metadata=note
+        )
+        for index, note in ((0, "x" * 5_000), (1, "x"), (9, None))
+    ]
+    request = api.TxnOffsetCommitRequest(
+        transactional_id="tx",
+        group_id="g",
+        producer_id=producer.me.producer_id,
+        producer_epoch=producer.me.epoch,
+        topics=[api.TxnOffsetCommitRequestTopic(name="t", partitions=asked)],
+    )
+    (topic,) = (await client.call(request, 3)).topics
+    assert [each.error_code for each in topic.partitions] == [
+        E.OFFSET_METADATA_TOO_LARGE,
+        E.NONE,
+        E.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+
+
+# --- nodes ---------------------------------------------------------------------------------------
+
+
+async def test_another_node_coordinates_when_one_is_killed() -> None:
+    async with Broker(nodes=3) as broker:
+        await broker.create_topic("t", 1)
+        first = broker.coordinator("tx")
+        other = next(node for node in broker.live_nodes if node != first)
+        async with connected(broker, other) as client:
+            elsewhere = Transactional(client)
+            codes = [await elsewhere.init(), await elsewhere.add(0)]
+            codes += [await elsewhere.add_offsets("g"), await elsewhere.end(commit=True)]
+            assert set(codes) == {E.NOT_COORDINATOR}
+        async with connected(broker, first) as client:
+            producer = Transactional(client)
+            await producer.init()
+            await producer.add(0)
+        await broker.kill(first)
+        assert broker.coordinator("tx") not in {first, -1}
+        with anyio.fail_after(5):
+            async with connected(broker, broker.coordinator("tx")) as client:
+                producer.client = client
+                async with connected(broker, broker.leader("t", 0)) as leader:
+                    assert (await producer.produce(b"v", client=leader)).error_code == E.NONE
+                    assert await producer.end(commit=True) == E.NONE
+                    assert values(await fetched(leader)) == [b"v"]
+
+
+async def test_a_commit_reaches_a_partition_when_it_has_a_leader_again() -> None:
+    async with Broker(nodes=2) as broker:
+        await broker.create_topic("t", 1, 1)
+        leader = broker.leader("t", 0)
+        name = next(n for n in map(str, range(100)) if broker.coordinator(n) != leader)
+        async with connected(broker, broker.coordinator(name)) as client:
+            producer = Transactional(client, name)
+            await producer.init()
+            await producer.add(0)
+            async with connected(broker, leader) as other:
+                await producer.produce(b"v", client=other)
+            await broker.kill(leader)
+            assert await producer.end(commit=True) == E.NONE
+            assert await producer.end(commit=True) == E.CONCURRENT_TRANSACTIONS
+            await broker.restart(leader)
+            async with connected(broker, leader) as other:
+                assert values(await fetched(other, max_wait_ms=5_000)) == [b"v"]
+            assert await producer.end(commit=True) == E.NONE

@@ -1,0 +1,272 @@
+"""What drives transactions: markers, the time, and what is kept. Without a network."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafkawire.broker.groups.offsets import Committed, OffsetStore
+from aiokafkawire.broker.options import BrokerConfig
+from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
+from aiokafkawire.broker.topics import Cluster
+from aiokafkawire.broker.transactions import Transactions, coordinator
+from aiokafkawire.broker.transactions.events import (
+    Add,
+    CommitOffsets,
+    End,
+    Scope,
+    TransactionState,
+)
+from aiokafkawire.records.batch import BatchView, iter_batches
+from aiokafkawire.records.server import assign_offsets
+from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
+from aiokafkawire.wire import ErrorCode
+
+from ..raw_client import batch
+
+E = ErrorCode
+S = TransactionState
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 1_000.0
+
+    def now(self) -> float:
+        return self.seconds - 900
+
+    def wall_ms(self) -> int:
+        return int(self.seconds * 1000)
+
+    async def sleep_until(self, deadline: float) -> None:
+        raise AssertionError("nothing here sleeps")
+
+
+class Given:
+    """A cluster of two nodes with a topic of two partitions, each on a node of its own."""
+
+    def __init__(self, store: Store | None = None, **options: Any) -> None:
+        self.clock = Clock()
+        self.options = BrokerConfig(**options)
+        self.store = store or MemoryStore()
+        self.cluster = Cluster([1, 2], self.store, self.options, random.Random(1))
+        if "t" not in self.cluster.topics:
+            self.cluster.create_topic("t", 2, 1)
+        self.offsets = OffsetStore(self.store)
+        self.transactions = Transactions(
+            self.options,
+            self.clock,
+            self.cluster,
+            self.offsets,
+            self.store,
+            bumps_epoch=lambda: True,
+        )
+
+    def begun(self, name: str = "tx", *partitions: TopicPartition) -> ProducerIdAndEpoch:
+        me = self.transactions.init(name, 60_000).producer
+        self.add(me, name, *partitions or (T0, T1))
+        return me
+
+    def add(self, me: ProducerIdAndEpoch, name: str, *partitions: TopicPartition) -> None:
+        scope = Scope(partitions, ("g",))
+        assert self.transactions.handle(name, Add(producer=me, scope=scope)).code == E.NONE
+        for tp in partitions:
+            log = self.log(tp)
+            fields = {"producer_id": me.producer_id, "producer_epoch": me.epoch, "base_sequence": 0}
+            (view,) = iter_batches(batch(b"v", transactional=True, **fields))
+            data = assign_offsets(view, log.end_offset, 0)
+            log.append(data, next(iter_batches(data)))
+
+    def commit_offsets(self, me: ProducerIdAndEpoch, *offsets: int, name: str = "tx") -> None:
+        event = CommitOffsets(
+            producer=me,
+            group="g",
+            offsets={
+                TopicPartition("t", index): Committed(offset, -1, "")
+                for index, offset in enumerate(offsets)
+            },
+        )
+        assert self.transactions.handle(name, event).code == E.NONE
+
+    def end(self, me: ProducerIdAndEpoch, *, commit: bool = True, name: str = "tx") -> ErrorCode:
+        event = End(producer=me, commit=commit, bumps_epoch=True)
+        return self.transactions.handle(name, event).code
+
+    def log(self, tp: TopicPartition) -> Any:
+        return self.cluster.topics[tp.topic].partitions[tp.partition].log
+
+    def markers(self, tp: TopicPartition) -> list[BatchView]:
+        found = iter_batches(self.log(tp).read(0, 10_000))
+        return [view for view in found if view.is_control]
+
+    def state(self, name: str = "tx") -> TransactionState:
+        found = self.transactions.get(name)
+        assert found is not None
+        return found.state
+
+
+def test_markers_go_into_every_partition() -> None:
+    given = Given()
+    me = given.begun()
+    given.transactions.moved()
+    assert given.end(me) == E.NONE
+    assert given.state() is S.COMPLETE_COMMIT
+    for tp in (T0, T1):
+        (marker,) = given.markers(tp)
+        assert (marker.producer_id, marker.producer_epoch) == (me.producer_id, me.epoch + 1)
+        assert marker.is_transactional
+        assert marker.max_timestamp == given.clock.wall_ms()
+        (producer,) = given.log(tp).producers.active()
+        assert (producer.coordinator_epoch, producer.transaction_start) == (1, -1)
+        assert given.log(tp).producers.aborted(0, 10) == []
+
+
+def test_a_marker_waits_for_a_leader() -> None:
+    given = Given()
+    me = given.begun()
+    given.commit_offsets(me, 5)
+    (alone,) = given.cluster.topics["t"].partitions[0].replicas
+    given.cluster.node_died(alone)
+    assert given.end(me, commit=False) == E.NONE
+    assert (given.markers(T0), len(given.markers(T1))) == ([], 1)
+    assert given.state() is S.PREPARE_ABORT
+    assert given.transactions.init("tx", 60_000).code == E.CONCURRENT_TRANSACTIONS
+    assert given.transactions.unstable("g") == set()
+    given.transactions.tick()
+    assert given.state() is S.PREPARE_ABORT
+    given.cluster.node_came(alone)
+    given.transactions.tick()
+    assert (len(given.markers(T0)), len(given.markers(T1))) == (1, 1)
+    assert given.state() is S.COMPLETE_ABORT
+
+
+def test_what_was_deleted_needs_no_marker() -> None:
+    given = Given()
+    me = given.begun()
+    given.commit_offsets(me, 5)
+    given.cluster.delete_topic(given.cluster.topics["t"])
+    assert given.end(me) == E.NONE
+    assert given.state() is S.COMPLETE_COMMIT
+    assert given.offsets.of("g") == {}
+
+
+def test_markers_may_be_delayed() -> None:
+    given = Given(transaction_marker_delay_ms=50)
+    me = given.begun()
+    assert given.end(me) == E.NONE
+    given.transactions.tick()
+    assert given.markers(T0) == []
+    given.clock.seconds += 0.051
+    given.transactions.tick()
+    assert len(given.markers(T0)) == 1
+    assert given.state() is S.COMPLETE_COMMIT
+
+
+def test_what_takes_too_long_is_aborted() -> None:
+    given = Given()
+    me = given.begun()
+    given.commit_offsets(me, 5)
+    given.clock.seconds += 59
+    given.transactions.tick()
+    assert given.state() is S.ONGOING
+    given.clock.seconds += 1
+    given.transactions.tick()
+    assert given.state() is S.COMPLETE_ABORT
+    assert given.offsets.of("g") == {}
+    (aborted,) = given.log(T0).producers.aborted(0, 10)
+    assert aborted.producer_id == me.producer_id
+    (marker,) = given.markers(T0)
+    assert marker.producer_epoch == me.epoch + 1
+
+
+def test_offsets_are_kept_when_the_transaction_commits() -> None:
+    given = Given()
+    me = given.begun()
+    given.commit_offsets(me, 5, 6)
+    given.commit_offsets(me, 7)
+    assert given.transactions.unstable("g") == {T0, T1}
+    assert given.transactions.unstable("h") == set()
+    assert given.offsets.of("g") == {}
+    given.end(me)
+    assert {tp: entry.offset for tp, entry in given.offsets.of("g").items()} == {T0: 7, T1: 6}
+    assert given.transactions.unstable("g") == set()
+
+
+def test_an_id_that_is_not_known_has_no_transaction() -> None:
+    given = Given()
+    me = ProducerIdAndEpoch(0, 0)
+    assert given.end(me, name="") == E.INVALID_REQUEST
+    assert given.end(me, name="other") == E.INVALID_PRODUCER_ID_MAPPING
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
+def test_a_timeout_has_bounds(timeout_ms: int) -> None:
+    given = Given()
+    answer = given.transactions.init("tx", timeout_ms)
+    assert answer.code == E.INVALID_TRANSACTION_TIMEOUT
+    assert given.transactions.get("tx") is None
+    assert given.transactions.init("tx", 900_000).code == E.NONE
+
+
+def test_ids_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "MAX_TRANSACTIONAL_IDS", 2)
+    given = Given()
+    given.begun("a")
+    for name in ("b", "c"):
+        given.clock.seconds += 1
+        assert given.transactions.init(name, 60_000).code == E.NONE
+    assert [each.transactional_id for each in given.transactions] == ["a", "c"]
+    given.begun("c")
+    assert given.transactions.init("d", 60_000).code == E.COORDINATOR_NOT_AVAILABLE
+    assert given.transactions.get("d") is None
+
+
+def restarted(given: Given, **options: Any) -> Given:
+    given.cluster.save()
+    store = DirectoryStore(given.store._directory)  # type: ignore[attr-defined]
+    again = Given(store, **options)
+    again.clock.seconds = given.clock.seconds
+    return again
+
+
+def test_a_transaction_outlives_the_broker(tmp_path: Path) -> None:
+    before = Given(DirectoryStore(tmp_path))
+    me = before.begun()
+    before.commit_offsets(me, 5)
+    given = restarted(before)
+    assert given.log(T0).first_open_offset == 0
+    assert given.transactions.unstable("g") == {T0}
+    given.clock.seconds += 1
+    given.add(me, "tx", T1)
+    assert given.end(me) == E.NONE
+    assert (len(given.markers(T0)), len(given.markers(T1))) == (1, 1)
+    again = restarted(given)
+    assert again.state() is S.COMPLETE_COMMIT
+    assert again.offsets.of("g")[T0].offset == 5
+    assert again.end(me) == E.NONE
+    assert len(again.markers(T0)) == 1
+
+
+def test_an_end_that_was_answered_is_carried_out_by_the_next_broker(tmp_path: Path) -> None:
+    before = Given(DirectoryStore(tmp_path), transaction_marker_delay_ms=50)
+    me = before.begun()
+    before.commit_offsets(me, 5)
+    assert before.end(me) == E.NONE
+    given = restarted(before)
+    assert given.state() is S.PREPARE_COMMIT
+    given.transactions.tick()
+    assert given.state() is S.COMPLETE_COMMIT
+    assert len(given.markers(T0)) == 1
+    assert given.offsets.of("g")[T0].offset == 5
+
+
+def test_a_forgotten_id_stays_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "MAX_TRANSACTIONAL_IDS", 1)
+    given = Given(DirectoryStore(tmp_path))
+    given.transactions.init("a", 60_000)
+    given.transactions.init("b", 60_000)
+    assert [each.transactional_id for each in restarted(given).transactions] == ["b"]
