@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from aiokafkawire.broker import Broker
 from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 
-from .raw_client import RawClient, connected
+from .raw_client import RawClient, connected, only
 from .transactional import (
     CLASSIC,
     NEWEST,
@@ -117,3 +123,53 @@ async def test_a_newer_producer_fences_the_older(
     answer = await fetched(client)
     assert [each.first_offset for each in answer.aborted_transactions] == [0]
     assert values(answer) == [b"lost", b"kept"]
+
+
+@PROTOCOLS
+async def test_transactions_survive_the_broker(tmp_path: Path, versions: dict[str, int]) -> None:
+    async with Broker(data_dir=tmp_path) as broker, connected(broker) as client:
+        await a_topic(broker)
+        producer = Transactional(client, versions=versions)
+        await begun(producer, b"a")
+        assert versions is NEWEST or await producer.add_offsets("g") == E.NONE
+        assert await producer.commit_offsets("g", 5) == E.NONE
+    async with Broker(data_dir=tmp_path) as broker, connected(broker) as client:
+        assert values(await fetched(client)) == []
+        assert await committed(client, "g", stable=True) == (E.UNSTABLE_OFFSET_COMMIT, -1)
+        producer.client = client
+        assert (await producer.produce(b"b")).error_code == E.NONE
+        assert await producer.end(commit=True) == E.NONE
+        assert values(await fetched(client)) == [b"a", b"b"]
+    async with Broker(data_dir=tmp_path) as broker, connected(broker) as client:
+        assert values(await fetched(client)) == [b"a", b"b"]
+        assert await committed(client, "g", stable=True) == (E.NONE, 5)
+
+
+@PROTOCOLS
+async def test_an_answer_that_was_lost_is_given_again(
+    client: RawClient, versions: dict[str, int]
+) -> None:
+    producer = Transactional(client, versions=versions)
+    await begun(producer, b"a")
+    me = producer.me
+    assert await producer.end(commit=True) == E.NONE
+    after, producer.me = producer.me, me
+    assert await producer.end(commit=True) == E.NONE
+    assert producer.me == after
+    producer.me = me
+    assert await producer.end(commit=False) == E.INVALID_TXN_STATE
+    assert (await fetched(client)).high_watermark == 2
+
+
+async def test_readers_of_committed_records_find_no_others_by_their_time(client: RawClient) -> None:
+    producer = Transactional(client)
+    await begun(producer, b"a")
+    asked = ListOffsetsPartition(partition_index=0, timestamp=0)
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=1,
+        topics=[ListOffsetsTopic(name="t", partitions=[asked])],
+    )
+    assert only(await client.call(request, 5)).offset == -1
+    await producer.end(commit=True)
+    assert only(await client.call(request, 5)).offset == 0
