@@ -209,3 +209,31 @@ async def test_a_member_may_keep_its_offsets_in_zookeeper(
         await consumer.commit()
     async with Consumer(topic, **servers, **options) as consumer:
         assert [record.value for record in await take(consumer, 2)] == numbered(2, start=4)
+
+
+@without("transactions", as_of="0.10.2")
+async def test_transactions_are_refused(bootstrap_servers: str, topic: str):
+    with anyio.fail_after(WITHIN_S):
+        with pytest.raises(UnsupportedVersion, match="0.11"):
+            async with (
+                Producer(
+                    bootstrap_servers=bootstrap_servers, transactional_id="orders"
+                ) as producer,
+                producer.transaction(),
+            ):
+                await producer.send_and_wait(topic, b"value")
+    await fill(bootstrap_servers, topic, numbered(3))
+    assert [record.value for record in await stored(bootstrap_servers, topic)] == numbered(3)
+
+
+@without("transactions", as_of="0.10.2")
+async def test_all_records_are_committed_ones_where_there_are_no_transactions(
+    bootstrap_servers: str, topic: str
+):
+    await fill(bootstrap_servers, topic, numbered(5))
+    [partition] = partitions_of(topic, 1)
+    async with reading(bootstrap_servers, topic, isolation_level="read_committed") as consumer:
+        assert [record.value for record in await take(consumer, 5)] == numbered(5)
+        assert await consumer.end_offsets(partition) == {partition: 5}
+        assert consumer.lag(partition) == 0
+        assert consumer.last_stable_offset(partition) is None
