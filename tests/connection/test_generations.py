@@ -1,0 +1,217 @@
+"""What a client takes a broker for, of every generation, and what it sends there then."""
+
+from __future__ import annotations
+
+import uuid
+
+import anyio
+import pytest
+
+from aiokafkawire.broker import ApiKey, Broker, Close
+from aiokafkawire.broker.releases import release_of
+from aiokafkawire.connection import BrokerClient, Lane, Versions, choose_version
+from aiokafkawire.errors import ConnectionFailed, KafkaError
+from aiokafkawire.wire import APIS, NO_ID, ErrorCode
+from aiokafkawire.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from aiokafkawire.wire.messages.metadata import MetadataRequest
+
+from .scripted import client_of
+
+WITHIN_S = 10.0
+
+BRIEF = {"socket_connection_setup_timeout_ms": 800}
+"""A fourth of it is how long an answer to ApiVersions is waited for."""
+
+HASTY = {"reconnect_backoff_ms": 1, "reconnect_backoff_max_ms": 5}
+
+VERDICTS = {
+    "0.8.0": ("0.8.0", ["METADATA"]),
+    "0.8.1": ("0.8.1", ["OFFSET_FETCH"]),
+    "0.8.2": ("0.8.2", ["FIND_COORDINATOR"]),
+    "0.9": ("0.9", ["LIST_GROUPS"]),
+    # In version 4, which they do not know: then in 0, as they tell none.
+    "0.10.0": (None, ["API_VERSIONS 0"]),
+    "1.1": (None, ["API_VERSIONS 0"]),
+    "2.3": (None, ["API_VERSIONS 0"]),
+    # Then in the highest that they tell.
+    "2.4": (None, ["API_VERSIONS 3"]),
+    "2.8": (None, ["API_VERSIONS 3"]),
+    "3.8": (None, ["API_VERSIONS 3"]),
+    "3.9": (None, ["API_VERSIONS 4"]),
+    "4.3": (None, ["API_VERSIONS 4"]),
+}
+"""What a broker of each release is taken for, and the requests to which it owes that."""
+
+TRANSACTIONAL = {ApiKey.PRODUCE, ApiKey.TXN_OFFSET_COMMIT, ApiKey.END_TXN}
+
+
+def soon() -> float:
+    return anyio.current_time() + WITHIN_S
+
+
+async def negotiated(client: BrokerClient) -> Versions:
+    """What the broker is taken for in the end, however often a connection fails before."""
+    with anyio.fail_after(WITHIN_S):
+        while True:
+            try:
+                return await client.negotiated(soon())
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+
+
+@pytest.mark.parametrize("as_of", VERDICTS)
+async def test_each_generation_is_taken_for_what_it_is(as_of: str) -> None:
+    release, answered = VERDICTS[as_of]
+    async with (
+        Broker(as_of=as_of) as broker,
+        client_of(broker.nodes[1], **BRIEF) as client,
+    ):
+        versions = await negotiated(client)
+        assert versions.release == release
+        asked = [
+            f"{seen.api_key.name} {seen.version}".removesuffix(" 0" if release else "")
+            for seen in broker.requests
+        ]
+        assert asked == answered
+        served = release_of(as_of, APIS).served
+        for key, api in APIS.items():
+            if key in served and key in versions.ranges and key not in TRANSACTIONAL:
+                ours = min(served[key].high, api.max_stable_version)
+                assert versions.highest(key) == ours, api.name
+
+
+@pytest.mark.parametrize("as_of", ["0.8.1", "0.8.2"])
+async def test_probes_go_on_connections_of_their_own_and_the_verdict_holds_for_all_lanes(
+    as_of: str,
+) -> None:
+    async with (
+        Broker(as_of=as_of) as broker,
+        client_of(broker.nodes[1], **BRIEF) as client,
+    ):
+        await negotiated(client)
+        probes = len(broker.requests)
+        for lane in (Lane.GENERAL, Lane.FETCH, Lane.PRODUCE):
+            await client.request(MetadataRequest(topics=[]), deadline=soon(), lane=lane)
+        asked = [seen.api_key for seen in broker.requests]
+        assert asked[probes:] == [ApiKey.METADATA] * 3, "nothing is probed again"
+        connections = [seen.connection for seen in broker.requests]
+        assert len(set(connections[probes:])) == 3
+        # ApiVersions took the first connection, and a probe each those after it.
+        assert connections[0] == (5 if as_of == "0.8.1" else 4) - 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "release"), [("0.8.2", "2.8", None), ("2.8", "0.8.2", "0.8.2")]
+)
+async def test_a_verdict_ends_with_the_connection(
+    before: str, after: str, release: str | None
+) -> None:
+    async with (
+        Broker(as_of=before) as broker,
+        client_of(broker.nodes[1], **BRIEF, **HASTY) as client,
+    ):
+        assert (await negotiated(client)).release != release
+        await broker.restart(1, as_of=after)
+        while client.connected:
+            await anyio.lowlevel.checkpoint()
+        versions = await negotiated(client)
+        assert versions.release == release
+        await client.request(MetadataRequest(topics=[]), deadline=soon())
+        version = broker.requests.of(ApiKey.METADATA)[-1].version
+        assert version == (11 if release is None else 0)
+
+
+@pytest.mark.parametrize("closed", range(1, 8))
+@pytest.mark.parametrize("as_of", ["4.3", None])
+async def test_a_broker_that_closes_its_first_connections_is_not_taken_for_an_old_one(
+    as_of: str | None, closed: int
+) -> None:
+    async with (
+        Broker(as_of=as_of) as broker,
+        client_of(broker.nodes[1], **HASTY) as client,
+    ):
+        fault = broker.on(None, Close(), times=closed)
+        versions = await negotiated(client)
+        assert versions.release is None
+        assert versions.highest(ApiKey.FETCH) == 18
+        assert fault.hits == closed or len(broker.requests) < closed
+
+
+@pytest.mark.slow
+async def test_a_broker_that_is_stopped_for_a_while_is_not_taken_for_an_old_one() -> None:
+    async with (
+        Broker(as_of="4.3") as broker,
+        client_of(broker.nodes[1], **BRIEF, **HASTY) as client,
+    ):
+        broker.pause(1)
+        with pytest.raises(ConnectionFailed, match="stays silent"):
+            await client.negotiated(soon())
+        broker.resume(1)
+        versions = await negotiated(client)
+        assert versions.release is None
+        assert versions.highest(ApiKey.FETCH) == 18
+
+
+async def test_what_is_pinned_is_believed_and_not_asked() -> None:
+    async with (
+        Broker(as_of="2.8") as broker,
+        client_of(broker.nodes[1], api_version="0.8.2") as client,
+    ):
+        assert (await negotiated(client)).release == "0.8.2"
+        await client.request(MetadataRequest(topics=[]), deadline=soon())
+        assert [(seen.api_key, seen.version) for seen in broker.requests] == [(ApiKey.METADATA, 0)]
+
+
+@pytest.mark.parametrize(("api_version", "metadata"), [("0.10", 8), ("2.3", 8), ("2.4", 11)])
+async def test_a_newer_pin_rules_out_probing_and_below_2_4_flexible_versions(
+    api_version: str, metadata: int
+) -> None:
+    async with (
+        Broker(as_of="2.8") as broker,
+        client_of(broker.nodes[1], api_version=api_version) as client,
+    ):
+        assert (await negotiated(client)).highest(ApiKey.METADATA) == metadata
+    async with (
+        Broker(as_of="0.8.2") as broker,
+        client_of(broker.nodes[1], api_version=api_version, **BRIEF) as client,
+    ):
+        with pytest.raises(ConnectionFailed):
+            await client.negotiated(soon())
+        assert len(broker.requests) == 0, "no probe came in"
+
+
+@pytest.mark.parametrize(("as_of", "level"), [("3.9", 0), ("4.3", 2)])
+async def test_transactions_of_today_want_the_feature_that_is_finalised(
+    as_of: str, level: int
+) -> None:
+    async with Broker(as_of=as_of) as broker, client_of(broker.nodes[1]) as client:
+        versions = await negotiated(client)
+    assert (versions.features.get("transaction.version", 0) >= 2) == (level == 2)
+    highest = [versions.highest(key) for key in sorted(TRANSACTIONAL)]
+    assert highest == ([13, 5, 5] if level == 2 else [11, 4, 4])
+
+
+async def test_ids_of_topics_are_used_when_every_topic_has_one() -> None:
+    async with Broker(as_of="4.3") as broker, client_of(broker.nodes[1]) as client:
+        await broker.create_topic("t")
+        versions = await negotiated(client)
+        metadata = await client.request(MetadataRequest(topics=None), deadline=soon())
+        (known,) = metadata.topics
+        assert known.topic_id != NO_ID
+        for topic_id, version in ((known.topic_id, 18), (NO_ID, 12)):
+            request = fetch(topic_id)
+            assert choose_version(versions, request) == version
+            response = await client.request(request, deadline=soon())
+            (topic,) = response.responses
+            assert topic.partitions[0].error_code == ErrorCode.NONE
+            assert broker.requests[-1].version == version
+
+
+def fetch(topic_id: uuid.UUID) -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1024)
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        topics=[FetchTopic(topic="t", topic_id=topic_id, partitions=[partition])],
+    )
