@@ -55,6 +55,7 @@ class Refresher:
         self.last_failure: KafkaError | None = None
         brokers.on_lost = self.request_update
         self._config = config
+        self._who = config.client_id
         self._runtime = runtime
         self._brokers = brokers
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -76,6 +77,7 @@ class Refresher:
 
         Raises `NoBrokerAvailable` at the deadline, or at once if no address can ever do.
         """
+        self._who = host.name
         attempt = 0
         failures: dict[Address, KafkaError] = {}
         clock = self._runtime.clock
@@ -90,7 +92,7 @@ class Refresher:
                 if not error.retriable or again_at >= deadline:
                     raise
                 if attempt == 1:
-                    logger.warning("%s; trying again", error.reason)
+                    logger.warning("%s: %s; trying again", self._who, error.reason)
             # Outside of the handler: a Ctrl-C while waiting shall not show the error before it.
             await clock.sleep_until(again_at)
         self._schedule.succeeded(self._runtime.clock.now(), self._runtime.rng)
@@ -131,7 +133,7 @@ class Refresher:
                 if len(self._noted) >= MAX_NOTED:
                     self._noted.clear()
                 self._noted.add(note)
-                logger.warning("%s: metadata: %s", self._config.client_id, note)
+                logger.warning("%s: metadata: %s", self._who, note)
         if not update.changed:
             return
         self.metadata = update.snapshot
@@ -165,7 +167,6 @@ class Refresher:
     async def _refresh(self) -> None:
         now = self._runtime.clock.now
         some = self._still_used(self._schedule.begin(now()))
-        client_id = self._config.client_id
         try:
             if not self.metadata.nodes or self._schedule.rebootstrap_due(now()):
                 some = None
@@ -174,16 +175,16 @@ class Refresher:
                 await self._from_nodes_or_bootstrap(some)
         except KafkaError as error:
             self.last_failure = error
-            logger.debug("%s: metadata could not be refreshed: %s", client_id, error)
+            logger.debug("%s: metadata could not be refreshed: %s", self._who, error)
             self._schedule.failed(now(), self._runtime.rng)
             if self._schedule.should_log(now()):
-                logger.warning("%s: no broker can be reached: %s; trying again", client_id, error)
+                logger.warning("%s: no broker can be reached: %s; trying again", self._who, error)
             if not error.retriable:
                 self._tell_waiters()
         else:
             self.last_failure = None
             if self._schedule.succeeded(now(), self._runtime.rng, partial=some is not None):
-                logger.warning("%s: brokers can be reached again", client_id)
+                logger.warning("%s: brokers can be reached again", self._who)
             missing = self._missing(self.interest.users() if some is None else some)
             if missing:
                 self._schedule.ask(missing)
@@ -223,7 +224,7 @@ class Refresher:
         request = metadata_request(wanted, allow_creation=self._may_create)
         response = await client.request(request, deadline=deadline)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
-            logger.info("broker %s asks for a new bootstrap", client.name)
+            logger.info("%s: broker %s asks for a new bootstrap", self._who, client.name)
             await self._from_bootstrap(deadline, {})
         else:
             self._take(response, wanted, client, partial=some is not None)

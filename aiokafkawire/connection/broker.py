@@ -83,7 +83,7 @@ class BrokerClient:
         self._last_failure: KafkaError | None = None
         self._ended: KafkaError | None = None
         self._on_lost = on_lost
-        self._log = _LossLog(config.client_id, self.name)
+        self._log = _LossLog(host.name, self.name)
 
     # --- what others may look at ---
 
@@ -349,8 +349,8 @@ class BrokerClient:
 class _LossLog:
     """Tells in the log that a broker was lost and that it is back, but not again and again."""
 
-    def __init__(self, client_id: str, name: str) -> None:
-        self._client_id = client_id
+    def __init__(self, who: str, name: str) -> None:
+        self._who = who
         self._name = name
         self._told_at = -math.inf
         self._away = False
@@ -361,9 +361,9 @@ class _LossLog:
         else:
             self._told_at = now
             self._away = True
-        logger.log(level, "%s: %s: %s", self._client_id, self._name, error.reason)
+        logger.log(level, "%s: %s: %s", self._who, self._name, error.reason)
 
     def back(self) -> None:
         if self._away:
             self._away = False
-            logger.info("%s: %s: connected again", self._client_id, self._name)
+            logger.info("%s: %s: connected again", self._who, self._name)

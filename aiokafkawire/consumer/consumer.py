@@ -90,14 +90,16 @@ class Consumer(Client[Core]):
         """
         self.config = make(ConsumerConfig, options)
         self._assignors = assignors_of(self.config.partition_assignment_strategy)
-        super().__init__("consumer", self._label(), _runtime)
+        group_id = self.config.group_id
+        who = f"consumer {self.config.client_id}"
+        super().__init__(
+            "consumer",
+            label("Consumer", self.config, group_id),
+            _runtime,
+            who if group_id is None else f"{who} of group {group_id}",
+        )
         self._wanted: Subscription = topics_of(topics) if topics else Nothing()
         self._listener: RebalanceListener | None = None
-
-    def _label(self) -> str:
-        group_id = self.config.group_id
-        group = "" if group_id is None else f" group_id={group_id!r}"
-        return label("Consumer", self.config) + group
 
     # --- life ---
 

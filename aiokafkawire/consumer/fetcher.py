@@ -187,7 +187,7 @@ class Fetcher:
                 part.partition.replica = None
         if isinstance(error, UnknownServerError):
             level = logging.WARNING if failures == 1 else logging.DEBUG
-            logger.log(level, "trying again after %s", error)
+            logger.log(level, "%s: trying again after %s", self._host.name, error)
         elif not error.retriable:
             self._raise_once(error)
         return self._runtime.clock.now() + self._backoff.delay(failures, self._runtime.rng)
@@ -328,7 +328,7 @@ class Fetcher:
             self._break(part, error)
         elif isinstance(error, UnknownServerError):
             level = logging.WARNING if partition.failures == 1 else logging.DEBUG
-            logger.log(level, "trying again after %s", error)
+            logger.log(level, "%s: trying again after %s", self._host.name, error)
         elif not error.retriable:
             partition.handle(Refusal(part.state, error))
             self._on_data()

@@ -25,9 +25,10 @@ class Client(ABC, Generic[S]):
     the same `_close` as `stop`.
     """
 
-    def __init__(self, name: str, label: str, runtime: Runtime | None) -> None:
+    def __init__(self, name: str, label: str, runtime: Runtime | None, who: str = "") -> None:
+        """`name` says what it is, `label` all that `repr` shows, `who` what lines of the log do."""
         self._given_runtime = runtime
-        self._lifecycle: Lifecycle[S] = Lifecycle(name, label)
+        self._lifecycle: Lifecycle[S] = Lifecycle(name, label, who)
 
     def __repr__(self) -> str:
         return str(self._lifecycle)

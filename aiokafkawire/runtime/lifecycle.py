@@ -130,11 +130,11 @@ class Lifecycle(Generic[S]):
     named (`label`, and where it was made) in a ResourceWarning, and its tasks are ended.
     """
 
-    def __init__(self, name: str, label: str = "") -> None:
+    def __init__(self, name: str, label: str = "", who: str = "") -> None:
         self.name = name
         self.label = label or name
         self.phase = Phase.NEW
-        self.host = Host(name)
+        self.host = Host(who or name)
         self.session: S | None = None
         self.failure: KafkaError | None = None
         self._open: S | None = None
@@ -197,7 +197,7 @@ class Lifecycle(Generic[S]):
             self.refuse()
         self._go(Step.ENTERED)
         self._closed = anyio.Event()
-        self.host = host = Host(self.name, self._crashed)
+        self.host = host = Host(self.host.name, self._crashed)
         _lives.add(cast("Lifecycle[Session]", self))
         try:
             await host.start()
@@ -289,7 +289,7 @@ class Lifecycle(Generic[S]):
     # --- what may happen to a client ---
 
     def _crashed(self, task: TaskHandle, error: Exception) -> None:
-        logger.error("%s: task %s failed", self.name, task.name, exc_info=error)
+        logger.error("%s: task %s failed", self.host.name, task.name, exc_info=error)
         if self.failure is None:
             self.failure = KafkaError(
                 f"the {self.name} is broken: its task {task.name!r} failed: {error!r}"
@@ -342,10 +342,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def label(kind: str, config: ClientConfig) -> str:
+def label(kind: str, config: ClientConfig, group_id: str | None = None) -> str:
     """How a client is named in its `repr`: by what tells it from others, and nothing secret."""
     servers = ",".join(str(Address(*address)) for address in config.bootstrap_addresses)
-    return f"{kind} client_id={config.client_id!r} bootstrap_servers={servers!r}"
+    group = "" if group_id is None else f" group_id={group_id!r}"
+    return f"{kind} client_id={config.client_id!r} bootstrap_servers={servers!r}{group}"
 
 
 def _no_loop() -> None:

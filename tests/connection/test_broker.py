@@ -363,8 +363,8 @@ async def test_a_loss_is_told_once_with_the_client_and_again_when_it_is_over(
                 await outcome_of(client.request(COMMIT, deadline=soon()))
             await client.request(HEARTBEAT, deadline=soon())
     lost, back = (record.getMessage() for record in caplog.records)
-    assert lost == f"billing: {server.address}: the broker closed the connection"
-    assert back == f"billing: {server.address}: connected again"
+    assert lost == f"test: {server.address}: the broker closed the connection"
+    assert back == f"test: {server.address}: connected again"
 
 
 async def test_a_close_after_a_request_without_an_answer_is_a_warning(

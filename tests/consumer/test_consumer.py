@@ -674,7 +674,7 @@ async def test_who_waits_hears_that_the_consumers_tasks_were_cancelled():
             group.start_soon(read)
             await anyio.wait_all_tasks_blocked()
             for task in asyncio.all_tasks():
-                if task.get_name() == "consumer":
+                if task.get_name() == reader._lifecycle.host.name:
                     task.cancel()
         assert heard == [ClientClosed]
         with pytest.raises(ClientClosed):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiokafkawire import Consumer, Producer
-from aiokafkawire.errors import ClientClosed
+from aiokafkawire.errors import ClientClosed, NoBrokerAvailable
 from aiokafkawire.kafka07 import Client as Kafka07Client
 from aiokafkawire.runtime import NEVER, Client, Host, RealRuntime, Runtime, Session
 
@@ -16,8 +16,10 @@ from aiokafkawire.runtime import NEVER, Client, Host, RealRuntime, Runtime, Sess
 class Least(Client[Session]):
     """The least client there can be; it notes what it is asked."""
 
-    def __init__(self, failure: Exception | None = None, runtime: Runtime | None = None) -> None:
-        super().__init__("client", "Least servers='none'", runtime)
+    def __init__(
+        self, failure: Exception | None = None, runtime: Runtime | None = None, who: str = ""
+    ) -> None:
+        super().__init__("client", "Least servers='none'", runtime, who)
         self.runtimes: list[Runtime] = []
         self.left_with: list[BaseException | None] = []
         self._failure = failure
@@ -102,3 +104,27 @@ def test_each_client_says_what_starting_and_stopping_means_for_it(
     client: type[Client[Any]], name: str
 ) -> None:
     assert getattr(client, name).__doc__ != getattr(Client, name).__doc__
+
+
+async def test_lines_of_the_log_name_the_client(caplog: pytest.LogCaptureFixture):
+    async def fail() -> None:
+        raise LookupError("a defect")
+
+    options: dict[str, Any] = {
+        "bootstrap_servers": "127.0.0.1:1",
+        "default_api_timeout_ms": 100,
+        "retry_backoff_ms": 1,
+    }
+    for consumer, who in (
+        (Consumer(client_id="reader", **options), "consumer reader"),
+        (Consumer(group_id="billing", **options), "consumer aiokafkawire of group billing"),
+    ):
+        with pytest.raises(NoBrokerAvailable):
+            await consumer.start()
+        assert any(text.startswith(f"{who}: ") for text in caplog.messages)
+        caplog.clear()
+    client = Least(who="client of tests")
+    await client.start()
+    await client._lifecycle.host.spawn(fail, name="odd").wait()
+    await client.stop()
+    assert caplog.messages == ["client of tests: task odd failed"]
