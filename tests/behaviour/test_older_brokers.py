@@ -214,7 +214,7 @@ async def test_a_member_may_keep_its_offsets_in_zookeeper(
 @without("transactions", as_of="0.10.2")
 async def test_transactions_are_refused(bootstrap_servers: str, topic: str):
     with anyio.fail_after(WITHIN_S):
-        with pytest.raises(UnsupportedVersion, match="0.11"):
+        with pytest.raises(UnsupportedVersion, match=r"0\.11"):
             async with (
                 Producer(
                     bootstrap_servers=bootstrap_servers, transactional_id="orders"
