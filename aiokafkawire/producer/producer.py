@@ -88,7 +88,8 @@ class Producer(Client[_Session]):
         options that contradict each other.
         """
         self.config = make(ProducerConfig, options)
-        super().__init__("producer", label("Producer", self.config), _runtime)
+        who = f"producer {self.config.client_id}"
+        super().__init__("producer", label("Producer", self.config), _runtime, who)
 
     # --- life ---------------------------------------------------------------------------------
 

@@ -116,7 +116,7 @@ class Sender:
 
     def _cannot_go_on(self, error: KafkaError, told: bool) -> None:
         if self.failure is None:
-            logger.error("%s: the producer cannot go on: %s", self.config.client_id, error)
+            logger.error("%s: the producer cannot go on: %s", self.host.name, error)
             if not told:
                 self.untold = error
         self.end(error)
@@ -284,7 +284,7 @@ class Sender:
             try:
                 await self._identify(identities)
                 if failures > QUIET_FAILURES:
-                    logger.warning("%s: there is a producer id now", self.config.client_id)
+                    logger.warning("%s: there is a producer id now", self.host.name)
                 failures = 0
             except UnsupportedVersion as error:
                 self._without_identity(error)
@@ -299,7 +299,7 @@ class Sender:
                 identities.failure = error
                 # A broker that has just started is still loading: nothing to worry anybody with.
                 level = logging.WARNING if failures == QUIET_FAILURES + 1 else logging.DEBUG
-                logger.log(level, "%s: no producer id yet: %s", self.config.client_id, error)
+                logger.log(level, "%s: no producer id yet: %s", self.host.name, error)
                 await clock.sleep_until(clock.now() + backoff.delay(failures, self.runtime.rng))
 
     async def _identify(self, identities: Identities) -> None:
@@ -316,8 +316,9 @@ class Sender:
             self.fail(error)
             return
         logger.warning(
-            "the broker is older than Kafka 0.11 and has no producer ids (%s): going on without"
-            " idempotence, so that a retry may write a record twice",
+            "%s: the broker is older than Kafka 0.11 and has no producer ids (%s): going on"
+            " without idempotence, so that a retry may write a record twice",
+            self.host.name,
             error,
         )
         self.accumulator.without_identity()

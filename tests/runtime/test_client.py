@@ -115,12 +115,14 @@ async def test_lines_of_the_log_name_the_client(caplog: pytest.LogCaptureFixture
         "default_api_timeout_ms": 100,
         "retry_backoff_ms": 1,
     }
-    for consumer, who in (
+    clients: list[tuple[Consumer | Producer, str]] = [
+        (Producer(client_id="writer", **options), "producer writer"),
         (Consumer(client_id="reader", **options), "consumer reader"),
         (Consumer(group_id="billing", **options), "consumer aiokafkawire of group billing"),
-    ):
+    ]
+    for real, who in clients:
         with pytest.raises(NoBrokerAvailable):
-            await consumer.start()
+            await real.start()
         assert any(text.startswith(f"{who}: ") for text in caplog.messages)
         caplog.clear()
     client = Least(who="client of tests")
