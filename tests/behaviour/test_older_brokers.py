@@ -9,9 +9,14 @@ import anyio
 import pytest
 
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import GroupFailed, UnknownTopic, UnsupportedVersion
+from aiokafkawire.errors import (
+    GroupFailed,
+    TransactionFailed,
+    UnknownTopic,
+    UnsupportedVersion,
+)
 from aiokafkawire.producer import Producer
-from aiokafkawire.types import OffsetAndMetadata, TopicPartition
+from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from tests.behaviour.conftest import NewTopic
 from tests.behaviour.features import needs, without
 from tests.behaviour.support import (
@@ -97,6 +102,13 @@ async def test_offsets_of_times_are_refused(bootstrap_servers: str, topic: str):
         with pytest.raises(UnsupportedVersion, match="ListOffsets"):
             await consumer.offsets_for_times({TopicPartition(topic, 0): 1_000})
         assert [record.value for record in await take(consumer, 1)] == [b"value"]
+
+
+@without("search by time", as_of="0.10.0")
+async def test_a_position_of_some_time_ago_is_refused(bootstrap_servers: str, topic: str):
+    async with reading(bootstrap_servers, topic, auto_offset_reset="by_duration:PT1H") as consumer:
+        with anyio.fail_after(WITHIN_S), pytest.raises(UnsupportedVersion, match="ListOffsets"):
+            await consumer.getone()
 
 
 @without("headers", as_of="0.10.2")
@@ -237,3 +249,32 @@ async def test_all_records_are_committed_ones_where_there_are_no_transactions(
         assert await consumer.end_offsets(partition) == {partition: 5}
         assert consumer.lag(partition) == 0
         assert consumer.last_stable_offset(partition) is None
+
+
+@needs("transactions")
+@without("fencing by group", as_of="1.1")
+async def test_offsets_in_a_transaction_go_without_the_check_of_a_member_only_if_asked_to(
+    bootstrap_servers: str, topic: str, group_id: str
+):
+    [partition] = partitions_of(topic, 1)
+    await fill(bootstrap_servers, topic, numbered(3))
+    async with (
+        Consumer(
+            topic, bootstrap_servers=bootstrap_servers, group_id=group_id, **MEMBER
+        ) as consumer,
+        Producer(bootstrap_servers=bootstrap_servers, transactional_id=group_id) as producer,
+    ):
+        await take(consumer, 3)
+
+        async def send_checked() -> None:
+            async with producer.transaction():
+                await producer.send_offsets(consumer)
+
+        with pytest.raises(TransactionFailed, match=r"before Kafka 2\.5") as told:
+            await send_checked()
+        assert isinstance(told.value.__cause__, UnsupportedVersion)
+        async with producer.transaction():
+            await producer.send_offsets(consumer.positions(), GroupMetadata(group_id))
+        with anyio.fail_after(WITHIN_S):
+            while await committed(consumer, partition) != 3:
+                await consumer.getmany(timeout_ms=20)

@@ -347,6 +347,7 @@ async def test_many_transactions_one_after_the_other_and_beside_each_other(
 # --- offsets ------------------------------------------------------------------------------------
 
 
+@needs("fencing by group")
 async def test_offsets_are_committed_with_the_transaction_or_not_at_all(
     bootstrap_servers: str, new_topic: NewTopic, transactional_id: str, group_id: str
 ):
@@ -546,6 +547,7 @@ class StreamWorker:
             self.copied += sum(map(len, batches.values()))
 
 
+@needs("fencing by group")
 async def test_the_loop_of_stream_workers_gives_each_record_once(
     bootstrap_servers: str, new_topic: NewTopic, transactional_id: str
 ):
@@ -578,6 +580,7 @@ async def test_the_loop_of_stream_workers_gives_each_record_once(
     assert one.aborted + two.aborted >= 3
 
 
+@needs("fencing by group")
 async def test_partitions_that_go_in_the_middle_of_a_transaction_fail_it(
     bootstrap_servers: str, new_topic: NewTopic, transactional_id: str, group_id: str
 ):

@@ -14,7 +14,7 @@ import anyio
 import confluent_kafka
 import pytest
 
-from aiokafkawire import Consumer, Producer, TopicPartition
+from aiokafkawire import Consumer, GroupMetadata, Producer, TopicPartition
 from aiokafkawire.errors import ProducerFenced
 from tests.brokers.fixtures import session_kafka, what_real_kafka_needs
 from tests.brokers.kafka import DEFAULT_VERSION, Kafka
@@ -30,6 +30,7 @@ JAVA_TIMEOUT_SECONDS = 60.0
 QUIET_MS = 3_000
 """After so long without a record the console consumer ends."""
 WITHIN_S = 30.0
+FIRST_THAT_CHECKS_MEMBERS = (2, 5)
 
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 LOAD_GENERATOR = "org.apache.kafka.tools.ProducerPerformance"
@@ -286,7 +287,11 @@ def test_offsets_that_we_commit_in_a_transaction_are_read_by_others(
             while seen < len(KEPT):
                 batches = await consumer.getmany(timeout_ms=500)
                 async with producer.transaction():
-                    await producer.send_offsets(consumer)
+                    if kafka.release.number < FIRST_THAT_CHECKS_MEMBERS:
+                        member = GroupMetadata(group)
+                        await producer.send_offsets(consumer.positions(), member)
+                    else:
+                        await producer.send_offsets(consumer)
                 seen += sum(map(len, batches.values()))
 
     write_by_confluent(kafka, topic, name)
