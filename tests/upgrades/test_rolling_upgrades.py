@@ -14,6 +14,7 @@ from aiokafkawire.broker import ApiKey, Broker
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.producer import Producer
 from aiokafkawire.records import Record
+from aiokafkawire.types import TopicPartition
 
 from .test_mixed_clusters import HASTY, SETUP
 
@@ -23,6 +24,14 @@ NODES = 3
 PARTITIONS = 3
 AT_ONCE = 10
 """Records that are on their way together."""
+
+READER: dict[str, Any] = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 20}
+MEMBER: dict[str, Any] = {
+    "group_id": "workers",
+    "enable_auto_commit": False,
+    "session_timeout_ms": 5_000,
+    "heartbeat_interval_ms": 50,
+}
 
 MORE = 2 * AT_ONCE
 """Records that are delivered, and read, between two restarts."""
@@ -58,7 +67,8 @@ class Load:
         while True:
             for records in (await self._consumer.getmany(timeout_ms=50)).values():
                 self.read += records
-            await self._consumer.commit()
+            if self._consumer.config.group_id is not None:
+                await self._consumer.commit()
             self._tell()
 
     def _tell(self) -> None:
@@ -85,9 +95,9 @@ class Load:
 
 
 @asynccontextmanager
-async def under_load(release: str, **more: Any) -> AsyncIterator[Load]:
-    """A cluster of a release, with a producer and a member of a group at work."""
-    options = {**HASTY, **(SETUP if release.startswith("0.9") else {})}
+async def under_load(release: str, *, grouped: bool = True, **more: Any) -> AsyncIterator[Load]:
+    """A cluster of a release, with a producer and a consumer, or member of a group, at work."""
+    options = HASTY | (SETUP if release.startswith(("0.8", "0.9")) else {})
     async with Broker(
         nodes=NODES,
         as_of=release,
@@ -98,18 +108,13 @@ async def under_load(release: str, **more: Any) -> AsyncIterator[Load]:
         options["bootstrap_servers"] = broker.bootstrap_servers
         async with (
             Producer(**options, **more) as producer,
-            Consumer(
-                TOPIC,
-                **options,
-                group_id="workers",
-                auto_offset_reset="earliest",
-                enable_auto_commit=False,
-                session_timeout_ms=5_000,
-                heartbeat_interval_ms=50,
-                fetch_max_wait_ms=20,
-            ) as consumer,
+            Consumer(**options, **READER, **(MEMBER if grouped else {})) as consumer,
             anyio.create_task_group() as tasks,
         ):
+            if grouped:
+                consumer.subscribe(TOPIC)
+            else:
+                consumer.assign([TopicPartition(TOPIC, number) for number in range(PARTITIONS)])
             load = Load(broker, producer, consumer)
             tasks.start_soon(load.consume)
             tasks.start_soon(load.produce)
@@ -141,6 +146,16 @@ async def test_from_0_11_on_nothing_is_lost_and_nothing_comes_twice() -> None:
         produced = versions(load.broker, ApiKey.PRODUCE)
         assert produced == sorted(produced)
         assert {3, 9} < set(produced)
+
+
+@pytest.mark.slow
+async def test_before_there_were_groups() -> None:
+    async with under_load("0.8.1", grouped=False, acks=1) as load:
+        await load.more()
+        await upgrade(load, "0.8.2", "0.9", "0.10")
+        stored = await load.finish()
+        assert set(stored) == set(load.delivered)
+        assert versions(load.broker, ApiKey.FETCH) == [0, 1, 3]
 
 
 @pytest.mark.slow
