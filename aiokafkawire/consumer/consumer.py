@@ -40,8 +40,10 @@ from .partition import LogPoint, Partition, ResetTo, SoughtTo, ToCommitted
 from .subscription import (
     Manual,
     Nothing,
+    Pattern,
     RebalanceListener,
     Subscription,
+    Topics,
     checked_listener,
     pattern_of,
     topics_of,
@@ -181,7 +183,8 @@ class Consumer(Client[Core]):
         """Read these topics, or all whose whole name matches `pattern`; replaces what was before.
 
         May be called before `async with`. `listener` hears of partitions that come and go. A member
-        of a group joins it (JoinGroup, KIP-429, KIP-345). Raises `InvalidOption`, `TypeError`.
+        of a group joins it (JoinGroup, KIP-429, KIP-345). Raises `InvalidOption`, `TypeError` and
+        `ValueError` for what can name no topic.
         """
         names = topics_of(topics)
         if bool(names.topics) == (pattern is not None):
@@ -210,6 +213,15 @@ class Consumer(Client[Core]):
         if self._lifecycle.phase not in {Phase.NEW, Phase.STARTING}:
             self._running.subscribe(wanted, listener)
         self._wanted, self._listener = wanted, listener
+
+    def subscription(self) -> frozenset[str]:
+        """The topics that are subscribed to; of a pattern those that match it at present."""
+        wanted, core = self._wanted, self._lifecycle.session
+        if isinstance(wanted, Topics):
+            return frozenset(wanted.topics)
+        if isinstance(wanted, Pattern) and core is not None:
+            return frozenset(wanted.matches(core.cluster.metadata))
+        return frozenset()
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that this consumer owns at present."""

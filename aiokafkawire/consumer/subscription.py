@@ -104,6 +104,10 @@ def topics_of(topics: Iterable[str]) -> Topics:
     for name in names:
         if not isinstance(name, str) or not name:
             raise TypeError(f"a topic is named by a string that is not empty, not {name!r}")
+        if name.startswith("^"):
+            raise ValueError(
+                f"{name!r} can be no topic: give a regular expression as subscribe(pattern=…)"
+            )
         check_string(name)
     return Topics(tuple(dict.fromkeys(names)))
 

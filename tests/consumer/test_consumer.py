@@ -28,7 +28,7 @@ from aiokafkawire.records import Records
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 
-from .helpers import TIMEOUT_S, consumer, numbers, parts, produce, read
+from .helpers import TIMEOUT_S, consumer, numbers, parts, produce, read, until
 
 P0 = TopicPartition("orders", 0)
 P1 = TopicPartition("orders", 1)
@@ -407,6 +407,22 @@ async def test_wrong_use_is_told() -> None:
 
 
 # --- what the cluster has ---------------------------------------------------------------------
+
+
+async def test_what_is_subscribed_to() -> None:
+    async with Broker() as broker:
+        for name in ("orders", "orders-old", "refunds"):
+            await broker.create_topic(name, 1)
+        reader = consumer(broker, "orders", "later")
+        assert reader.subscription() == {"orders", "later"}
+        async with reader:
+            assert reader.subscription() == {"orders", "later"}
+            reader.subscribe(pattern="orders.*")
+            await until(lambda: reader.subscription() == {"orders", "orders-old"}, reader)
+            reader.unsubscribe()
+            assert reader.subscription() == frozenset()
+            reader.assign(P0)
+            assert reader.subscription() == frozenset()
 
 
 async def test_what_the_cluster_has() -> None:

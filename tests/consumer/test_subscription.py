@@ -121,3 +121,8 @@ def test_a_listener_may_have_other_methods_and_may_do_nothing() -> None:
     with_attribute.on_partitions_lost = print  # type: ignore[method-assign]
     for listener in (WithHelpers(), with_attribute, RebalanceListener()):
         assert checked_listener(listener) is listener
+
+
+def test_a_regular_expression_among_topics_is_told_where_it_belongs() -> None:
+    with pytest.raises(ValueError, match=r"'\^ord\.\*' can be no topic: .* subscribe\(pattern=…\)"):
+        topics_of(["orders", "^ord.*"])
