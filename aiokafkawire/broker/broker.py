@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from aiokafkawire.broker.apis import HANDLERS
+from aiokafkawire.broker.apis import CONTROLLER_HANDLERS, HANDLERS
 from aiokafkawire.broker.call import State
 from aiokafkawire.broker.faults import Action, Fault, Faults, RequestLog, SeenRequest
 from aiokafkawire.broker.fetch_sessions import FetchSessions
@@ -18,6 +18,7 @@ from aiokafkawire.broker.node import Node
 from aiokafkawire.broker.options import MAX_NODES, BrokerConfig, BrokerOptions
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.releases import Release, release_of
+from aiokafkawire.broker.replication import Registry, Replication
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.broker.topics import Cluster, Partition
 from aiokafkawire.broker.transactions import Transactions
@@ -36,6 +37,15 @@ KAFKA07_NODE_ID = 0
 EPOCH_BUMPING_VERSION = 2
 """Since this transaction.version every end of a transaction gives a new epoch (KIP-890)."""
 
+CONTROLLERS_UNTIL = "3.0"
+"""Releases before this one can replicate here; there a controller still told nodes what to do."""
+
+UNCLEAN_UNTIL = "0.11.0"
+"""Before this release a replica that was out of sync became leader if there was no other."""
+
+SETTLE_TIMEOUT_S = 10.0
+"""How long a call waits until every node that runs has heard of what it did."""
+
 CLOSE_TIMEOUT_S = 5.0
 """How long leaving waits for connections to end before it drops them."""
 
@@ -49,9 +59,9 @@ class Broker(Client[State]):
             async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer: ...
 
     Nodes are numbered from 1; each listens on a port of its own, on loopback unless told otherwise.
-    All nodes share one log: killing one loses nothing that has another replica. With `data_dir`
-    topics, records and committed offsets survive a restart. Further keywords are those of
-    `BrokerOptions`.
+    All nodes share one log: killing one loses nothing that has another replica; with `replicate`
+    each has its own, and replicates. With `data_dir` topics, records and committed offsets survive
+    a restart. Further keywords are those of `BrokerOptions`.
     """
 
     def __init__(
@@ -85,6 +95,8 @@ class Broker(Client[State]):
         if kafka07_port is not None and not 0 <= kafka07_port <= MAX_PORT:
             raise InvalidOption(f"kafka07_port must be 0 to {MAX_PORT}, not {kafka07_port}")
         self._release, self.options = _options(options)
+        if self.options.replicate and data_dir is not None:
+            raise InvalidOption("with replicate logs are kept in memory: it takes no data_dir")
         self.requests = RequestLog()
         super().__init__("broker", f"Broker nodes={nodes}", runtime)
         self._runtime = runtime
@@ -129,7 +141,7 @@ class Broker(Client[State]):
         self._store = store = MemoryStore() if directory is None else DirectoryStore(directory)
         store.open()
         node_ids = range(1, len(self._bind) + 1)
-        cluster = Cluster(node_ids, store, self.options, runtime.rng)
+        cluster = self._cluster(node_ids, store)
         cluster.racks.update(self._racks)
         offsets = OffsetStore(store)
         cluster.on_topic_deleted.append(offsets.forget_topic)
@@ -145,9 +157,19 @@ class Broker(Client[State]):
                 offsets,
                 store,
                 bumps_epoch=lambda: state.transaction_version >= EPOCH_BUMPING_VERSION,
+                leading=lambda partition: self._leading(state, partition),
             ),
             releases=dict.fromkeys(node_ids, self._release),
         )
+        if isinstance(cluster, Registry):
+            state.replication = Replication(
+                cluster,
+                store,
+                runtime,
+                host,
+                shown=state.addresses,
+                releases=state.releases,
+            )
         host.spawn(state.groups.run, name="groups")
         host.spawn(state.transactions.run, name="transactions")
         for node_id, address in zip(node_ids, self._bind, strict=True):
@@ -164,7 +186,15 @@ class Broker(Client[State]):
                 serve=connection_to(logs),
             )
             await self._bind_node(self._kafka07, self._kafka07_bind, state)
+        await self._settle(state)
         return state
+
+    def _cluster(self, node_ids: Sequence[int], store: Store) -> Cluster:
+        assert self._runtime is not None
+        if not self.options.replicate:
+            return Cluster(node_ids, store, self.options, self._runtime.rng)
+        unclean = not self._release.since(UNCLEAN_UNTIL)
+        return Registry(node_ids, store, self.options, self._runtime.rng, unclean=unclean)
 
     async def _bind_node(self, node: Node, address: Address, state: State) -> None:
         try:
@@ -180,11 +210,15 @@ class Broker(Client[State]):
         state.fetch_sessions[node.node_id] = sessions
         shown = Address(self._advertised_host or node.address.host, node.address.port)
         state.addresses[node.node_id] = shown
+        if state.replication is not None:
+            state.replication.came(node)
 
     async def _stop(self, state: State) -> None:
         nodes = [*self._nodes.values(), *([self._kafka07] if self._kafka07 else [])]
         for node in nodes:
             node.cut()
+        if state.replication is not None:
+            state.replication.abort()
         for node in nodes:
             await node.stopped()
         state.cluster.save()
@@ -242,9 +276,22 @@ class Broker(Client[State]):
         """The node that coordinates a group or a transactional id, -1 when no node is up."""
         return self._running.cluster.coordinator(key)
 
-    def end_offset(self, topic: str, partition: int) -> int:
-        """The offset that the next record of a partition will get."""
-        return self._partition(topic, partition).log.end_offset
+    def isr(self, topic: str, partition: int) -> tuple[int, ...]:
+        """The replicas of a partition that are in sync."""
+        return tuple(self._partition(topic, partition).isr)
+
+    def end_offset(self, topic: str, partition: int, *, node: int | None = None) -> int:
+        """The offset that the next record of a partition will get; -1 if nobody leads it.
+
+        With `replicate` and a `node`: where that node's log ends, -1 if it has none.
+        """
+        found, state = self._partition(topic, partition), self._running
+        here: Partition | None
+        if node is not None and state.replication is not None:
+            here = state.replication.replica(found, self._node(node).node_id)
+        else:
+            here = self._leading(state, found)
+        return -1 if here is None else here.log.end_offset
 
     # --- topics ------------------------------------------------------------------------------
 
@@ -257,8 +304,9 @@ class Broker(Client[State]):
         configs: Mapping[str, str] | None = None,
     ) -> None:
         """Make a topic. Raises `BrokerError` as the CreateTopics API answers."""
+        state = self._running
         try:
-            self._running.cluster.create_topic(
+            state.cluster.create_topic(
                 name,
                 -1 if partitions is None else partitions,
                 -1 if replication_factor is None else replication_factor,
@@ -266,6 +314,7 @@ class Broker(Client[State]):
             )
         except Refusal as refusal:
             raise error_for(refusal.code, topic=name) from refusal
+        await self._settle(state)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with its records. Raises `BrokerError` for an unknown one."""
@@ -274,6 +323,7 @@ class Broker(Client[State]):
             cluster.delete_topic(cluster.topic(name))
         except Refusal as refusal:
             raise error_for(refusal.code, topic=name) from refusal
+        await self._settle(self._running)
 
     async def add_partitions(self, topic: str, count: int) -> None:
         """Let a topic have `count` partitions, more than before.
@@ -285,13 +335,16 @@ class Broker(Client[State]):
             cluster.add_partitions(cluster.topic(topic), count)
         except Refusal as refusal:
             raise error_for(refusal.code, topic=topic) from refusal
+        await self._settle(self._running)
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
         """Move the start of a partition's log, as retention would."""
-        found = self._partition(topic, partition)
-        found.log.delete_before(before_offset)
-        self._running.cluster.save()
-        found.changed.notify()
+        found, state = self._partition(topic, partition), self._running
+        replication = state.replication
+        for each in [found] if replication is None else replication.replicas(found):
+            each.log.delete_before(before_offset)
+            each.changed.notify()
+        state.cluster.save()
 
     # --- bad days ----------------------------------------------------------------------------
 
@@ -321,10 +374,23 @@ class Broker(Client[State]):
         node.cut()
         cluster, groups = self._running.cluster, self._running.groups
         before = {group.group_id: cluster.coordinator(group.group_id) for group in groups}
-        cluster.node_died(node_id)
+        if self._running.replication is None:
+            cluster.node_died(node_id)
+        else:
+            self._running.replication.died(node_id)
         groups.moved(cluster.coordinator, before)
         self._running.transactions.moved()
         await node.stopped()
+
+    async def shut_down(self, node_id: int) -> None:
+        """Stop a node in good order: with `replicate` it first has the controller move its leads.
+
+        What no other replica in sync could lead has no leader then. `restart` brings it back.
+        """
+        node, replication = self._node(node_id), self._running.replication
+        if node.running and replication is not None:
+            await replication.shut_down(node)
+        await self.kill(node_id)
 
     async def restart(self, node_id: int, *, as_of: str | None = None) -> None:
         """Bring a killed node back on its port; kills it first if it is up.
@@ -333,13 +399,15 @@ class Broker(Client[State]):
         upgrade. Options and what is stored stay as they are. Raises `InvalidOption`.
         """
         node = self._node(node_id)
-        release = None if as_of is None else release_of(as_of, HANDLERS)
+        release = None if as_of is None else _release(as_of, replicate=self.options.replicate)
         await self.kill(node_id)
         assert node.address is not None
         if release is not None:
             self._running.releases[node_id] = release
         await self._listen(node, node.address, self._running)
-        self._running.cluster.node_came(node_id)
+        if self._running.replication is None:
+            self._running.cluster.node_came(node_id)
+        await self._settle(self._running)
 
     def pause(self, node_id: int) -> None:
         """Let a node hang: it takes connections and requests, and answers nothing."""
@@ -350,7 +418,10 @@ class Broker(Client[State]):
         self._node(node_id).resume()
 
     def move_leader(self, topic: str, partition: int, node_id: int) -> None:
-        """Make another live node the leader of a partition. Raises ValueError for a dead one."""
+        """Make another live node the leader of a partition. Raises ValueError for a dead one.
+
+        With `replicate` it has to be in sync, and hears of it over the wire, as all others.
+        """
         self._running.cluster.move_leader(self._partition(topic, partition), node_id)
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
@@ -360,12 +431,26 @@ class Broker(Client[State]):
         Raises `BrokerError` for an offset that the log does not have.
         """
         found = self._partition(topic, partition)
+        replication = self._running.replication
         try:
-            self._running.cluster.truncate(found, offset)
+            if replication is None:
+                self._running.cluster.truncate(found, offset)
+            else:
+                replication.truncate(found, offset)
         except Refusal as refusal:
             raise error_for(
                 refusal.code, topic=topic, partition=partition, offset=offset
             ) from refusal
+
+    async def wait_for_isr(
+        self, topic: str, partition: int, *nodes: int, timeout_s: float = 10.0
+    ) -> None:
+        """Wait until these nodes and no others are in sync. Raises `TimeoutError`."""
+        found, state = self._partition(topic, partition), self._running
+        if state.replication is not None:
+            await state.replication.until(lambda: set(found.isr) == set(nodes), timeout_s)
+        if set(found.isr) != set(nodes):
+            raise TimeoutError(f"after {timeout_s} s in sync were {found.isr}, not {nodes}")
 
     async def wait_for_request(
         self,
@@ -411,6 +496,16 @@ class Broker(Client[State]):
             raise ValueError(f"there is no node {node_id}; there are {list(self._nodes)}")
         return node
 
+    async def _settle(self, state: State) -> None:
+        """Let every node that runs hear of what was done."""
+        if state.replication is not None:
+            await state.replication.settled(SETTLE_TIMEOUT_S)
+
+    def _leading(self, state: State, partition: Partition) -> Partition | None:
+        """A partition as its leader has it, None as long as there is none."""
+        replication = state.replication
+        return partition if replication is None else replication.leading(partition)
+
     def _partition(self, topic: str, partition: int) -> Partition:
         cluster = self._running.cluster
         try:
@@ -426,6 +521,26 @@ def _options(given: BrokerOptions) -> tuple[Release, BrokerConfig]:
         if name not in known:
             arguments = [*list(inspect.signature(Broker).parameters)[:-1], *known]
             raise InvalidOption(f"a broker has no option {name!r}{nearest(name, arguments)}")
-    release = release_of(given.get("as_of"), HANDLERS)
+    release = _release(given.get("as_of"), replicate=given.get("replicate", False))
     options: dict[str, Any] = {**release.defaults, **given}
-    return release, BrokerConfig(**options)
+    config = BrokerConfig(**options)
+    if config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms:
+        raise InvalidOption(
+            "replica_fetch_wait_max_ms must not be more than replica_lag_time_max_ms, or every"
+            f" follower would be too slow: {config.replica_fetch_wait_max_ms} is over"
+            f" {config.replica_lag_time_max_ms}"
+        )
+    return release, config
+
+
+def _release(as_of: str | None, *, replicate: bool) -> Release:
+    """The release to answer as. Raises `InvalidOption`."""
+    if not replicate:
+        return release_of(as_of, HANDLERS)
+    release = release_of(as_of, [*HANDLERS, *CONTROLLER_HANDLERS])
+    if release.sums_up or release.since(CONTROLLERS_UNTIL):
+        raise InvalidOption(
+            f"replicate needs an as_of from '0.8' to '2.8', not {as_of!r}: brokers replicate here"
+            " as they did before KRaft"
+        )
+    return release

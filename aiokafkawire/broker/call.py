@@ -9,12 +9,13 @@ from aiokafkawire.broker.fetch_sessions import FetchSessions
 from aiokafkawire.broker.groups.coordinator import Groups
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.releases import Release
-from aiokafkawire.broker.topics import Cluster
+from aiokafkawire.broker.replication import ReplicaManager, Replication
+from aiokafkawire.broker.topics import Cluster, Partition, Topic
 from aiokafkawire.broker.transactions import Transactions
 from aiokafkawire.broker.watchers import Watchers
 from aiokafkawire.runtime import Address, Clock, Session
 
-__all__ = ("Call", "Disconnect", "Peer", "State")
+__all__ = ("Call", "Disconnect", "Peer", "State", "replicas_of")
 
 
 class Disconnect(Exception):
@@ -40,6 +41,7 @@ class State(Session):
     """What all nodes and all handlers share, or have for each node.
 
     `addresses` are those that clients are told; `releases` as which release each node answers.
+    Without `replication` all nodes have the same partitions.
     """
 
     options: BrokerConfig
@@ -50,6 +52,7 @@ class State(Session):
     releases: dict[int, Release]
     addresses: dict[int, Address] = field(default_factory=dict)
     fetch_sessions: dict[int, FetchSessions] = field(default_factory=dict)
+    replication: Replication | None = None
 
     @property
     def oldest_release(self) -> Release:
@@ -80,3 +83,22 @@ class Call:
     def release(self) -> Release:
         """The release that the node answers as."""
         return self.state.releases[self.node_id]
+
+    @property
+    def replicas(self) -> ReplicaManager | None:
+        """What the node has for itself, where nodes replicate."""
+        replication = self.state.replication
+        return None if replication is None else replication.managers[self.node_id]
+
+    def partition(self, topic: Topic, index: int) -> Partition:
+        """A partition as the node has it. Raises `Refusal`."""
+        replicas = self.replicas
+        if replicas is None:
+            return self.cluster.partition(topic, index)
+        return replicas.replica(topic.name, index)
+
+
+def replicas_of(call: Call) -> ReplicaManager:
+    """What the node has for itself, for what only nodes that replicate serve."""
+    assert call.replicas is not None, "only nodes that replicate serve this"
+    return call.replicas

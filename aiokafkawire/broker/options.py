@@ -103,6 +103,19 @@ class BrokerConfig:
     max_fetch_sessions: int = _number(
         1_000, meaning="Fetch sessions (KIP-227) that one node remembers."
     )
+    replicate: bool = _switch(
+        False,
+        meaning="Whether each node has logs of its own that it replicates, as brokers before KRaft;"
+        ' needs an `as_of` of at most "2.8".',
+    )
+    replica_lag_time_max_ms: int = _number(
+        30_000,
+        meaning="How long a replica may be behind its leader before it is out of sync"
+        " (with `replicate`).",
+    )
+    replica_fetch_wait_max_ms: int = _number(
+        500, meaning="How long a leader keeps a replica's fetch waiting (with `replicate`)."
+    )
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -144,6 +157,9 @@ class BrokerOptions(TypedDict, total=False):
     max_connections: int
     connections_max_idle_ms: int
     max_fetch_sessions: int
+    replicate: bool
+    replica_lag_time_max_ms: int
+    replica_fetch_wait_max_ms: int
 
 
 _LINES = "\n".join(f"    {option}" for option in options_of(BrokerConfig))

@@ -36,6 +36,10 @@ _HIGHEST: Mapping[ApiKey, str] = {
     " 4.0:10 4.2:11",
     ApiKey.METADATA: "0.8.0:0 0.10.0:1 0.10.1:2 0.11.0:4 1.0:5 2.0:6 2.1:7 2.3:8 2.4:9 2.8:11"
     " 3.1:12 4.0:13",
+    ApiKey.LEADER_AND_ISR: "0.8.0:0 1.0:1 2.2:2 2.4:4 2.8:5",
+    ApiKey.STOP_REPLICA: "0.8.0:0 2.2:1 2.4:2 2.6:3",
+    ApiKey.UPDATE_METADATA: "0.8.0:0 0.9.0:1 0.10.0:2 0.10.2:3 1.0:4 2.2:5 2.4:6 2.8:7",
+    ApiKey.CONTROLLED_SHUTDOWN: "0.8.0:0 0.9.0:1 2.2:2 2.4:3",
     ApiKey.OFFSET_COMMIT: "0.8.1:0 0.8.2:1 0.9.0:2 0.11.0:3 2.0:4 2.1:6 2.3:7 2.4:8 3.7:9 4.2:10",
     ApiKey.OFFSET_FETCH: "0.8.1:0 0.8.2:1 0.10.2:2 0.11.0:3 2.0:4 2.1:5 2.4:6 2.5:7 3.0:8 3.7:9"
     " 4.2:10",
@@ -80,8 +84,23 @@ _LOWEST: Mapping[ApiKey, str] = {
 }
 """The same for the lowest version, which is 0 before."""
 
-_TOLD_LOWEST = {ApiKey.PRODUCE: 0}
-"""What releases tell that they do not serve: an old library needs to read it."""
+_GONE_IN = "3.0"
+_OF_THE_CONTROLLER = frozenset(
+    {
+        ApiKey.LEADER_AND_ISR,
+        ApiKey.STOP_REPLICA,
+        ApiKey.UPDATE_METADATA,
+        ApiKey.CONTROLLED_SHUTDOWN,
+    }
+)
+"""What nodes told each other while there was ZooKeeper; from 3.0 on we take them for KRaft's."""
+
+_TOLD_LOWEST: Mapping[ApiKey, str] = {
+    ApiKey.PRODUCE: "0.8.0:0",
+    ApiKey.CONTROLLED_SHUTDOWN: "0.10.0:1 1.0:0",
+}
+"""What releases tell as the lowest where they serve another: an old library needs to read that
+Produce begins at 0, and the oldest header of ControlledShutdown was not spoken of."""
 
 
 class Versions(NamedTuple):
@@ -164,6 +183,7 @@ class Release:
             found["group_max_session_timeout_ms"] = 300_000
         if not self.since("2.5"):
             found["max_message_bytes"] = 1_000_012
+            found["replica_lag_time_max_ms"] = 10_000
             found["refuse_unknown_producers"] = self.since("1.0")
         return found
 
@@ -193,11 +213,13 @@ def _release(name: str) -> Release:
     served: dict[ApiKey, Versions] = {}
     for key, steps in _HIGHEST.items():
         high = _at(steps, number)
-        if high is not None:
+        gone = key in _OF_THE_CONTROLLER and number >= _number(_GONE_IN)
+        if high is not None and not gone:
             served[key] = Versions(_at(_LOWEST.get(key, ""), number) or 0, high)
     told = {
-        key: versions._replace(low=_TOLD_LOWEST.get(key, versions.low))
+        key: versions._replace(low=versions.low if low is None else low)
         for key, versions in served.items()
+        for low in (_at(_TOLD_LOWEST.get(key, ""), number),)
     }
     return Release(name, served, told)
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import anyio
 
-from aiokafkawire.broker.apis import HANDLERS
+from aiokafkawire.broker.apis import CONTROLLER_HANDLERS, HANDLERS
 from aiokafkawire.broker.call import Call, Disconnect, Peer, State
 from aiokafkawire.broker.faults import (
     Answer,
@@ -34,6 +34,8 @@ from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsRespo
 __all__ = ("MAX_QUEUED_BYTES", "MAX_QUEUED_REQUESTS", "ServerConnection", "Site")
 
 logger = logging.getLogger("aiokafkawire.broker")
+
+_HANDLERS = {**HANDLERS, **CONTROLLER_HANDLERS}
 
 MAX_QUEUED_REQUESTS = 32
 MAX_QUEUED_BYTES = 2**20
@@ -237,7 +239,7 @@ class ServerConnection:
         if isinstance(outcome, Response):
             return outcome
         if isinstance(outcome, Answer):
-            return HANDLERS[seen.api_key].failed(seen.message, seen.version, outcome.error_code)
+            return _HANDLERS[seen.api_key].failed(seen.message, seen.version, outcome.error_code)
         if outcome.carried_out:
             await self._handle(seen)
         if isinstance(outcome, Close):
@@ -253,4 +255,4 @@ class ServerConnection:
             client_id=seen.client_id,
             peer=self._peer,
         )
-        return await HANDLERS[seen.api_key].handle(call, seen.message)
+        return await _HANDLERS[seen.api_key].handle(call, seen.message)

@@ -49,7 +49,16 @@ def _release(**highest: int) -> Mapping[int, ApiRange]:
     return {ApiKey[name.upper()]: ApiRange(0, high) for name, high in highest.items()}
 
 
-_V080 = _release(produce=0, fetch=0, list_offsets=0, metadata=0)
+_V080 = _release(
+    produce=0,
+    fetch=0,
+    list_offsets=0,
+    metadata=0,
+    leader_and_isr=0,
+    stop_replica=0,
+    update_metadata=0,
+    controlled_shutdown=0,
+)
 _V081 = {**_V080, **_release(offset_commit=0, offset_fetch=0)}
 _V082 = {**_V081, **_release(offset_commit=1, offset_fetch=1, find_coordinator=0)}
 _V090 = {
@@ -57,6 +66,8 @@ _V090 = {
     **_release(
         produce=1,
         fetch=1,
+        update_metadata=1,
+        controlled_shutdown=1,
         offset_commit=2,
         join_group=0,
         heartbeat=0,

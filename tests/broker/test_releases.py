@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from aiokafkawire.broker import Broker
-from aiokafkawire.broker.apis import HANDLERS
+from aiokafkawire.broker.apis import CONTROLLER_HANDLERS, HANDLERS
 from aiokafkawire.broker.releases import LINES, RELEASES, NotServed, release_of
 from aiokafkawire.connection.versions import RELEASES as WHAT_CLIENTS_ASSUME
 from aiokafkawire.errors import InvalidOption
@@ -64,9 +64,11 @@ def test_what_is_no_release_is_refused(text: str) -> None:
 def test_nothing_goes_back() -> None:
     for older, newer in itertools.pairwise(LINES):
         before, after = RELEASES[older].served, RELEASES[newer].served
-        assert set(before) <= set(after)
+        gone = set(CONTROLLER_HANDLERS) if newer == "3.0" else set()
+        assert set(before) - gone <= set(after)
         for key, versions in before.items():
-            assert versions.high <= after[key].high, (key, newer)
+            if key not in gone:
+                assert versions.high <= after[key].high, (key, newer)
 
 
 def test_the_newest_serve_what_our_messages_have() -> None:
@@ -97,10 +99,19 @@ def test_the_versions_that_4_removed_are_those_that_only_3_made_vectors_of() -> 
 @pytest.mark.parametrize("client", WHAT_CLIENTS_ASSUME)
 def test_it_agrees_with_what_our_client_assumes_of_those_it_cannot_ask(client: str) -> None:
     assumed = WHAT_CLIENTS_ASSUME[client]
-    served = release_of(client, HANDLERS).served
+    served = release_of(client, [*HANDLERS, *CONTROLLER_HANDLERS]).served
     assert {key: tuple(versions) for key, versions in assumed.items()} == {
         key: tuple(versions) for key, versions in served.items()
     }
+
+
+def test_what_nodes_tell_each_other_is_served_to_nobody_else() -> None:
+    alone, among = release_of("0.10", HANDLERS), release_of("0.10", CONTROLLER_HANDLERS)
+    assert not set(CONTROLLER_HANDLERS) & set(alone.served)
+    assert set(CONTROLLER_HANDLERS) == set(among.served)
+    # The header of its version 0 is another one, of which brokers did not speak.
+    assert among.served[ApiKey.CONTROLLED_SHUTDOWN] == (0, 1)
+    assert among.told[ApiKey.CONTROLLED_SHUTDOWN] == (1, 1)
 
 
 def test_options_that_are_not_given_have_the_defaults_of_the_release() -> None:

@@ -7,6 +7,7 @@ from aiokafkawire.broker.apis import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     api_versions,
+    controlled_shutdown,
     create_partitions,
     create_topics,
     delete_groups,
@@ -22,6 +23,7 @@ from aiokafkawire.broker.apis import (
     heartbeat,
     init_producer_id,
     join_group,
+    leader_and_isr,
     leave_group,
     list_groups,
     list_offsets,
@@ -32,13 +34,15 @@ from aiokafkawire.broker.apis import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    stop_replica,
     sync_group,
     txn_offset_commit,
+    update_metadata,
 )
 from aiokafkawire.broker.apis.base import Handler
 from aiokafkawire.wire import ApiKey
 
-__all__ = ("HANDLERS", "Handler")
+__all__ = ("CONTROLLER_HANDLERS", "HANDLERS", "Handler")
 
 HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
     {
@@ -81,3 +85,13 @@ HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
     }
 )
 """How each API is carried out, by its key."""
+
+CONTROLLER_HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
+    {
+        ApiKey.LEADER_AND_ISR: Handler(leader_and_isr.handle, leader_and_isr.failed),
+        ApiKey.STOP_REPLICA: Handler(stop_replica.handle, stop_replica.failed),
+        ApiKey.UPDATE_METADATA: Handler(update_metadata.handle, update_metadata.failed),
+        ApiKey.CONTROLLED_SHUTDOWN: Handler(controlled_shutdown.handle, controlled_shutdown.failed),
+    }
+)
+"""The same of those that nodes and their controller use among themselves, when they replicate."""

@@ -43,7 +43,7 @@ def _response(
 
 def _partition(call: Call, topic: str, index: int) -> PartitionResponse:
     try:
-        partition = call.cluster.partition(call.cluster.topic(topic), index)
+        partition = call.partition(call.cluster.topic(topic), index)
         partition.check_leader(call.node_id)
     except Refusal as refusal:
         return _refused(index, refusal.code)

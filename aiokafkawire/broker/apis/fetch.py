@@ -69,6 +69,7 @@ async def handle(call: Call, request: FetchRequest) -> FetchResponse:
     by_id = call.version >= FIRST_ID_VERSION
     try:
         fetching = sessions.begin(request, clock.now(), by_id=by_id)
+        _note_follower(call, request, fetching.wanted)
         positions = await _wait(call, request, fetching.wanted)
         endpoints = NodeEndpoints(call)
         reader = _Reader(call.version, min(request.max_bytes, call.state.options.max_fetch_bytes))
@@ -114,7 +115,7 @@ async def _wait(call: Call, request: FetchRequest, asked: Sequence[Wanted]) -> l
         while True:
             positions = [_look(call, request, wanted) for wanted in asked]
             waiting = request.max_wait_ms > 0 and positions and not call.peer.gone
-            if not waiting or _satisfied(request, positions):
+            if not waiting or _satisfied(call, request, positions):
                 return positions
             if not watched:
                 watched = [each.partition for each in positions if each.partition is not None]
@@ -128,6 +129,19 @@ async def _wait(call: Call, request: FetchRequest, asked: Sequence[Wanted]) -> l
             partition.changed.remove(signal.set)
 
 
+def _note_follower(call: Call, request: FetchRequest, asked: Sequence[Wanted]) -> None:
+    """A replica that fetches says with it how far it is."""
+    replicas, follower = call.replicas, _replica_id(call, request)
+    if replicas is None or follower < 0:
+        return
+    now = call.state.clock.now()
+    for wanted in asked:
+        position = _look(call, request, wanted)
+        replica = replicas.replicas.get((wanted.topic, wanted.asked.partition))
+        if replica is not None and not position.code:
+            replicas.fetched(replica, follower, wanted.asked.fetch_offset, now)
+
+
 def _look(call: Call, request: FetchRequest, wanted: Wanted) -> _Position:
     position = _Position(wanted)
     cluster = call.cluster
@@ -137,7 +151,7 @@ def _look(call: Call, request: FetchRequest, wanted: Wanted) -> _Position:
             if call.version >= FIRST_ID_VERSION
             else cluster.topic(wanted.topic)
         )
-        position.partition = partition = cluster.partition(topic, wanted.asked.partition)
+        position.partition = partition = call.partition(topic, wanted.asked.partition)
         partition.check_epoch(wanted.asked.current_leader_epoch)
         if not _may_serve(call, request, partition):
             raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -203,7 +217,7 @@ def _diverging(partition: Partition, asked: FetchPartition) -> EpochEndOffset | 
     return None
 
 
-def _satisfied(request: FetchRequest, positions: list[_Position]) -> bool:
+def _satisfied(call: Call, request: FetchRequest, positions: list[_Position]) -> bool:
     size = 0
     for position in positions:
         partition = position.readable
@@ -211,7 +225,7 @@ def _satisfied(request: FetchRequest, positions: list[_Position]) -> bool:
             return True
         asked = position.wanted.asked
         size += partition.log.available_bytes(
-            asked.fetch_offset, asked.partition_max_bytes, _limit(request, partition)
+            asked.fetch_offset, asked.partition_max_bytes, _limit(call, request, partition)
         )
     return size >= request.min_bytes
 
@@ -249,7 +263,7 @@ def _partition(
     elif position.preferred_replica != NO_REPLICA:
         data.preferred_read_replica = position.preferred_replica
     else:
-        limit = _limit(request, partition)
+        limit = _limit(call, request, partition)
         data.records = reader.read(log, position.wanted.asked, limit)
         if committed and call.version >= FIRST_MAGIC_2_VERSION:
             start = position.wanted.asked.fetch_offset
@@ -257,8 +271,10 @@ def _partition(
     return data
 
 
-def _limit(request: FetchRequest, partition: Partition) -> int:
-    """Where reading ends for who asks."""
+def _limit(call: Call, request: FetchRequest, partition: Partition) -> int:
+    """Where reading ends for who asks: replicas are given all that there is."""
+    if call.replicas is not None and _replica_id(call, request) >= 0:
+        return partition.log.end_offset
     if request.isolation_level == READ_COMMITTED:
         return partition.last_stable_offset
     return partition.high_watermark

@@ -37,6 +37,7 @@ FIRST_VERSION: Mapping[int, int] = {
 """Since which version a special timestamp is understood."""
 
 READ_COMMITTED = 1
+CONSUMER = -1
 DEBUG_REPLICA = -2
 NOTHING = -1
 
@@ -79,17 +80,15 @@ def _partition(
         partition_index=asked.partition_index, error_code=ErrorCode.NONE
     )
     try:
-        partition = call.cluster.partition(call.cluster.topic(name), asked.partition_index)
+        partition = _hosted(call, request, name, asked.partition_index)
         partition.check_epoch(asked.current_leader_epoch)
         if request.replica_id != DEBUG_REPLICA:
             partition.check_leader(call.node_id)
         if call.version == 0:
-            offsets = _old_style(partition, asked.timestamp)
+            offsets = _old_style(partition, asked.timestamp, _limit(request, partition))
             response.old_style_offsets = offsets[: max(asked.max_num_offsets, 0)]
             return response
-        committed = request.isolation_level == READ_COMMITTED
-        limit = partition.last_stable_offset if committed else partition.high_watermark
-        found = _find(call, partition, asked.timestamp, limit)
+        found = _find(call, partition, asked.timestamp, _limit(request, partition))
     except Refusal as refusal:
         response.error_code = refusal.code
         return response
@@ -100,13 +99,35 @@ def _partition(
     return response
 
 
-def _old_style(partition: Partition, timestamp: int) -> list[int]:
+def _hosted(call: Call, request: ListOffsetsRequest, name: str, index: int) -> Partition:
+    try:
+        return call.partition(call.cluster.topic(name), index)
+    except Refusal as refusal:
+        if call.replicas is not None and request.replica_id == DEBUG_REPLICA:
+            # Who asks this very node for its replica is told that it has none.
+            raise Refusal(ErrorCode.REPLICA_NOT_AVAILABLE) from refusal
+        raise
+
+
+def _limit(request: ListOffsetsRequest, partition: Partition) -> int:
+    """Where the log ends for who asks: for consumers before what is not everywhere yet."""
+    if request.replica_id != CONSUMER:
+        return partition.log.end_offset
+    if request.isolation_level == READ_COMMITTED:
+        return partition.last_stable_offset
+    return partition.high_watermark
+
+
+def _old_style(partition: Partition, timestamp: int, limit: int) -> list[int]:
     log = partition.log
     if timestamp == LATEST:
-        return log.segment_offsets()
-    if timestamp == EARLIEST:
-        return [log.start_offset]
-    return log.segment_offsets_before(timestamp)
+        found = log.segment_offsets()
+    elif timestamp == EARLIEST:
+        found = [log.start_offset]
+    else:
+        found = log.segment_offsets_before(timestamp)
+    before = [offset for offset in found if offset <= limit]
+    return found if len(before) == len(found) else [limit, *before]
 
 
 def _find(call: Call, partition: Partition, timestamp: int, limit: int) -> Found:

@@ -48,7 +48,7 @@ def failed(
 def _partition(call: Call, name: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     response = EpochEndOffset(partition=asked.partition, error_code=ErrorCode.NONE)
     try:
-        partition = call.cluster.partition(call.cluster.topic(name), asked.partition)
+        partition = call.partition(call.cluster.topic(name), asked.partition)
         partition.check_epoch(asked.current_leader_epoch)
         partition.check_leader(call.node_id)
     except Refusal as refusal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from aiokafkawire.broker.apis.acks import ALL_IN_SYNC, Written, acknowledged
 from aiokafkawire.broker.apis.base import NodeEndpoints
 from aiokafkawire.broker.apis.transactional_writes import admit
 from aiokafkawire.broker.call import Call, Disconnect
@@ -31,21 +32,26 @@ __all__ = ("failed", "handle")
 
 logger = logging.getLogger("aiokafkawire.broker")
 
-ALL_IN_SYNC = -1
-VALID_ACKS = (ALL_IN_SYNC, 0, 1)
+LEADER_ALONE = 1
+VALID_ACKS = (ALL_IN_SYNC, 0, LEADER_ALONE)
 FIRST_BATCH_VERSION = 3
 FIRST_ZSTD_VERSION = 7
 FIRST_ID_VERSION = 13
 
 
 async def handle(call: Call, request: ProduceRequest) -> ProduceResponse | None:
-    """Append everything at once: all replicas share the log, so there is nothing to wait for."""
+    """Append everything at once; then wait for replicas, unless all nodes share one log."""
     endpoints = NodeEndpoints(call)
     responses = []
+    written: list[Written] = []
     for topic in request.topic_data:
-        partitions = [
-            _produced(call, request, topic, data, endpoints) for data in topic.partition_data
-        ]
+        partitions = []
+        for data in topic.partition_data:
+            outcome = _produced(call, request, topic, data, endpoints)
+            if isinstance(outcome, Written):
+                written.append(outcome)
+                outcome = outcome.response
+            partitions.append(outcome)
         responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=partitions
@@ -54,6 +60,8 @@ async def handle(call: Call, request: ProduceRequest) -> ProduceResponse | None:
     if request.acks == 0:
         _disconnect_on_error(responses)
         return None
+    if request.acks != LEADER_ALONE and call.replicas is not None:
+        await acknowledged(call, request.acks, request.timeout_ms, written)
     return ProduceResponse(responses=responses, node_endpoints=endpoints.nodes)
 
 
@@ -92,7 +100,8 @@ def _produced(
     topic_data: TopicProduceData,
     data: PartitionProduceData,
     endpoints: NodeEndpoints,
-) -> PartitionProduceResponse:
+) -> Written | PartitionProduceResponse:
+    """What was written to one partition, or the answer why nothing was."""
     partition: Partition | None = None
     try:
         if request.acks not in VALID_ACKS and not (
@@ -104,7 +113,7 @@ def _produced(
             if call.version >= FIRST_ID_VERSION
             else call.cluster.topic(topic_data.name)
         )
-        partition = call.cluster.partition(topic, data.index)
+        partition = call.partition(topic, data.index)
         partition.check_leader(call.node_id)
         return _append(call, request, topic, partition, data.records)
     except _RecordRefusal as refusal:
@@ -141,7 +150,7 @@ class _RecordRefusal(Refusal):
 
 def _append(
     call: Call, request: ProduceRequest, topic: Topic, partition: Partition, records: Buffer | None
-) -> PartitionProduceResponse:
+) -> Written:
     options = call.state.options
     wanted = topic.number("min.insync.replicas", options.min_insync_replicas)
     # A topic with fewer replicas than that could never be written to.
@@ -169,16 +178,18 @@ def _append(
             for view in iter_batches(stored):
                 log.append(bytes(view.buffer), view)
     if batches and duplicate is None:
-        partition.changed.notify()
+        partition.appended()
     # Before 0.9 a producer could ask for more replicas than there are, and was told in the end.
-    enough = request.acks <= len(partition.isr)
-    return PartitionProduceResponse(
+    enough = request.acks <= len(partition.isr) or call.replicas is not None
+    response = PartitionProduceResponse(
         index=partition.index,
         error_code=ErrorCode.NONE if enough else ErrorCode.REQUEST_TIMED_OUT,
         base_offset=base_offset,
         log_append_time_ms=-1 if append_time is None else append_time,
         log_start_offset=log.start_offset,
     )
+    end_offset = base_offset + sum(batch.count for batch in batches)
+    return Written(partition, end_offset, needed, response)
 
 
 def _validated(call: Call, topic: Topic, records: Buffer | None, now_ms: int) -> list[BatchView]:

@@ -240,7 +240,11 @@ class Replica(Partition):
     def cut(self, offset: int) -> None:
         """Cut the log off at an offset."""
         self.log.truncate(offset)
-        self.watermark = min(self.watermark, self.log.end_offset)
+        end = self.log.end_offset
+        self.watermark = min(self.watermark, end)
+        if isinstance(self.state, Leading):
+            for position in self.state.followers.values():
+                position.offset = min(position.offset, end)
 
 
 # --- transitions ---------------------------------------------------------------------------------

@@ -54,8 +54,12 @@ class Transactions:
         store: Store,
         *,
         bumps_epoch: Callable[[], bool],
+        leading: Callable[[Partition], Partition | None] = lambda partition: partition,
     ) -> None:
-        """Load what `store` holds. `bumps_epoch`: whether every end gives a new epoch now."""
+        """Load what `store` holds. `bumps_epoch`: whether every end gives a new epoch now.
+
+        `leading` gives a partition as its leader has it, None while there is none.
+        """
         self.coordinator_epoch = 0
         self._options = options
         self._clock = clock
@@ -63,6 +67,7 @@ class Transactions:
         self._offsets = offsets
         self._store = store
         self._bumps_epoch = bumps_epoch
+        self._leading = leading
         self._known: dict[str, Transaction] = {}
         self._ending: dict[str, None] = {}
         self._with_offsets: dict[str, dict[str, None]] = {}
@@ -235,11 +240,12 @@ class Transactions:
         except Refusal:
             # The topic was deleted: there is nothing left to end.
             return True
-        if partition.leader == NO_LEADER:
+        leading = None if partition.leader == NO_LEADER else self._leading(partition)
+        if leading is None:
             partition.changed.add(self._rearm.set)
             return False
         partition.changed.remove(self._rearm.set)
-        self._append(transaction, partition, commit)
+        self._append(transaction, leading, commit)
         return True
 
     def _append(self, transaction: Transaction, partition: Partition, commit: bool) -> None:
@@ -254,7 +260,7 @@ class Transactions:
         )
         (view,) = iter_batches(marker)
         partition.log.append(marker, view)
-        partition.changed.notify()
+        partition.appended()
 
     def _end_offsets(self, transaction: Transaction, group: str, commit: bool) -> None:
         offsets = {

@@ -1,0 +1,36 @@
+"""ControlledShutdown: a node wants to stop, and the controller gives what it leads to others."""
+
+from __future__ import annotations
+
+from aiokafkawire.broker.call import Call
+from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    RemainingPartition,
+)
+
+__all__ = ("failed", "handle")
+
+
+async def handle(call: Call, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+    replication = call.state.replication
+    assert replication is not None, "only nodes that replicate serve this"
+    registry = replication.registry
+    if registry.controller_id != call.node_id:
+        return failed(request, call.version, ErrorCode.STALE_CONTROLLER_EPOCH)
+    if request.broker_id not in registry.live:
+        return failed(request, call.version, ErrorCode.BROKER_NOT_AVAILABLE)
+    return ControlledShutdownResponse(
+        error_code=ErrorCode.NONE,
+        remaining_partitions=[
+            RemainingPartition(topic_name=topic, partition_index=index)
+            for topic, index in registry.leave_lead(request.broker_id)
+        ],
+    )
+
+
+def failed(
+    request: ControlledShutdownRequest, version: int, code: int
+) -> ControlledShutdownResponse:
+    return ControlledShutdownResponse(error_code=code, remaining_partitions=[])

@@ -1,0 +1,199 @@
+"""The replicas of one node, and what the controller told it. Decides; never waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from aiokafkawire.broker.log import PartitionLog
+from aiokafkawire.broker.options import BrokerConfig
+from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.replication.messages import (
+    Assignment,
+    Key,
+    LeadOrder,
+    MetadataOrder,
+    Order,
+    StopOrder,
+)
+from aiokafkawire.broker.replication.metadata_cache import MetadataCache
+from aiokafkawire.broker.replication.replica import (
+    BecomeFollower,
+    BecomeLeader,
+    Event,
+    Fetched,
+    IsrRecorded,
+    Leading,
+    Offline,
+    Replica,
+    Stop,
+    TimePassed,
+)
+from aiokafkawire.broker.storage import Store
+from aiokafkawire.broker.watchers import Watchers
+from aiokafkawire.runtime import Address
+from aiokafkawire.wire import ErrorCode
+
+__all__ = ("Records", "ReplicaManager")
+
+
+class Records(Protocol):
+    """What nodes read in ZooKeeper, and where a leader puts down who is in sync."""
+
+    def record_isr(self, key: Key, leader: int, leader_epoch: int, isr: tuple[int, ...]) -> bool:
+        """Put it down; False when the partition has another leader or epoch by now."""
+        ...
+
+    def max_batch(self, topic: str) -> int:
+        """The largest batch that a topic may hold, in bytes."""
+        ...
+
+
+class ReplicaManager:
+    """Everything that a node has and knows for itself.
+
+    Logs and their high watermarks outlive a crash; what the node was told does not. `by_epoch`: how
+    followers cut their logs off. `on_leader` hears of every node that there is something to fetch
+    from.
+    """
+
+    def __init__(self, node_id: int, options: BrokerConfig, store: Store, records: Records) -> None:
+        self.node_id = node_id
+        self.by_epoch = True
+        self.controller_epoch = 0
+        self.metadata = MetadataCache()
+        self.replicas: dict[Key, Replica] = {}
+        self.endpoints: dict[int, Address] = {}
+        self.on_leader: Callable[[int], None] | None = None
+        self.changed = Watchers()
+        self._options = options
+        self._store = store
+        self._records = records
+        self._kept: dict[Key, tuple[PartitionLog, int]] = {}
+
+    # --- what the controller says ------------------------------------------------------------
+
+    def lead_and_follow(self, order: LeadOrder, now: float) -> dict[Key, ErrorCode]:
+        """LeaderAndIsr. Raises `Refusal` for the order of a controller of before."""
+        self._check(order)
+        self.endpoints.update(order.leaders)
+        errors = {key: self._become(key, told, now) for key, told in order.partitions.items()}
+        for leader in dict.fromkeys(told.leader for told in order.partitions.values() if told.led):
+            if leader != self.node_id and self.on_leader is not None:
+                self.on_leader(leader)
+        self.changed.notify()
+        return errors
+
+    def stop(self, order: StopOrder, now: float) -> dict[Key, ErrorCode]:
+        """StopReplica; partitions that are not here are deleted with success. Raises `Refusal`."""
+        self._check(order)
+        for key, delete in order.partitions.items():
+            replica = self.replicas.get(key)
+            if replica is not None:
+                self._tell(replica, Stop(), now)
+            if delete:
+                self._delete(key)
+        self.changed.notify()
+        return dict.fromkeys(order.partitions, ErrorCode.NONE)
+
+    def update_metadata(self, order: MetadataOrder) -> None:
+        """UpdateMetadata. Raises `Refusal` for a controller of before."""
+        self._check(order)
+        self.metadata.update(order)
+
+    def _check(self, order: Order) -> None:
+        if order.controller_epoch < self.controller_epoch:
+            raise Refusal(ErrorCode.STALE_CONTROLLER_EPOCH)
+        self.controller_epoch = order.controller_epoch
+
+    def _become(self, key: Key, told: Assignment, now: float) -> ErrorCode:
+        known = self.replicas.get(key)
+        if known is not None and told.leader_epoch <= known.leader_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if self.node_id not in told.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        replica = known or self._make(key)
+        leads = told.leader == self.node_id
+        self._tell(replica, BecomeLeader(told) if leads else BecomeFollower(told), now)
+        return ErrorCode.NONE
+
+    def _make(self, key: Key) -> Replica:
+        topic, index = key
+        kept = self._kept.pop(key, None)
+        if kept is None:
+            kept = PartitionLog(f"{topic}-{index}", self._store, self._options), 0
+        log, watermark = kept
+        self.replicas[key] = replica = Replica(
+            topic,
+            index,
+            [],
+            log,
+            leader_epoch=-1,
+            node_id=self.node_id,
+            by_epoch=self.by_epoch,
+            watermark=watermark,
+        )
+        return replica
+
+    def _delete(self, key: Key) -> None:
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            kept[0].delete()
+        replica = self.replicas.pop(key, None)
+        if replica is not None:
+            replica.deleted = True
+            replica.log.delete()
+            replica.changed.notify()
+
+    # --- what happens to replicas ------------------------------------------------------------
+
+    def replica(self, topic: str, index: int) -> Replica:
+        """A replica. Raises `Refusal` when the node has none."""
+        found = self.replicas.get((topic, index))
+        if found is None:
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return found
+
+    def fetched(self, replica: Replica, follower: int, offset: int, now: float) -> None:
+        """A follower has all that comes before an offset. Ignored where the node does not lead."""
+        if replica.takes(Fetched):
+            self._tell(replica, Fetched(follower, offset), now)
+
+    def tick(self, now: float) -> None:
+        """Take followers that are too slow out of the ISR."""
+        event = TimePassed(self._options.replica_lag_time_max_ms / 1000)
+        for replica in self.replicas.values():
+            if replica.takes(TimePassed):
+                self._tell(replica, event, now)
+
+    def following(self, leader: int) -> Iterator[Replica]:
+        """The replicas that follow a node."""
+        return (
+            replica
+            for replica in self.replicas.values()
+            if replica.leader == leader and not isinstance(replica.state, Leading | Offline)
+        )
+
+    def max_batch(self, replica: Replica) -> int:
+        """The largest batch that a partition may hold, in bytes."""
+        return self._records.max_batch(replica.topic)
+
+    def _tell(self, replica: Replica, event: Event, now: float) -> None:
+        wanted = replica.handle(event, now)
+        if wanted is None:
+            return
+        key = replica.topic, replica.index
+        if self._records.record_isr(key, self.node_id, replica.leader_epoch, wanted):
+            replica.handle(IsrRecorded(wanted), now)
+
+    # --- life --------------------------------------------------------------------------------
+
+    def crash(self) -> None:
+        """Forget what a process forgets; the logs stay."""
+        for key, replica in self.replicas.items():
+            self._kept[key] = replica.log, replica.watermark
+        self.replicas.clear()
+        self.endpoints.clear()
+        self.controller_epoch = 0
+        self.metadata = MetadataCache()
+        self.changed.notify()

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from aiokafkawire.broker.options import BrokerConfig
+from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.replication.manager import ReplicaManager
+from aiokafkawire.broker.replication.messages import (
+    Assignment,
+    Key,
+    LeadOrder,
+    LiveNode,
+    MetadataOrder,
+    StopOrder,
+)
+from aiokafkawire.broker.replication.replica import Following, Leading, Offline, Truncating
+from aiokafkawire.broker.storage import MemoryStore
+from aiokafkawire.runtime import Address
+from aiokafkawire.wire import ErrorCode
+
+from .logs import NODE, told, write
+
+E = ErrorCode
+KEY: Key = ("t", 0)
+LAG_S = 10.0
+HERE = Address("here", 1)
+
+
+class Ledger:
+    """Records what leaders put down; refuses if told so."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[Key, int, int, tuple[int, ...]]] = []
+        self.accepts = True
+
+    def record_isr(self, key: Key, leader: int, leader_epoch: int, isr: tuple[int, ...]) -> bool:
+        self.written.append((key, leader, leader_epoch, isr))
+        return self.accepts
+
+    def max_batch(self, topic: str) -> int:
+        return len(topic)
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()
+
+
+@pytest.fixture
+def manager(ledger: Ledger) -> ReplicaManager:
+    options = BrokerConfig(replica_lag_time_max_ms=int(LAG_S * 1000))
+    return ReplicaManager(NODE, options, MemoryStore(), ledger)
+
+
+def order(controller_epoch: int = 1, **assignment: Any) -> LeadOrder:
+    return LeadOrder(
+        controller_id=1,
+        controller_epoch=controller_epoch,
+        partitions={KEY: told(**assignment)},
+        leaders={},
+    )
+
+
+def stop(delete: bool, epoch: int = 1) -> StopOrder:
+    return StopOrder(controller_id=1, controller_epoch=epoch, partitions={KEY: delete})
+
+
+def test_a_node_leads_and_follows_as_it_is_told(manager: ReplicaManager) -> None:
+    partitions: Mapping[Key, Assignment] = {("t", 0): told(NODE), ("t", 1): told(2)}
+    lead = LeadOrder(
+        controller_id=1, controller_epoch=1, partitions=partitions, leaders={2: HERE}
+    )
+    assert manager.lead_and_follow(lead, 0.0) == {("t", 0): E.NONE, ("t", 1): E.NONE}
+    assert isinstance(manager.replica("t", 0).state, Leading)
+    assert manager.replica("t", 1).state == Following()
+    assert [replica.index for replica in manager.following(2)] == [1]
+    assert list(manager.following(3)) == []
+    assert manager.endpoints[2] == HERE
+
+
+def test_it_hears_of_those_it_has_to_fetch_from(manager: ReplicaManager) -> None:
+    leaders: list[int] = []
+    manager.on_leader = leaders.append
+    manager.lead_and_follow(order(), 0.0)
+    assert leaders == []
+    manager.lead_and_follow(order(leader=3, epoch=1), 0.0)
+    assert leaders == [3]
+
+
+@pytest.mark.parametrize("epoch", [3, 4])
+def test_what_is_not_newer_is_refused(manager: ReplicaManager, epoch: int) -> None:
+    manager.lead_and_follow(order(epoch=4), 0.0)
+    answer = manager.lead_and_follow(order(leader=2, epoch=epoch), 0.0)
+    assert answer == {KEY: E.STALE_CONTROLLER_EPOCH}
+    assert manager.replica("t", 0).leader == NODE
+
+
+def test_replicas_of_others_are_refused(manager: ReplicaManager) -> None:
+    answer = manager.lead_and_follow(order(leader=2, replicas=(2, 3)), 0.0)
+    assert answer == {KEY: E.UNKNOWN_TOPIC_OR_PARTITION}
+    with pytest.raises(Refusal) as refused:
+        manager.replica("t", 0)
+    assert refused.value.code == E.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_controller_of_before_is_refused(manager: ReplicaManager) -> None:
+    manager.update_metadata(
+        MetadataOrder(controller_id=1, controller_epoch=5, partitions={}, live={2: LiveNode(HERE)})
+    )
+    older = MetadataOrder(controller_id=9, controller_epoch=4, partitions={}, live={})
+    for refused in (
+        lambda: manager.lead_and_follow(order(4), 0.0),
+        lambda: manager.stop(stop(True, 4), 0.0),
+        lambda: manager.update_metadata(older),
+    ):
+        with pytest.raises(Refusal) as refusal:
+            refused()
+        assert refusal.value.code == E.STALE_CONTROLLER_EPOCH
+    assert manager.replicas == {}
+    assert (manager.metadata.controller_id, list(manager.metadata.live)) == (1, [2])
+
+
+def test_a_partition_that_is_stopped_stays(manager: ReplicaManager) -> None:
+    manager.lead_and_follow(order(leader=2), 0.0)
+    assert manager.stop(stop(False), 0.0) == {KEY: E.NONE}
+    assert manager.replica("t", 0).state == Offline()
+    assert list(manager.following(2)) == []
+
+
+def test_a_partition_that_is_deleted_is_gone_with_its_records(manager: ReplicaManager) -> None:
+    manager.lead_and_follow(order(), 0.0)
+    replica = manager.replica("t", 0)
+    write(replica.log, 2)
+    hits: list[bool] = []
+    replica.changed.add(lambda: hits.append(replica.deleted))
+    assert manager.stop(stop(True), 0.0) == {KEY: E.NONE}
+    assert hits == [True], "who waits there has to hear of it"
+    assert KEY not in manager.replicas
+    assert manager.stop(stop(True), 0.0) == {KEY: E.NONE}
+    manager.lead_and_follow(order(), 0.0)
+    assert manager.replica("t", 0).log.end_offset == 0
+
+
+def test_followers_enter_the_isr_when_that_is_recorded(
+    manager: ReplicaManager, ledger: Ledger
+) -> None:
+    manager.lead_and_follow(order(isr=(NODE,), epoch=1), 0.0)
+    replica = manager.replica("t", 0)
+    ledger.accepts = False
+    manager.fetched(replica, 2, 0, 1.0)
+    assert replica.isr == [NODE]
+    ledger.accepts = True
+    manager.fetched(replica, 2, 0, 2.0)
+    assert replica.isr == [NODE, 2]
+    assert ledger.written == [(KEY, NODE, 1, (NODE, 2))] * 2
+
+
+def test_slow_followers_leave_it(manager: ReplicaManager, ledger: Ledger) -> None:
+    manager.lead_and_follow(order(), 0.0)
+    replica = manager.replica("t", 0)
+    manager.fetched(replica, 2, 0, LAG_S)
+    manager.tick(LAG_S)
+    assert ledger.written == []
+    manager.tick(LAG_S + 1)
+    assert replica.isr == [NODE, 2]
+
+
+def test_a_follower_is_not_asked_how_far_others_are(
+    manager: ReplicaManager, ledger: Ledger
+) -> None:
+    manager.lead_and_follow(order(leader=2), 0.0)
+    manager.fetched(manager.replica("t", 0), 3, 0, 1.0)
+    manager.tick(99.0)
+    assert ledger.written == []
+
+
+def test_a_crash_leaves_the_logs_and_the_high_watermarks(manager: ReplicaManager) -> None:
+    manager.lead_and_follow(order(isr=(NODE, 2)), 0.0)
+    before = manager.replica("t", 0)
+    write(before.log, 3)
+    manager.fetched(before, 2, 2, 1.0)
+    manager.crash()
+    assert manager.replicas == {}
+    assert manager.metadata.live == {}
+    # The epoch is the same: to the new process it is new.
+    assert manager.lead_and_follow(order(leader=2), 0.0) == {KEY: E.NONE}
+    after = manager.replica("t", 0)
+    assert (after.log.end_offset, after.high_watermark) == (3, 2)
+    assert after.state == Truncating(0)
+
+
+def test_what_a_crash_left_can_be_deleted(manager: ReplicaManager) -> None:
+    manager.lead_and_follow(order(), 0.0)
+    write(manager.replica("t", 0).log, 3)
+    manager.crash()
+    manager.stop(stop(True), 0.0)
+    manager.lead_and_follow(order(), 0.0)
+    assert manager.replica("t", 0).log.end_offset == 0
+
+
+def test_the_release_says_how_logs_are_cut_off(manager: ReplicaManager) -> None:
+    manager.by_epoch = False
+    manager.lead_and_follow(order(), 0.0)
+    replica = manager.replica("t", 0)
+    write(replica.log, 3)
+    manager.lead_and_follow(order(leader=2, epoch=1), 0.0)
+    assert replica.state == Following()
+    assert replica.log.end_offset == 0
+
+
+def test_the_largest_batch_is_asked_for(manager: ReplicaManager) -> None:
+    manager.lead_and_follow(order(), 0.0)
+    assert manager.max_batch(manager.replica("t", 0)) == len("t")
