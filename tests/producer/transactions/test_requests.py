@@ -1,0 +1,220 @@
+"""Requests as messages, and what their answers say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokafkawire import wire
+from aiokafkawire.cluster import Coordinator, CoordinatorType
+from aiokafkawire.connection import ByVersion
+from aiokafkawire.errors import BrokerError, CommitFailed, ProducerFenced, UnsupportedVersion
+from aiokafkawire.producer.transactions.outcomes import Outcome
+from aiokafkawire.producer.transactions.requests import Reading, outgoing, read, refusal
+from aiokafkawire.producer.transactions.states import (
+    AddOffsets,
+    AddPartitions,
+    CommitOffsets,
+    End,
+    Ended,
+    Init,
+    Initialised,
+    OffsetCommit,
+    OffsetsAdded,
+    OffsetsCommitted,
+    PartitionsAdded,
+    Protocol,
+    Request,
+)
+from aiokafkawire.types import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    ProducerIdAndEpoch,
+    TopicPartition,
+)
+from aiokafkawire.wire import APIS, ApiKey, ErrorCode
+from aiokafkawire.wire.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from aiokafkawire.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from aiokafkawire.wire.messages.end_txn import EndTxnResponse
+from aiokafkawire.wire.messages.init_producer_id import InitProducerIdResponse
+from aiokafkawire.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+ME, NEXT = ProducerIdAndEpoch(7, 3), ProducerIdAndEpoch(7, 4)
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+MEMBER = GroupMetadata("g", 4, "m", "static")
+COMMIT = OffsetCommit(MEMBER, {A0: OffsetAndMetadata(5, "note", 2), B0: OffsetAndMetadata(6)})
+BARE = OffsetCommit(GroupMetadata("g"), COMMIT.offsets)
+CLASSIC, IMPLICIT = Protocol.CLASSIC, Protocol.IMPLICIT
+TRANSACTION = Coordinator("id", CoordinatorType.TRANSACTION)
+
+REQUESTS: list[tuple[Request, ApiKey, Coordinator, int, int]] = [
+    (Init(None), ApiKey.INIT_PRODUCER_ID, TRANSACTION, 0, 5),
+    (Init(ME), ApiKey.INIT_PRODUCER_ID, TRANSACTION, 3, 5),
+    (AddPartitions(ME, (A0, B0, A1)), ApiKey.ADD_PARTITIONS_TO_TXN, TRANSACTION, 0, 3),
+    (AddOffsets(ME, "g"), ApiKey.ADD_OFFSETS_TO_TXN, TRANSACTION, 0, 4),
+    (CommitOffsets(ME, CLASSIC, BARE), ApiKey.TXN_OFFSET_COMMIT, Coordinator("g"), 0, 4),
+    (CommitOffsets(ME, IMPLICIT, COMMIT), ApiKey.TXN_OFFSET_COMMIT, Coordinator("g"), 5, 5),
+    (End(ME, CLASSIC, committed=True), ApiKey.END_TXN, TRANSACTION, 0, 4),
+    (End(ME, IMPLICIT, committed=False), ApiKey.END_TXN, TRANSACTION, 5, 5),
+]
+
+
+@pytest.mark.parametrize(("request_", "key", "route", "low", "high"), REQUESTS)
+def test_each_request_goes_to_its_coordinator_in_each_version_that_it_may_have(
+    request_: Request, key: ApiKey, route: Coordinator, low: int, high: int
+) -> None:
+    out = outgoing(request_, "id", 60_000)
+    assert (out.route, out.message.api_key, out.min_version) == (route, key, low)
+    assert high == (APIS[key].max_stable_version if out.max_version is None else out.max_version)
+    for version in range(low, high + 1):
+        message = out.message
+        built: Any = message.build(version) if isinstance(message, ByVersion) else message
+        decoded = wire.decode(type(built), version, wire.encode(built, version))
+        assert wire.to_json(decoded, version) == wire.to_json(built, version)
+
+
+def test_what_the_messages_say() -> None:
+    first: Any = outgoing(Init(None), "id", 60_000).message
+    assert (first.transactional_id, first.transaction_timeout_ms) == ("id", 60_000)
+    assert (first.producer_id, first.producer_epoch) == (-1, -1)
+    again: Any = outgoing(Init(ME), "id", 60_000).message
+    assert (again.producer_id, again.producer_epoch) == (7, 3)
+    adding: Any = outgoing(AddPartitions(ME, (A0, B0, A1)), "id", 1).message
+    topics = {topic.name: topic.partitions for topic in adding.v3_and_below_topics}
+    assert topics == {"a": [0, 1], "b": [0]}
+    end: Any = outgoing(End(ME, CLASSIC, committed=True), "id", 1).message
+    assert (end.transactional_id, end.producer_id, end.committed) == ("id", 7, True)
+
+
+def test_a_member_is_named_where_it_is_checked() -> None:
+    out = outgoing(CommitOffsets(ME, CLASSIC, COMMIT), "id", 1)
+    assert isinstance(out.message, ByVersion)
+    told: Any = out.message.build(3)
+    assert (told.generation_id, told.member_id, told.group_instance_id) == (4, "m", "static")
+    (a, b) = told.topics
+    assert (a.partitions[0].committed_offset, a.partitions[0].committed_metadata) == (5, "note")
+    assert (a.partitions[0].committed_leader_epoch, b.name) == (2, "b")
+    with pytest.raises(UnsupportedVersion, match=r"before Kafka 2.5 .* GroupMetadata") as refused:
+        out.message.build(2)
+    assert refused.value.group == "g"
+
+
+def partitions(**codes: int) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
+        throttle_time_ms=0,
+        results_by_topic_v3_and_below=[
+            AddPartitionsToTxnTopicResult(
+                name=name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(partition_index=0, partition_error_code=code)
+                ],
+            )
+            for name, code in codes.items()
+        ],
+    )
+
+
+def offsets(**codes: int) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        throttle_time_ms=0,
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=name,
+                partitions=[TxnOffsetCommitResponsePartition(partition_index=0, error_code=code)],
+            )
+            for name, code in codes.items()
+        ],
+    )
+
+
+def end(code: int = 0, producer_id: int = -1) -> EndTxnResponse:
+    return EndTxnResponse(
+        throttle_time_ms=0, error_code=code, producer_id=producer_id, producer_epoch=4
+    )
+
+
+ADDING = AddPartitions(ME, (A0, B0))
+COMMITTING = CommitOffsets(ME, IMPLICIT, COMMIT)
+DENIED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+@pytest.mark.parametrize(
+    ("request_", "response", "expected"),
+    [
+        (
+            Init(None),
+            InitProducerIdResponse(error_code=0, producer_id=7, producer_epoch=3),
+            Reading(Outcome.DONE, 0, None, Initialised(ME)),
+        ),
+        (ADDING, partitions(a=0, b=0), Reading(Outcome.DONE, 0, A0, PartitionsAdded((A0, B0)))),
+        (
+            ADDING,
+            partitions(a=0, b=DENIED),
+            Reading(Outcome.ABORT, DENIED, B0, PartitionsAdded((A0, B0))),
+        ),
+        (ADDING, partitions(a=0), Reading(Outcome.ABORT, -1, B0, PartitionsAdded((A0, B0)))),
+        (
+            AddOffsets(ME, "g"),
+            AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=16),
+            Reading(Outcome.FIND, 16, None, OffsetsAdded("g")),
+        ),
+        (COMMITTING, offsets(a=0, b=0), Reading(Outcome.DONE, 0, A0, OffsetsCommitted(COMMIT))),
+        (COMMITTING, offsets(a=0, b=14), Reading(Outcome.RETRY, 14, B0, OffsetsCommitted(COMMIT))),
+        (
+            End(ME, IMPLICIT, committed=True),
+            end(0, 7),
+            Reading(Outcome.DONE, 0, None, Ended(NEXT)),
+        ),
+        (End(ME, IMPLICIT, committed=True), end(), Reading(Outcome.DONE, 0, None, Ended(None))),
+        (End(ME, CLASSIC, committed=True), end(0, 7), Reading(Outcome.DONE, 0, None, Ended(None))),
+        (
+            End(ME, CLASSIC, committed=True),
+            end(90),
+            Reading(Outcome.FENCED, 90, None, Ended(None)),
+        ),
+    ],
+)
+def test_what_answers_say(request_: Request, response: Any, expected: Reading) -> None:
+    assert read(request_, response) == expected
+
+
+def error_of(request: Request, response: Any, hint: str = "") -> Any:
+    reading = read(request, response)
+    return refusal(request, reading, broker="1", transactional_id="id", hint=hint)
+
+
+def test_who_is_fenced_is_told_its_name() -> None:
+    error = error_of(End(ME, CLASSIC, committed=True), end(90), ", for its age")
+    assert type(error) is ProducerFenced
+    assert (error.transactional_id, error.broker, error.api) == ("id", "1", "EndTxn")
+    assert "took over, or the coordinator ended the transaction, for its age" in str(error)
+
+
+def test_a_refused_partition_is_named() -> None:
+    error = error_of(ADDING, partitions(a=0, b=DENIED))
+    assert isinstance(error, BrokerError)
+    assert (error.code, error.topic, error.partition) == (DENIED, "b", 0)
+
+
+def test_a_group_is_named() -> None:
+    error = error_of(
+        AddOffsets(ME, "g"), AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=30)
+    )
+    assert (error.group, error.api) == ("g", "AddOffsetsToTxn")
+
+
+@pytest.mark.parametrize("code", [22, 25, 27, 82, 113])
+def test_who_lost_its_membership_could_not_commit(code: int) -> None:
+    error = error_of(COMMITTING, offsets(a=code, b=0))
+    assert type(error) is CommitFailed
+    assert error.group == "g"
+    assert isinstance(error.__cause__, BrokerError)
