@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import TypeVar
 
 import anyio
@@ -41,6 +41,7 @@ from aiokafkawire.errors import (
     NoBrokerAvailable,
     RequestTimedOut,
     UnknownTopic,
+    UnsupportedVersion,
 )
 from aiokafkawire.runtime import Host, Runtime
 from aiokafkawire.types import NodeId, TopicPartition
@@ -331,11 +332,12 @@ class Cluster:
         api = APIS[ApiKey(message.api_key)].name
         attempt = 0
         error: KafkaError | None = None
+        too_old: set[NodeId | None] = set()
         while True:
             attempt += 1
             until = deadline if not retry else self._attempt_until(deadline)
             try:
-                client = await self._locate(to, deadline)
+                client = await self._locate(to, deadline, too_old)
                 response = await client.request(
                     message,
                     deadline=until,
@@ -343,6 +345,14 @@ class Cluster:
                     min_version=min_version,
                     max_version=max_version,
                 )
+            except UnsupportedVersion:
+                if not isinstance(to, AnyNode):
+                    raise
+                too_old.add(client.node_id)
+                if too_old.issuperset(self.metadata.nodes):
+                    raise
+                # While a cluster is upgraded another node may have what this one lacks.
+                continue
             except (ConnectionFailed, ConnectionLost, RequestTimedOut) as failure:
                 self._lost(to)
                 failure.attempt = failure.attempt or attempt
@@ -396,7 +406,9 @@ class Cluster:
 
     # --- routing ---
 
-    async def _locate(self, to: Route, deadline: float) -> BrokerClient:
+    async def _locate(
+        self, to: Route, deadline: float, but_for: Container[NodeId | None] = ()
+    ) -> BrokerClient:
         match to:
             case Node(node_id):
                 return self.broker(node_id)
@@ -406,7 +418,12 @@ class Cluster:
                 return self.broker(await self._controller(deadline))
             case AnyNode():
                 now = self._runtime.clock.now()
-                loads = self._brokers.loads(self.metadata.nodes)
+                nodes = {
+                    node_id: node
+                    for node_id, node in self.metadata.nodes.items()
+                    if node_id not in but_for
+                }
+                loads = self._brokers.loads(nodes)
                 chosen = least_loaded(loads, now, self._runtime.rng)
                 if chosen is None:
                     raise NoBrokerAvailable("no broker of the cluster is known")

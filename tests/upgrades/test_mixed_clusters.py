@@ -125,6 +125,24 @@ async def test_a_group_goes_on_when_its_coordinator_is_of_another_release(
         assert commits[NEWER] >= commits[OLDER]
 
 
+async def test_what_any_node_may_answer_is_asked_of_one_that_can() -> None:
+    async with mixed("0.11", "0.10") as broker:
+        for _ in range(8):
+            # Idempotence is asked for: it ends with an error where there are no producer ids.
+            async with Producer(**options(broker, ""), enable_idempotence=True) as producer:
+                with anyio.fail_after(WITHIN_S):
+                    await producer.send_and_wait(TOPIC, b"value", partition=0)
+        assert {seen.node_id for seen in broker.requests.of(ApiKey.INIT_PRODUCER_ID)} == {NEWER}
+
+
+async def test_what_no_node_can_answer_is_told_after_all_were_looked_at() -> None:
+    async with mixed("0.10", "0.10") as broker:
+        producer = Producer(**options(broker, ""), enable_idempotence=True)
+        with anyio.fail_after(WITHIN_S), pytest.raises(UnsupportedVersion, match="InitProducerId"):
+            async with producer:
+                await producer.send_and_wait(TOPIC, b"value", partition=0)
+
+
 # --- a leader that is older than the one before -----------------------------------------------
 
 
