@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol
 
 from aiokafkawire.broker.call import Call
 from aiokafkawire.broker.refusal import Refusal
-from aiokafkawire.broker.topics import NO_LEADER, Partition, Topic, check_topic_name
+from aiokafkawire.broker.replication.messages import Assignment, LiveNode
+from aiokafkawire.broker.replication.metadata_cache import MetadataCache
+from aiokafkawire.broker.topics import NO_LEADER, Partition, check_topic_name
 from aiokafkawire.wire import NO_ID, ErrorCode
 from aiokafkawire.wire.messages.metadata import (
     OPERATIONS_NOT_ASKED,
@@ -36,24 +39,21 @@ async def handle(call: Call, request: MetadataRequest) -> MetadataResponse:
     ):
         # These two versions have the field, but no broker ever looked a topic up by it.
         return failed(request, call.version, ErrorCode.INVALID_REQUEST)
+    view: _View = _Shared(call) if call.replicas is None else _Told(call.replicas.metadata)
     if asked is None or (call.version == 0 and not asked):
-        topics = [_described(call, topic, request) for topic in cluster.topics.values()]
+        topics = [_described(call, view, name, request) for name in view.names()]
     else:
         distinct = {(each.name, each.topic_id): each for each in asked}
-        topics = [_asked(call, each, request) for each in distinct.values()]
+        topics = [_asked(call, view, each, request) for each in distinct.values()]
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
-                node_id=node,
-                host=address.host,
-                port=address.port,
-                rack=cluster.racks.get(node),
+                node_id=node, host=live.address.host, port=live.address.port, rack=live.rack
             )
-            for node in cluster.live
-            if (address := call.state.addresses.get(node)) is not None
+            for node, live in view.live.items()
         ],
         cluster_id=cluster.cluster_id,
-        controller_id=cluster.controller_id,
+        controller_id=view.controller_id,
         topics=topics,
         cluster_authorized_operations=(
             ALL_CLUSTER_OPERATIONS
@@ -72,17 +72,22 @@ def failed(request: MetadataRequest, version: int, code: int) -> MetadataRespons
 
 
 def _asked(
-    call: Call, asked: MetadataRequestTopic, request: MetadataRequest
+    call: Call, view: _View, asked: MetadataRequestTopic, request: MetadataRequest
 ) -> MetadataResponseTopic:
     cluster = call.cluster
     try:
         if asked.name is None:
-            return _described(call, cluster.topic_by_id(asked.topic_id), request)
+            return _described(call, view, cluster.topic_by_id(asked.topic_id).name, request)
         create = call.state.options.auto_create_topics and request.allow_auto_topic_creation
         if create and asked.name not in cluster.topics:
             cluster.create_topic(asked.name)
         check_topic_name(asked.name)
-        return _described(call, cluster.topic(asked.name), request)
+        if asked.name not in view.names():
+            # The node may not have heard of it yet; who wanted it made shall ask again.
+            raise Refusal(
+                ErrorCode.LEADER_NOT_AVAILABLE if create else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+        return _described(call, view, asked.name, request)
     except Refusal as refusal:
         return _unknown(asked, call.version, refusal.code)
 
@@ -94,12 +99,17 @@ def _unknown(asked: MetadataRequestTopic, version: int, code: int) -> MetadataRe
     return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, partitions=[])
 
 
-def _described(call: Call, topic: Topic, request: MetadataRequest) -> MetadataResponseTopic:
+def _described(
+    call: Call, view: _View, name: str, request: MetadataRequest
+) -> MetadataResponseTopic:
+    topic = call.cluster.topics.get(name)
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=[_partition(call, partition) for partition in topic.partitions],
+        name=name,
+        topic_id=NO_ID if topic is None else topic.topic_id,
+        partitions=[
+            _partition(call.version, view, index, told) for index, told in view.partitions(name)
+        ],
         topic_authorized_operations=(
             ALL_TOPIC_OPERATIONS
             if request.include_topic_authorized_operations
@@ -108,26 +118,80 @@ def _described(call: Call, topic: Topic, request: MetadataRequest) -> MetadataRe
     )
 
 
-def _partition(call: Call, partition: Partition) -> MetadataResponsePartition:
-    offline = list(_offline(call, partition))
+def _partition(
+    version: int, view: _View, index: int, told: Partition | Assignment
+) -> MetadataResponsePartition:
+    offline = [node for node in told.replicas if node not in view.live]
     code = ErrorCode.NONE
-    replicas = list(partition.replicas)
-    if partition.leader == NO_LEADER:
-        code = ErrorCode.LEADER_NOT_AVAILABLE
-    elif call.version == 0 and offline:
+    leader, replicas = told.leader, list(told.replicas)
+    if leader not in view.live:
+        code, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
+    elif version == 0 and offline:
         # The oldest clients cannot be told of a replica that is down.
         code = ErrorCode.REPLICA_NOT_AVAILABLE
         replicas = [node for node in replicas if node not in offline]
     return MetadataResponsePartition(
         error_code=code,
-        partition_index=partition.index,
-        leader_id=partition.leader,
-        leader_epoch=partition.leader_epoch,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=told.leader_epoch,
         replica_nodes=replicas,
-        isr_nodes=list(partition.isr),
+        isr_nodes=list(told.isr),
         offline_replicas=offline,
     )
 
 
-def _offline(call: Call, partition: Partition) -> Iterator[int]:
-    return (node for node in partition.replicas if node not in call.cluster.live)
+# --- what a node knows ---------------------------------------------------------------------------
+
+
+class _View(Protocol):
+    """What a node tells of the cluster."""
+
+    @property
+    def live(self) -> Mapping[int, LiveNode]: ...
+
+    @property
+    def controller_id(self) -> int: ...
+
+    def names(self) -> Collection[str]:
+        """The topics."""
+        ...
+
+    def partitions(self, name: str) -> Iterable[tuple[int, Partition | Assignment]]:
+        """The partitions of one of them."""
+        ...
+
+
+class _Shared:
+    """What is so: all nodes know it at once."""
+
+    def __init__(self, call: Call) -> None:
+        cluster, addresses = call.cluster, call.state.addresses
+        self._topics = cluster.topics
+        self.controller_id = cluster.controller_id
+        self.live = {
+            node: LiveNode(addresses[node], cluster.racks.get(node))
+            for node in cluster.live
+            if node in addresses
+        }
+
+    def names(self) -> Collection[str]:
+        return self._topics.keys()
+
+    def partitions(self, name: str) -> Iterable[tuple[int, Partition]]:
+        return ((partition.index, partition) for partition in self._topics[name].partitions)
+
+
+class _Told:
+    """What the controller told the node last."""
+
+    def __init__(self, cache: MetadataCache) -> None:
+        self._topics = cache.topics
+        self.controller_id = cache.controller_id
+        self.live = cache.live
+
+    def names(self) -> Collection[str]:
+        return self._topics.keys()
+
+    def partitions(self, name: str) -> Iterable[tuple[int, Assignment]]:
+        return sorted(self._topics[name].items(), key=lambda entry: entry[0])

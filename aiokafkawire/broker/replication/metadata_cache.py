@@ -33,7 +33,3 @@ class MetadataCache:
             known.pop(index, None)
             if not known:
                 self.topics.pop(topic, None)
-
-    def leader(self, told: Assignment) -> int:
-        """The leader that clients can be sent to, -1 when it is not among those that live."""
-        return told.leader if told.leader in self.live else NO_LEADER

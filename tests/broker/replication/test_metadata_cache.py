@@ -32,13 +32,6 @@ def test_nodes_are_replaced_and_partitions_added() -> None:
     assert cache.controller_id == 1
 
 
-def test_a_leader_that_does_not_live_is_none() -> None:
-    cache = MetadataCache()
-    cache.update(order(live={1: ONE}))
-    assert cache.leader(LED_BY_ONE) == 1
-    assert cache.leader(LED_BY_TWO) == -1
-
-
 def test_a_topic_goes_with_its_last_partition() -> None:
     cache = MetadataCache()
     cache.update(order(partitions={("a", 0): LED_BY_ONE, ("a", 1): LED_BY_ONE}))
