@@ -242,7 +242,8 @@ async def test_a_topic_that_waiting_does_not_mend_fails_at_once(code: ErrorCode)
             await cluster.start(soon())
             with pytest.raises(BrokerError, match=code.name) as caught:
                 await cluster.topic("t", soon(60))
-            assert caught.value.topic == "t"
+            told = caught.value
+            assert (told.topic, told.api, told.broker) == ("t", "Metadata", cluster.broker(1).name)
 
 
 async def test_without_an_answer_the_deadline_says_why():
@@ -491,6 +492,22 @@ async def test_what_a_retry_cannot_mend_is_raised_at_once():
                 await cluster.request(HEARTBEAT, to=AnyNode(), deadline=soon(60))
 
 
+async def test_another_node_is_asked_where_one_is_too_old():
+    async def old(_: Any, __: Any) -> Response | None:
+        return speaks({ApiKey.METADATA: (0, 13)})
+
+    async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        for number in (1, 3):
+            scripted.nodes[number].answers[ApiKey.API_VERSIONS] = old
+        scripted.nodes[2].answers[ApiKey.HEARTBEAT] = heartbeat
+        for _ in range(5):
+            _, broker = await cluster.exchange(HEARTBEAT, to=AnyNode(), deadline=soon())
+            assert broker == cluster.broker(2).name
+        with pytest.raises(UnsupportedVersion, match="has no Heartbeat"):
+            await cluster.request(HEARTBEAT, to=Node(1), deadline=soon(60))
+
+
 async def test_the_controller_is_followed_when_it_moves():
     async def create(_: Any, __: Any) -> Response | None:
         return CreateTopicsResponse(topics=[])
@@ -539,6 +556,19 @@ async def test_a_coordinator_is_found_remembered_and_found_again_when_it_moves()
         cluster.coordinator_failed("g")
         assert await cluster.coordinator("g", deadline=soon()) == 2
         assert asked == ["g", "g", "g"]
+
+
+async def test_a_coordinator_that_is_loading_stays_the_coordinator():
+    async def loading(_: Any, __: Any) -> Response | None:
+        scripted.nodes[1].answers[ApiKey.HEARTBEAT] = heartbeat
+        return HeartbeatResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        asked = coordinated_by(scripted, 1)
+        scripted.nodes[1].answers[ApiKey.HEARTBEAT] = loading
+        response = await cluster.request(HEARTBEAT, to=Coordinator("g"), deadline=soon())
+        assert (response.error_code, asked) == (0, ["g"])
 
 
 async def test_a_coordinator_that_is_not_there_yet_is_waited_for():
@@ -599,6 +629,24 @@ async def test_all_nodes_are_asked_and_failures_stand_beside_the_answers():
             answer = answers[number]
             assert isinstance(answer, ListGroupsResponse)
             assert answer.groups[0].group_id == "g"
+
+
+async def test_a_node_that_does_not_coordinate_yet_is_asked_again():
+    async def loading(_: Any, __: Any) -> Response | None:
+        asked.append(1)
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if len(asked) < 3 else ErrorCode.NONE
+        return ListGroupsResponse(error_code=code, groups=[])
+
+    asked: list[int] = []
+    async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        scripted.nodes[1].answers[ApiKey.LIST_GROUPS] = loading
+        answer = (await cluster.to_all(LIST, deadline=soon()))[1]
+        assert isinstance(answer, ListGroupsResponse)
+        assert (answer.error_code, len(asked)) == (0, 3)
+        asked.clear()
+        failure = (await cluster.to_all(LIST, deadline=anyio.current_time()))[1]
+        assert isinstance(failure, KafkaError)
 
 
 async def test_each_attempt_has_the_request_timeout():

@@ -14,10 +14,12 @@ from aiokafkawire.cluster.routing import (
     error_codes,
     least_loaded,
     misrouted,
+    not_ready,
 )
 from aiokafkawire.wire import ErrorCode, Response
 from aiokafkawire.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from aiokafkawire.wire.messages.heartbeat import HeartbeatResponse
+from aiokafkawire.wire.messages.list_groups import ListGroupsResponse
 from aiokafkawire.wire.messages.metadata import MetadataResponse
 from aiokafkawire.wire.messages.offset_commit import (
     OffsetCommitResponse,
@@ -87,3 +89,8 @@ def test_answers_that_say_the_request_went_wrong(
     response: Response, route: Route, code: int | None
 ):
     assert misrouted(response, route) == code
+
+
+@pytest.mark.parametrize(("code", "said"), [(0, None), (14, 14), (15, 15), (16, None), (29, None)])
+def test_answers_of_a_node_that_does_not_coordinate_yet(code: int, said: int | None):
+    assert not_ready(ListGroupsResponse(error_code=code, groups=[])) == said
