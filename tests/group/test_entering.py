@@ -274,3 +274,16 @@ def test_other_topics_while_a_keeper_joins_are_joined_for_afterwards(
     else:
         only(effects, do.Interrupt)
         assert isinstance(membership.state, s.RevocationDue)
+
+
+@pytest.mark.parametrize(
+    ("event", "member_id"), [(on.MemberUnknown, ""), (on.GenerationOutdated, "me")]
+)
+@pytest.mark.parametrize("request_number", [REQUEST, PULSE_REQUEST])
+def test_a_generation_that_is_over_does_not_cost_a_member_its_id(
+    event: Any, member_id: str, request_number: int
+) -> None:
+    membership = machine(s.Syncing(GENERATION, PULSE, REQUEST, 0))
+    membership.handle(event(request_number), 1.0)
+    join = only(membership.handle(on.Tick(), membership.next_deadline()), do.SendJoin)
+    assert (join.member_id, join.generation) == (member_id, s.NO_GENERATION)
