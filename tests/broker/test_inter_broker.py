@@ -1,0 +1,36 @@
+"""A replicating cluster takes from a stranger what its controller says, as real Kafka does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from aiokafkawire.broker import Broker
+from tests.brokers.inter_broker import (
+    ON_ONE_PAIR,
+    Pair,
+    controlled_shutdown_moves_the_lead,
+    update_metadata_replaces_who_lives,
+)
+
+Check = Callable[..., Awaitable[None]]
+
+
+async def hold(check: Check, *arguments: int) -> None:
+    async with Broker(nodes=2, as_of="0.10", replicate=True) as broker:
+        await check(await Pair.of(broker.nodes), *arguments)
+
+
+@pytest.mark.parametrize("check", ON_ONE_PAIR, ids=lambda check: check.__name__)
+async def test_on_a_topic_of_its_own(check: Check) -> None:
+    await hold(check)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_update_metadata(version: int) -> None:
+    await hold(update_metadata_replaces_who_lives, version)
+
+
+async def test_controlled_shutdown() -> None:
+    await hold(controlled_shutdown_moves_the_lead)
