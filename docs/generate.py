@@ -23,7 +23,7 @@ from aiokafkawire.config import (
 )
 from aiokafkawire.kafka07 import Kafka07Config
 from aiokafkawire.wire import APIS
-from tests.errors.table import CODES, ROWS, Code, Row
+from tests.errors.table import CODES, REMARKS, ROWS, Code, Row
 
 __all__ = ("ERRORS", "PAGES", "error_codes_page", "errors_page", "options_page", "write")
 
@@ -82,10 +82,11 @@ ERROR_CODES_INTRODUCTION = """\
 
 What a broker's error codes mean, and what the clients do about each by themselves. The codes are
 those of the documents of the protocol, from the guide of 0.8 to the protocol page of 0.10, with all
-the names that they give them; each line of the second part is a test. For the codes that came
-later, but two of which stand here, the rule is Kafka's: what it calls retriable is tried again until the deadline of the call,
-anything else is raised as `BrokerError` with `code` and `name`; a code that is not known here as
-`UnknownServerError` with the number. What is raised at last, and what to do then:
+the names that they give them, and two later ones; each line of the second part is a test.
+
+For all other codes the rule is Kafka's: what it calls retriable is tried again until the deadline
+of the call, anything else is raised as `BrokerError` with `code` and `name`; a code that is not
+known here as `UnknownServerError` with the number. What is raised at last, and what to do then:
 [Errors](errors.md).
 
 "Retriable" is what Kafka 4.3 says of the code, and `error.retriable`; where the documents say
@@ -190,6 +191,8 @@ def error_codes_page() -> str:
     parts.append(ERROR_CODES_ROWS)
     for api in sorted({row.api for row in ROWS}):
         parts.append(f"\n### {APIS[api].name}\n\n")
+        if api in REMARKS:
+            parts.append(f"{REMARKS[api]}\n\n")
         parts.append("| Code | Name | The client |\n|---:|---|---|\n")
         parts += [_action_row(row) for row in ROWS if row.api is api]
     return "".join(parts)

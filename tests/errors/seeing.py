@@ -144,7 +144,7 @@ class Seen:
         self.answered = None
 
         def answer(seen: SeenRequest) -> Outcome:
-            outcome = action(seen)
+            outcome = action(seen) if seen.client_id == self.client_id else None
             if outcome is not None:
                 self.answered = seen
             return outcome

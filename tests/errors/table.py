@@ -12,7 +12,7 @@ from enum import Enum
 
 from aiokafkawire.wire import ApiKey, ErrorCode
 
-__all__ = ["CODES", "LISTED", "ROWS", "Code", "Does", "Row", "rows_of"]
+__all__ = ["CODES", "LISTED", "REMARKS", "ROWS", "Code", "Does", "Row", "rows_of"]
 
 E = ErrorCode
 
@@ -371,6 +371,24 @@ LISTED: Mapping[ApiKey, frozenset[ErrorCode]] = {
 }
 """The "possible error codes" of the guide; for the APIs between brokers, which it does not
 describe, those that brokers were seen to answer."""
+
+_BETWEEN = (
+    "Between brokers: no client of this package asks this. The code is told to whoever does, and is"
+    " not tried again."
+)
+
+REMARKS: Mapping[ApiKey, str] = {
+    ApiKey.LEADER_AND_ISR: _BETWEEN + " A broker that leads a partition no more answers Produce"
+    " with 6.",
+    ApiKey.STOP_REPLICA: _BETWEEN + " A broker that has given a replica up answers Produce and"
+    " Fetch with 3.",
+    ApiKey.UPDATE_METADATA: _BETWEEN + " A leader that is not among the live brokers shows in"
+    " Metadata as 5, with -1 in its place.",
+    ApiKey.CONTROLLED_SHUTDOWN: _BETWEEN,
+    ApiKey.LIST_GROUPS: "Asked of every broker by `aiokafkawire groups`.",
+    ApiKey.DESCRIBE_GROUPS: "Asked of the group's coordinator by `aiokafkawire groups`.",
+}
+"""What there is to say of an API as a whole."""
 
 ROWS: tuple[Row, ...] = (
     *_rows(
