@@ -1,4 +1,4 @@
-"""The embedded broker takes from a stranger what real Kafka 0.10.2.2 takes, and answers the same."""
+"""The embedded broker answers a stranger who speaks as its controller as real 0.10.2.2 does."""
 
 from __future__ import annotations
 

@@ -70,9 +70,7 @@ def stop(delete: bool, epoch: int = 1) -> StopOrder:
 
 def test_a_node_leads_and_follows_as_it_is_told(manager: ReplicaManager) -> None:
     partitions: Mapping[Key, Assignment] = {("t", 0): told(NODE), ("t", 1): told(2)}
-    lead = LeadOrder(
-        controller_id=1, controller_epoch=1, partitions=partitions, leaders={2: HERE}
-    )
+    lead = LeadOrder(controller_id=1, controller_epoch=1, partitions=partitions, leaders={2: HERE})
     assert manager.lead_and_follow(lead, 0.0) == {("t", 0): E.NONE, ("t", 1): E.NONE}
     assert isinstance(manager.replica("t", 0).state, Leading)
     assert manager.replica("t", 1).state == Following()

@@ -1,0 +1,512 @@
+"""Nodes that replicate, as their clients and their operators see them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from aiokafkawire import Consumer, Producer
+from aiokafkawire.broker import Answer, Broker, Drop, SeenRequest
+from aiokafkawire.errors import InvalidOption
+from aiokafkawire.records.batch import iter_batches
+from aiokafkawire.wire import ApiKey, ErrorCode
+from aiokafkawire.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from aiokafkawire.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+
+from ..raw_client import batch, connected, only, produce_request
+
+E = ErrorCode
+RELEASES = ["0.10", "2.8"]
+"""One that cuts logs off at the high watermark, and one that asks for the end of an epoch."""
+
+CONSUMER, DEBUG = -1, -2
+ALL_IN_SYNC = -1
+LEADER, FOLLOWER, THIRD = 1, 2, 3
+
+EARLIEST: Any = {"auto_offset_reset": "earliest"}
+QUICK: Any = {"replica_lag_time_max_ms": 300, "replica_fetch_wait_max_ms": 50}
+
+
+async def settled(broker: Broker) -> None:
+    """Wait until every node has heard of everything."""
+    replication = broker._running.replication
+    assert replication is not None
+    assert await replication.settled(10)
+
+
+@asynccontextmanager
+async def cluster(as_of: str = "0.10", nodes: int = 3, **options: Any) -> AsyncIterator[Broker]:
+    """A cluster with the topic `t`, led by the first node and replicated by all."""
+    options = {"replica_fetch_wait_max_ms": 50, **options}
+    async with Broker(nodes=nodes, as_of=as_of, replicate=True, **options) as broker:
+        replicas = list(broker.live_nodes)
+        broker._running.cluster.create_topic("t", assignments={0: replicas})
+        await settled(broker)
+        yield broker
+
+
+async def produce(
+    broker: Broker, value: bytes, *, node: int = LEADER, acks: int = -1, timeout_ms: int = 10_000
+) -> tuple[int, int]:
+    """The error and the offset of one record."""
+    request = produce_request("t", 0, batch(value, magic=1), acks=acks)
+    request.timeout_ms = timeout_ms
+    async with connected(broker, node) as client:
+        answer = only(await client.call(request, 2))
+    return answer.error_code, answer.base_offset
+
+
+async def fetch(broker: Broker, node: int, replica_id: int = CONSUMER, offset: int = 0) -> Any:
+    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1_000_000)
+    request = FetchRequest(
+        replica_id=replica_id,
+        max_wait_ms=0,
+        min_bytes=0,
+        topics=[FetchTopic(topic="t", partitions=[wanted])],
+    )
+    async with connected(broker, node) as client:
+        return only(await client.call(request, 3))
+
+
+async def latest(broker: Broker, node: int, replica_id: int, version: int = 1) -> tuple[int, int]:
+    asked = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    request = ListOffsetsRequest(
+        replica_id=replica_id, topics=[ListOffsetsTopic(name="t", partitions=[asked])]
+    )
+    async with connected(broker, node) as client:
+        answer = only(await client.call(request, version))
+    return answer.error_code, answer.old_style_offsets[0] if version == 0 else answer.offset
+
+
+def values(data: Any) -> list[bytes]:
+    return [
+        view.columns().value(index) or b""
+        for view in iter_batches(data.records)
+        for index in range(len(view.columns()))
+    ]
+
+
+def log_of(broker: Broker, node: int) -> list[bytes]:
+    """What a node has on its disk."""
+    replication = broker._running.replication
+    assert replication is not None
+    replica = replication.managers[node].replicas["t", 0]
+    data = replica.log.read(0, 2**30)
+    return [view.columns().value(0) or b"" for view in iter_batches(data)]
+
+
+async def until_ended(broker: Broker, node: int, end: int) -> None:
+    """Wait until a node's log ends there."""
+    replication = broker._running.replication
+    assert replication is not None
+    with anyio.fail_after(10):
+        replica = replication.managers[node].replicas["t", 0]
+        changed = anyio.Event()
+
+        def look() -> None:
+            if replica.log.end_offset == end:
+                changed.set()
+
+        replica.changed.add(look)
+        look()
+        await changed.wait()
+
+
+async def cut_off(broker: Broker, follower: int) -> None:
+    """Let a follower's fetches be answered no more; return once the last answer is out."""
+
+    def drop(seen: SeenRequest) -> Drop | None:
+        return Drop() if seen.message.replica_id == follower else None
+
+    before = len(fetches_of(broker, follower))
+    broker.on(ApiKey.FETCH, drop)
+    await broker.wait_for_request(
+        ApiKey.FETCH,
+        count=before + 1,
+        matching=lambda seen: seen.message.replica_id == follower,
+    )
+
+
+def fetches_of(broker: Broker, follower: int) -> list[SeenRequest]:
+    fetches = broker.requests.of(ApiKey.FETCH)
+    return [seen for seen in fetches if seen.message.replica_id == follower]
+
+
+# --- what producers and consumers see ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_of", RELEASES)
+async def test_every_node_gets_what_is_written(as_of: str) -> None:
+    async with cluster(as_of) as broker:
+        assert await produce(broker, b"one") == (E.NONE, 0)
+        assert await produce(broker, b"two") == (E.NONE, 1)
+        assert [broker.end_offset("t", 0, node=node) for node in (1, 2, 3)] == [2, 2, 2]
+        assert set(broker.isr("t", 0)) == {1, 2, 3}
+        fetched = broker.requests.of(ApiKey.FETCH, node=LEADER)
+        assert {seen.message.replica_id for seen in fetched} == {FOLLOWER, THIRD}
+
+
+@pytest.mark.parametrize("as_of", RELEASES)
+async def test_what_was_acknowledged_outlives_its_leader(as_of: str) -> None:
+    async with cluster(as_of) as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as p:
+        sent: list[bytes] = []
+
+        async def send(count: int) -> None:
+            for _ in range(count):
+                value = b"%d" % len(sent)
+                await p.send_and_wait("t", value)
+                sent.append(value)
+
+        await send(5)
+        delivery = await p.send("t", b"under way")
+        await broker.kill(LEADER)
+        assert broker.leader("t", 0) != LEADER
+        await send(5)
+        await delivery
+        async with Consumer("t", bootstrap_servers=broker.bootstrap_servers, **EARLIEST) as c:
+            with anyio.fail_after(10):
+                got = []
+                while not set(sent) <= set(got):
+                    got.append((await c.getone()).value)
+        assert [value for value in got if value in sent] == sent
+
+
+async def test_acks_of_all_wait_for_who_is_in_sync() -> None:
+    async with cluster() as broker:
+        broker.pause(FOLLOWER)
+        assert await produce(broker, b"v", timeout_ms=50) == (E.REQUEST_TIMED_OUT, -1)
+        assert await produce(broker, b"w", acks=1) == (E.NONE, 1)
+        broker.resume(FOLLOWER)
+        assert await produce(broker, b"x") == (E.NONE, 2)
+
+
+async def test_consumers_see_what_everybody_in_sync_has() -> None:
+    async with cluster(nodes=2) as broker:
+        await produce(broker, b"seen")
+        broker.pause(FOLLOWER)
+        await produce(broker, b"hidden", acks=1)
+        given = await fetch(broker, LEADER)
+        assert (values(given), given.high_watermark) == ([b"seen"], 1)
+        # Between the high watermark and the end there is nothing, and no error.
+        beyond = await fetch(broker, LEADER, offset=2)
+        assert (beyond.error_code, beyond.records) == (E.NONE, b"")
+        for version in (0, 1):
+            assert await latest(broker, LEADER, CONSUMER, version) == (E.NONE, 1)
+            assert await latest(broker, LEADER, FOLLOWER, version) == (E.NONE, 2)
+
+
+async def test_a_consumer_waits_for_the_high_watermark() -> None:
+    async with cluster(nodes=2) as broker:
+        await produce(broker, b"seen")
+        async with Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+            consumer.assign(("t", 0))
+            await consumer.seek_to_beginning()
+            assert (await consumer.getone()).value == b"seen"
+            await cut_off(broker, FOLLOWER)
+            await produce(broker, b"hidden", acks=1)
+            assert await consumer.end_offsets(("t", 0)) == {("t", 0): 1}
+            broker.clear_faults()
+            await broker.kill(FOLLOWER)
+            with anyio.fail_after(10):
+                assert (await consumer.getone()).value == b"hidden"
+
+
+async def test_a_debug_consumer_may_ask_any_replica() -> None:
+    async with cluster(nodes=3) as broker:
+        await produce(broker, b"v")
+        await until_watermark(broker, FOLLOWER, 1)
+        given = await fetch(broker, FOLLOWER, DEBUG)
+        assert (values(given), given.high_watermark) == ([b"v"], 1)
+        assert await latest(broker, FOLLOWER, DEBUG) == (E.NONE, 1)
+        assert (await fetch(broker, FOLLOWER)).error_code == E.NOT_LEADER_OR_FOLLOWER
+        assert await latest(broker, FOLLOWER, CONSUMER) == (E.NOT_LEADER_OR_FOLLOWER, -1)
+
+
+async def until_watermark(broker: Broker, node: int, offset: int) -> None:
+    replication = broker._running.replication
+    assert replication is not None
+    replica = replication.managers[node].replicas["t", 0]
+    reached = anyio.Event()
+
+    def look() -> None:
+        if replica.high_watermark >= offset:
+            reached.set()
+
+    replica.changed.add(look)
+    look()
+    with anyio.fail_after(10):
+        await reached.wait()
+
+
+async def test_0_8_waits_for_the_number_that_is_asked_for() -> None:
+    async with cluster("0.8") as broker:
+        broker.pause(THIRD)
+        async with connected(broker, LEADER) as client:
+            for acks, code in ((2, E.NONE), (3, E.REQUEST_TIMED_OUT)):
+                request = produce_request("t", 0, batch(b"v", magic=0), acks=acks)
+                request.timeout_ms = 100
+                assert only(await client.call(request, 0)).error_code == code
+
+
+# --- who is in sync ------------------------------------------------------------------------------
+
+
+async def test_who_hangs_falls_out_of_sync_and_comes_back() -> None:
+    async with cluster(**QUICK, min_insync_replicas=3) as broker:
+        assert await produce(broker, b"a") == (E.NONE, 0)
+        broker.pause(THIRD)
+        await broker.wait_for_isr("t", 0, LEADER, FOLLOWER)
+        assert await produce(broker, b"b") == (E.NOT_ENOUGH_REPLICAS, -1)
+        assert await produce(broker, b"c", acks=1) == (E.NONE, 1)
+        broker.resume(THIRD)
+        await broker.wait_for_isr("t", 0, LEADER, FOLLOWER, THIRD)
+        assert await produce(broker, b"d") == (E.NONE, 2)
+        assert log_of(broker, THIRD) == [b"a", b"c", b"d"]
+
+
+async def test_too_few_in_sync_when_all_have_it_is_told_too() -> None:
+    async with cluster(nodes=2, **QUICK, min_insync_replicas=2) as broker:
+        broker.pause(FOLLOWER)
+        code, _ = await produce(broker, b"v")
+        assert code == E.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        assert broker.end_offset("t", 0) == 1
+
+
+@pytest.mark.parametrize("as_of", RELEASES)
+async def test_who_was_killed_catches_up(as_of: str) -> None:
+    async with cluster(as_of, nodes=2) as broker:
+        await produce(broker, b"a")
+        await broker.kill(FOLLOWER)
+        assert broker.isr("t", 0) == (LEADER,)
+        assert await produce(broker, b"b") == (E.NONE, 1)
+        await broker.restart(FOLLOWER)
+        await broker.wait_for_isr("t", 0, LEADER, FOLLOWER)
+        assert log_of(broker, FOLLOWER) == [b"a", b"b"]
+
+
+async def test_clients_hear_who_is_in_sync() -> None:
+    async with cluster(nodes=2, **QUICK) as broker:
+        broker.pause(FOLLOWER)
+        await broker.wait_for_isr("t", 0, LEADER)
+        broker.resume(FOLLOWER)
+        await broker.wait_for_isr("t", 0, LEADER, FOLLOWER)
+        await settled(broker)
+        told = [
+            list(state.isr)
+            for seen in broker.requests.of(ApiKey.UPDATE_METADATA, node=LEADER)
+            for state in seen.message.ungrouped_partition_states
+        ]
+        assert [LEADER] in told
+        assert [LEADER, FOLLOWER] in told
+
+
+# --- leaders that change -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_of", RELEASES)
+async def test_a_leader_that_comes_back_gives_up_what_nobody_else_had(as_of: str) -> None:
+    async with cluster(as_of, nodes=2) as broker:
+        await produce(broker, b"common")
+        await until_watermark(broker, FOLLOWER, 1)
+        await cut_off(broker, FOLLOWER)
+        assert await produce(broker, b"alone", acks=1) == (E.NONE, 1)
+        await broker.kill(LEADER)
+        broker.clear_faults()
+        await settled(broker)
+        assert (broker.leader("t", 0), broker.leader_epoch("t", 0)) == (FOLLOWER, 1)
+        assert await produce(broker, b"instead", node=FOLLOWER) == (E.NONE, 1)
+        await broker.restart(LEADER)
+        await broker.wait_for_isr("t", 0, LEADER, FOLLOWER)
+        assert log_of(broker, LEADER) == log_of(broker, FOLLOWER) == [b"common", b"instead"]
+
+
+async def test_a_move_goes_over_the_wire() -> None:
+    async with cluster(nodes=2) as broker:
+        epoch = broker.leader_epoch("t", 0)
+        broker.move_leader("t", 0, FOLLOWER)
+        await settled(broker)
+        orders = broker.requests.of(ApiKey.LEADER_AND_ISR)
+        told = [
+            (seen.node_id, seen.client_id, state.leader, state.leader_epoch)
+            for seen in orders
+            for state in seen.message.ungrouped_partition_states
+        ]
+        assert (FOLLOWER, "broker-1", FOLLOWER, epoch + 1) in told
+        assert await produce(broker, b"v") == (E.NOT_LEADER_OR_FOLLOWER, -1)
+        assert await produce(broker, b"v", node=FOLLOWER) == (E.NONE, 0)
+        with pytest.raises(ValueError, match="node 3"):
+            broker.move_leader("t", 0, 3)
+
+
+async def test_a_node_that_was_not_told_still_leads() -> None:
+    async with cluster(nodes=2) as broker:
+        rule = broker.on(ApiKey.LEADER_AND_ISR, Drop(), node=LEADER)
+        broker.move_leader("t", 0, FOLLOWER)
+        await broker.wait_for_request(
+            ApiKey.LEADER_AND_ISR,
+            node=FOLLOWER,
+            matching=lambda seen: seen.message.ungrouped_partition_states[0].leader == FOLLOWER,
+        )
+        await produce(broker, b"here", acks=1, node=LEADER)
+        # Nobody follows it any more, so that it can promise nothing.
+        assert await produce(broker, b"v", timeout_ms=50) == (E.REQUEST_TIMED_OUT, -1)
+        rule.remove()
+
+
+async def test_the_next_controller_goes_on() -> None:
+    async with cluster() as broker:
+        assert broker.controller_id == LEADER
+        await broker.kill(LEADER)
+        assert broker.controller_id == FOLLOWER
+        await settled(broker)
+        assert broker.leader("t", 0) in {FOLLOWER, THIRD}
+        [*_, last] = broker.requests.of(ApiKey.UPDATE_METADATA, node=THIRD)
+        assert last.message.controller_epoch == 2
+        await broker.create_topic("u", replication_factor=2)
+        await broker.restart(LEADER)
+        assert broker.controller_id == FOLLOWER
+        await broker.wait_for_isr("t", 0, 1, 2, 3)
+
+
+async def test_all_nodes_may_die() -> None:
+    async with cluster(nodes=2) as broker:
+        await produce(broker, b"v")
+        await broker.kill(LEADER)
+        await broker.kill(FOLLOWER)
+        assert (broker.leader("t", 0), broker.controller_id) == (-1, -1)
+        assert broker.end_offset("t", 0) == -1
+        await broker.restart(FOLLOWER)
+        await broker.restart(LEADER)
+        assert (broker.leader("t", 0), broker.controller_id) == (FOLLOWER, FOLLOWER)
+        await broker.wait_for_isr("t", 0, LEADER, FOLLOWER)
+        assert values(await fetch(broker, FOLLOWER)) == [b"v"]
+
+
+async def test_who_shuts_down_leaves_in_good_order() -> None:
+    async with cluster() as broker:
+        await broker.shut_down(LEADER)
+        asked = broker.requests.of(ApiKey.CONTROLLED_SHUTDOWN)
+        assert [seen.message.broker_id for seen in asked] == [LEADER]
+        assert broker.live_nodes == (FOLLOWER, THIRD)
+        assert broker.leader("t", 0) in {FOLLOWER, THIRD}
+        await broker.shut_down(LEADER)
+        assert len(broker.requests.of(ApiKey.CONTROLLED_SHUTDOWN)) == 1
+
+
+async def test_who_may_not_leave_leaves_all_the_same() -> None:
+    async with cluster(nodes=2) as broker:
+        broker.on(ApiKey.CONTROLLED_SHUTDOWN, Answer(E.STALE_CONTROLLER_EPOCH))
+        await broker.shut_down(LEADER)
+        assert len(broker.requests.of(ApiKey.CONTROLLED_SHUTDOWN)) == 3
+        assert broker.live_nodes == (FOLLOWER,)
+
+
+# --- topics --------------------------------------------------------------------------------------
+
+
+async def test_a_topic_that_is_deleted_is_gone_everywhere() -> None:
+    async with cluster(nodes=2) as broker:
+        await produce(broker, b"v")
+        await broker.delete_topic("t")
+        replication = broker._running.replication
+        assert replication is not None
+        assert all(not manager.replicas for manager in replication.managers.values())
+        assert (await fetch(broker, LEADER)).error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+        await broker.create_topic("t", replication_factor=2)
+        assert broker.end_offset("t", 0) == 0
+
+
+@pytest.mark.parametrize("as_of", ["0.10", "2.8"])
+async def test_records_are_deleted_on_all_nodes(as_of: str) -> None:
+    async with cluster(as_of, nodes=2) as broker:
+        for value in (b"a", b"b", b"c"):
+            await produce(broker, value)
+        broker.delete_records("t", 0, 2)
+        assert (await fetch(broker, LEADER)).error_code == E.OFFSET_OUT_OF_RANGE
+        assert (await fetch(broker, FOLLOWER, DEBUG)).error_code == E.OFFSET_OUT_OF_RANGE
+
+
+async def test_a_follower_that_missed_what_was_deleted_begins_at_the_start() -> None:
+    async with cluster(nodes=2) as broker:
+        await broker.kill(FOLLOWER)
+        for value in (b"a", b"b", b"c"):
+            await produce(broker, value)
+        broker.delete_records("t", 0, 2)
+        await broker.restart(FOLLOWER)
+        await broker.wait_for_isr("t", 0, LEADER, FOLLOWER)
+        assert broker.end_offset("t", 0, node=FOLLOWER) == 3
+
+
+@pytest.mark.parametrize("as_of", RELEASES)
+async def test_a_log_that_lost_its_end(as_of: str) -> None:
+    async with cluster(as_of, nodes=2) as broker:
+        for value in (b"a", b"b", b"c"):
+            await produce(broker, value)
+        epoch = broker.leader_epoch("t", 0)
+        broker.truncate("t", 0, 1)
+        await settled(broker)
+        assert broker.leader_epoch("t", 0) == epoch + 1
+        assert await produce(broker, b"d") == (E.NONE, 1)
+        assert log_of(broker, LEADER) == log_of(broker, FOLLOWER) == [b"a", b"d"]
+
+
+@pytest.mark.parametrize("as_of", ["1.1", "2.8"])
+async def test_transactions_are_replicated(as_of: str) -> None:
+    async with (
+        cluster(as_of) as broker,
+        Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="tx") as producer,
+    ):
+        async with producer.transaction():
+            await producer.send("t", b"kept")
+        await producer.begin_transaction()
+        await producer.send("t", b"dropped")
+        await producer.abort_transaction()
+        await broker.kill(LEADER)
+        consumer = Consumer(
+            "t",
+            bootstrap_servers=broker.bootstrap_servers,
+            isolation_level="read_committed",
+            **EARLIEST,
+        )
+        async with producer.transaction():
+            await producer.send("t", b"after")
+        async with consumer:
+            with anyio.fail_after(10):
+                assert [(await consumer.getone()).value for _ in range(2)] == [b"kept", b"after"]
+
+
+# --- options -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_of", [None, "3.9", "4.3"])
+def test_later_releases_replicate_in_another_way(as_of: str | None) -> None:
+    with pytest.raises(InvalidOption, match="replicate needs an as_of"):
+        Broker(as_of=as_of, replicate=True)
+
+
+def test_logs_of_their_own_are_not_kept_on_disk() -> None:
+    with pytest.raises(InvalidOption, match="data_dir"):
+        Broker(as_of="2.8", replicate=True, data_dir="anywhere")
+
+
+def test_followers_must_be_able_to_be_in_sync() -> None:
+    with pytest.raises(InvalidOption, match="replica_fetch_wait_max_ms"):
+        Broker(as_of="2.8", replicate=True, replica_lag_time_max_ms=100)
+
+
+async def test_a_node_can_be_upgraded_to_another_that_replicates() -> None:
+    async with cluster("0.10", nodes=2) as broker:
+        await produce(broker, b"v")
+        with pytest.raises(InvalidOption):
+            await broker.restart(FOLLOWER, as_of="4.3")
+        await broker.restart(FOLLOWER, as_of="2.8")
+        await broker.wait_for_isr("t", 0, LEADER, FOLLOWER)
+        assert await produce(broker, b"w") == (E.NONE, 1)
