@@ -56,6 +56,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(chains, "time", clock)
     monkeypatch.setattr(chains, "Teller", FakeTeller)
+    monkeypatch.setattr(chains, "in_sync", lambda servers: clock.now % 7 > 1)
     return clock
 
 
@@ -64,8 +65,10 @@ def test_workers_are_killed_and_replaced_and_one_node_at_a_time_goes(clock: Cloc
     stages = [Stage(kafka, "a", "b", "transactions"), Stage(kafka, "b", "c", "transactions")]
     trouble = Trouble()
     chaos = Chaos(kafka, stages, trouble)
-    while not chaos.done:
+    while not chaos.enough:
         assert clock.now < 100 + 120
+        for stage in stages:
+            stage.workers[0].told.append({"what": "copied"})
         chaos.turn()
         assert abs(len(kafka.killed) - len(kafka.started)) <= 1
         clock.now += 0.05
@@ -81,7 +84,20 @@ def test_workers_are_killed_and_replaced_and_one_node_at_a_time_goes(clock: Cloc
         assert len({worker.name for worker in stage.workers}) == 3
         stage.workers[0].ended = 1
         assert stage.ended is stage.workers[0]
-        stage.workers[0].told.append({"what": "copied"})
-        assert stage.count("copied") == 1
+
+
+def test_nobody_is_killed_before_there_was_some_work(clock: Clock) -> None:
+    kafka: Any = FakeKafka()
+    stage = Stage(kafka, "a", "b", "plain")
+    chaos = Chaos(kafka, [stage], Trouble(work_between=3))
+    for copied in range(4):
+        for _ in range(100):
+            assert chaos.kills == 0
+            chaos.turn()
+            clock.now += 0.05
+            if copied == 3:
+                break
+        stage.workers[1].told.append({"what": "copied"})
+    assert chaos.kills == 1
     chaos.end()
     assert kafka.started[-1] == -1
