@@ -1,0 +1,98 @@
+"""Transactions go on through an upgrade, from those of 2.8 to those of KIP-890."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from aiokafkawire.broker import ApiKey, Broker
+from aiokafkawire.consumer import Consumer
+from aiokafkawire.errors import TransactionFailed
+from aiokafkawire.producer import Producer
+from aiokafkawire.types import TopicPartition
+
+from .test_mixed_clusters import HASTY
+
+WITHIN_S = 60.0
+TOPIC = "orders"
+NODES = 3
+PARTITIONS = 3
+MORE = 4
+"""Transactions that are committed between two restarts."""
+
+
+class Ledger:
+    """Commits one transaction after the other."""
+
+    def __init__(self, producer: Producer) -> None:
+        self.committed: list[bytes] = []
+        self.failed = 0
+        self.stopping = False
+        self._producer = producer
+        self._moved = anyio.Event()
+
+    async def run(self) -> None:
+        number = 0
+        while not self.stopping:
+            values = [b"%06d" % (number + index) for index in range(PARTITIONS)]
+            try:
+                async with self._producer.transaction():
+                    for partition, value in enumerate(values):
+                        await self._producer.send(TOPIC, value, partition=partition)
+            except TransactionFailed:
+                self.failed += 1
+                continue
+            number += PARTITIONS
+            self.committed += values
+            self._moved.set()
+            self._moved = anyio.Event()
+        self._moved.set()
+
+    async def more(self) -> None:
+        """Wait until more transactions are committed."""
+        wanted = len(self.committed) + MORE * PARTITIONS
+        while len(self.committed) < wanted:
+            await self._moved.wait()
+
+
+async def read_committed(broker: Broker) -> list[bytes | None]:
+    """All values of transactions that were committed."""
+    partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+    found: list[bytes | None] = []
+    async with Consumer(
+        bootstrap_servers=broker.bootstrap_servers,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+    ) as consumer:
+        consumer.assign(partitions)
+        ends = await consumer.end_offsets(*partitions)
+        while any([await consumer.position(tp) < ends[tp] for tp in partitions]):
+            for records in (await consumer.getmany(timeout_ms=100)).values():
+                found += records.values()
+    return found
+
+
+@pytest.mark.parametrize("path", [("2.8", "3.9"), ("3.9", "4.3")], ids="-".join)
+async def test_what_is_committed_stands_there_once(path: tuple[str, str]) -> None:
+    before, after = path
+    options: dict[str, Any] = HASTY | {"transactional_id": "orders"}
+    async with Broker(nodes=NODES, as_of=before, default_replication_factor=NODES) as broker:
+        await broker.create_topic(TOPIC, partitions=PARTITIONS)
+        options["bootstrap_servers"] = broker.bootstrap_servers
+        with anyio.fail_after(WITHIN_S):
+            async with Producer(**options) as producer, anyio.create_task_group() as tasks:
+                ledger = Ledger(producer)
+                tasks.start_soon(ledger.run)
+                await ledger.more()
+                # The feature is finalised when all nodes are new; the second round is when a client
+                # gets to know, from connections that it makes after that.
+                for node in (*range(1, NODES + 1), *range(1, NODES + 1)):
+                    await broker.restart(node, as_of=after)
+                    await ledger.more()
+                ledger.stopping = True
+            found = await read_committed(broker)
+        assert sorted(value for value in found if value is not None) == ledger.committed
+        ended = list(dict.fromkeys(s.version for s in broker.requests.of(ApiKey.END_TXN)))
+        assert ended == ([4, 5] if after == "4.3" else [3, 4])
