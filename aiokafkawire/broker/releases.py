@@ -19,6 +19,8 @@ __all__ = ("RELEASES", "NotServed", "Release", "Versions", "release_of")
 
 Number = tuple[int, ...]
 
+MAX_INT64 = 2**63 - 1
+
 LINES = (
     *("0.8.0", "0.8.1", "0.8.2", "0.9.0", "0.10.0", "0.10.1", "0.10.2", "0.11.0", "1.0", "1.1"),
     *("2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8"),
@@ -159,6 +161,11 @@ class Release:
         return self.since("2.4")
 
     @property
+    def tells_stable_offset(self) -> bool:
+        """Whether fetches that do not mind transactions are told up to where those have ended."""
+        return self.since("2.1")
+
+    @property
     def verifies_transactions(self) -> bool:
         """Whether what is written in a transaction must have been added to it (KIP-890)."""
         return self.since("3.6")
@@ -181,11 +188,43 @@ class Release:
             found["group_max_session_timeout_ms"] = 30_000
         elif not self.since("2.3"):
             found["group_max_session_timeout_ms"] = 300_000
+        if not self.since("4.0"):
+            found["timestamp_after_max_ms"] = MAX_INT64
         if not self.since("2.5"):
             found["max_message_bytes"] = 1_000_012
             found["replica_lag_time_max_ms"] = 10_000
             found["refuse_unknown_producers"] = self.since("1.0")
         return found
+
+    @property
+    def passes_to_controller(self) -> bool:
+        """Whether any node takes what the controller carries out (KRaft)."""
+        return self.sums_up or self.since("3.3")
+
+    @property
+    def unknown_generation(self) -> int:
+        """What a refused JoinGroup tells as the generation."""
+        return -1 if self.since("2.4") else 0
+
+    @property
+    def has_empty_groups(self) -> bool:
+        """Whether a group lives on without members."""
+        return self.since("0.10.1")
+
+    @property
+    def syncing_state(self) -> str:
+        """The name of the state in which a group waits for its leader's assignment."""
+        return "CompletingRebalance" if self.since("1.0") else "AwaitingSync"
+
+    @property
+    def beats_while_syncing(self) -> bool:
+        """Whether a heartbeat is fine before the assignment came (KAFKA-10134)."""
+        return self.since("2.7")
+
+    @property
+    def tells_followers_apart(self) -> bool:
+        """Whether a node tells a partition that it does not have from one that nobody has."""
+        return self.since("2.0")
 
     def code(self, code: ErrorCode) -> ErrorCode:
         """The error that it had for what is told by `code` today."""

@@ -54,11 +54,25 @@ async def test_an_abandoned_transaction_is_aborted(
     assert (await producer.produce(b"late")).error_code == E.INVALID_PRODUCER_EPOCH
     if versions is CLASSIC:
         assert await producer.end(commit=True) == E.PRODUCER_FENCED
-        assert await producer.init(expected=producer.me) == E.PRODUCER_FENCED
+        assert await producer.init(expected=producer.me) == E.NONE
+        assert await producer.add(0) == E.NONE
+        assert (await producer.produce(b"kept")).error_code == E.NONE
         return
     assert await producer.end(commit=True) == E.INVALID_TXN_STATE
     assert await producer.end(commit=False) == E.NONE
     assert (await producer.produce(b"kept")).error_code == E.NONE
+
+
+async def test_before_4_0_who_was_too_slow_is_fenced_for_good() -> None:
+    async with Broker(as_of="3.9") as broker, connected(broker) as client:
+        await a_topic(broker)
+        producer = Transactional(client)
+        await producer.init(timeout_ms=50)
+        await producer.add(0)
+        await producer.produce(b"lost")
+        await fetched(client, max_wait_ms=5_000)
+        assert await producer.end(commit=False) == E.PRODUCER_FENCED
+        assert await producer.init(expected=producer.me) == E.PRODUCER_FENCED
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 60_001])

@@ -36,6 +36,7 @@ class Transactional:
         self.versions = versions or CLASSIC
         self.me = ProducerIdAndEpoch(-1, -1)
         self.sequences: dict[tuple[str, int], int] = {}
+        self.timestamp_ms = 1_000
 
     async def init(
         self, *, timeout_ms: int = 60_000, expected: ProducerIdAndEpoch | None = None
@@ -78,6 +79,7 @@ class Transactional:
         sequence = self.sequences.get((topic, partition), 0)
         records = batch(
             *values,
+            timestamp_ms=self.timestamp_ms,
             transactional=True,
             producer_id=self.me.producer_id,
             producer_epoch=self.me.epoch,

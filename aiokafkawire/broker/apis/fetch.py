@@ -45,6 +45,7 @@ FIRST_REPLICA_STATE_VERSION = 15
 FIRST_LEADER_HINT_VERSION = 16
 
 READ_COMMITTED = 1
+NO_OFFSET = -1
 
 
 @dataclass(slots=True)
@@ -249,11 +250,12 @@ def _partition(
         return data
     log = partition.log
     committed = request.isolation_level == READ_COMMITTED
+    tells_end = committed or call.release.tells_stable_offset
     data = PartitionData(
         partition_index=partition.index,
         error_code=ErrorCode.NONE,
         high_watermark=partition.high_watermark,
-        last_stable_offset=partition.last_stable_offset,
+        last_stable_offset=partition.last_stable_offset if tells_end else NO_OFFSET,
         log_start_offset=log.start_offset,
         aborted_transactions=[] if committed else None,
         records=b"",

@@ -30,6 +30,7 @@ from aiokafkawire.broker.transactions.events import (
     TransactionState,
     Verify,
 )
+from aiokafkawire.transitions import transition
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire import ErrorCode
 
@@ -75,7 +76,7 @@ class Transaction:
 
     def handle(self, event: Event, now_ms: int) -> Answer:
         """Carry out one event."""
-        row = TRANSITIONS[self.state, type(event)]
+        row = transition(TRANSITIONS, self.state, event)
         before = self.state
         try:
             answer = row.action(self, event, now_ms)
@@ -257,13 +258,15 @@ class Transaction:
     def _fence(self, now_ms: int) -> None:
         """Let nothing more in from the producer, whose transaction is then aborted."""
         self._bump()
-        self.previous = None
         self.updated_ms = now_ms
         self.state = PREPARE_EPOCH_FENCE
 
     def _on_fenced(self, event: Fenced, now_ms: int) -> Answer:
         del now_ms
         self.bumps_epoch = event.bumps_epoch
+        if not event.bumps_epoch:
+            # It may not go on as if it had bumped its epoch itself.
+            self.previous = None
         self.state = PREPARE_ABORT
         return Answer()
 

@@ -243,11 +243,12 @@ def test_who_timed_out_may_abort_and_go_on_where_every_end_gives_an_epoch(
         told(transaction, End(producer=ME, commit=commit, bumps_epoch=True))
         for commit in (False, True)
     )
+    bumped = init(transaction, ME)
     if bumps_epoch:
-        assert abort == Answer(E.NONE, ProducerIdAndEpoch(40, 1))
+        assert abort == bumped == Answer(E.NONE, ProducerIdAndEpoch(40, 1))
         assert commit.code == E.INVALID_TXN_STATE
     else:
-        assert abort.code == commit.code == E.PRODUCER_FENCED
+        assert abort.code == commit.code == bumped.code == E.PRODUCER_FENCED
 
 
 def test_the_last_epoch_is_kept_to_fence_with() -> None:
