@@ -18,7 +18,7 @@ from aiokafkawire.wire.primitives import (
     decode_unsigned_varint,
     uuid_from_bytes,
 )
-from aiokafkawire.wire.schema import Field, Message, Struct, TypeKind, schema_of
+from aiokafkawire.wire.schema import Field, LateStruct, Message, Struct, TypeKind, schema_of
 from aiokafkawire.wire.source import Layout, Source
 from aiokafkawire.wire.uniform import FEWEST, UniformArrays, may_be_uniform
 
@@ -98,12 +98,14 @@ class _DecoderMaker:
         )
         self._run: list[tuple[str, str]] = []
         self._after_run: list[str] = []
-        self._deferring: set[str] = set()
+        self._late: set[str] = set()
 
     def struct(self, cls: type[Struct], obj: str) -> None:
         """Read a struct into the new variable `obj`."""
         schema, version = schema_of(cls), self.layout.version
         self.source.line(f"{obj} = new({self.source.constant('Class', cls)})")
+        if issubclass(cls, LateStruct):
+            self._late.add(obj)
         for item in schema.absent(version):
             self._set_default(item, obj)
         for item in schema.present(version):
@@ -187,10 +189,9 @@ class _DecoderMaker:
     ) -> AbstractContextManager[None]:
         """Put an array of structs off if it is uniform; what follows is for the other case."""
         obj, _, name = target.partition(".")
-        # One array of each struct: few structs have more of these.
-        if cls is None or obj in self._deferring or not may_be_uniform(cls, self.layout.version):
+        if cls is None or obj not in self._late or not may_be_uniform(cls, self.layout.version):
             return nullcontext()
-        self._deferring.add(obj)
+        self._late.remove(obj)  # it has one such array
         arrays = self.source.constant("arrays", UniformArrays(name, cls, self.layout))
         later = self.source.name("later")
         put_off = f"{arrays}.put_off(buf, p, end, {count})"

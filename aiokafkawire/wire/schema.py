@@ -41,6 +41,7 @@ __all__ = (
     "ALL",
     "NO_VERSIONS",
     "Field",
+    "LateStruct",
     "Later",
     "Message",
     "Request",
@@ -65,8 +66,6 @@ UNBOUNDED = 32_767
 
 Later = tuple[str, Callable[[bytes], list[Any]], bytes]
 """An array that is not yet made: its field, what makes it, and of which bytes."""
-
-_NOTHING_LATER: Later = ("", lambda raw: [], b"")
 
 
 class VersionRange(NamedTuple):
@@ -253,14 +252,8 @@ def _base(cls: type[T]) -> type[T]:
     return dataclasses.dataclass(kw_only=True, slots=True)(cls)
 
 
-class _Deferring:
-    __slots__ = ("_later",)
-
-    _later: Later | None
-
-
 @_base
-class Struct(_Deferring):
+class Struct:
     """What all messages and their nested structs have in common.
 
     `unknown_tagged_fields` are the `(tag, bytes)` of a flexible version that this package has no
@@ -272,15 +265,28 @@ class Struct(_Deferring):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            # What decoders leave out is made for who looks: hardly anybody does, or not at once.
+            # Decoders leave this list out: it is made for who looks, as hardly anybody does.
             if name == "unknown_tagged_fields":
                 self.unknown_tagged_fields = []
-            elif name != "_later":
-                field_name, make, raw = getattr(self, "_later", None) or _NOTHING_LATER
-                if field_name == name:
-                    setattr(self, name, make(raw))
-                    self._later = None
             return object.__getattribute__(self, name)
+
+
+class LateStruct(Struct):
+    """A struct with an array that may be long: if uniform, it is made when somebody looks at it."""
+
+    __slots__ = ("_later",)
+
+    _later: Later | None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            later = None if name == "_later" else getattr(self, "_later", None)
+            if later is not None and later[0] == name:
+                _, make, raw = later
+                setattr(self, name, make(raw))
+                self._later = None
+            return Struct.__getattr__(self, name)
 
 
 class Message(Struct):

@@ -1,13 +1,16 @@
 """A short run of what `python -m tests.wire.fuzz` does for long, and proof that it would notice."""
 
+import struct
 import tracemalloc
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from aiokafkawire import wire
+from aiokafkawire.wire.messages.metadata import MetadataResponse
 from tests.wire import fuzz
 from tests.wire.fuzz import Broken, Target
+from tests.wire.test_uniform import metadata
 
 SEED = 20_000
 
@@ -15,8 +18,9 @@ SEED = 20_000
 def test_mutated_frames_are_decoded_or_refused(
     record_property: Callable[[str, object], None],
 ) -> None:
-    count = fuzz.fuzz_mutated(SEED, 5_000)
-    record_property("summary", f"mutated frames that were decoded or refused: {count}")
+    decoded = fuzz.fuzz_mutated(SEED, 5_000)
+    assert 250 < decoded < 2_500
+    record_property("summary", f"mutated frames: 5000, of which {decoded} were decoded")
 
 
 @pytest.mark.slow
@@ -67,4 +71,20 @@ def test_a_wrong_exception_and_too_much_memory_would_be_noticed() -> None:
         fuzz.check(Target("bad v0", fails), b"ab", "here")
     with pytest.raises(Broken, match="bytes for 2"):
         fuzz.check(Target("greedy", lambda raw: bytes(2 << 20)), b"ab", "here")
-    assert fuzz.check(Target("good", lambda raw: bytes(1 << 19)), b"ab", "here") > 1 << 19
+    assert fuzz.check(Target("good", lambda raw: bytes(1 << 19)), b"ab", "here")[1] > 1 << 19
+
+
+def test_what_fails_when_looked_at_would_be_noticed() -> None:
+    response = metadata(9)
+    raw = wire.encode(response, 9)
+    assert fuzz.decode(
+        Target("good v9", lambda raw: wire.decode(MetadataResponse, 9, raw)), raw, ""
+    )
+
+    def late(raw: bytes) -> MetadataResponse:
+        found = wire.decode(MetadataResponse, 9, raw)
+        found.topics[0]._later = ("partitions", lambda raw: [struct.unpack(">i", raw)], b"")
+        return found
+
+    with pytest.raises(Broken, match="late v9, here, looked at: error"):
+        fuzz.decode(Target("late v9", late), raw, "here")

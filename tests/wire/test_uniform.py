@@ -17,7 +17,7 @@ from aiokafkawire.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from aiokafkawire.wire.primitives import int8, int16, int32
-from aiokafkawire.wire.schema import Message, Struct, data, field, struct
+from aiokafkawire.wire.schema import LateStruct, Message, Struct, data, field, struct
 from aiokafkawire.wire.source import Layout
 from aiokafkawire.wire.uniform import (
     FEWEST,
@@ -42,7 +42,7 @@ class Plain(Struct):
 
 
 @data(name="Holder", versions="0-2", flexible="1+")
-class Holder(Message):
+class Holder(Message, LateStruct):
     items: list[Plain]
     others: list[Plain]
 
@@ -164,7 +164,14 @@ def test_one_that_is_otherwise(version: int, odd: Plain, place: int) -> None:
     assert found == message
 
 
-def test_few_elements_and_a_second_array_are_made_at_once() -> None:
+@data(name="Hurried", versions="0", flexible="none")
+class Hurried(Message):
+    items: list[Plain]
+
+
+def test_few_elements_and_other_arrays_are_made_at_once() -> None:
+    hurried = Hurried(items=holder().items)
+    assert is_made(wire.decode(Hurried, 0, wire.encode(hurried, 0)), "items")
     message = holder(count=FEWEST - 1)
     assert is_made(wire.decode(Holder, 2, wire.encode(message, 2)), "items")
     message = Holder(items=holder().items, others=holder().items)

@@ -3,7 +3,16 @@
 from uuid import UUID
 
 from aiokafkawire.wire.primitives import NO_ID, int16, int32
-from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
+from aiokafkawire.wire.schema import (
+    LateStruct,
+    Request,
+    Response,
+    Struct,
+    field,
+    request,
+    response,
+    struct,
+)
 
 __all__ = (
     "OPERATIONS_NOT_ASKED",
@@ -55,7 +64,7 @@ class MetadataResponsePartition(Struct):
 
 
 @struct
-class MetadataResponseTopic(Struct):
+class MetadataResponseTopic(LateStruct):
     error_code: int16
     name: str | None = field(nullable="12+")
     topic_id: UUID = field(versions="10+", default=NO_ID, ignorable=True)
