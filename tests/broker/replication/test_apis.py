@@ -1,0 +1,93 @@
+"""The APIs between nodes in each version of each release, carried out and told to fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aiokafkawire.broker import Answer, Broker
+from aiokafkawire.broker.apis import CONTROLLER_HANDLERS
+from aiokafkawire.broker.releases import RELEASES
+from aiokafkawire.broker.replication.messages import (
+    Assignment,
+    LeadOrder,
+    MetadataOrder,
+    StopOrder,
+    lead_request,
+    metadata_request,
+    stop_request,
+)
+from aiokafkawire.wire import NO_ID, ApiKey, ErrorCode, Request
+from aiokafkawire.wire.messages.controlled_shutdown import ControlledShutdownRequest
+
+from ..raw_client import connected
+from ..test_apis import codes
+
+E = ErrorCode
+CONTROLLER = {"controller_id": 1, "controller_epoch": 1}
+TOLD = {("t", 0): Assignment(1, 9, (1,), (1,))}
+STRANGER = 77
+
+REQUESTS: dict[ApiKey, tuple[Callable[[int], Request[Any]], set[int]]] = {
+    ApiKey.LEADER_AND_ISR: (
+        lambda v: lead_request(
+            LeadOrder(**CONTROLLER, partitions=TOLD, leaders={}, topic_ids={"t": NO_ID}), v
+        ),
+        {E.NONE, E.STALE_CONTROLLER_EPOCH},
+    ),
+    ApiKey.STOP_REPLICA: (
+        lambda v: stop_request(StopOrder(**CONTROLLER, partitions={("t", 0): False}), v),
+        {E.NONE},
+    ),
+    ApiKey.UPDATE_METADATA: (
+        lambda v: metadata_request(MetadataOrder(**CONTROLLER, partitions=TOLD, live={}), v),
+        {E.NONE},
+    ),
+    ApiKey.CONTROLLED_SHUTDOWN: (
+        lambda v: ControlledShutdownRequest(broker_id=STRANGER),
+        {E.BROKER_NOT_AVAILABLE},
+    ),
+}
+
+EVERY_VERSION = ["0.8", "0.9", "0.10.0", "0.10.2", "1.0", "2.2", "2.4", "2.6", "2.8"]
+
+
+def test_all_apis_are_here() -> None:
+    assert set(REQUESTS) == set(CONTROLLER_HANDLERS)
+    served = {
+        (key, RELEASES[name].served[key].high)
+        for name in RELEASES
+        for key in REQUESTS
+        if key in RELEASES[name].served
+    }
+    reached = {
+        (key, RELEASES[{"0.8": "0.8.2", "0.9": "0.9.0"}.get(name, name)].served[key].high)
+        for name in EVERY_VERSION
+        for key in REQUESTS
+    }
+    assert served == reached, "each release that brought a version is asked for it"
+
+
+@pytest.mark.parametrize("as_of", EVERY_VERSION)
+async def test_every_version_is_answered_and_can_be_told_to_fail(as_of: str) -> None:
+    async with Broker(as_of=as_of, replicate=True) as broker, connected(broker) as client:
+        served = broker._release.served
+        for key, (make, expected) in REQUESTS.items():
+            low, high = served[key]
+            for version in range(low, high + 1):
+                assert set(codes(await client.call(make(version), version))) <= expected, key
+            rule = broker.on(key, Answer(E.UNKNOWN_SERVER_ERROR))
+            for version in range(low, high + 1):
+                failed = set(codes(await client.call(make(version), version)))
+                assert failed == {E.UNKNOWN_SERVER_ERROR}, (key, version)
+            rule.remove()
+
+
+async def test_where_nodes_do_not_replicate_nobody_is_told_what_to_lead() -> None:
+    async with Broker(as_of="0.10") as broker:
+        for make, _ in REQUESTS.values():
+            async with connected(broker) as client:
+                await client.send(make(1), 1)
+                assert await client.closed()

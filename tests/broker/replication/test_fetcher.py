@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from aiokafkawire.broker.options import BrokerConfig
+from aiokafkawire.broker.replication.fetcher import PARTITION_MAX_BYTES, RETRY_S, Ask, Fetcher
+from aiokafkawire.broker.replication.manager import ReplicaManager
+from aiokafkawire.broker.replication.messages import Assignment, LeadOrder
+from aiokafkawire.broker.replication.replica import Following, Outside, Replica, Truncating
+from aiokafkawire.broker.storage import MemoryStore
+from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from aiokafkawire.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from aiokafkawire.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+from .logs import NODE, records, told, write
+from .test_manager import Ledger
+
+E = ErrorCode
+LEADER, OTHER = 2, 3
+WAIT_MS = 77
+
+
+class Follower:
+    """A node that follows, and what it asks one leader."""
+
+    def __init__(self) -> None:
+        options = BrokerConfig(replica_fetch_wait_max_ms=WAIT_MS)
+        self.manager = ReplicaManager(NODE, options, MemoryStore(), Ledger())
+        self.fetcher = Fetcher(self.manager, LEADER, options)
+
+    def follow(self, *indexes: int, leader: int = LEADER, epoch: int = 0) -> None:
+        partitions: dict[tuple[str, int], Assignment] = {
+            ("t", index): told(leader, epoch) for index in indexes
+        }
+        order = LeadOrder(controller_id=1, controller_epoch=1, partitions=partitions, leaders={})
+        self.manager.lead_and_follow(order, 0.0)
+
+    def replica(self, index: int = 0) -> Replica:
+        return self.manager.replica("t", index)
+
+    def ask(self, kind: type, now: float = 0.0) -> Ask:
+        ask = self.fetcher.next(now)
+        assert ask is not None
+        assert isinstance(ask.request, kind), ask.request
+        return ask
+
+
+@pytest.fixture
+def follower() -> Follower:
+    return Follower()
+
+
+def fetched(code: int = E.NONE, data: bytes = b"", index: int = 0, **fields: Any) -> FetchResponse:
+    partition = PartitionData(
+        partition_index=index,
+        error_code=code,
+        records=data,
+        **{"high_watermark": 0, **fields},
+    )
+    return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
+
+
+def epoch_ended(epoch: int, end: int, code: int = E.NONE) -> OffsetForLeaderEpochResponse:
+    result = EpochEndOffset(partition=0, error_code=code, leader_epoch=epoch, end_offset=end)
+    return OffsetForLeaderEpochResponse(
+        topics=[OffsetForLeaderTopicResult(topic="t", partitions=[result])]
+    )
+
+
+def listed(code: int = E.NONE, **fields: Any) -> ListOffsetsResponse:
+    result = ListOffsetsPartitionResponse(partition_index=0, error_code=code, **fields)
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[result])])
+
+
+def test_who_follows_nobody_asks_nothing(follower: Follower) -> None:
+    follower.follow(0, leader=OTHER)
+    assert follower.fetcher.next(0.0) is None
+    assert follower.fetcher.next_deadline(0.0) == math.inf
+
+
+def test_a_fetch_says_who_asks_and_how_far_it_is(follower: Follower) -> None:
+    follower.follow(0, 1, epoch=4)
+    ask = follower.ask(FetchRequest)
+    follower.fetcher.answered(ask, fetched(data=records(0, 3, epoch=4)), 0.0)
+    request: Any = follower.ask(FetchRequest).request
+    assert (request.replica_id, request.max_wait_ms, request.min_bytes) == (NODE, WAIT_MS, 1)
+    [topic] = request.topics
+    first, second = topic.partitions
+    assert (first.fetch_offset, second.fetch_offset) == (3, 0)
+    assert first.current_leader_epoch == 4
+    assert first.partition_max_bytes == PARTITION_MAX_BYTES
+
+
+def test_what_comes_is_written(follower: Follower) -> None:
+    follower.follow(0)
+    ask = follower.ask(FetchRequest)
+    follower.fetcher.answered(ask, fetched(data=records(0, 2), high_watermark=1), 0.0)
+    assert (follower.replica().log.end_offset, follower.replica().high_watermark) == (2, 1)
+
+
+def test_an_error_rests_that_partition_for_a_while(follower: Follower) -> None:
+    follower.follow(0, 1)
+    ask = follower.ask(FetchRequest)
+    follower.fetcher.answered(ask, fetched(E.NOT_LEADER_OR_FOLLOWER), 5.0)
+    request: Any = follower.ask(FetchRequest, 5.0).request
+    assert [each.partition for each in request.topics[0].partitions] == [1]
+    assert follower.fetcher.next_deadline(5.0) == 5.0 + RETRY_S
+    request = follower.ask(FetchRequest, 5.0 + RETRY_S).request
+    assert [each.partition for each in request.topics[0].partitions] == [0, 1]
+
+
+def test_a_failed_request_rests_all(follower: Follower) -> None:
+    follower.follow(0)
+    follower.fetcher.failed(5.0)
+    assert follower.fetcher.next(5.0) is None
+    assert follower.fetcher.next_deadline(5.0) == 5.0 + RETRY_S
+    follower.ask(FetchRequest, 5.0 + RETRY_S)
+
+
+def test_damaged_records_are_fetched_again(follower: Follower) -> None:
+    follower.follow(0)
+    bad = bytearray(records(0))
+    bad[-1] ^= 0xFF
+    follower.fetcher.answered(follower.ask(FetchRequest), fetched(data=bytes(bad)), 0.0)
+    assert follower.replica().log.end_offset == 0
+    assert follower.fetcher.next(0.0) is None
+    follower.ask(FetchRequest, RETRY_S)
+
+
+def test_an_answer_for_another_epoch_means_nothing(follower: Follower) -> None:
+    follower.follow(0)
+    ask = follower.ask(FetchRequest)
+    follower.follow(0, leader=OTHER, epoch=1)
+    follower.fetcher.answered(ask, fetched(data=records(0)), 0.0)
+    assert follower.replica().log.end_offset == 0
+
+
+def test_an_answer_for_a_deleted_partition_means_nothing(follower: Follower) -> None:
+    follower.follow(0)
+    ask = follower.ask(FetchRequest)
+    replica = follower.replica()
+    replica.deleted = True
+    follower.fetcher.answered(ask, fetched(data=records(0)), 0.0)
+    assert replica.log.end_offset == 0
+
+
+def test_an_answer_for_what_was_not_asked_means_nothing(follower: Follower) -> None:
+    follower.follow(0)
+    follower.fetcher.answered(follower.ask(FetchRequest), fetched(data=records(0), index=9), 0.0)
+    assert follower.replica().log.end_offset == 0
+
+
+def test_first_it_asks_where_its_epoch_ended(follower: Follower) -> None:
+    follower.follow(0, 1)
+    write(follower.replica().log, 3, epoch=0)
+    follower.follow(0, 1, epoch=2)
+    assert follower.replica().state == Truncating(0)
+    ask = follower.ask(OffsetForLeaderEpochRequest)
+    request: Any = ask.request
+    [partition] = request.topics[0].partitions
+    assert (request.replica_id, partition.leader_epoch, partition.current_leader_epoch) == (
+        NODE,
+        0,
+        2,
+    )
+    follower.fetcher.answered(ask, epoch_ended(0, 1), 0.0)
+    assert follower.replica().log.end_offset == 1
+    follower.ask(FetchRequest)
+
+
+def test_an_epoch_that_cannot_be_told_is_asked_again(follower: Follower) -> None:
+    follower.follow(0)
+    write(follower.replica().log)
+    follower.follow(0, epoch=1)
+    ask = follower.ask(OffsetForLeaderEpochRequest)
+    follower.fetcher.answered(ask, epoch_ended(-1, -1, E.NOT_LEADER_OR_FOLLOWER), 0.0)
+    assert follower.replica().state == Truncating(0)
+    assert follower.fetcher.next(0.0) is None
+    follower.ask(OffsetForLeaderEpochRequest, RETRY_S)
+
+
+def test_out_of_range_it_asks_for_the_end_and_then_the_start(follower: Follower) -> None:
+    follower.follow(0, 1)
+    ask = follower.ask(FetchRequest)
+    follower.fetcher.answered(ask, fetched(E.OFFSET_OUT_OF_RANGE), 0.0)
+    follower.fetcher.answered(ask, fetched(E.OFFSET_OUT_OF_RANGE, index=1), 0.0)
+    # One of them is a step further: they are asked for apart.
+    follower.replica(1).state = Outside(end_known=True)
+    ask = follower.ask(ListOffsetsRequest)
+    request: Any = ask.request
+    [partition] = request.topics[0].partitions
+    assert (request.replica_id, partition.partition_index, partition.timestamp) == (NODE, 0, -1)
+    follower.fetcher.answered(ask, listed(offset=9), 0.0)
+    ask = follower.ask(ListOffsetsRequest)
+    request = ask.request
+    assert [each.timestamp for each in request.topics[0].partitions] == [-2, -2]
+    # The oldest version gives a list.
+    follower.fetcher.answered(ask, listed(old_style_offsets=[7]), 0.0)
+    assert follower.replica().state == Following()
+    assert follower.replica().log.end_offset == 7
+
+
+def test_a_range_that_cannot_be_told_is_asked_again(follower: Follower) -> None:
+    follower.follow(0)
+    follower.fetcher.answered(follower.ask(FetchRequest), fetched(E.OFFSET_OUT_OF_RANGE), 0.0)
+    ask = follower.ask(ListOffsetsRequest)
+    follower.fetcher.answered(ask, listed(E.NOT_LEADER_OR_FOLLOWER), 0.0)
+    assert follower.replica().state == Outside()
+    assert follower.fetcher.next(0.0) is None

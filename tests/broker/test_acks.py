@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from typing import Any, cast
+
+import anyio
+import pytest
+
+from aiokafkawire.broker.apis.acks import ALL_IN_SYNC, Written, acknowledged
+from aiokafkawire.broker.call import Call, Peer
+from aiokafkawire.broker.replication.messages import Assignment
+from aiokafkawire.broker.replication.replica import (
+    BecomeFollower,
+    BecomeLeader,
+    Fetched,
+    IsrRecorded,
+    Replica,
+)
+from aiokafkawire.runtime import RealRuntime
+from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.messages.produce import PartitionProduceResponse
+
+from .replication.logs import NODE, replica, told, write
+
+E = ErrorCode
+FOLLOWER, THIRD = 2, 3
+LONG_MS = 10_000
+
+
+class World:
+    """A partition that this node leads, with one record that nobody else has yet."""
+
+    def __init__(self) -> None:
+        self.clock = RealRuntime().clock
+        self.peer = Peer("somewhere")
+        self.replica: Replica = replica()
+        self.become(told())
+        write(self.replica.log)
+        self.replica.appended()
+
+    def become(self, assignment: Assignment) -> None:
+        leads = assignment.leader == NODE
+        event = BecomeLeader(assignment) if leads else BecomeFollower(assignment)
+        self.replica.handle(event, self.clock.now())
+
+    def fetched(self, *followers: int) -> None:
+        for follower in followers:
+            self.replica.handle(Fetched(follower, 1), self.clock.now())
+
+    async def outcome(
+        self,
+        *meanwhile: Any,
+        acks: int = ALL_IN_SYNC,
+        timeout_ms: int = LONG_MS,
+        min_in_sync: int = 1,
+    ) -> tuple[int, int]:
+        """The answer, if these things happen while it is waited for."""
+        response = PartitionProduceResponse(index=0, error_code=E.NONE, base_offset=0)
+        written = Written(self.replica, 1, min_in_sync, response)
+        call = cast("Call", _Call(self))
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(acknowledged, call, acks, timeout_ms, [written])
+                for step in meanwhile:
+                    await anyio.wait_all_tasks_blocked()
+                    step()
+        assert len(self.replica.changed) == len(self.peer.left) == 0
+        return response.error_code, response.base_offset
+
+
+class _Call:
+    """What of a call is looked at."""
+
+    def __init__(self, world: World) -> None:
+        self.state = world
+        self.node_id = NODE
+        self.peer = world.peer
+
+
+@pytest.fixture
+async def world() -> World:
+    return World()
+
+
+async def test_all_in_sync_have_to_have_it(world: World) -> None:
+    assert await world.outcome(lambda: world.fetched(FOLLOWER), lambda: world.fetched(THIRD)) == (
+        E.NONE,
+        0,
+    )
+
+
+async def test_who_falls_out_of_sync_is_not_waited_for(world: World) -> None:
+    def shrink() -> None:
+        world.replica.handle(IsrRecorded((NODE, FOLLOWER)), 0.0)
+
+    assert await world.outcome(lambda: world.fetched(FOLLOWER), shrink) == (E.NONE, 0)
+
+
+async def test_when_too_few_are_left_that_is_told(world: World) -> None:
+    def shrink() -> None:
+        world.replica.handle(IsrRecorded((NODE,)), 0.0)
+
+    assert await world.outcome(shrink, min_in_sync=2) == (E.NOT_ENOUGH_REPLICAS_AFTER_APPEND, -1)
+
+
+async def test_a_number_of_replicas(world: World) -> None:
+    assert await world.outcome(lambda: world.fetched(THIRD), acks=2) == (E.NONE, 0)
+
+
+@pytest.mark.parametrize("acks", [ALL_IN_SYNC, 2])
+async def test_the_time_of_the_request_ends_it(world: World, acks: int) -> None:
+    assert await world.outcome(acks=acks, timeout_ms=20) == (E.REQUEST_TIMED_OUT, -1)
+
+
+async def test_a_leader_that_is_none_any_more_cannot_tell(world: World) -> None:
+    assert await world.outcome(lambda: world.become(told(FOLLOWER, 1))) == (
+        E.NOT_LEADER_OR_FOLLOWER,
+        -1,
+    )
+
+
+async def test_a_partition_that_is_deleted_is_none(world: World) -> None:
+    def delete() -> None:
+        world.replica.deleted = True
+        world.replica.changed.notify()
+
+    assert await world.outcome(delete) == (E.UNKNOWN_TOPIC_OR_PARTITION, -1)
+
+
+async def test_nobody_waits_for_a_client_that_is_gone(world: World) -> None:
+    await world.outcome(world.peer.leave)
+
+
+async def test_what_is_everywhere_is_not_waited_for(world: World) -> None:
+    world.fetched(FOLLOWER, THIRD)
+    assert await world.outcome(timeout_ms=0) == (E.NONE, 0)
