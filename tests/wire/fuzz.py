@@ -103,22 +103,21 @@ def corpus() -> dict[str, list[bytes]]:
 @cache
 def warm_up() -> None:
     """Make all decoders, so that what they take is not counted for the first frame."""
-    for target in targets():
-        make_ready(target)
+    make_ready(*targets())
 
 
-def make_ready(target: Target) -> None:
-    """Make what the target decodes with.
+def make_ready(*chosen: Target) -> None:
+    """Make what these targets decode with.
 
     A decoder is one long function, and while memory is traced the line of each allocation in it is
     searched for from its first line on, which takes most of the time. It needs none here.
     """
-    with contextlib.suppress(MalformedMessage):
-        target.decode(b"")
+    for target in chosen:
+        with contextlib.suppress(MalformedMessage):
+            target.decode(b"")
     for made in codec._DECODERS.values():
-        code = cast("FunctionType", made).__code__
-        if code.co_linetable:
-            cast("FunctionType", made).__code__ = code.replace(co_linetable=b"")
+        function = cast("FunctionType", made)
+        function.__code__ = function.__code__.replace(co_linetable=b"")
 
 
 def decode(target: Target, raw: bytes, what: str) -> bool:

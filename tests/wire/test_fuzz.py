@@ -18,9 +18,9 @@ SEED = 20_000
 def test_mutated_frames_are_decoded_or_refused(
     record_property: Callable[[str, object], None],
 ) -> None:
-    decoded = fuzz.fuzz_mutated(SEED, 5_000)
-    assert 250 < decoded < 2_500
-    record_property("summary", f"mutated frames: 5000, of which {decoded} were decoded")
+    decoded = fuzz.fuzz_mutated(SEED, 2_000)
+    assert 100 < decoded < 1_000
+    record_property("summary", f"mutated frames: 2000, of which {decoded} were decoded")
 
 
 @pytest.mark.slow
