@@ -39,24 +39,24 @@ FROZEN_SECONDS = 6.0
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """How much goes wrong: seconds between the kills, and between the restarts of brokers.
+    """How much goes wrong: how many transactions (or commits) there are between the kills of
+    workers, and between those of brokers.
 
-    A worker is killed once `work_between` transactions or commits were made since the last one, and
-    a broker once all replicas are in sync again: on a busy machine there is less trouble, not no
-    progress. Fewer than `least_kills` and `least_restarts` prove nothing.
+    Counted in work, not in seconds, so that a busy machine makes progress too; the next broker is
+    killed once all replicas are in sync again. Fewer than `least_kills` and `least_restarts` prove
+    nothing.
     """
 
     seed: int = 6
-    kill_every_seconds: float = 1.5
-    work_between: int = 25
-    restart_every_seconds: float = 4.0
-    least_kills: int = 8
+    between_kills: int = 100
+    between_restarts: int = 500
+    least_kills: int = 12
     least_restarts: int = 3
-    limit_seconds: float = 400.0
+    limit_seconds: float = 600.0
 
 
 LONG = Trouble()
-SHORT = Trouble(work_between=10, least_kills=3, least_restarts=1, limit_seconds=180.0)
+SHORT = Trouble(between_kills=40, between_restarts=150, least_kills=3, least_restarts=1)
 
 
 class Stage:
@@ -192,10 +192,9 @@ class Chaos:
         self._chain = chain
         self._trouble = trouble
         self._rng = random.Random(trouble.seed)
-        self._kill_at = self._restart_at = self._resume_at = time.monotonic()
-        self._kill_at += trouble.kill_every_seconds
-        self._restart_at += trouble.restart_every_seconds
-        self._work_before = 0
+        self._kill_after = trouble.between_kills
+        self._restart_after = trouble.between_restarts
+        self._look_at = self._resume_at = time.monotonic()
         self._stopped: Teller | None = None
         self._down: int | None = None
         self.kills = self.restarts = self.stops = 0
@@ -208,18 +207,14 @@ class Chaos:
     def turn(self) -> None:
         """Do what is due."""
         now = time.monotonic()
-        if now >= self._kill_at and self._work >= self._work_before + self._trouble.work_between:
-            self._work_before = self._work
-            self._kill_at = now + self._trouble.kill_every_seconds * self._rng.uniform(0.5, 1.5)
+        work = sum(stage.count("copied") for stage in self._chain)
+        if work >= self._kill_after:
+            self._kill_after = work + self._trouble.between_kills
             self._kill()
-        if now >= self._restart_at:
-            self._restart()
+        if now >= self._look_at and (self._down is not None or work >= self._restart_after):
+            self._restart(work)
         if self._stopped is not None and now >= self._resume_at:
             self._resume()
-
-    @property
-    def _work(self) -> int:
-        return sum(stage.count("copied") for stage in self._chain)
 
     def _kill(self) -> None:
         stage = self._rng.choice(self._chain)
@@ -236,21 +231,21 @@ class Chaos:
         stage.kill(slot)
         self.kills += 1
 
-    def _restart(self) -> None:
+    def _restart(self, work: int) -> None:
         """Kill the next broker, or start again the one that was killed."""
         nodes = self._kafka.nodes
         if self._down is None:
             if not in_sync(self._kafka.bootstrap_servers):
-                self._restart_at = time.monotonic() + LOOK_SECONDS
+                self._look_at = time.monotonic() + LOOK_SECONDS
                 return
             self._down = self.restarts % len(nodes)
             nodes[self._down].kill()
-            self._restart_at = time.monotonic() + DOWN_SECONDS
+            self._look_at = time.monotonic() + DOWN_SECONDS
         else:
             self._kafka.start_node(nodes[self._down])
             self._down = None
             self.restarts += 1
-            self._restart_at = time.monotonic() + self._trouble.restart_every_seconds
+            self._restart_after = work + self._trouble.between_restarts
 
     def _resume(self) -> None:
         if self._stopped is not None:
