@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 
 from aiokafkawire.broker import Broker
+from aiokafkawire.broker.storage import DirectoryStore
+from aiokafkawire.broker.transactions import coordinator
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -173,3 +177,31 @@ async def test_readers_of_committed_records_find_no_others_by_their_time(client:
     assert only(await client.call(request, 5)).offset == -1
     await producer.end(commit=True)
     assert only(await client.call(request, 5)).offset == 0
+
+
+async def test_markers_are_written_when_the_store_takes_them_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(coordinator, "STORE_RETRY_S", 0.01)
+    full = iter([OSError("no space left")])
+
+    async with (
+        Broker(data_dir=tmp_path, transaction_marker_delay_ms=50) as broker,
+        connected(broker) as client,
+    ):
+        await a_topic(broker)
+        producer = Transactional(client)
+        await begun(producer, b"a")
+        assert await producer.end(commit=True) == E.NONE
+        append = DirectoryStore.append_transactions
+
+        def once_full(*args: Any) -> bool:
+            for error in full:
+                raise error
+            return append(*args)
+
+        monkeypatch.setattr(DirectoryStore, "append_transactions", once_full)
+        assert values(await fetched(client, max_wait_ms=5_000)) == [b"a"]
+        while await producer.end(commit=True) != E.NONE:
+            await anyio.lowlevel.checkpoint()
+    assert "no space left" in caplog.text

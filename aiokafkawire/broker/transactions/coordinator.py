@@ -41,6 +41,12 @@ logger = logging.getLogger("aiokafkawire.broker")
 MAX_TRANSACTIONAL_IDS = 10_000
 """Transactional ids known at once; of those not in use the one idle for longest goes first."""
 
+STORE_RETRY_S = 1.0
+"""Pause after the store refused to write (no space left)."""
+
+WALL_CLOCK_STEP_S = 0.001
+"""The clock that transactions go by counts milliseconds."""
+
 
 class Transactions:
     """All transactional ids of the cluster."""
@@ -133,8 +139,12 @@ class Transactions:
     async def run(self) -> None:
         """Abort what has had its time and write markers, for as long as the broker lives."""
         while True:
-            self.tick()
-            self._armed = self._next_deadline()
+            try:
+                self.tick()
+                self._armed = self._next_deadline()
+            except OSError as error:
+                logger.error("transactions cannot be kept: %s", error)
+                self._armed = self._clock.now() + STORE_RETRY_S
             await self._rearm.wait(self._armed)
 
     def tick(self) -> None:
@@ -168,7 +178,7 @@ class Transactions:
         self._index(transaction)
         if transaction.is_ending and before is not transaction.state:
             self._end(transaction)
-        if self._deadline_of(transaction) < self._armed:
+        if self._deadline_of(transaction) < self._armed - WALL_CLOCK_STEP_S:
             self._rearm.set()
         return answer
 
