@@ -124,6 +124,8 @@ class Replication:
 
     async def shut_down(self, site: Site) -> None:
         """Have the controller give what a node leads to others, as far as it can."""
+        if site.paused:
+            return
         request = ControlledShutdownRequest(broker_id=site.node_id)
         for _ in range(SHUTDOWN_ATTEMPTS):
             controller_id = self.registry.controller_id
@@ -133,9 +135,9 @@ class Replication:
                 )
             except KafkaError as error:
                 logger.warning("node %d: cannot shut down in good order: %s", site.node_id, error)
-            else:
-                if response.error_code == ErrorCode.NONE and not response.remaining_partitions:
-                    break
+                return
+            if response.error_code == ErrorCode.NONE and not response.remaining_partitions:
+                break
             await self._pause()
         await self.settled(ANSWER_TIMEOUT_S)
 

@@ -56,21 +56,25 @@ class Controller:
         self._internal = internal
         self._shown = shown
         self._known: dict[int, _Known] = {}
+        self._given: dict[int, Order] = {}
 
     def forget(self, node_id: int) -> None:
-        """The node knows nothing any more: it died."""
+        """The node knows nothing any more, whatever it was just told: it died."""
         self._known.pop(node_id, None)
+        self._given.pop(node_id, None)
 
     def next_order(self, node_id: int) -> Order | None:
         """What a node has to be told first, None if it knows everything."""
-        if node_id not in self._cluster.live:
-            return None
-        known = self._known.setdefault(node_id, _Known())
-        return self._stop(node_id, known) or self._lead(node_id, known) or self._metadata(known)
+        order = self._order(node_id)
+        if order is not None:
+            self._given[node_id] = order
+        return order
 
     def obeyed(self, node_id: int, order: Order) -> None:
-        """A node answered to an order, whatever it said."""
-        known = self._known.setdefault(node_id, _Known())
+        """A node answered to the order that it was given last, whatever it said."""
+        if self._given.pop(node_id, None) is not order:
+            return
+        known = self._known[node_id]
         match order:
             case StopOrder():
                 for key in order.partitions:
@@ -88,9 +92,15 @@ class Controller:
 
     def knows_all(self, node_id: int) -> bool:
         """Whether there is nothing to tell to a node."""
-        return self.next_order(node_id) is None
+        return self._order(node_id) is None
 
     # --- orders ------------------------------------------------------------------------------
+
+    def _order(self, node_id: int) -> Order | None:
+        if node_id not in self._cluster.live:
+            return None
+        known = self._known.setdefault(node_id, _Known())
+        return self._stop(node_id, known) or self._lead(node_id, known) or self._metadata(known)
 
     def _stop(self, node_id: int, known: _Known) -> StopOrder | None:
         """Partitions that are no more, or whose name another topic has by now."""

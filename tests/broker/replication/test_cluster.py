@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from aiokafkawire import Consumer, Producer
-from aiokafkawire.broker import Answer, Broker, Drop, SeenRequest
-from aiokafkawire.errors import InvalidOption
+from aiokafkawire.broker import Answer, Broker, Close, Drop, SeenRequest
+from aiokafkawire.errors import BrokerError, InvalidOption
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -346,6 +346,25 @@ async def test_a_move_goes_over_the_wire() -> None:
             broker.move_leader("t", 0, 3)
 
 
+async def test_what_gets_no_answer_is_said_again() -> None:
+    async with cluster(nodes=2) as broker:
+        for key in (ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.FETCH):
+            broker.on(key, Close(), times=2)
+        broker.move_leader("t", 0, FOLLOWER)
+        await settled(broker)
+        assert await produce(broker, b"v", node=FOLLOWER) == (E.NONE, 0)
+        assert log_of(broker, LEADER) == [b"v"]
+
+
+async def test_a_node_that_knows_another_controller_is_not_told_again() -> None:
+    async with cluster(nodes=2) as broker:
+        rule = broker.on(ApiKey.LEADER_AND_ISR, Answer(E.STALE_CONTROLLER_EPOCH), node=FOLLOWER)
+        broker.move_leader("t", 0, FOLLOWER)
+        await settled(broker)
+        assert rule.hits == 1
+        assert await produce(broker, b"v", node=FOLLOWER) == (E.NOT_LEADER_OR_FOLLOWER, -1)
+
+
 async def test_a_node_that_was_not_told_still_leads() -> None:
     async with cluster(nodes=2) as broker:
         rule = broker.on(ApiKey.LEADER_AND_ISR, Drop(), node=LEADER)
@@ -399,6 +418,33 @@ async def test_who_shuts_down_leaves_in_good_order() -> None:
         assert broker.leader("t", 0) in {FOLLOWER, THIRD}
         await broker.shut_down(LEADER)
         assert len(broker.requests.of(ApiKey.CONTROLLED_SHUTDOWN)) == 1
+
+
+async def test_who_hangs_is_not_asked_to_leave_in_good_order() -> None:
+    async with cluster(nodes=2) as broker:
+        broker.pause(FOLLOWER)
+        await broker.shut_down(FOLLOWER)
+        assert broker.live_nodes == (LEADER,)
+        assert broker.requests.of(ApiKey.CONTROLLED_SHUTDOWN) == []
+
+
+async def test_a_controller_that_does_not_answer_does_not_keep_anybody() -> None:
+    async with cluster(nodes=2) as broker:
+        broker.on(ApiKey.CONTROLLED_SHUTDOWN, Close())
+        await broker.shut_down(FOLLOWER)
+        assert broker.live_nodes == (LEADER,)
+
+
+async def test_nothing_can_be_lost_of_what_nobody_leads() -> None:
+    async with cluster(nodes=2) as broker:
+        with pytest.raises(BrokerError) as refused:
+            broker.truncate("t", 0, 1)
+        assert refused.value.code == E.OFFSET_OUT_OF_RANGE
+        for node in (LEADER, FOLLOWER):
+            await broker.kill(node)
+        with pytest.raises(BrokerError) as refused:
+            broker.truncate("t", 0, 0)
+        assert refused.value.code == E.LEADER_NOT_AVAILABLE
 
 
 async def test_who_may_not_leave_leaves_all_the_same() -> None:

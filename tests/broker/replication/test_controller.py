@@ -151,6 +151,17 @@ def test_a_node_that_died_knows_nothing() -> None:
     expect(machine, 2, LeadOrder)
 
 
+def test_what_a_node_answered_before_it_died_means_nothing() -> None:
+    of = registry()
+    partition(of, 1, 2)
+    machine = controller(of)
+    order = machine.next_order(2)
+    assert order is not None
+    machine.forget(2)
+    machine.obeyed(2, order)
+    expect(machine, 2, LeadOrder)
+
+
 def test_a_new_controller_tells_everything_again() -> None:
     of = registry()
     partition(of, 1, 2)
