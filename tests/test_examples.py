@@ -15,6 +15,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 LAST_WORDS = {
     "web_backend.py": "lifespan.shutdown.complete",
     "group_worker.py": "1000 orders billed",
+    "transactional_worker.py": "1000 invoices for 1000 orders",
     "on_trio.py": "b'hello from trio'",
 }
 
