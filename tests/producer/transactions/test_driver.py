@@ -1,0 +1,610 @@
+"""Transactions of a producer on an embedded broker, on good days and bad."""
+
+from __future__ import annotations
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop, SeenRequest
+from aiokafkawire.consumer import Consumer
+from aiokafkawire.errors import (
+    BrokerError,
+    ClientClosed,
+    CommitFailed,
+    KafkaError,
+    ProducerFenced,
+    RequestTimedOut,
+    TransactionAborted,
+    TransactionFailed,
+    UnsupportedVersion,
+    WrongTransactionState,
+)
+from aiokafkawire.producer import Producer
+from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from aiokafkawire.wire import ApiKey, ErrorCode
+from tests.producer.transactions.conftest import CLASSIC, QUICK, NewProducer, visible
+
+TP = TopicPartition("t", 0)
+
+
+def keys(broker: Broker) -> list[int]:
+    """The APIs of transactions that were called, in their order."""
+    ours = {
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.END_TXN,
+    }
+    return [seen.api_key for seen in broker.requests if seen.api_key in ours]
+
+
+# --- good days --------------------------------------------------------------------------------
+
+
+async def test_what_is_committed_is_seen_and_what_is_aborted_is_not(
+    broker: Broker, new_producer: NewProducer
+):
+    async with new_producer() as producer:
+        for number in range(4):
+            await producer.begin_transaction()
+            kept = await producer.send_and_wait("t", b"%d" % number, partition=number % 2)
+            assert kept.offset >= 0
+            await producer.send("t", b"%d'" % number, partition=number % 2)
+            if number == 1:
+                await producer.abort_transaction()
+            else:
+                await producer.commit_transaction()
+        metrics = producer.metrics()
+    assert await visible(broker) == [b"0", b"0'", b"2", b"2'", b"3", b"3'"]
+    assert metrics["transactions_begun_total"] == 4
+    assert metrics["transactions_committed_total"] == 3
+    assert metrics["transactions_aborted_total"] == 1
+
+
+async def test_each_protocol_asks_what_it_needs(
+    broker: Broker, new_producer: NewProducer, release: str
+):
+    async with new_producer() as producer:
+        await producer.begin_transaction()
+        await producer.send_many("t", [b"a", b"b"], partition=0)
+        await producer.send_offsets({TP: 5}, GroupMetadata("g"))
+        await producer.send_many("t", [b"c", b"d"], partition=0)
+        await producer.commit_transaction()
+    assert keys(broker) == [
+        ApiKey.INIT_PRODUCER_ID,
+        *([ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN] if release == CLASSIC else []),
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.END_TXN,
+    ]
+
+
+async def test_a_transaction_of_nothing_asks_nobody(broker: Broker, new_producer: NewProducer):
+    async with new_producer() as producer:
+        for _ in range(2):
+            await producer.begin_transaction()
+            await producer.commit_transaction()
+            await producer.begin_transaction()
+            await producer.send_offsets({}, GroupMetadata("g"))
+            await producer.abort_transaction()
+    assert keys(broker) == [ApiKey.INIT_PRODUCER_ID]
+
+
+async def test_a_commit_sends_at_once(broker: Broker, new_producer: NewProducer):
+    async with new_producer(linger_ms=10_000) as producer:
+        await producer.begin_transaction()
+        await producer.send("t", b"v")
+        with anyio.fail_after(5):
+            await producer.commit_transaction()
+    assert await visible(broker) == [b"v"]
+
+
+async def test_offsets_of_a_consumer_go_with_the_transaction(
+    broker: Broker, new_producer: NewProducer
+):
+    options = {"group_id": "g", "auto_offset_reset": "earliest", "enable_auto_commit": False}
+    async with (
+        new_producer() as producer,
+        Consumer("t", bootstrap_servers=broker.bootstrap_servers, **options) as consumer,
+    ):
+        await producer.begin_transaction()
+        await producer.send_many("t", [b"a", b"b", b"c"], partition=0)
+        await producer.commit_transaction()
+        await consumer.getone()
+        await producer.begin_transaction()
+        await producer.send_offsets(consumer)
+        await producer.abort_transaction()
+        assert (await consumer.committed(TP))[TP] is None
+        await producer.begin_transaction()
+        await producer.send_offsets(consumer)
+        await producer.commit_transaction()
+        found = (await consumer.committed(TP))[TP]
+        assert found is not None
+        assert found.offset == 1
+        # The consumer knows that they are committed.
+        assert consumer.positions() == {}
+
+
+async def test_offsets_may_be_given_as_they_are(broker: Broker, new_producer: NewProducer):
+    async with new_producer() as producer:
+        await producer.begin_transaction()
+        offsets = {TP: OffsetAndMetadata(7, "note"), TopicPartition("t", 1): 3}
+        await producer.send_offsets(offsets, GroupMetadata("g"))
+        await producer.commit_transaction()
+    async with Consumer(bootstrap_servers=broker.bootstrap_servers, group_id="g") as consumer:
+        consumer.assign(TP)
+        found = (await consumer.committed(TP))[TP]
+    assert found is not None
+    assert (found.offset, found.metadata) == (7, "note")
+
+
+async def test_wrong_arguments_of_send_offsets_are_refused(
+    broker: Broker, new_producer: NewProducer
+):
+    consumer = Consumer("t", bootstrap_servers=broker.bootstrap_servers, group_id="g")
+    async with new_producer() as producer:
+        await producer.begin_transaction()
+        with pytest.raises(ValueError, match="enable_auto_commit=False"):
+            await producer.send_offsets(consumer)
+        with pytest.raises(TypeError, match="knows its group"):
+            await producer.send_offsets(consumer, GroupMetadata("g"))  # type: ignore[call-overload]
+        with pytest.raises(TypeError, match="GroupMetadata"):
+            await producer.send_offsets({TP: 5}, "g")  # type: ignore[call-overload]
+        await producer.send("t", b"v")
+        await producer.commit_transaction()
+    assert await visible(broker) == [b"v"]
+
+
+# --- calls out of order -----------------------------------------------------------------------
+
+
+async def test_calls_out_of_order_say_what_is_the_matter(new_producer: NewProducer):
+    async with new_producer() as producer:
+        for call in (producer.commit_transaction, producer.abort_transaction, producer.detach):
+            with pytest.raises(WrongTransactionState, match="no transaction is open: begin one"):
+                await call()
+        with pytest.raises(WrongTransactionState, match="a record is to be sent"):
+            await producer.send("t", b"v")
+        with pytest.raises(WrongTransactionState, match="a record is to be sent"):
+            producer.send_nowait("t", b"v")
+        with pytest.raises(WrongTransactionState, match="no transaction is open"):
+            await producer.send_offsets({TP: 5}, GroupMetadata("g"))
+        await producer.begin_transaction()
+        with pytest.raises(WrongTransactionState, match="one is open already"):
+            await producer.begin_transaction()
+        await producer.commit_transaction()
+
+
+async def test_without_a_name_there_are_no_transactions(new_producer: NewProducer):
+    async with new_producer(transactional_id=None) as producer:
+        with pytest.raises(WrongTransactionState, match="without a transactional_id"):
+            await producer.begin_transaction()
+        with pytest.raises(WrongTransactionState, match="without a transactional_id"):
+            producer.transaction()
+
+
+# --- errors -----------------------------------------------------------------------------------
+
+
+async def fail_next_record(broker: Broker) -> None:
+    broker.on(ApiKey.PRODUCE, Answer(ErrorCode.INVALID_RECORD), times=1)
+
+
+async def test_a_failed_record_fails_the_commit_and_the_next_transaction_works(
+    broker: Broker, new_producer: NewProducer
+):
+    async with new_producer() as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"lost", partition=0)
+        await fail_next_record(broker)
+        await producer.send("t", b"refused", partition=0)
+        with pytest.raises(TransactionFailed, match="INVALID_RECORD") as failed:
+            await producer.commit_transaction()
+        assert isinstance(failed.value.__cause__, BrokerError)
+        assert failed.value.transactional_id == "id"
+        for call in (producer.commit_transaction, producer.begin_transaction, producer.flush):
+            with pytest.raises(TransactionFailed):
+                await call()
+        with pytest.raises(TransactionFailed):
+            await producer.send("t", b"late")
+        await producer.abort_transaction()
+        await producer.begin_transaction()
+        await producer.send_many("t", [b"a", b"b"], partition=0)
+        await producer.commit_transaction()
+    assert await visible(broker) == [b"a", b"b"]
+
+
+async def test_records_of_an_aborted_transaction_say_so_and_are_told_once(
+    broker: Broker, new_producer: NewProducer
+):
+    async with new_producer(linger_ms=10_000) as producer:
+        await producer.begin_transaction()
+        awaited = await producer.send("t", b"never", partition=0)
+        await producer.send("t", b"never", partition=1)
+        await producer.abort_transaction()
+        with pytest.raises(TransactionAborted, match="transactional_id id, topic t, partition 0"):
+            await awaited
+        await producer.flush()
+    assert await visible(broker) == []
+
+
+async def test_who_waits_for_a_record_hears_at_once_that_another_one_failed(
+    broker: Broker, new_producer: NewProducer
+):
+    async with new_producer() as producer:
+        await producer.partitions_for("t")
+        await producer.begin_transaction()
+        await fail_next_record(broker)
+        with pytest.raises(BrokerError, match="INVALID_RECORD"):
+            await producer.send_and_wait("t", b"refused", partition=0)
+        with pytest.raises(TransactionFailed):
+            producer.send_nowait("t", b"v", partition=1)
+        await producer.abort_transaction()
+
+
+async def test_lost_sequence_numbers_cost_the_transaction_and_not_the_producer(
+    broker: Broker, new_producer: NewProducer
+):
+    async with new_producer() as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"never", partition=0)
+        code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        broker.on(ApiKey.PRODUCE, Answer(code), times=1)
+        with pytest.raises(BrokerError, match="OUT_OF_ORDER"):
+            await producer.send_and_wait("t", b"never", partition=0)
+        with pytest.raises(TransactionFailed):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"a", partition=0)
+        await producer.commit_transaction()
+    assert await visible(broker) == [b"a"]
+
+
+async def test_a_partition_that_cannot_be_added_fails_the_transaction(
+    broker: Broker, new_producer: NewProducer, release: str
+):
+    if release != CLASSIC:
+        pytest.skip("partitions are added by the producer in the classic protocol alone")
+    async with new_producer() as producer:
+        broker.on(
+            ApiKey.ADD_PARTITIONS_TO_TXN, Answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED), times=1
+        )
+        await producer.begin_transaction()
+        delivery = await producer.send("t", b"v", partition=0)
+        with pytest.raises(TransactionAborted) as aborted:
+            await delivery
+        assert "TOPIC_AUTHORIZATION_FAILED" in str(aborted.value.__cause__)
+        await producer.abort_transaction()
+    assert ApiKey.END_TXN not in keys(broker), "there was nothing to end"
+
+
+async def test_a_member_that_is_gone_fails_the_transaction(
+    broker: Broker, new_producer: NewProducer
+):
+    async with new_producer() as producer:
+        await producer.begin_transaction()
+        with pytest.raises(TransactionFailed, match="not in that generation") as failed:
+            await producer.send_offsets({TP: 5}, GroupMetadata("g", 3, "nobody"))
+        assert isinstance(failed.value.__cause__, CommitFailed)
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send("t", b"v")
+    assert await visible(broker) == [b"v"]
+
+
+# --- fencing ----------------------------------------------------------------------------------
+
+
+async def test_of_two_producers_of_one_name_the_older_is_fenced(
+    broker: Broker, new_producer: NewProducer
+):
+    older = new_producer()
+    await older.start()
+    await older.begin_transaction()
+    await older.send_and_wait("t", b"never", partition=0)
+    async with new_producer() as newer, newer.transaction():
+        await newer.send("t", b"new", partition=0)
+    await older.send("t", b"never either", partition=0)
+    with pytest.raises((ProducerFenced, TransactionFailed)):
+        await older.commit_transaction()
+    with pytest.raises(ProducerFenced):
+        await older.abort_transaction()
+    await older.stop()
+    assert await visible(broker) == [b"new"]
+
+
+async def test_what_is_aborted_by_closing_may_have_been_aborted_by_a_newer_producer(
+    broker: Broker, new_producer: NewProducer
+):
+    older = new_producer()
+    await older.start()
+    await older.begin_transaction()
+    await older.send_and_wait("t", b"never", partition=0)
+    async with new_producer():
+        pass
+    await older.stop()
+    assert await visible(broker) == []
+
+
+async def test_who_is_fenced_hears_it_from_every_call(broker: Broker, new_producer: NewProducer):
+    async with new_producer() as older:
+        await older.begin_transaction()
+        await older.send_and_wait("t", b"never", partition=0)
+        async with new_producer():
+            pass
+        with pytest.raises(ProducerFenced, match="took over") as fenced:
+            await older.commit_transaction()
+        assert (fenced.value.transactional_id, fenced.value.api) == ("id", "EndTxn")
+        for call in (older.begin_transaction, older.commit_transaction, older.abort_transaction):
+            with pytest.raises(ProducerFenced):
+                await call()
+        with pytest.raises(ProducerFenced):
+            await older.send("t", b"never")
+    assert await visible(broker) == []
+
+
+async def test_what_a_crashed_application_left_open_is_aborted_by_its_next_start(
+    broker: Broker, new_producer: NewProducer
+):
+    crashed = new_producer()
+    await crashed.start()
+    await crashed.begin_transaction()
+    await crashed.send_and_wait("t", b"never", partition=0)
+    crashed._lifecycle.abort()
+    async with new_producer() as producer, producer.transaction():
+        await producer.send("t", b"again", partition=0)
+    assert await visible(broker) == [b"again"]
+    await crashed.stop()
+
+
+# --- coordinators and leaders that move, stop or are silent ------------------------------------
+
+STEPS = [
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    ApiKey.TXN_OFFSET_COMMIT,
+    ApiKey.PRODUCE,
+    ApiKey.END_TXN,
+]
+
+
+async def one_of_each(producer: Producer) -> None:
+    """A transaction that is aborted and one that is committed, with offsets."""
+    await producer.begin_transaction()
+    await producer.send("t", b"never", partition=0)
+    await producer.send_offsets({TP: 1}, GroupMetadata("g"))
+    await producer.abort_transaction()
+    await producer.begin_transaction()
+    for number in range(4):
+        await producer.send("t", b"%d" % number, partition=number % 2)
+    await producer.send_offsets({TP: 2}, GroupMetadata("g"))
+    await producer.commit_transaction()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Answer(ErrorCode.NOT_COORDINATOR),
+        Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        Answer(ErrorCode.CONCURRENT_TRANSACTIONS),
+        Close(),
+        Close(carried_out=True),
+    ],
+    ids=["moved", "loading", "concurrent", "closed", "closed after it"],
+)
+async def test_each_step_is_made_again(
+    broker: Broker, new_producer: NewProducer, fault: Answer | Close
+):
+    elsewhere = {
+        ApiKey.FIND_COORDINATOR: Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        ApiKey.PRODUCE: Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    }
+    for step in STEPS:
+        suited = elsewhere.get(step, fault) if isinstance(fault, Answer) else fault
+        broker.on(step, suited, times=2)
+        with anyio.fail_after(10):
+            async with new_producer() as producer:
+                await one_of_each(producer)
+        broker.clear_faults()
+    seen = sorted(value or b"" for value in await visible(broker))
+    assert seen == sorted([b"0", b"1", b"2", b"3"] * len(STEPS))
+    async with Consumer(bootstrap_servers=broker.bootstrap_servers, group_id="g") as consumer:
+        consumer.assign(TP)
+        found = (await consumer.committed(TP))[TP]
+    assert found is not None
+    assert found.offset == 2
+
+
+@pytest.mark.parametrize("step", [ApiKey.TXN_OFFSET_COMMIT, ApiKey.PRODUCE, ApiKey.END_TXN])
+async def test_a_coordinator_that_stops_in_each_state_is_found_again(
+    broker: Broker, new_producer: NewProducer, step: ApiKey
+):
+    stopped: list[int] = []
+
+    async def stop(seen: SeenRequest) -> None:
+        if not stopped:
+            stopped.append(seen.node_id)
+            await broker.kill(broker.coordinator("id"))
+
+    broker.on(step, stop)
+    with anyio.fail_after(15):
+        async with new_producer() as producer:
+            await one_of_each(producer)
+    assert stopped
+    assert sorted(value or b"" for value in await visible(broker)) == [b"0", b"1", b"2", b"3"]
+
+
+async def test_a_leader_that_is_gone_holds_up_the_commit_and_not_more(
+    broker: Broker, new_producer: NewProducer
+):
+    async with new_producer() as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"a", partition=0)
+        leader = broker.leader("t", 0)
+        broker.pause(leader)
+        await producer.send("t", b"b", partition=0)
+        async with anyio.create_task_group() as group:
+            group.start_soon(producer.commit_transaction)
+            await broker.kill(leader)
+    assert await visible(broker) == [b"a", b"b"]
+
+
+# --- time -------------------------------------------------------------------------------------
+
+
+async def test_a_commit_that_took_too_long_goes_on_and_can_be_asked_again(
+    broker: Broker, new_producer: NewProducer
+):
+    async with new_producer(max_block_ms=300, request_timeout_ms=100) as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"v", partition=0)
+        silent = broker.on(ApiKey.END_TXN, Drop(carried_out=True))
+        with pytest.raises(RequestTimedOut, match="whether the transaction is committed is not"):
+            await producer.commit_transaction()
+        with pytest.raises(WrongTransactionState, match="being committed"):
+            await producer.abort_transaction()
+        with pytest.raises(RequestTimedOut, match="the transaction before has not ended"):
+            await producer.begin_transaction()
+        silent.remove()
+        await producer.commit_transaction()
+        with pytest.raises(WrongTransactionState, match="no transaction is open"):
+            await producer.commit_transaction()
+        await producer.begin_transaction()
+        await producer.abort_transaction()
+    assert await visible(broker) == [b"v"]
+
+
+async def test_a_cancelled_commit_goes_on(broker: Broker, new_producer: NewProducer):
+    async with new_producer() as producer:
+        await producer.begin_transaction()
+        await producer.send("t", b"v", partition=0)
+        slow = broker.on(ApiKey.END_TXN, Delay(0.2))
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await producer.commit_transaction()
+        assert scope.cancelled_caught
+        slow.remove()
+        await producer.begin_transaction()
+        await producer.abort_transaction()
+    assert await visible(broker) == [b"v"]
+
+
+async def test_the_outcome_of_a_cancelled_commit_can_be_asked_for_later(
+    broker: Broker, new_producer: NewProducer
+):
+    async with new_producer() as producer:
+        await producer.begin_transaction()
+        await producer.send("t", b"v", partition=0)
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await producer.commit_transaction()
+        await broker.wait_for_request(ApiKey.END_TXN)
+        await producer.commit_transaction()
+    assert await visible(broker) == [b"v"]
+
+
+async def test_a_transaction_that_was_open_too_long_is_aborted(
+    broker: Broker, new_producer: NewProducer, release: str
+):
+    async with new_producer(transaction_timeout_ms=150) as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"never", partition=0)
+        # A reader is given what comes behind it when the coordinator has ended it.
+        async with (
+            new_producer(transactional_id=None) as other,
+            Consumer(
+                bootstrap_servers=broker.bootstrap_servers,
+                isolation_level="read_committed",
+                auto_offset_reset="earliest",
+            ) as consumer,
+        ):
+            consumer.assign(TP)
+            await other.send("t", b"behind", partition=0)
+            assert (await consumer.getone(timeout_ms=10_000)).value == b"behind"
+        if release == CLASSIC:
+            with pytest.raises(ProducerFenced, match="most likely for its age"):
+                await producer.commit_transaction()
+            return
+        with pytest.raises(TransactionFailed):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send("t", b"v", partition=0)
+    assert await visible(broker) == [b"behind", b"v"]
+
+
+async def test_a_timeout_over_the_brokers_limit_is_refused_as_it_is(new_producer: NewProducer):
+    producer = new_producer(transaction_timeout_ms=2**31 - 1)
+    with pytest.raises(BrokerError, match="INVALID_TRANSACTION_TIMEOUT") as refused:
+        await producer.start()
+    assert refused.value.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+
+async def test_no_coordinator_ends_the_start_in_time(broker: Broker, new_producer: NewProducer):
+    broker.on(ApiKey.FIND_COORDINATOR, Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    producer = new_producer(max_block_ms=200, request_timeout_ms=100)
+    with pytest.raises(RequestTimedOut, match=r"no producer id was given.*COORDINATOR_NOT_AVAIL"):
+        await producer.start()
+
+
+async def test_too_old_a_broker_is_named(anyio_backend: object):
+    async with Broker(as_of="0.10") as old:
+        producer = Producer(bootstrap_servers=old.bootstrap_servers, **QUICK)
+        with pytest.raises(
+            UnsupportedVersion, match=r"of Kafka 0\.11 or later .*broker 1"
+        ) as error:
+            await producer.start()
+    assert error.value.transactional_id == "id"
+
+
+# --- the end ----------------------------------------------------------------------------------
+
+
+async def test_closing_aborts_what_is_open(broker: Broker, new_producer: NewProducer):
+    async with new_producer(linger_ms=10_000) as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"never", partition=0) if False else None
+        await producer.send("t", b"never", partition=0)
+        await producer.send("t", b"never", partition=1)
+        await anyio.lowlevel.checkpoint()
+    assert await visible(broker) == []
+
+
+async def test_closing_ends_a_transaction_that_failed(broker: Broker, new_producer: NewProducer):
+    async with new_producer() as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"never", partition=0)
+        await fail_next_record(broker)
+        with pytest.raises(BrokerError):
+            await producer.send_and_wait("t", b"refused", partition=1)
+    assert await visible(broker) == []
+    async with new_producer() as producer, producer.transaction():
+        await producer.send("t", b"v", partition=0)
+    assert await visible(broker) == [b"v"]
+
+
+async def test_who_waits_for_a_commit_hears_that_the_producer_was_closed(
+    broker: Broker, new_producer: NewProducer
+):
+    broker.on(ApiKey.END_TXN, Drop())
+    producer = new_producer(close_timeout_ms=50)
+    await producer.start()
+    await producer.begin_transaction()
+    await producer.send_and_wait("t", b"v", partition=0)
+    heard: list[KafkaError] = []
+
+    async def commit() -> None:
+        try:
+            await producer.commit_transaction()
+        except KafkaError as error:
+            heard.append(error)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(commit)
+        await broker.wait_for_request(ApiKey.END_TXN)
+        await producer.stop()
+    assert [type(error) for error in heard] == [ClientClosed]
