@@ -52,7 +52,7 @@ class Trouble:
     between_restarts: int = 500
     least_kills: int = 12
     least_restarts: int = 3
-    limit_seconds: float = 600.0
+    limit_seconds: float = 900.0
 
 
 LONG = Trouble()

@@ -23,7 +23,7 @@ from aiokafkawire.records import Records
 from aiokafkawire.types import TopicPartition
 
 POLL_MS = 200
-MAX_RECORDS = 100
+MAX_RECORDS = 200
 SESSION_MS = 3_000
 TRANSACTION_MS = 10_000
 
