@@ -1,0 +1,116 @@
+"""A transaction that one process fills and another ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafkawire import PreparedTransaction, Producer, end_transaction
+from aiokafkawire.broker import Answer, Broker, Close, Drop
+from aiokafkawire.errors import (
+    BrokerError,
+    ProducerFenced,
+    RequestTimedOut,
+    TransactionFailed,
+    WrongTransactionState,
+)
+from aiokafkawire.wire import ApiKey, ErrorCode
+from tests.producer.transactions.conftest import CLASSIC, NewProducer, visible
+
+HASTY = {"request_timeout_ms": 200, "retry_backoff_ms": 5, "retry_backoff_max_ms": 10}
+
+
+async def fill(producer: Producer) -> PreparedTransaction:
+    async with producer:
+        await producer.begin_transaction()
+        for number in range(3):
+            await producer.send("t", b"%d" % number, partition=0)
+        return await producer.detach()
+
+
+async def end(broker: Broker, prepared: PreparedTransaction, *, commit: bool) -> None:
+    servers = broker.bootstrap_servers
+    await end_transaction(prepared, commit=commit, bootstrap_servers=servers, **HASTY)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_closing_the_producer_leaves_it_open_until_it_is_ended(
+    broker: Broker, new_producer: NewProducer, release: str, commit: bool
+):
+    prepared = await fill(new_producer(linger_ms=10_000))
+    assert prepared.transactional_id == "id"
+    assert prepared.protocol == (0 if release == CLASSIC else 2)
+    assert not prepared.empty
+    assert await visible(broker) == []
+    await end(broker, PreparedTransaction.from_json(prepared.to_json()), commit=commit)
+    assert await visible(broker) == ([b"0", b"1", b"2"] if commit else [])
+    # Doing the same again does no harm.
+    await end(broker, prepared, commit=commit)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Answer(ErrorCode.NOT_COORDINATOR), Close(), Close(carried_out=True)],
+    ids=["moved", "closed", "closed after it"],
+)
+async def test_it_is_asked_until_it_is_answered(
+    broker: Broker, new_producer: NewProducer, fault: Answer | Close
+):
+    prepared = await fill(new_producer())
+    broker.on(ApiKey.END_TXN, fault, times=2)
+    await end(broker, prepared, commit=True)
+    assert await visible(broker) == [b"0", b"1", b"2"]
+
+
+async def test_an_empty_one_asks_nobody(broker: Broker, new_producer: NewProducer):
+    async with new_producer() as producer:
+        await producer.begin_transaction()
+        prepared = await producer.detach()
+        with pytest.raises(WrongTransactionState, match="was detached"):
+            await producer.begin_transaction()
+    assert prepared.empty
+    broker.requests.clear()
+    await end(broker, prepared, commit=True)
+    assert not list(broker.requests)
+
+
+async def test_a_failed_record_cannot_be_given_away(broker: Broker, new_producer: NewProducer):
+    async with new_producer() as producer:
+        broker.on(ApiKey.PRODUCE, Answer(ErrorCode.INVALID_RECORD), times=1)
+        await producer.begin_transaction()
+        await producer.send("t", b"refused")
+        with pytest.raises(TransactionFailed):
+            await producer.detach()
+
+
+async def test_a_newer_producer_aborts_it(broker: Broker, new_producer: NewProducer):
+    prepared = await fill(new_producer())
+    async with new_producer():
+        pass
+    with pytest.raises(ProducerFenced) as fenced:
+        await end(broker, prepared, commit=True)
+    assert fenced.value.transactional_id == "id"
+    assert await visible(broker) == []
+
+
+async def test_an_answer_that_does_not_come_ends_the_waiting(
+    broker: Broker, new_producer: NewProducer
+):
+    prepared = await fill(new_producer())
+    broker.on(ApiKey.END_TXN, Drop())
+    with pytest.raises(RequestTimedOut, match="has ended is not known"):
+        await end_transaction(
+            prepared,
+            commit=True,
+            bootstrap_servers=broker.bootstrap_servers,
+            request_timeout_ms=50,
+            default_api_timeout_ms=200,
+        )
+
+
+async def test_who_may_not_hears_so(broker: Broker, new_producer: NewProducer):
+    prepared = await fill(new_producer())
+    broker.on(ApiKey.END_TXN, Answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), times=1)
+    with pytest.raises(BrokerError, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
+        await end(broker, prepared, commit=True)
+    await end(broker, prepared, commit=True)
+    assert await visible(broker) == [b"0", b"1", b"2"]

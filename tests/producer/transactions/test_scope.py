@@ -1,0 +1,156 @@
+"""`async with producer.transaction()`: what leaving does."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from aiokafkawire import end_transaction
+from aiokafkawire.broker import Answer, Broker, Drop
+from aiokafkawire.errors import (
+    BrokerError,
+    RequestTimedOut,
+    TransactionFailed,
+    WrongTransactionState,
+)
+from aiokafkawire.producer import Producer
+from aiokafkawire.wire import ApiKey, ErrorCode
+from tests.producer.transactions.conftest import NewProducer, visible
+
+
+class Oops(Exception):
+    """An exception of the application."""
+
+
+async def fail(producer: Producer, error: Exception) -> None:
+    async with producer.transaction():
+        await producer.send_and_wait("t", b"never")
+        raise error
+
+
+async def test_a_clean_exit_commits(broker: Broker, new_producer: NewProducer):
+    async with new_producer() as producer:
+        async with producer.transaction():
+            await producer.send("t", b"v")
+        assert await visible(broker) == [b"v"]
+
+
+async def test_an_exception_aborts_and_comes_through_as_it_is(
+    broker: Broker, new_producer: NewProducer
+):
+    error = Oops("own")
+    async with new_producer() as producer:
+        with pytest.raises(Oops) as raised:
+            await fail(producer, error)
+        assert raised.value is error
+        assert not hasattr(error, "__notes__")
+        async with producer.transaction():
+            await producer.send("t", b"v")
+    assert await visible(broker) == [b"v"]
+
+
+async def test_a_cancellation_aborts(broker: Broker, new_producer: NewProducer):
+    async with new_producer() as producer:
+        with anyio.CancelScope() as scope:
+            async with producer.transaction():
+                await producer.send_and_wait("t", b"never")
+                scope.cancel()
+                await anyio.sleep_forever()
+        assert scope.cancelled_caught
+        assert broker.requests.of(ApiKey.END_TXN)
+        async with producer.transaction():
+            await producer.send("t", b"v")
+    assert await visible(broker) == [b"v"]
+
+
+async def test_a_cancellation_is_not_held_up_for_long(
+    broker: Broker, new_producer: NewProducer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("aiokafkawire.producer.transactions.scope.CANCELLED_ABORT_S", 0.05)
+    async with new_producer(request_timeout_ms=200) as producer:
+        silent = broker.on(ApiKey.END_TXN, Drop())
+        with anyio.fail_after(5), anyio.CancelScope() as scope:
+            async with producer.transaction():
+                await producer.send_and_wait("t", b"never")
+                scope.cancel()
+                await anyio.sleep_forever()
+        silent.remove()
+        # The abort goes on, and the next transaction waits for it.
+        async with producer.transaction():
+            await producer.send("t", b"v")
+    assert await visible(broker) == [b"v"]
+
+
+async def test_an_abort_that_fails_is_a_note(broker: Broker, new_producer: NewProducer):
+    async with new_producer(max_block_ms=200, request_timeout_ms=100) as producer:
+        silent = broker.on(ApiKey.END_TXN, Drop())
+        with pytest.raises(Oops) as raised:
+            await fail(producer, Oops())
+        silent.remove()
+    (note,) = raised.value.__notes__
+    assert note.startswith("the transaction was not aborted: the coordinator has not answered")
+
+
+async def test_a_commit_that_fails_aborts(broker: Broker, new_producer: NewProducer):
+    async with new_producer() as producer:
+
+        async def work() -> None:
+            async with producer.transaction():
+                await producer.send_and_wait("t", b"never", partition=0)
+                broker.on(ApiKey.PRODUCE, Answer(ErrorCode.INVALID_RECORD), times=1)
+                await producer.send("t", b"refused", partition=0)
+
+        with pytest.raises(TransactionFailed, match="INVALID_RECORD") as failed:
+            await work()
+        assert not hasattr(failed.value, "__notes__")
+        async with producer.transaction():
+            await producer.send("t", b"v")
+    assert await visible(broker) == [b"v"]
+
+
+async def test_a_record_that_failed_is_what_the_body_raises(
+    broker: Broker, new_producer: NewProducer
+):
+    async with new_producer() as producer:
+        broker.on(ApiKey.PRODUCE, Answer(ErrorCode.INVALID_RECORD), times=1)
+        with pytest.raises(BrokerError, match="INVALID_RECORD"):
+            async with producer.transaction():
+                await producer.send_and_wait("t", b"refused")
+    assert await visible(broker) == []
+
+
+async def test_a_commit_without_an_answer_is_not_aborted(broker: Broker, new_producer: NewProducer):
+    async with new_producer(max_block_ms=200, request_timeout_ms=100) as producer:
+        silent = broker.on(ApiKey.END_TXN, Drop(carried_out=True))
+        with pytest.raises(RequestTimedOut, match="is not known"):
+            async with producer.transaction():
+                await producer.send("t", b"v")
+        silent.remove()
+        await producer.commit_transaction()
+    assert await visible(broker) == [b"v"]
+
+
+async def test_what_was_ended_in_the_body_is_left_alone(broker: Broker, new_producer: NewProducer):
+    async with new_producer() as producer:
+        async with producer.transaction():
+            await producer.send("t", b"v")
+            await producer.commit_transaction()
+        async with producer.transaction():
+            await producer.send_and_wait("t", b"never")
+            await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send("t", b"given away")
+            prepared = await producer.detach()
+    await end_transaction(prepared, commit=True, bootstrap_servers=broker.bootstrap_servers)
+    assert sorted(value or b"" for value in await visible(broker)) == [b"given away", b"v"]
+
+
+async def test_one_producer_has_one_transaction_at_a_time(
+    broker: Broker, new_producer: NewProducer
+):
+    async with new_producer() as producer, producer.transaction():
+        with pytest.raises(WrongTransactionState, match="one is open already"):
+            async with producer.transaction():
+                pass
+        await producer.send("t", b"v")
+    assert await visible(broker) == [b"v"]
