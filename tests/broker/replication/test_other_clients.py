@@ -1,0 +1,101 @@
+"""Clients that are not ours, on nodes that replicate: what was acknowledged outlives its leader."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from ..hosted import DEADLINE_S, HostedBroker, hosted_broker, repeat_until
+
+with warnings.catch_warnings():
+    # It reads a file of its own in a way that Python will not have for ever.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaConsumer, KafkaProducer
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:.*socket.socket:pytest.PytestUnraisableExceptionWarning"),
+]
+
+VALUES = [b"%d" % index for index in range(20)]
+
+
+@pytest.fixture(params=["0.10", "2.8"])
+def hosted(request: pytest.FixtureRequest) -> Iterator[HostedBroker]:
+    options: Any = {"as_of": request.param, "replicate": True, "min_insync_replicas": 2}
+    with hosted_broker(nodes=3, **options) as broker:
+        broker.call(broker.broker.create_topic, "t", 1, 3)
+        yield broker
+
+
+def kill_leader(hosted: HostedBroker) -> None:
+    hosted.call(lambda: hosted.broker.kill(hosted.broker.leader("t", 0)))
+
+
+def test_kafka_python(hosted: HostedBroker, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "kafka")
+    as_of = hosted.broker.options.as_of
+    # Before 0.11 there are no idempotent producers.
+    idempotent = as_of == "2.8"
+    producer = KafkaProducer(
+        bootstrap_servers=hosted.servers, acks="all", enable_idempotence=idempotent
+    )
+    for index, value in enumerate(VALUES):
+        if index == len(VALUES) // 2:
+            kill_leader(hosted)
+        producer.send("t", value, partition=0).get(DEADLINE_S)
+    producer.close()
+    consumer = KafkaConsumer(
+        "t", bootstrap_servers=hosted.servers, group_id="g", auto_offset_reset="earliest"
+    )
+    got: list[bytes] = []
+    repeat_until(
+        lambda: got.extend(
+            record.value for records in consumer.poll(1_000).values() for record in records
+        ),
+        lambda: set(VALUES) <= set(got),
+    )
+    consumer.close()
+    assert list(dict.fromkeys(got)) == VALUES
+
+
+def test_librdkafka(hosted: HostedBroker) -> None:
+    quiet = logging.getLogger("librdkafka")
+    quiet.setLevel(logging.CRITICAL)
+    idempotent = hosted.broker.options.as_of == "2.8"
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": hosted.servers,
+            "acks": "all",
+            "enable.idempotence": idempotent,
+            "topic.metadata.refresh.interval.ms": 500,
+        },
+        logger=quiet,
+    )
+    errors: list[Any] = []
+    for index, value in enumerate(VALUES):
+        if index == len(VALUES) // 2:
+            kill_leader(hosted)
+        producer.produce("t", value, on_delivery=lambda error, _: errors.append(error))
+        assert producer.flush(DEADLINE_S) == 0
+    assert errors == [None] * len(VALUES)
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": hosted.servers, "group.id": "g", "auto.offset.reset": "earliest"},
+        logger=quiet,
+    )
+    consumer.subscribe(["t"])
+    got: list[bytes] = []
+
+    def poll() -> None:
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            got.append(message.value())
+
+    repeat_until(poll, lambda: set(VALUES) <= set(got))
+    consumer.close()
+    assert list(dict.fromkeys(got)) == VALUES
