@@ -10,7 +10,17 @@ import pytest
 
 from aiokafkawire.broker import Broker
 from aiokafkawire.wire import ErrorCode
-from aiokafkawire.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from aiokafkawire.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ReplicaState,
+)
+from aiokafkawire.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 
 from .raw_client import batch, connected, only, produce_request
 
@@ -104,6 +114,41 @@ async def test_who_may_be_read_from(broker: Broker) -> None:
     assert (await fetch(broker, STRANGER)).error_code == E.NOT_LEADER_OR_FOLLOWER
     old = await fetch(broker, FOLLOWER, epoch=0)
     assert old.error_code == E.FENCED_LEADER_EPOCH
+
+
+@pytest.mark.parametrize("version", [0, 3, 11, 15, 18])
+async def test_a_debug_consumer_may_read_anywhere(broker: Broker, version: int) -> None:
+    """Until version 14 the replica id is a field of its own, then one of ReplicaState."""
+    by_state = version >= 15
+    replica: dict[str, Any] = (
+        {"replica_state": ReplicaState(replica_id=-2)} if by_state else {"replica_id": -2}
+    )
+    topic_id = broker._running.cluster.topics["t"].topic_id
+    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        topics=[FetchTopic(topic="t", topic_id=topic_id, partitions=[asked])],
+        **replica,
+    )
+    for node, code in ((LEADER, E.NONE), (FOLLOWER, E.NONE), (STRANGER, E.NOT_LEADER_OR_FOLLOWER)):
+        async with connected(broker, node) as client:
+            answer = only(await client.call(request, version))
+        assert answer.error_code == code, node
+        assert bool(answer.records) is (code == E.NONE)
+
+
+@pytest.mark.parametrize("version", [0, 1, 11])
+async def test_a_debug_consumer_may_list_offsets_anywhere(broker: Broker, version: int) -> None:
+    asked = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    request = ListOffsetsRequest(
+        replica_id=-2, topics=[ListOffsetsTopic(name="t", partitions=[asked])]
+    )
+    for node in (LEADER, FOLLOWER):
+        async with connected(broker, node) as client:
+            answer = only(await client.call(request, version))
+        assert answer.error_code == E.NONE
+        assert (answer.old_style_offsets or [answer.offset])[0] == 1
 
 
 async def test_without_racks_nobody_is_sent_away() -> None:
