@@ -34,10 +34,13 @@ from aiokafkawire.transitions import transition
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire import ErrorCode
 
-__all__ = ("MAX_EPOCH", "NO_DEADLINE", "TRANSITIONS", "Row", "Transaction")
+__all__ = ("MAX_EPOCH", "MAX_GROUPS", "NO_DEADLINE", "TRANSITIONS", "Row", "Transaction")
 
 MAX_EPOCH = 2**15 - 2
 """The last epoch that a producer is given; the one after it is kept to fence with."""
+
+MAX_GROUPS = 1_000
+"""Groups whose offsets one transaction commits."""
 
 NO_DEADLINE = math.inf
 NO_PRODUCER_ID = -1
@@ -137,13 +140,16 @@ class Transaction:
 
     def _on_add(self, event: Add, now_ms: int) -> Answer:
         self._check(event.producer)
+        groups = self.groups | dict.fromkeys(event.scope.groups)
+        if len(groups) > MAX_GROUPS:
+            raise Refusal(ErrorCode.INVALID_REQUEST)
         if self.state is not ONGOING:
             self.started_ms = now_ms
             self.bumps_epoch = False
             self.state = ONGOING
         self.updated_ms = now_ms
         self.partitions.update(dict.fromkeys(event.scope.partitions))
-        self.groups.update(dict.fromkeys(event.scope.groups))
+        self.groups = groups
         return Answer()
 
     def _on_verify(self, event: Verify, now_ms: int) -> Answer:
@@ -157,6 +163,8 @@ class Transaction:
     def _on_offsets(self, event: CommitOffsets, now_ms: int) -> Answer:
         del now_ms
         self._check(event.producer)
+        if event.group not in self.offsets and len(self.offsets) >= MAX_GROUPS:
+            raise Refusal(ErrorCode.INVALID_REQUEST)
         self.offsets.setdefault(event.group, {}).update(event.offsets)
         return Answer()
 

@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 
 from aiokafkawire.broker.groups.offsets import Committed
+from aiokafkawire.broker.transactions import machine
 from aiokafkawire.broker.transactions.events import (
     Add,
     Answer,
@@ -328,3 +329,18 @@ def test_a_transaction_begins_with_what_is_added_first() -> None:
     assert list(transaction.partitions) == [T1]
     assert told(transaction, Verify(producer=ME, scope=Scope((T1,)))).code == E.NONE
     assert told(transaction, Verify(producer=ME, scope=ALL)).code == E.TRANSACTION_ABORTABLE
+
+
+def test_groups_of_a_transaction_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "MAX_GROUPS", 2)
+    transaction = in_state(S.ONGOING)
+    codes = [
+        told(transaction, Add(producer=ME, scope=Scope(groups=(name,)))).code for name in "ghi"
+    ]
+    assert codes == [E.NONE, E.NONE, E.INVALID_REQUEST]
+    assert list(transaction.groups) == ["g", "h"]
+    codes = [
+        told(transaction, CommitOffsets(producer=ME, group=name, offsets={})).code
+        for name in "ghig"
+    ]
+    assert codes == [E.NONE, E.NONE, E.INVALID_REQUEST, E.NONE]
