@@ -459,6 +459,7 @@ ROWS: tuple[Row, ...] = (
                 E.UNKNOWN_SERVER_ERROR,
                 E.UNKNOWN_TOPIC_OR_PARTITION,
                 E.NOT_LEADER_OR_FOLLOWER,
+                E.REPLICA_NOT_AVAILABLE,
             ],
             Does.FAIL: [E.TOPIC_AUTHORIZATION_FAILED],
         },
