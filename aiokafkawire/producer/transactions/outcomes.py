@@ -29,11 +29,11 @@ class Outcome(enum.Enum):
     DONE = "go on"
     RETRY = "the same request again, later"
     FIND = "the same request again, after the coordinator was looked up anew"
-    ABORT = "the transaction can only be aborted"
-    BUMP = "as ABORT, and the epoch must be raised: the coordinator lost what it knew"
-    FORGOTTEN = "as BUMP, and there is nothing left to end: the coordinator forgot the producer id"
+    ABORT = "the transaction can only be aborted (`TransactionFailed`)"
+    BUMP = "only an abort, and a new epoch: the coordinator lost what it knew"
+    FORGOTTEN = "only a new epoch: the coordinator forgot the producer id, and has nothing to end"
     FATAL = "this producer cannot go on"
-    FENCED = "as FATAL: another producer took over, or the coordinator ended the transaction"
+    FENCED = "this producer is fenced (`ProducerFenced`)"
 
 
 _SEVERITY = {outcome: number for number, outcome in enumerate(Outcome)}

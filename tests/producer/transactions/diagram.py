@@ -1,0 +1,128 @@
+"""The table of transactions as a picture: `python -m tests.producer.transactions.diagram`.
+
+Where a pair of state and event leads to is found by trying it, in all the circumstances that make
+a difference to some handler.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.producer.transactions.machine import TRANSITIONS
+from aiokafkawire.producer.transactions.outcomes import OTHERWISE, OUTCOMES, Outcome, RequestKind
+from aiokafkawire.producer.transactions.states import (
+    Ended,
+    Event,
+    Failed,
+    Flushed,
+    Refused,
+    State,
+    Transaction,
+)
+
+from .test_machine import ME, events, machine_in, states
+
+Destinations = Mapping[tuple[str, str], tuple[str, ...]]
+
+
+def states_like(state: State) -> Iterator[State]:
+    """The state, with transactions of every kind."""
+    transaction = getattr(state, "transaction", None)
+    if transaction is None:
+        yield state
+        return
+    for known, bump, forgotten in itertools.product((False, True), repeat=3):
+        alike = Transaction(
+            1, ME, transaction.protocol, 0.0, known=known, bump=bump, forgotten=forgotten
+        )
+        changed: Any = replace(state, transaction=alike)  # type: ignore[call-arg]
+        yield changed
+
+
+def events_like(event: Event) -> Iterator[Event]:
+    """The event, and as it may be otherwise."""
+    yield event
+    if isinstance(event, Ended):
+        yield Ended(ME)
+    elif isinstance(event, Flushed):
+        yield Flushed(gap=True)
+    elif isinstance(event, Refused):
+        for kind, outcome in itertools.product(RequestKind, (Outcome.ABORT, Outcome.FORGOTTEN)):
+            yield Refused(kind, outcome, KafkaError("x"))
+
+
+def destinations() -> Destinations:
+    """The states that each row leads to, in the order of the states."""
+    order = [state.__name__ for state in states()]
+    found: dict[tuple[str, str], set[str]] = {}
+    for (state, event), can_raise in itertools.product(TRANSITIONS, (True, False)):
+        row = found.setdefault((state.__name__, event.__name__), set())
+        for happens in events_like(events()[event]):
+            for before in states_like(states()[state]):
+                machine = machine_in(before)
+                machine.can_raise = can_raise
+                machine.handle(happens, 0.0)
+                row.add(type(machine.state).__name__)
+    ordered = sorted(found, key=lambda pair: order.index(pair[0]))
+    return {pair: tuple(sorted(found[pair], key=order.index)) for pair in ordered}
+
+
+def diagram(found: Destinations) -> str:
+    """The ways between states as a Mermaid state diagram; `Failed` leads from any state to the
+    same one and is left out."""
+    labels: dict[tuple[str, str], list[str]] = {}
+    for (start, event), ends in found.items():
+        for end in ends:
+            if end != start and event != Failed.__name__:
+                labels.setdefault((start, end), []).append(event)
+    lines = ["stateDiagram-v2", "    [*] --> Uninitialised"]
+    lines += [f"    {start} --> {end}: {', '.join(told)}" for (start, end), told in labels.items()]
+    return "\n".join([*lines, "    Detached --> [*]", "    FatalError --> [*]"]) + "\n"
+
+
+def table(found: Destinations) -> str:
+    """Every row as a line of a Markdown table; "—" where nothing but the state's data changes."""
+    lines = ["| In | comes | and leads to |", "|---|---|---|"]
+    for state in states():
+        same: dict[tuple[str, ...], list[str]] = {}
+        for (start, event), ends in found.items():
+            if start == state.__name__:
+                same.setdefault(ends, []).append(event)
+        for ends, told in same.items():
+            there = "—" if ends == (state.__name__,) else ", ".join(ends)
+            lines.append(f"| {state.__name__} | {', '.join(told)} | {there} |")
+    return "\n".join(lines) + "\n"
+
+
+BEGIN = "<!-- generated: python -m tests.producer.transactions.diagram -->\n"
+END = "<!-- end of it -->\n"
+
+
+def outcomes() -> str:
+    """What each error code of each request means, as a Markdown table."""
+    lines = ["| Request | codes | outcome |", "|---|---|---|"]
+    for kind, codes in OUTCOMES.items():
+        by_outcome: dict[Outcome, list[str]] = {}
+        for code, outcome in codes.items():
+            if outcome is not Outcome.DONE:
+                by_outcome.setdefault(outcome, []).append(code.name)
+        by_outcome.setdefault(Outcome.RETRY, []).append("other retriable ones")
+        by_outcome.setdefault(OTHERWISE[kind], []).append("all others")
+        for outcome in sorted(by_outcome, key=list(Outcome).index):
+            lines.append(f"| {kind.value} | {', '.join(by_outcome[outcome])} | {outcome.value} |")
+    return "\n".join(lines) + "\n"
+
+
+def generated() -> str:
+    """What stands in the documentation, between its marks."""
+    found = destinations()
+    parts = (f"```mermaid\n{diagram(found)}```\n", table(found), outcomes())
+    return BEGIN + "\n".join(parts) + END
+
+
+if __name__ == "__main__":
+    print(generated(), end="")
