@@ -8,12 +8,14 @@ from aiokafkawire.broker.features import TRANSACTION_VERSION, finalized
 from aiokafkawire.broker.fetch_sessions import FetchSessions
 from aiokafkawire.broker.groups.coordinator import Groups
 from aiokafkawire.broker.options import BrokerConfig
+from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.releases import Release
 from aiokafkawire.broker.replication import ReplicaManager, Replication
 from aiokafkawire.broker.topics import Cluster, Partition, Topic
 from aiokafkawire.broker.transactions import Transactions
 from aiokafkawire.broker.watchers import Watchers
 from aiokafkawire.runtime import Address, Clock, Session
+from aiokafkawire.wire import ErrorCode
 
 __all__ = ("Call", "Disconnect", "Peer", "State", "replicas_of")
 
@@ -89,6 +91,17 @@ class Call:
         """What the node has for itself, where nodes replicate."""
         replication = self.state.replication
         return None if replication is None else replication.managers[self.node_id]
+
+    @property
+    def takes_changes(self) -> bool:
+        """Whether the node carries out what is the controller's to do, or passes it on."""
+        return self.release.passes_to_controller or self.node_id == self.cluster.controller_id
+
+    def check_leader(self, partition: Partition) -> None:
+        """Refuse unless the node leads."""
+        if self.node_id not in partition.replicas and not self.release.tells_followers_apart:
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partition.check_leader(self.node_id)
 
     def partition(self, topic: Topic, index: int) -> Partition:
         """A partition as the node has it. Raises `Refusal`."""

@@ -308,12 +308,17 @@ class PartitionLog:
         ends = [] if starts and starts[-1] == self.end_offset else [self.end_offset]
         return ends + starts[::-1]
 
-    def segment_offsets_before(self, timestamp_ms: int) -> list[int]:
-        """The starts of segments last written by a time, newest first (ListOffsets v0)."""
+    def segment_offsets_before(self, timestamp_ms: int, undated_ms: int) -> list[int]:
+        """The starts of segments last written by a time, newest first (ListOffsets v0).
+
+        `undated_ms` is taken for the time of segments whose records have none.
+        """
         return [
             max(segment.base_offset, self.start_offset)
             for segment in reversed(self._segments)
-            if segment.batches and segment.max_timestamp <= timestamp_ms
+            if segment.batches
+            and (segment.max_timestamp if segment.max_timestamp >= 0 else undated_ms)
+            <= timestamp_ms
         ]
 
     @property

@@ -171,7 +171,7 @@ class ServerConnection:
             # Brokers do not mind what follows a request: librdkafka leaves bytes there.
             message, _ = decode_prefix(cls, header.api_version, frame[header.header_size :])
         except MalformedMessage as error:
-            raise Disconnect(str(error)) from error
+            return self._refuse(str(error))
         seen = SeenRequest(
             api_key=header.api_key,
             version=header.api_version,

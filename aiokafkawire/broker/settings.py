@@ -13,6 +13,7 @@ from aiokafkawire.wire import ErrorCode
 __all__ = (
     "BROKER_SETTINGS",
     "TOPIC_SETTINGS",
+    "InvalidValue",
     "Kind",
     "Setting",
     "Source",
@@ -137,6 +138,10 @@ BROKER_SETTINGS: Mapping[str, Setting] = {
 """What a node tells of itself: the settings of Kafka that our options stand for."""
 
 
+class InvalidValue(Refusal):
+    """There is such a setting, but it cannot be that."""
+
+
 def checked_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
     """The settings for a new topic. Raises `Refusal`."""
     checked = {}
@@ -147,6 +152,8 @@ def checked_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
         if value is None:
             raise Refusal(ErrorCode.INVALID_CONFIG, f"topic config {name!r} has no value")
         if not setting.accepts(value):
-            raise Refusal(ErrorCode.INVALID_CONFIG, f"topic config {name!r} cannot be {value!r}")
+            raise InvalidValue(
+                ErrorCode.INVALID_CONFIG, f"topic config {name!r} cannot be {value!r}"
+            )
         checked[name] = value
     return checked

@@ -388,6 +388,11 @@ class Cluster:
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     f"partition {index} cannot be on nodes {replicas}",
                 )
+            if len(replicas) != len(placed[0]):
+                raise Refusal(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"partition {index} has {len(replicas)} replicas, the first {len(placed[0])}",
+                )
         return placed
 
     def _partitions(

@@ -117,8 +117,15 @@ def test_segments_are_found_by_when_they_were_written_last(store: Store) -> None
     target = log(store, segment_bytes=100)
     for time in (10, 20, 30):
         append(target, b"v" * 50, timestamp_ms=time)
-    assert target.segment_offsets_before(20) == [1, 0]
-    assert target.segment_offsets_before(5) == []
+    assert target.segment_offsets_before(20, 0) == [1, 0]
+    assert target.segment_offsets_before(5, 0) == []
+
+
+def test_what_has_no_time_counts_as_written_when_one_says(store: Store) -> None:
+    target = log(store)
+    append(target, b"v", magic=0)
+    assert target.segment_offsets_before(99, 100) == []
+    assert target.segment_offsets_before(100, 100) == [0]
 
 
 def test_leader_epochs_have_their_ends(store: Store) -> None:

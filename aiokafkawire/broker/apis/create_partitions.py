@@ -18,6 +18,8 @@ __all__ = ("failed", "handle")
 
 
 async def handle(call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    if not call.takes_changes:
+        return failed(request, call.version, ErrorCode.NOT_CONTROLLER)
     times = Counter(topic.name for topic in request.topics)
     results = [
         CreatePartitionsTopicResult(

@@ -1,4 +1,4 @@
-"""CreateTopics: any node takes it, as brokers do that pass it on to the controller."""
+"""CreateTopics: any node takes it, or where there is ZooKeeper the controller alone."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 
 from aiokafkawire.broker.call import Call
 from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.settings import InvalidValue
 from aiokafkawire.broker.topics import MAX_PARTITIONS, Topic
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.create_topics import (
@@ -22,17 +23,20 @@ TOPIC_CONFIG_SOURCE = 1
 
 
 async def handle(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    if not call.takes_changes:
+        return failed(request, call.version, ErrorCode.NOT_CONTROLLER)
     times = Counter(topic.name for topic in request.topics)
-    results = []
-    for name, count in times.items():
-        if count > 1:
-            results.append(
-                CreatableTopicResult(
-                    name=name,
-                    error_code=ErrorCode.INVALID_REQUEST,
-                    error_message="the topic is in the request more than once",
-                )
-            )
+    repeats = call.release.since("2.4") and not call.release.passes_to_controller
+    results = [
+        CreatableTopicResult(
+            name=name,
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message="the topic is in the request more than once",
+        )
+        for name, count in times.items()
+        for _ in range(count if repeats else 1)
+        if count > 1
+    ]
     for topic in request.topics:
         if times[topic.name] == 1:
             results.append(_created(call, topic, validate_only=request.validate_only))
@@ -52,9 +56,10 @@ def _created(call: Call, asked: CreatableTopic, *, validate_only: bool) -> Creat
     try:
         topic = _create(call, asked, validate_only=validate_only)
     except Refusal as refusal:
-        return CreatableTopicResult(
-            name=asked.name, error_code=refusal.code, error_message=refusal.message
-        )
+        code = refusal.code
+        if isinstance(refusal, InvalidValue) and not call.release.since("2.0"):
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+        return CreatableTopicResult(name=asked.name, error_code=code, error_message=refusal.message)
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,

@@ -20,6 +20,8 @@ FIRST_ID_VERSION = 6
 
 
 async def handle(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    if not call.takes_changes:
+        return failed(request, call.version, ErrorCode.NOT_CONTROLLER)
     asked = _asked(request, call.version)
     times = Counter((each.name, each.topic_id) for each in asked)
     responses = []

@@ -32,8 +32,12 @@ DEFAULTS = BrokerConfig()
 TOPIC, BROKER = 2, 4
 """The kinds of resources that are told of."""
 
+UNKNOWN = 0
+
 WITHOUT_SETTINGS = (16, 32)
 """Client metrics and groups: nothing of them can be set here."""
+
+KNOWN_TYPES = (TOPIC, BROKER, *WITHOUT_SETTINGS)
 
 
 async def handle(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -77,7 +81,10 @@ def _described(
                 ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} is not known"
             )
     except Refusal as refusal:
-        return _result(resource, refusal.code, str(refusal))
+        result = _result(resource, refusal.code, str(refusal))
+        if resource.resource_type not in KNOWN_TYPES and not call.release.since("2.4"):
+            result.resource_type = UNKNOWN
+        return result
     wanted = resource.configuration_keys
     result = _result(resource, ErrorCode.NONE, None)
     result.configs = [each for each in configs if wanted is None or each.name in wanted]
@@ -92,11 +99,13 @@ def _described(
 
 def _of_topic(call: Call, name: str) -> Iterator[DescribeConfigsResourceResult]:
     check_topic_name(name)
-    topic = call.cluster.topic(name)
+    # Of a topic that there is not it was once told what one would begin with.
+    told = call.release.since("2.0") or name in call.cluster.topics
+    own_configs = call.cluster.topic(name).configs if told else {}
     for key, setting in TOPIC_SETTINGS.items():
         synonyms = []
-        if key in topic.configs:
-            own = topic.configs[key]
+        if key in own_configs:
+            own = own_configs[key]
             synonyms.append(DescribeConfigsSynonym(name=key, value=own, source=Source.TOPIC))
         if setting.of_broker:
             synonyms.append(_of_option(call, setting.of_broker, setting))

@@ -41,7 +41,8 @@ def _described(call: Call, group_id: str, operations: int) -> DescribedGroup:
     except Refusal as refusal:
         return _nothing(group_id, refusal.code)
     group = call.state.groups.get(group_id)
-    if group is None:
+    gone = group is None or (group.state is GroupState.EMPTY and not call.release.has_empty_groups)
+    if group is None or gone:
         described = _nothing(group_id, ErrorCode.NONE, GroupState.DEAD.value)
         if call.version >= FIRST_NOT_FOUND_VERSION:
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
@@ -52,7 +53,11 @@ def _described(call: Call, group_id: str, operations: int) -> DescribedGroup:
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
-        group_state=group.state.value,
+        group_state=(
+            call.release.syncing_state
+            if group.state is GroupState.COMPLETING_REBALANCE
+            else group.state.value
+        ),
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol or "") if stable else "",
         members=_members(group, stable=stable),

@@ -155,7 +155,7 @@ def _look(call: Call, request: FetchRequest, wanted: Wanted) -> _Position:
         position.partition = partition = call.partition(topic, wanted.asked.partition)
         partition.check_epoch(wanted.asked.current_leader_epoch)
         if not _may_serve(call, request, partition):
-            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            call.check_leader(partition)
         position.preferred_replica = _preferred_replica(call, request, partition)
         if position.preferred_replica == NO_REPLICA:
             position.diverging = _diverging(partition, wanted.asked)
@@ -241,6 +241,8 @@ def _partition(
     partition = position.partition
     if position.code or partition is None:
         data = _refused(position.wanted.asked.partition, position.code)
+        if not call.release.since("3.0"):
+            data.aborted_transactions = None
         hinted = position.code in {
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             ErrorCode.FENCED_LEADER_EPOCH,

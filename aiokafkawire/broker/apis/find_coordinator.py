@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafkawire.broker.call import Call
+from aiokafkawire.broker.call import Call, Disconnect
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.find_coordinator import (
     Coordinator,
@@ -43,6 +43,8 @@ def _response(version: int, found: list[Coordinator]) -> FindCoordinatorResponse
 
 def _find(call: Call, key: str, key_type: int) -> Coordinator:
     if key_type not in {GROUP, TRANSACTION}:
+        if not call.release.since("2.4"):
+            raise Disconnect(f"there is no coordinator for key type {key_type}")
         return _nowhere(key, ErrorCode.INVALID_REQUEST, f"no coordinator for key type {key_type}")
     node = call.cluster.coordinator(key)
     address = call.state.addresses.get(node)

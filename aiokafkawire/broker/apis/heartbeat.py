@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokafkawire.broker.apis.group_requests import check_coordinator, code_of
 from aiokafkawire.broker.call import Call
-from aiokafkawire.broker.groups.events import Heartbeat, Result
+from aiokafkawire.broker.groups.events import GroupState, Heartbeat, Result
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.runtime import Promise
 from aiokafkawire.wire import ErrorCode
@@ -28,7 +28,11 @@ async def handle(call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
         generation=request.generation_id,
         instance_id=request.group_instance_id,
     )
-    return HeartbeatResponse(error_code=code_of(call, group, event, reply))
+    code = code_of(call, group, event, reply)
+    syncing = group.state is GroupState.COMPLETING_REBALANCE
+    if code is ErrorCode.NONE and syncing and not call.release.beats_while_syncing:
+        code = ErrorCode.REBALANCE_IN_PROGRESS
+    return HeartbeatResponse(error_code=code)
 
 
 def failed(request: HeartbeatRequest, version: int, code: int) -> HeartbeatResponse:

@@ -27,13 +27,16 @@ async def handle(call: Call, request: JoinGroupRequest) -> JoinGroupResponse:
     try:
         result = await _join(call, request)
     except Refusal as refusal:
-        return failed(request, call.version, refusal.code)
+        response = failed(request, call.version, refusal.code)
+        if refusal.code is not ErrorCode.UNKNOWN_SERVER_ERROR:
+            response.generation_id = call.release.unknown_generation
+        return response
     protocol = result.protocol
     if protocol is None and call.version < FIRST_NULL_PROTOCOL_VERSION:
         protocol = ""
     return JoinGroupResponse(
         error_code=result.code,
-        generation_id=result.generation,
+        generation_id=call.release.unknown_generation if result.code else result.generation,
         protocol_type=result.protocol_type,
         protocol_name=protocol,
         leader=result.leader,
@@ -66,6 +69,9 @@ async def _join(call: Call, request: JoinGroupRequest) -> JoinResult:
     lowest, highest = options.group_min_session_timeout_ms, options.group_max_session_timeout_ms
     if not lowest <= request.session_timeout_ms <= highest:
         raise Refusal(ErrorCode.INVALID_SESSION_TIMEOUT)
+    if not request.protocols and not call.release.since("0.11.0"):
+        # It looked for one all the same, and had no name for what came of that.
+        raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
     groups = call.state.groups
     group = groups.get(request.group_id)
     if group is None:

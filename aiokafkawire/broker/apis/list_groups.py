@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aiokafkawire.broker.call import Call
+from aiokafkawire.broker.groups.events import GroupState
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.list_groups import (
     ListedGroup,
@@ -29,6 +30,7 @@ async def handle(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
             )
             for group in call.state.groups
             if call.cluster.coordinator(group.group_id) == call.node_id
+            and (group.state is not GroupState.EMPTY or call.release.has_empty_groups)
             and (not states or group.state.value.lower() in states)
             and (not types or CLASSIC in types)
         ],

@@ -83,9 +83,9 @@ def _partition(
         partition = _hosted(call, request, name, asked.partition_index)
         partition.check_epoch(asked.current_leader_epoch)
         if request.replica_id != DEBUG_REPLICA:
-            partition.check_leader(call.node_id)
+            call.check_leader(partition)
         if call.version == 0:
-            offsets = _old_style(partition, asked.timestamp, _limit(request, partition))
+            offsets = _old_style(call, partition, asked.timestamp, _limit(request, partition))
             response.old_style_offsets = offsets[: max(asked.max_num_offsets, 0)]
             return response
         found = _find(call, partition, asked.timestamp, _limit(request, partition))
@@ -118,14 +118,25 @@ def _limit(request: ListOffsetsRequest, partition: Partition) -> int:
     return partition.high_watermark
 
 
-def _old_style(partition: Partition, timestamp: int, limit: int) -> list[int]:
+def _check_special(call: Call, timestamp: int) -> bool:
+    """Whether it stands for a place in the log. Raises `Refusal`."""
+    first = FIRST_VERSION.get(timestamp)
+    if first is not None and call.version >= first:
+        return True
+    if timestamp < 0 and call.release.since("3.5"):
+        raise Refusal(ErrorCode.UNSUPPORTED_VERSION)
+    return False
+
+
+def _old_style(call: Call, partition: Partition, timestamp: int, limit: int) -> list[int]:
     log = partition.log
+    _check_special(call, timestamp)
     if timestamp == LATEST:
         found = log.segment_offsets()
     elif timestamp == EARLIEST:
         found = [log.start_offset]
     else:
-        found = log.segment_offsets_before(timestamp)
+        found = log.segment_offsets_before(timestamp, call.state.clock.wall_ms())
     before = [offset for offset in found if offset <= limit]
     return found if len(before) == len(found) else [limit, *before]
 
@@ -133,8 +144,9 @@ def _old_style(partition: Partition, timestamp: int, limit: int) -> list[int]:
 def _find(call: Call, partition: Partition, timestamp: int, limit: int) -> Found:
     """What is asked for, as far as it lies before the offset `limit`."""
     log = partition.log
-    if timestamp < 0 and call.version < FIRST_VERSION.get(timestamp, call.version + 1):
-        raise Refusal(ErrorCode.UNSUPPORTED_VERSION)
+    if not _check_special(call, timestamp):
+        found = log.find_timestamp(timestamp)
+        return found if found and found.offset < limit else Found(NOTHING, NOTHING, NOTHING)
     if timestamp == LATEST:
         return Found(limit, NOTHING, partition.leader_epoch)
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
@@ -143,9 +155,4 @@ def _find(call: Call, partition: Partition, timestamp: int, limit: int) -> Found
     if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
         # There is no remote log.
         return Found(NOTHING, NOTHING, NOTHING)
-    found = (
-        log.find_max_timestamp() if timestamp == MAX_TIMESTAMP else log.find_timestamp(timestamp)
-    )
-    if found is None or (timestamp != MAX_TIMESTAMP and found.offset >= limit):
-        return Found(NOTHING, NOTHING, NOTHING)
-    return found
+    return log.find_max_timestamp() or Found(NOTHING, NOTHING, NOTHING)

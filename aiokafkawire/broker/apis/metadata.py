@@ -34,6 +34,13 @@ ALL_CLUSTER_OPERATIONS = 0b1111110100000
 async def handle(call: Call, request: MetadataRequest) -> MetadataResponse:
     cluster = call.cluster
     asked = request.topics
+    if not call.release.since("0.9.0"):
+        try:
+            for each in asked or []:
+                check_topic_name(each.name or "")
+        except Refusal as refusal:
+            # One bad name spoilt the whole answer.
+            return failed(request, call.version, refusal.code)
     if FIRST_ID_FIELD_VERSION <= call.version < FIRST_ID_VERSION and any(
         each.name is None or each.topic_id != NO_ID for each in asked or []
     ):

@@ -36,8 +36,6 @@ async def handle(call: Call, request: OffsetCommitRequest) -> OffsetCommitRespon
             _check_group(call, request)
         except Refusal as refusal:
             return failed(request, call.version, refusal.code)
-    elif not call.release.has_zookeeper:
-        return failed(request, call.version, ErrorCode.UNSUPPORTED_VERSION)
     accepted: dict[TopicPartition, Committed] = {}
 
     def judge(topic: OffsetCommitRequestTopic, asked: OffsetCommitRequestPartition) -> int:
@@ -49,6 +47,8 @@ async def handle(call: Call, request: OffsetCommitRequest) -> OffsetCommitRespon
             asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata or ""
         )
         if storage is OffsetsStorage.ZOOKEEPER:
+            if not call.release.has_zookeeper:
+                return ErrorCode.UNSUPPORTED_VERSION
             # A node of ZooKeeper holds a number and nothing else.
             committed = Committed(asked.committed_offset, ANY_LEADER_EPOCH, "")
         accepted[TopicPartition(name, asked.partition_index)] = committed
@@ -86,7 +86,7 @@ def _response(request: OffsetCommitRequest, judge: Judge) -> OffsetCommitRespons
 
 def _check_group(call: Call, request: OffsetCommitRequest) -> None:
     check_coordinator(call, request.group_id, named=False)
-    newer = call.version >= FIRST_NOT_FOUND_VERSION
+    newer = call.version >= FIRST_NOT_FOUND_VERSION and call.release.since("4.0")
     missing = ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION
     reply: Promise[Result] = Promise()
     event = Commit(
@@ -100,14 +100,19 @@ def _check_group(call: Call, request: OffsetCommitRequest) -> None:
 
 def _check(call: Call, topic: OffsetCommitRequestTopic, asked: OffsetCommitRequestPartition) -> str:
     """The topic's name, if the offset can be kept. Raises `Refusal`."""
-    cluster = call.cluster
-    found = (
-        cluster.topic_by_id(topic.topic_id)
-        if call.version >= FIRST_ID_VERSION
-        else cluster.topic(topic.name)
-    )
-    cluster.partition(found, asked.partition_index)
+    cluster, release = call.cluster, call.release
+    name = topic.name
+    # What was committed to Kafka was looked at less closely once.
+    if call.version == 0 or release.since("0.9.0"):
+        found = (
+            cluster.topic_by_id(topic.topic_id)
+            if call.version >= FIRST_ID_VERSION
+            else cluster.topic(topic.name)
+        )
+        name = found.name
+        if call.version == 0 or release.since("2.0"):
+            cluster.partition(found, asked.partition_index)
     limit = call.state.options.offset_metadata_max_bytes
     if len((asked.committed_metadata or "").encode()) > limit:
         raise Refusal(ErrorCode.OFFSET_METADATA_TOO_LARGE)
-    return found.name
+    return name

@@ -32,6 +32,13 @@ __all__ = ("failed", "handle")
 
 logger = logging.getLogger("aiokafkawire.broker")
 
+TOLD_WITH_LOG_START = {
+    *(ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    *(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID),
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+}
+"""What the log refused, not what was asked of it: the answer tells where it starts."""
+
 LEADER_ALONE = 1
 VALID_ACKS = (ALL_IN_SYNC, 0, LEADER_ALONE)
 FIRST_BATCH_VERSION = 3
@@ -104,9 +111,7 @@ def _produced(
     """What was written to one partition, or the answer why nothing was."""
     partition: Partition | None = None
     try:
-        if request.acks not in VALID_ACKS and not (
-            call.release.takes_any_acks and request.acks > 0
-        ):
+        if request.acks not in VALID_ACKS and not call.release.takes_any_acks:
             raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS)
         topic = (
             call.cluster.topic_by_id(topic_data.topic_id)
@@ -114,27 +119,22 @@ def _produced(
             else call.cluster.topic(topic_data.name)
         )
         partition = call.partition(topic, data.index)
-        partition.check_leader(call.node_id)
+        call.check_leader(partition)
         return _append(call, request, topic, partition, data.records)
-    except _RecordRefusal as refusal:
-        return PartitionProduceResponse(
-            index=data.index,
-            error_code=call.release.code(refusal.code),
-            base_offset=-1,
-            error_message=refusal.message,
-            record_errors=[
+    except Refusal as refusal:
+        code = call.release.code(refusal.code)
+        response = PartitionProduceResponse(
+            index=data.index, error_code=code, base_offset=-1, error_message=refusal.message
+        )
+        if isinstance(refusal, _RecordRefusal):
+            response.record_errors = [
                 BatchIndexAndErrorMessage(
                     batch_index=refusal.index, batch_index_error_message=refusal.message
                 )
-            ],
-        )
-    except Refusal as refusal:
-        response = PartitionProduceResponse(
-            index=data.index,
-            error_code=call.release.code(refusal.code),
-            base_offset=-1,
-            error_message=refusal.message,
-        )
+            ]
+        of_log = isinstance(refusal, _RecordRefusal) and code is not ErrorCode.CORRUPT_MESSAGE
+        if partition and (of_log or code in TOLD_WITH_LOG_START):
+            response.log_start_offset = partition.log.start_offset
         if refusal.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and partition and call.version >= 10:
             response.current_leader = endpoints.leader(partition.leader, partition.leader_epoch)
         return response
@@ -184,7 +184,7 @@ def _append(
     response = PartitionProduceResponse(
         index=partition.index,
         error_code=ErrorCode.NONE if enough else ErrorCode.REQUEST_TIMED_OUT,
-        base_offset=base_offset,
+        base_offset=base_offset if batches else -1,
         log_append_time_ms=-1 if append_time is None else append_time,
         log_start_offset=log.start_offset,
     )
@@ -195,11 +195,9 @@ def _append(
 def _validated(call: Call, topic: Topic, records: Buffer | None, now_ms: int) -> list[BatchView]:
     """The batches of a partition, in which everything was checked but sequences."""
     options = call.state.options
-    if records is None and call.version >= FIRST_BATCH_VERSION:
-        raise Refusal(ErrorCode.INVALID_RECORD, "no record batch in the request")
     try:
         heads = list(iter_batches(records or b""))
-        _check_format(call.version, heads, call.release.magic)
+        _check_format(call, heads)
         limit = topic.number("max.message.bytes", options.max_message_bytes)
         for head in heads:
             if head.size_bytes > limit:
@@ -217,24 +215,31 @@ def _validated(call: Call, topic: Topic, records: Buffer | None, now_ms: int) ->
         raise Refusal(ErrorCode.INVALID_RECORD, str(error)) from error
     ahead = topic.number("message.timestamp.after.max.ms", options.timestamp_after_max_ms)
     for batch in batches:
-        _check_records(topic, batch, now_ms + ahead)
+        _check_times(topic, batch, now_ms + ahead)
+        if topic.compacted and call.release.since("0.9.0"):
+            _check_keys(batch)
     return batches
 
 
-def _check_format(version: int, batches: list[BatchView], newest: int) -> None:
+def _check_format(call: Call, batches: list[BatchView]) -> None:
+    version, release, newest = call.version, call.release, call.release.magic
     if any(batch.magic > newest for batch in batches):
         raise Refusal(ErrorCode.INVALID_RECORD, f"the log holds no format above {newest}")
     if version < FIRST_BATCH_VERSION:
         # Format 1 came with version 2 and format 2 with 3, but brokers never minded.
         return
     if len(batches) != 1 or batches[0].magic != MAGIC_V2:
-        raise Refusal(
-            ErrorCode.INVALID_RECORD,
-            f"Produce v{version} carries exactly one batch of format 2 for a partition",
-        )
+        reason = f"Produce v{version} carries exactly one batch of format 2 for a partition"
+        if not release.since("2.4" if not batches else "2.0"):
+            # It took that for a request it could not read.
+            raise Disconnect(reason)
+        raise Refusal(ErrorCode.INVALID_RECORD, reason)
     (batch,) = batches
     if version < FIRST_ZSTD_VERSION and batch.compression is Compression.ZSTD:
-        raise Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        known = release.since("2.1")
+        raise Refusal(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if known else ErrorCode.UNKNOWN_SERVER_ERROR
+        )
     if batch.is_transactional and batch.producer_id < 0:
         raise Refusal(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
     if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
@@ -243,7 +248,7 @@ def _check_format(version: int, batches: list[BatchView], newest: int) -> None:
         )
 
 
-def _check_records(topic: Topic, batch: BatchView, latest_ms: int) -> None:
+def _check_times(topic: Topic, batch: BatchView, latest_ms: int) -> None:
     if not topic.log_append_time and batch.max_timestamp > latest_ms:
         late = [i for i, time in enumerate(batch.columns().timestamps) if time > latest_ms]
         raise _RecordRefusal(
@@ -251,14 +256,14 @@ def _check_records(topic: Topic, batch: BatchView, latest_ms: int) -> None:
             late[0] if late else 0,
             f"timestamp {batch.max_timestamp} is after {latest_ms}, the latest that is allowed",
         )
-    if topic.compacted:
-        for index, length in enumerate(batch.columns().key_length):
-            if length < 0:
-                raise _RecordRefusal(
-                    ErrorCode.INVALID_RECORD,
-                    index,
-                    "a compacted topic takes no record without a key",
-                )
+
+
+def _check_keys(batch: BatchView) -> None:
+    for index, length in enumerate(batch.columns().key_length):
+        if length < 0:
+            raise _RecordRefusal(
+                ErrorCode.INVALID_RECORD, index, "a compacted topic takes no record without a key"
+            )
 
 
 def _check_sequences(log: PartitionLog, batches: list[BatchView]) -> SequencedBatch | None:

@@ -1,0 +1,420 @@
+"""Asks a broker of some release a fixed set of questions, and notes what can be compared.
+
+The same questions are put to real brokers, whose answers are kept in tests/vectors/as_of, and to
+the embedded broker. What differs between two clusters of one release is left out: texts, addresses,
+and what is drawn.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import anyio
+
+from aiokafkawire.broker.apis import HANDLERS
+from aiokafkawire.broker.releases import NotServed, Release, release_of
+from aiokafkawire.errors import MalformedMessage
+from aiokafkawire.records.batch import iter_batches
+from aiokafkawire.runtime import Address, RealRuntime
+from aiokafkawire.wire import APIS, ApiKey, ErrorCode, Request, Response, to_json
+from aiokafkawire.wire.header import decode_response
+from aiokafkawire.wire.messages import (
+    api_versions,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_fetch,
+)
+from tests.broker.raw_client import RawClient, batch, only, produce_request
+
+RECORDINGS = Path(__file__).parents[2] / "vectors" / "as_of"
+
+RELEASES: Mapping[str, str] = {
+    "0.8.2.2": "0.8",
+    "0.9.0.1": "0.9",
+    "0.10.2.2": "0.10",
+    "1.1.1": "1.1",
+    "2.8.2": "2.8",
+    "3.9.1": "3.9",
+    "4.3.0": "4.3",
+}
+"""The releases that were asked, and as which the embedded broker is to answer alike."""
+
+NODES = 2
+MIN_SESSION_TIMEOUT_MS = 500
+PARTITIONS = 2
+"""What a topic gets that is made on demand, here and there."""
+
+LED, WRITTEN, ALONE, COMPACTED, SMALL = "led", "written", "alone", "compacted", "small"
+TOPICS: Mapping[str, tuple[list[list[int]], dict[str, str]]] = {
+    LED: ([[1, 2], [2, 1]], {}),
+    WRITTEN: ([[1, 2]], {}),
+    ALONE: ([[2]], {}),
+    COMPACTED: ([[1]], {"cleanup.policy": "compact"}),
+    SMALL: ([[1]], {"max.message.bytes": "500"}),
+}
+"""The topics that there are when the questions begin: the replicas of each partition, the one that
+leads first, and what the topic is set to."""
+
+VALUES = (b"zero", b"one", b"two")
+"""What is in `WRITTEN`, of the times 1,000 to 1,002."""
+
+CAPS = {
+    ApiKey.PRODUCE: 12,
+    ApiKey.FETCH: 12,
+    ApiKey.OFFSET_COMMIT: 9,
+    ApiKey.OFFSET_FETCH: 9,
+}
+"""Later versions know topics by their ids, which are drawn."""
+
+LEFT_OUT = {
+    *("errorMessage", "batchIndexErrorMessage", "host", "port", "clientHost", "clusterId"),
+    *("topicId", "throttleTimeMs", "logAppendTimeMs", "controllerId", "nodeEndpoints"),
+}
+"""What is not the same in two clusters, or says nothing."""
+
+DRAWN = {"baseOffset", "producerId", "sessionId"}
+"""Of these it is told whether they are there."""
+
+MEMBER_ID = re.compile(r"raw-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+CLOSED, SILENT = "closed", "no answer"
+SILENCE_S = 0.5
+"""How long an answer is waited for that will not come."""
+
+WITHIN_S = 60.0
+POLL_INTERVAL_S = 0.02
+UNSETTLED = {
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
+NOWHERE = "nowhere"
+"""A topic that there is not."""
+
+NO_SUCH_ID = UUID(int=0x1234)
+LATEST = -1
+CORRELATION_BYTES = 4
+
+
+class Interview:
+    """Asks the nodes of one cluster, each time on a connection of its own."""
+
+    def __init__(self, as_of: str, addresses: Mapping[int, Address]) -> None:
+        self.release: Release = release_of(as_of, HANDLERS)
+        self.notes: list[dict[str, Any]] = []
+        self._addresses = addresses
+        self._members: dict[str, str] = {}
+
+    @property
+    def magic(self) -> int:
+        return self.release.magic
+
+    def version(self, key: ApiKey) -> int:
+        """The version that an API is asked in."""
+        return min(self.release.served[key].high, CAPS.get(key, 2**15))
+
+    def speaks(self, key: ApiKey, version: int) -> bool:
+        served = self.release.served.get(key)
+        return served is not None and served.low <= version <= served.high
+
+    async def ask(
+        self,
+        message: Request[Any],
+        version: int | None = None,
+        *,
+        node: int = 1,
+        hide: Collection[str] = (),
+    ) -> Any:
+        """Ask, and note the answer save the fields to `hide`; give back all of it."""
+        key = ApiKey(message.api_key)
+        version = self.version(key) if version is None else version
+        async with self._connected(node) as client:
+            await client.send(message, version)
+            answer, shown = await self._answer(client, key, version, set(hide))
+        self.notes.append({"asked": f"{APIS[key].name} v{version}", "answer": shown})
+        return answer
+
+    async def look(self, message: Request[Any], version: int | None = None, node: int = 1) -> Any:
+        """Ask without a note."""
+        version = self.version(ApiKey(message.api_key)) if version is None else version
+        async with self._connected(node) as client:
+            return await client.call(message, version)
+
+    async def say(self, what: str, key: int, version: int, body: bytes = b"") -> None:
+        """Send a request by hand, and note what becomes of it. Of APIs one answer can be read."""
+        frame = struct.pack(">hhih", key, version, 1, 3) + b"raw" + body
+        async with self._connected(1) as client:
+            await client.transport.send([struct.pack(">i", len(frame)), frame])
+            shown: Any
+            try:
+                _, shown = await self._answer(client, ApiKey.API_VERSIONS, 0, set())
+            except MalformedMessage:
+                shown = "some answer"
+        self.notes.append({"asked": what, "answer": shown})
+
+    async def ask_without_answer(self, message: Request[Any]) -> None:
+        """Ask what gets no answer, and then something else; note whether the broker hung up."""
+        version = self.version(ApiKey(message.api_key))
+        async with self._connected(1) as client:
+            await client.send(message, version)
+            with anyio.move_on_after(WITHIN_S):
+                shown = CLOSED
+                try:
+                    await client.send(metadata.MetadataRequest(topics=[]), 0)
+                    if await client.frame() is not None:
+                        shown = "open"
+                except OSError:
+                    pass
+        self.notes.append({"asked": f"{APIS[message.api_key].name} v{version}", "answer": shown})
+
+    def note(self, what: str, answer: Response, version: int) -> None:
+        """Note what is left of an answer."""
+        shown = self._comparable(to_json(answer, version), LEFT_OUT)
+        self.notes.append({"asked": what, "answer": shown})
+
+    async def controller(self) -> int:
+        """The node that the cluster's controller is."""
+        if self.version(ApiKey.METADATA) < 1:
+            return 1
+        asked = metadata.MetadataRequest(topics=[])
+        controller: int = (await self.look(asked)).controller_id
+        return controller
+
+    async def coordinator(self, group: str) -> int:
+        """The node that coordinates a group, once it does."""
+        version = self.version(ApiKey.FIND_COORDINATOR)
+        asked = (
+            find_coordinator.FindCoordinatorRequest(coordinator_keys=[group])
+            if version >= 4
+            else find_coordinator.FindCoordinatorRequest(key=group)
+        )
+        while True:
+            found = await self.look(asked)
+            found = found.coordinators[0] if version >= 4 else found
+            if not found.error_code:
+                break
+            assert found.error_code in UNSETTLED, found
+            await anyio.sleep(POLL_INTERVAL_S)
+        node: int = found.node_id
+        while True:
+            if await self._coordinates(node, group):
+                return node
+            await anyio.sleep(POLL_INTERVAL_S)
+
+    async def until_led(self, topic: str, partitions: int, *, node: int = 1) -> None:
+        """Wait until a topic has all its leaders, and they all their followers."""
+        asked = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=topic)])
+        while True:
+            [told] = (await self.look(asked, node=node)).topics
+            led = [each for each in told.partitions if each.leader_id >= 0]
+            whole = all(len(each.isr_nodes) == len(each.replica_nodes) for each in led)
+            if len(led) == partitions and whole:
+                return
+            await anyio.sleep(POLL_INTERVAL_S)
+
+    async def new_producer_id(self) -> int:
+        """An id for a producer, once the cluster has ids to give."""
+        request = init_producer_id.InitProducerIdRequest(
+            transactional_id=None, transaction_timeout_ms=60_000
+        )
+        while True:
+            given = await self.look(request)
+            if not given.error_code:
+                producer_id: int = given.producer_id
+                return producer_id
+            assert given.error_code in UNSETTLED, given
+            await anyio.sleep(POLL_INTERVAL_S)
+
+    async def prepare(self) -> None:
+        """Wait for the topics, and write what is to be read."""
+        for topic, (replicas, _) in TOPICS.items():
+            for node in self._addresses:
+                await self.until_led(topic, len(replicas), node=node)
+        records = batch(*VALUES, magic=self.magic)
+        while True:
+            code = only(await self.look(produce_request(WRITTEN, 0, records))).error_code
+            if not code:
+                break
+            await anyio.sleep(POLL_INTERVAL_S)
+        # The follower may be behind for a moment.
+        end = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
+        asked = list_offsets.ListOffsetsRequest(
+            replica_id=-1, topics=[list_offsets.ListOffsetsTopic(name=WRITTEN, partitions=[end])]
+        )
+        while True:
+            told = only(await self.look(asked))
+            if len(VALUES) in {told.offset, *told.old_style_offsets}:
+                return
+            await anyio.sleep(POLL_INTERVAL_S)
+
+    async def _coordinates(self, node: int, group: str) -> bool:
+        version = self.version(ApiKey.OFFSET_FETCH)
+        partition = [0]
+        if version >= 8:
+            named = offset_fetch.OffsetFetchRequestTopics(name=LED, partition_indexes=partition)
+            groups = [offset_fetch.OffsetFetchRequestGroup(group_id=group, topics=[named])]
+            request = offset_fetch.OffsetFetchRequest(groups=groups)
+        else:
+            topic = offset_fetch.OffsetFetchRequestTopic(name=LED, partition_indexes=partition)
+            request = offset_fetch.OffsetFetchRequest(group_id=group, topics=[topic])
+        told = await self.look(request, node=node)
+        codes = {int(code) for code in re.findall(r"error_code=(-?\d+)", repr(told))}
+        return not codes & UNSETTLED
+
+    @asynccontextmanager
+    async def _connected(self, node: int) -> AsyncIterator[RawClient]:
+        transport = await RealRuntime().connect(self._addresses[node])
+        try:
+            yield RawClient(transport)
+        finally:
+            await transport.aclose()
+
+    async def _answer(
+        self, client: RawClient, key: ApiKey, version: int, hidden: set[str]
+    ) -> tuple[Any, Any]:
+        """What came and how it is noted."""
+        patience_s = SILENCE_S if self.release.not_served is NotServed.UNANSWERED else WITHIN_S
+        with anyio.move_on_after(patience_s):
+            frame = await client.frame()
+            if frame is None:
+                return None, CLOSED
+            cls: type[Response] = APIS[key].response
+            _, answer = decode_response(cls, version, frame)
+            laid_out = cls.layout_version(version, frame[CORRELATION_BYTES:])
+            return answer, self._comparable(to_json(answer, laid_out), LEFT_OUT | hidden)
+        return None, SILENT
+
+    def _comparable(self, value: Any, hidden: set[str]) -> Any:
+        if isinstance(value, list):
+            shown = [self._comparable(item, hidden) for item in value]
+            return sorted(shown, key=json.dumps)
+        if isinstance(value, dict):
+            return {
+                name: self._field(name, item, hidden)
+                for name, item in value.items()
+                if name not in hidden
+            }
+        if isinstance(value, str) and MEMBER_ID.fullmatch(value):
+            return self._members.setdefault(value, f"member {len(self._members)}")
+        return value
+
+    def _field(self, name: str, value: Any, hidden: set[str]) -> Any:
+        if name in DRAWN:
+            return min(value, 0)
+        if name == "records" and value is not None:
+            return _records(base64.b64decode(value))
+        return self._comparable(value, hidden)
+
+
+def _records(data: bytes) -> Any:
+    views = list(iter_batches(data))
+    if data and not views:
+        return "a part of a message"
+    columns = [(view.magic, view.columns()) for view in views]
+    return [
+        [magic, each.offsets[index], (each.value(index) or b"").decode()]
+        for magic, each in columns
+        for index in range(len(each))
+    ]
+
+
+Asked = Callable[[Interview], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`key` and `version`: what a release has to speak for the question to make sense."""
+
+    name: str
+    ask: Asked
+    key: ApiKey | None
+    version: int
+    exactly: bool
+
+    def fits(self, release: Release) -> bool:
+        if self.key is None:
+            return True
+        served = release.served.get(self.key)
+        if served is None or served.high < self.version:
+            return False
+        return not self.exactly or served.low <= self.version
+
+
+QUESTIONS: list[Question] = []
+
+
+def question(
+    key: ApiKey | None = None, version: int = 0, *, exactly: bool = False
+) -> Callable[[Asked], Asked]:
+    """A question for releases that speak the API in this version or later (`exactly`: in this)."""
+
+    def register(ask: Asked) -> Asked:
+        QUESTIONS.append(Question(ask.__name__, ask, key, version, exactly))
+        return ask
+
+    return register
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What was heard: `apis` told with ApiVersions (none before 0.10), answers by question."""
+
+    release: str
+    apis: Mapping[str, list[int]]
+    answers: Mapping[str, list[dict[str, Any]]]
+
+    @classmethod
+    def read(cls, release: str) -> Recording:
+        lines = (RECORDINGS / f"{release}.jsonl").read_text(encoding="utf-8").splitlines()
+        head, *rest = map(json.loads, lines)
+        answers = {each["question"]: each["answers"] for each in rest}
+        return cls(head["release"], head["apis"], answers)
+
+    def write(self) -> None:
+        RECORDINGS.mkdir(exist_ok=True)
+        lines = [{"release": self.release, "apis": self.apis}]
+        lines += [{"question": name, "answers": told} for name, told in self.answers.items()]
+        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+        (RECORDINGS / f"{self.release}.jsonl").write_text(text, encoding="utf-8")
+
+
+def as_of(version: str) -> str:
+    """As which release the embedded broker answers like a real one of `version`."""
+    return RELEASES.get(version, version)
+
+
+async def supported(address: Address) -> dict[str, list[int]]:
+    """The APIs that a broker tells, each with its lowest and highest version."""
+    to = Interview("0.10", {1: address})
+    told = await to.look(api_versions.ApiVersionsRequest(), 0)
+    return {
+        APIS[ApiKey(each.api_key)].name: [each.min_version, each.max_version]
+        for each in told.api_keys
+    }
+
+
+async def interview(release: str, addresses: Mapping[int, Address]) -> dict[str, list[Any]]:
+    """The answers of a cluster to the questions that make sense for its release."""
+    to = Interview(release, addresses)
+    with anyio.fail_after(WITHIN_S):
+        await to.prepare()
+    answers = {}
+    for each in QUESTIONS:
+        if each.fits(to.release):
+            to.notes = []
+            with anyio.fail_after(WITHIN_S):
+                await each.ask(to)
+            answers[each.name] = to.notes
+    return answers

@@ -1,0 +1,87 @@
+"""The embedded broker answers as real brokers did when they were asked the same.
+
+`python -m tests.brokers.compare_as_of --record` makes the recordings anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from aiokafkawire.broker import Broker
+from tests.broker.interview import (
+    MIN_SESSION_TIMEOUT_MS,
+    NODES,
+    PARTITIONS,
+    QUESTIONS,
+    RELEASES,
+    TOPICS,
+    Recording,
+    as_of,
+    interview,
+    supported,
+)
+
+MAX_DIFFERENCES = 3
+
+AT_ONCE = "a topic is there as soon as it was asked for; a real one is made behind the answer"
+ASTRAY = "a replica on a node that nobody knows is refused; ZooKeeper's brokers wait for it in vain"
+DRAFTS = "0.8.2 has drafts of JoinGroup and Heartbeat, which later releases do not speak"
+
+DIFFERENCES: Mapping[str, Mapping[str, str]] = {
+    "0.8.2.2": {"metadata_makes_a_topic": AT_ONCE, "a_version_that_there_is_not": DRAFTS},
+    "0.9.0.1": {"metadata_makes_a_topic": AT_ONCE},
+    "0.10.2.2": {"metadata_makes_a_topic": AT_ONCE, "create_where_nobody_is": ASTRAY},
+    "1.1.1": {"metadata_makes_a_topic": AT_ONCE, "create_where_nobody_is": ASTRAY},
+    "2.8.2": {"metadata_makes_a_topic": AT_ONCE, "create_where_nobody_is": ASTRAY},
+    "3.9.1": {"metadata_makes_a_topic": AT_ONCE},
+    "4.3.0": {"metadata_makes_a_topic": AT_ONCE},
+}
+"""By release: the questions that are answered otherwise, and why."""
+
+
+async def embedded(version: str) -> tuple[dict[str, list[int]], dict[str, Any]]:
+    """The APIs and the answers of the embedded broker as that release."""
+    async with Broker(
+        nodes=NODES,
+        as_of=as_of(version),
+        default_partitions=PARTITIONS,
+        group_min_session_timeout_ms=MIN_SESSION_TIMEOUT_MS,
+    ) as broker:
+        cluster = broker._running.cluster
+        for name, (replicas, configs) in TOPICS.items():
+            cluster.create_topic(name, assignments=dict(enumerate(replicas)), configs=configs)
+        apis = await supported(broker.nodes[1]) if cluster_tells(version) else {}
+        return apis, await interview(as_of(version), broker.nodes)
+
+
+def cluster_tells(version: str) -> bool:
+    return not version.startswith(("0.8", "0.9"))
+
+
+@pytest.mark.parametrize("version", RELEASES)
+async def test_it_answers_as_the_release_did(
+    version: str, record_property: Callable[[str, object], None]
+) -> None:
+    real = Recording.read(version)
+    apis, answers = await embedded(version)
+    assert apis == {name: real.apis[name] for name in apis}
+    assert list(answers) == list(real.answers), "record the questions anew"
+    allowed = DIFFERENCES[version]
+    differ = {name for name, told in answers.items() if told != real.answers[name]}
+    for name in sorted(differ - set(allowed)):
+        assert answers[name] == real.answers[name]
+    assert differ == set(allowed), "what is agreed upon now is no difference"
+    assert len(allowed) <= MAX_DIFFERENCES
+    record_property(
+        "summary", f"as_of {version}: {len(answers)} questions, {len(differ)} answered otherwise"
+    )
+
+
+def test_every_release_was_asked_forty_things() -> None:
+    for version in RELEASES:
+        answers = Recording.read(version).answers
+        assert sum(map(len, answers.values())) >= 40, version
+    assert len({each.name for each in QUESTIONS}) == len(QUESTIONS)
