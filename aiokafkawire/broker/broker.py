@@ -285,12 +285,11 @@ class Broker(Client[State]):
 
         With `replicate` and a `node`: where that node's log ends, -1 if it has none.
         """
-        found, state = self._partition(topic, partition), self._running
-        here: Partition | None
-        if node is not None and state.replication is not None:
-            here = state.replication.replica(found, self._node(node).node_id)
-        else:
-            here = self._leading(state, found)
+        found, replication = self._partition(topic, partition), self._running.replication
+        here: Partition | None = found
+        if replication is not None:
+            node_id = found.leader if node is None else self._node(node).node_id
+            here = replication.replica(found, node_id)
         return -1 if here is None else here.log.end_offset
 
     # --- topics ------------------------------------------------------------------------------
