@@ -8,7 +8,7 @@ the byte offset.
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from aiokafkawire.errors import MalformedMessage, UnsupportedVersion
@@ -104,8 +104,40 @@ class _Walk:
         self.path.pop()
 
 
+class _Step(NamedTuple):
+    """A field on the way through a struct."""
+
+    name: str
+    kind: TypeKind
+    nullable: bool
+    compact: bool
+
+
+_Steps = tuple[tuple[_Step, ...], dict[int | None, Field]]
+
+# As many entries as there are structs and versions, at most.
+_STEPS: dict[tuple[type[Struct], int], _Steps] = {}
+
+
+def _steps(cls: type[Struct], version: int) -> _Steps:
+    """The way through a struct, and its tagged fields by tag."""
+    found = _STEPS.get((cls, version))
+    if found is None:
+        schema = schema_of(cls)
+        steps = tuple(
+            _Step("." + item.name, item.kind, version in item.nullable, item.compact)
+            for item in schema.present(version)
+        )
+        known = {item.tag: item for item in schema.tagged(version)}
+        found = _STEPS[cls, version] = steps, known
+    return found
+
+
 class _DecodeWalk(_Walk):
-    """Reads as a decoder does, keeping nothing but the path."""
+    """Reads as a decoder does, keeping nothing but the path.
+
+    What it stops at stays in the path; where there are many steps they are taken without `inside`.
+    """
 
     def __init__(self, view: memoryview, layout: Layout) -> None:
         super().__init__(layout)
@@ -114,12 +146,13 @@ class _DecodeWalk(_Walk):
         self.values_left = MAX_VALUES
 
     def struct(self, cls: type[Struct]) -> None:
-        schema, version = schema_of(cls), self.layout.version
-        for item in schema.present(version):
-            with self.inside("." + item.name):
-                self.value(item.kind, version in item.nullable, item.compact)
+        steps, known = _steps(cls, self.layout.version)
+        for step in steps:
+            self.path.append(step.name)
+            self.value(step.kind, step.nullable, step.compact)
+            self.path.pop()
         if self.layout.flexible:
-            self.tagged({item.tag: item for item in schema.tagged(version)})
+            self.tagged(known)
 
     def tagged(self, known: dict[int | None, Field]) -> None:
         with self.inside(".tagged fields"):
@@ -175,8 +208,9 @@ class _DecodeWalk(_Walk):
         if count * self.layout.min_size_bytes(element) > len(self.view) - self.position:
             self.stop(f"{count} elements cannot be in the bytes that remain", start)
         for index in range(count):
-            with self.inside(f"[{index}]"):
-                self.value(element, False, True)
+            self.path.append(f"[{index}]")
+            self.value(element, False, True)
+            self.path.pop()
 
     def variable(self, kind: Primitive, nullable: bool, compact: bool) -> None:
         start = self.position

@@ -201,17 +201,19 @@ def mutate(rng: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
 
 
 def fuzz_mutated(seed: int, count: int) -> int:
-    """Check `count` mutated frames; how many of them were decoded."""
+    """Try `count` mutated frames, the first fifth while memory is traced; how many are decoded."""
     warm_up()
-    frames = mutated_frames(seed, count)
+    frames = enumerate(mutated_frames(seed, count))
+    decoded = 0
     tracemalloc.start()
     try:
-        return sum(
-            check(target, raw, f"seed {seed}, frame {number}")[0]
-            for number, (target, raw) in enumerate(frames)
-        )
+        for number, (target, raw) in itertools.islice(frames, count // 5):
+            decoded += check(target, raw, f"seed {seed}, frame {number}")[0]
     finally:
         tracemalloc.stop()
+    for number, (target, raw) in frames:
+        decoded += decode(target, raw, f"seed {seed}, frame {number}")
+    return decoded
 
 
 # Frames of nothing but one array.
@@ -394,7 +396,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--frames", type=int, default=100_000, help="how many mutated frames")
     parser.add_argument("--seed", type=int, default=1, help="the first of a hundred seeds")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--worst", type=int, default=10, help="how many also with 8 MiB")
+    parser.add_argument("--worst", type=int, default=6, help="how many also with 8 MiB")
     return parser.parse_args(arguments)
 
 
