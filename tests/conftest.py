@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from collections import Counter
 from collections.abc import Generator
@@ -16,8 +17,14 @@ from hypothesis import settings
 
 from tests.brokers.releases import RELEASES
 
-RUNTIME_TESTS = Path(__file__).parent / "runtime"
+RUNTIME_TESTS = "tests/runtime/"
 BEHAVIOUR = "tests/behaviour/"
+
+FAST = "not slow"
+"""What `-m` says for the fast tests."""
+
+ALL_SLOW = re.compile(r"^pytestmark = (?:.|\n(?=[ \]]))*\bmark\.slow\b", re.MULTILINE)
+"""In a file whose tests are all slow."""
 
 BEHAVIOUR_ON = {
     "embedded": "the embedded broker",
@@ -64,10 +71,18 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files of slow tests alone are not even read for the fast ones: that takes seconds."""
+    if config.option.markexpr != FAST or not collection_path.name.startswith("test_"):
+        return None
+    return bool(ALL_SLOW.search(collection_path.read_text(encoding="utf-8"))) or None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The fast tests run on one event loop; those of the runtime, which knows it, on all."""
     for item in items:
-        if RUNTIME_TESTS not in item.path.parents and backend_of(item) not in {None, "asyncio"}:
+        elsewhere = not item.nodeid.startswith(RUNTIME_TESTS)
+        if elsewhere and backend_of(item) not in {None, "asyncio"}:
             item.add_marker("slow")
 
 

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
 from aiokafkawire.broker import Broker
 from tests.leaks import nothing_left
-
-HERE = Path(__file__).resolve().parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Most of these tests wait for deadlines: too long to be run all the time."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker("slow")
 
 
 @pytest.fixture(autouse=True)

@@ -29,6 +29,8 @@ from tests.faults.support import (
     take,
 )
 
+pytestmark = pytest.mark.slow
+
 NewTopic = Callable[..., Awaitable[str]]
 
 

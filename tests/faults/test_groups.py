@@ -24,6 +24,8 @@ from tests.faults.support import (
     take,
 )
 
+pytestmark = pytest.mark.slow
+
 NewTopic = Callable[..., Awaitable[str]]
 
 

@@ -27,6 +27,8 @@ from aiokafkawire.wire.messages.produce import ProduceRequest
 from tests.faults.peers import TOPIC, ScriptedBroker, batch, scripted
 from tests.faults.support import HASTY, READER, ends_within, numbered, take
 
+pytestmark = pytest.mark.slow
+
 OPTIONS: dict[str, Any] = HASTY | {
     "default_api_timeout_ms": 600,
     "delivery_timeout_ms": 600,

@@ -16,6 +16,8 @@ from aiokafkawire.wire.messages.join_group import JoinGroupResponse
 from aiokafkawire.wire.messages.sync_group import SyncGroupResponse
 from tests.faults.support import MEMBER, fill, numbered, poll_until, take
 
+pytestmark = pytest.mark.slow
+
 NewTopic = Callable[..., Awaitable[str]]
 
 

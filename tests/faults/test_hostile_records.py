@@ -19,6 +19,8 @@ from aiokafkawire.wire import ApiKey
 from tests.faults.peers import TOPIC, ScriptedBroker, batch, scripted
 from tests.faults.support import READER, WITHIN_S, numbered, take
 
+pytestmark = pytest.mark.slow
+
 PARTITION = TopicPartition(TOPIC, 0)
 MEBIBYTE = 2**20
 

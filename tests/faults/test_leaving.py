@@ -16,6 +16,8 @@ from aiokafkawire.runtime import Address, Buffer, RealRuntime, Transport
 from aiokafkawire.types import TopicPartition
 from tests.faults.support import READER, WITHIN_S, ends_within
 
+pytestmark = pytest.mark.slow
+
 SOON_S = 1.0
 
 MEMBER: dict[str, Any] = READER | {"session_timeout_ms": 1_500, "heartbeat_interval_ms": 50}

@@ -29,6 +29,8 @@ from aiokafkawire.wire.messages.produce import (
 )
 from tests.faults.support import HASTY, WITHIN_S, ends_within, numbered, stored
 
+pytestmark = pytest.mark.slow
+
 NewTopic = Callable[..., Awaitable[str]]
 
 SHORT = HASTY | {"delivery_timeout_ms": 1_200, "close_timeout_ms": 300}

@@ -22,6 +22,8 @@ from aiokafkawire.records import Record
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.faults.support import HASTY, MEMBER, stored
 
+pytestmark = pytest.mark.slow
+
 PARTITIONS = 6
 STROKES = 25
 RECORDS_BETWEEN = 60

@@ -21,6 +21,8 @@ from aiokafkawire.types import TopicPartition
 from tests.faults import peers
 from tests.faults.support import HASTY, WITHIN_S, ends_within
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 DEADLINE_MS = 800
 CLIENTS = pytest.mark.parametrize("client_class", [Producer, Consumer])
