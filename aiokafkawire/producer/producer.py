@@ -360,7 +360,7 @@ class Producer(Client[_Session]):
         """Send all that was taken, and give the open transaction away, for `end_transaction`.
 
         The producer's part is over then: it makes no more transactions. Closing it leaves this one
-        open.
+        open. May be called again, also after `RequestTimedOut` or a cancellation.
         """
         return await self._transactions().detach()
 

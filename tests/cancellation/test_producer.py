@@ -13,6 +13,7 @@ from aiokafkawire.errors import ClientClosed, DeliveriesFailed
 from aiokafkawire.producer import Delivery, Producer
 from aiokafkawire.types import RecordMetadata
 from tests.cancellation.suspensions import Outcome
+from tests.cancellation.test_transactions import WORLDS as TRANSACTIONS
 from tests.cancellation.worlds import World, cancel_everywhere, public_coroutines, rows, values_of
 
 pytestmark = pytest.mark.slow
@@ -266,4 +267,4 @@ async def test_cancelled_at_each_suspension(world_class: type[World], broker: Br
 
 def test_every_coroutine_of_the_producer_has_a_row() -> None:
     everything: Any = public_coroutines(Producer, Delivery) | {"Delivery.__await__"}
-    assert {world.covers for world in WORLDS} == everything
+    assert {world.covers for world in [*WORLDS, *TRANSACTIONS]} == everything

@@ -166,7 +166,7 @@ class Transactions:
             raise self._aborted(None)
 
     async def detach(self) -> PreparedTransaction:
-        """Send what was taken, and give the transaction away."""
+        """Send what was taken, and give the transaction away; once more gives the same again."""
         self._handle(Detach())
         self._keep_pressing()
         await self._until(

@@ -387,6 +387,7 @@ TRANSITIONS: Mapping[tuple[type[Any], type[Any]], Transition] = {
     (Committing, Commit): stay,
     (Aborting, Abort): stay,
     (Detaching, Detach): stay,
+    (Detached, Detach): stay,
     # records
     **_rows(_OPEN, (RecordsSent,), sent),
     **_rows(_OPEN, (RecordsFailed,), records_failed),

@@ -151,6 +151,7 @@ EXPECTED: dict[tuple[type[Any], type[Any]], Any] = {
     (Committing, Commit): SAME,
     (Aborting, Abort): SAME,
     (Detaching, Detach): SAME,
+    (Detached, Detach): SAME,
     **{(state, RecordsSent): SAME for state in states() if state is not Ready},
     **{(state, RecordsFailed): SAME for state in states()},
     **{(state, RecordsFailed): AbortableError for state in OPEN},
