@@ -8,7 +8,7 @@ PYTEST := $(BIN)/pytest
 # Two processes; the tests of one file stay in one, in their order.
 APART := -n 2 --dist loadfile
 
-.PHONY: help demo test kafka test-brokers endurance bench lint docs check format clean
+.PHONY: help demo test kafka test-brokers endurance fuzz bench lint docs check format clean
 
 help: ## Show the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -50,9 +50,13 @@ endif
 endurance: $(READY) ## All proofs of bad days on three real nodes (20 minutes)
 	$(BIN)/python -m tests.endurance
 
-bench: $(READY) ## Messages a second beside aiokafka, transactions beside confluent-kafka
+fuzz: $(READY) ## Five million hostile frames for the decoders (6 minutes)
+	$(BIN)/python -m tests.wire.fuzz --frames 5000000
+
+bench: $(READY) ## Speed beside aiokafka, confluent-kafka (transactions) and kafka-python (decoding)
 	$(BIN)/python -m benchmarks.compare
 	$(BIN)/python -m benchmarks.transactions
+	$(BIN)/python -m benchmarks.decode
 
 lint: $(READY) ## Style, types, import contracts
 	$(BIN)/ruff check .
