@@ -222,11 +222,12 @@ class PartitionLog:
             magic=view.magic,
             codec=int(view.compression),
         )
+        # It may raise, as long as nothing is changed.
+        self._remember_producer(view)
         segment.batches.append(stored)
         self.end_offset = stored.last_offset + 1
         if not self._epochs or self._epochs[-1][0] < stored.leader_epoch:
             self._epochs.append((stored.leader_epoch, stored.base_offset))
-        self._remember_producer(view)
 
     def _load(self) -> None:
         for base_offset, data in self._store.segments(self.name):

@@ -11,6 +11,8 @@ from aiokafkawire.broker.log import Found, PartitionLog
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.producers import AbortedTransaction
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
+from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.records import BatchBuilder
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.records.server import assign_offsets, control_batch
 
@@ -298,3 +300,30 @@ def test_an_open_transaction_does_not_begin_before_the_log(store: Store) -> None
     append(target, b"b")
     target.delete_before(1)
     assert target.first_open_offset == 1
+
+
+def control(target: PartitionLog, key: bytes, value: bytes) -> None:
+    builder = BatchBuilder()
+    builder.append(1_000, key, value)
+    parts = builder.close().encode(
+        producer_id=1, producer_epoch=0, transactional=True, control=True, base_offset=1
+    )
+    data = b"".join(bytes(part) for part in parts)
+    target.append(data, next(iter_batches(data)))
+
+
+def test_only_the_ends_of_transactions_end_them(store: Store) -> None:
+    target = log(store)
+    transact(target, b"a", producer_id=1)
+    # The leader of a KRaft quorum writes such a one.
+    control(target, b"\x00\x00\x00\x02", b"\x00\x00\x00\x00\x00\x00")
+    assert (target.end_offset, target.first_open_offset) == (2, 0)
+
+
+def test_a_control_record_without_a_type_changes_nothing(store: Store) -> None:
+    target = log(store)
+    transact(target, b"a", producer_id=1)
+    with pytest.raises(CorruptRecords, match="without a type"):
+        control(target, b"\x00", b"")
+    assert (target.end_offset, target.first_open_offset) == (1, 0)
+    assert offsets(target.read(0, 10_000)) == [0]
