@@ -8,6 +8,10 @@ PYTEST := $(BIN)/pytest
 # Two processes; the tests of one file stay in one, in their order.
 APART := -n 2 --dist loadfile
 
+# Compiled modules are kept whatever the shell says: tests start many processes, and each would
+# compile all of them again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo test kafka test-brokers endurance fuzz bench lint docs check format clean
 
 help: ## Show the commands
