@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Protocol
+from uuid import UUID
 
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.options import BrokerConfig
@@ -48,6 +50,19 @@ class Records(Protocol):
         """The largest batch that a topic may hold, in bytes."""
         ...
 
+    def topic_id(self, topic: str) -> UUID:
+        """Which topic has that name now; `NO_ID` if none has."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What a crash leaves of a replica."""
+
+    log: PartitionLog
+    watermark: int
+    topic_id: UUID
+
 
 class ReplicaManager:
     """Everything that a node has and knows for itself.
@@ -69,7 +84,8 @@ class ReplicaManager:
         self._options = options
         self._store = store
         self._records = records
-        self._kept: dict[Key, tuple[PartitionLog, int]] = {}
+        self._kept: dict[Key, _Kept] = {}
+        self._topic_ids: dict[Key, UUID] = {}
 
     # --- what the controller says ------------------------------------------------------------
 
@@ -119,10 +135,16 @@ class ReplicaManager:
 
     def _make(self, key: Key) -> Replica:
         topic, index = key
+        self._topic_ids[key] = topic_id = self._records.topic_id(topic)
         kept = self._kept.pop(key, None)
+        if kept is not None and kept.topic_id != topic_id:
+            # The topic was deleted and made anew while the node was down.
+            kept.log.delete()
+            kept = None
         if kept is None:
-            kept = PartitionLog(f"{topic}-{index}", self._store, self._options), 0
-        log, watermark = kept
+            log, watermark = PartitionLog(f"{topic}-{index}", self._store, self._options), 0
+        else:
+            log, watermark = kept.log, kept.watermark
         self.replicas[key] = replica = Replica(
             topic,
             index,
@@ -138,7 +160,7 @@ class ReplicaManager:
     def _delete(self, key: Key) -> None:
         kept = self._kept.pop(key, None)
         if kept is not None:
-            kept[0].delete()
+            kept.log.delete()
         replica = self.replicas.pop(key, None)
         if replica is not None:
             replica.deleted = True
@@ -191,7 +213,7 @@ class ReplicaManager:
     def crash(self) -> None:
         """Forget what a process forgets; the logs stay."""
         for key, replica in self.replicas.items():
-            self._kept[key] = replica.log, replica.watermark
+            self._kept[key] = _Kept(replica.log, replica.watermark, self._topic_ids[key])
         self.replicas.clear()
         self.endpoints.clear()
         self.controller_epoch = 0

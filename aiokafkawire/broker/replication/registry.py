@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
+from uuid import UUID
 
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.replication.messages import Key
 from aiokafkawire.broker.storage import Store
 from aiokafkawire.broker.topics import NO_LEADER, Cluster, Partition
 from aiokafkawire.broker.watchers import Watchers
+from aiokafkawire.wire import NO_ID
 
 __all__ = ("Registry",)
 
@@ -134,6 +136,11 @@ class Registry(Cluster):
         default = self.options.max_message_bytes
         known = self.topics.get(topic)
         return default if known is None else known.number("max.message.bytes", default)
+
+    def topic_id(self, topic: str) -> UUID:
+        """Which topic has that name now; `NO_ID` if none has."""
+        known = self.topics.get(topic)
+        return NO_ID if known is None else known.topic_id
 
     def _elect_leader(self, partition: Partition) -> None:
         """Choose among those in sync, or as a last resort, if that is allowed, among all."""

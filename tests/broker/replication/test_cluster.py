@@ -470,7 +470,20 @@ async def test_a_topic_that_is_deleted_is_gone_everywhere() -> None:
         assert broker.end_offset("t", 0) == 0
 
 
-@pytest.mark.parametrize("as_of", ["0.10", "2.8"])
+async def test_a_topic_made_anew_while_a_node_was_down_is_another_one() -> None:
+    async with cluster(nodes=2) as broker:
+        await produce(broker, b"of the first")
+        await broker.kill(FOLLOWER)
+        await broker.delete_topic("t")
+        broker._running.cluster.create_topic("t", assignments={0: [LEADER, FOLLOWER]})
+        await settled(broker)
+        assert await produce(broker, b"of the second") == (E.NONE, 0)
+        await broker.restart(FOLLOWER)
+        await broker.wait_for_isr("t", 0, LEADER, FOLLOWER)
+        assert log_of(broker, FOLLOWER) == [b"of the second"]
+
+
+@pytest.mark.parametrize("as_of", RELEASES)
 async def test_records_are_deleted_on_all_nodes(as_of: str) -> None:
     async with cluster(as_of, nodes=2) as broker:
         for value in (b"a", b"b", b"c"):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -35,6 +36,7 @@ class Ledger:
     def __init__(self) -> None:
         self.written: list[tuple[Key, int, int, tuple[int, ...]]] = []
         self.accepts = True
+        self.known_as = UUID(int=1)
 
     def record_isr(self, key: Key, leader: int, leader_epoch: int, isr: tuple[int, ...]) -> bool:
         self.written.append((key, leader, leader_epoch, isr))
@@ -42,6 +44,9 @@ class Ledger:
 
     def max_batch(self, topic: str) -> int:
         return len(topic)
+
+    def topic_id(self, topic: str) -> UUID:
+        return self.known_as
 
 
 @pytest.fixture
@@ -188,6 +193,17 @@ def test_a_crash_leaves_the_logs_and_the_high_watermarks(manager: ReplicaManager
     after = manager.replica("t", 0)
     assert (after.log.end_offset, after.high_watermark) == (3, 2)
     assert after.state == Truncating(0)
+
+
+def test_what_a_crash_left_of_another_topic_of_that_name_is_gone(
+    manager: ReplicaManager, ledger: Ledger
+) -> None:
+    manager.lead_and_follow(order(), 0.0)
+    write(manager.replica("t", 0).log, 3)
+    manager.crash()
+    ledger.known_as = UUID(int=2)
+    manager.lead_and_follow(order(), 0.0)
+    assert manager.replica("t", 0).log.end_offset == 0
 
 
 def test_what_a_crash_left_can_be_deleted(manager: ReplicaManager) -> None:

@@ -9,6 +9,7 @@ from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.replication.registry import Registry
 from aiokafkawire.broker.storage import MemoryStore
 from aiokafkawire.broker.topics import NO_LEADER, Partition
+from aiokafkawire.wire import NO_ID
 
 ALL = [1, 2, 3]
 
@@ -179,6 +180,16 @@ def test_every_change_is_told() -> None:
     made.node_died(3)
     made.delete_topic(made.topics["t"])
     assert len(told) == 5
+
+
+def test_a_name_belongs_to_one_topic_at_a_time() -> None:
+    made = registry()
+    assert made.topic_id("t") == NO_ID
+    partition(made, 1)
+    first = made.topic_id("t")
+    made.delete_topic(made.topics["t"])
+    partition(made, 1)
+    assert NO_ID != made.topic_id("t") != first
 
 
 def test_the_largest_batch_is_the_topics() -> None:
