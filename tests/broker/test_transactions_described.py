@@ -150,11 +150,12 @@ async def test_who_writes_to_a_partition(broker: Broker, client: RawClient) -> N
     assert (await producers(client, partition=9)).error_code == E.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_only_the_leader_tells_who_writes() -> None:
+@pytest.mark.parametrize(("replicas", "code"), [(1, E.NOT_LEADER_OR_FOLLOWER), (2, E.NONE)])
+async def test_only_replicas_tell_who_writes(replicas: int, code: ErrorCode) -> None:
     async with Broker(nodes=2) as broker:
-        await broker.create_topic("t")
+        await broker.create_topic("t", 1, replicas)
         async with connected(broker, 3 - broker.leader("t", 0)) as client:
-            assert (await producers(client)).error_code == E.NOT_LEADER_OR_FOLLOWER
+            assert (await producers(client)).error_code == code
 
 
 @pytest.mark.parametrize(

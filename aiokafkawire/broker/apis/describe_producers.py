@@ -1,4 +1,4 @@
-"""DescribeProducers: who writes to partitions, and which transactions are open there."""
+"""DescribeProducers: any replica tells who writes, and which transactions are open."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def _response(
 def _partition(call: Call, topic: str, index: int) -> PartitionResponse:
     try:
         partition = call.partition(call.cluster.topic(topic), index)
-        partition.check_leader(call.node_id)
+        if call.node_id not in partition.replicas:
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     except Refusal as refusal:
         return _refused(index, refusal.code)
     return PartitionResponse(
