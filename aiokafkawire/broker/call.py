@@ -103,6 +103,11 @@ class Call:
             raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partition.check_leader(self.node_id)
 
+    async def told(self, timeout_ms: int) -> None:
+        """Let the node hear from the controller what was changed, where nodes replicate."""
+        if self.state.replication is not None:
+            await self.state.replication.told(self.node_id, max(timeout_ms, 0) / 1000)
+
     def partition(self, topic: Topic, index: int) -> Partition:
         """A partition as the node has it. Raises `Refusal`."""
         replicas = self.replicas

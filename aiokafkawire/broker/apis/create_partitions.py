@@ -35,6 +35,7 @@ async def handle(call: Call, request: CreatePartitionsRequest) -> CreatePartitio
         for topic in request.topics
         if times[topic.name] == 1
     ]
+    await call.told(request.timeout_ms)
     return CreatePartitionsResponse(throttle_time_ms=0, results=results)
 
 

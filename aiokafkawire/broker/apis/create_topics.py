@@ -40,6 +40,7 @@ async def handle(call: Call, request: CreateTopicsRequest) -> CreateTopicsRespon
     for topic in request.topics:
         if times[topic.name] == 1:
             results.append(_created(call, topic, validate_only=request.validate_only))
+    await call.told(request.timeout_ms)
     return CreateTopicsResponse(topics=results)
 
 

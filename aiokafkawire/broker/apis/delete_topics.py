@@ -36,6 +36,7 @@ async def handle(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsRespon
                 )
             )
     responses += [_deleted(call, each) for each in asked if times[each.name, each.topic_id] == 1]
+    await call.told(request.timeout_ms)
     return DeleteTopicsResponse(responses=responses)
 
 

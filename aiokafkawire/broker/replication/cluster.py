@@ -182,6 +182,13 @@ class Replication:
         """Wait until every node that runs was told everything; False at the deadline."""
         return await self.until(self._all_told, timeout_s)
 
+    async def told(self, node_id: int, timeout_s: float) -> bool:
+        """Wait until a node was told everything; False at the deadline."""
+        controller = self.controller
+        if controller is None:
+            return False
+        return await self.until(lambda: controller.knows_all(node_id), timeout_s)
+
     async def until(self, done: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until something of the cluster is so; False at the deadline."""
         deadline = self._runtime.clock.now() + timeout_s

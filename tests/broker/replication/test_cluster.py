@@ -14,6 +14,12 @@ from aiokafkawire.broker import Answer, Broker, Close, Drop, SeenRequest
 from aiokafkawire.errors import BrokerError, InvalidOption
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.wire import ApiKey, ErrorCode
+from aiokafkawire.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from aiokafkawire.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from aiokafkawire.wire.messages.delete_topics import DeleteTopicsRequest
 from aiokafkawire.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -21,7 +27,7 @@ from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-from ..raw_client import batch, connected, only, produce_request
+from ..raw_client import batch, connected, metadata_request, only, produce_request
 
 E = ErrorCode
 RELEASES = ["0.10", "2.8"]
@@ -468,6 +474,36 @@ async def test_a_topic_that_is_deleted_is_gone_everywhere() -> None:
         assert (await fetch(broker, LEADER)).error_code == E.UNKNOWN_TOPIC_OR_PARTITION
         await broker.create_topic("t", replication_factor=2)
         assert broker.end_offset("t", 0) == 0
+
+
+async def seen(broker: Broker, node: int, topic: str) -> tuple[int, int]:
+    """The error of a topic in what a node tells, and how many of its partitions have a leader."""
+    async with connected(broker, node) as client:
+        [told] = (await client.call(metadata_request(topic), 4)).topics
+    return told.error_code, sum(each.leader_id != -1 for each in told.partitions)
+
+
+async def test_the_controller_answers_when_it_knows() -> None:
+    async with cluster("2.8", nodes=2) as broker:
+        made = CreatableTopic(
+            name="u", num_partitions=4, replication_factor=2, assignments=[], configs=[]
+        )
+        more = CreatePartitionsTopic(name="u", count=6, assignments=None)
+        async with connected(broker, LEADER) as client:
+            await client.call(CreateTopicsRequest(topics=[made], timeout_ms=10_000), 4)
+            assert await seen(broker, LEADER, "u") == (E.NONE, 4)
+            request = CreatePartitionsRequest(topics=[more], timeout_ms=10_000, validate_only=False)
+            await client.call(request, 1)
+            assert await seen(broker, LEADER, "u") == (E.NONE, 6)
+            await client.call(DeleteTopicsRequest(topic_names=["u"], timeout_ms=10_000), 3)
+            assert await seen(broker, LEADER, "u") == (E.UNKNOWN_TOPIC_OR_PARTITION, 0)
+
+
+async def test_others_pass_nothing_on() -> None:
+    async with cluster("2.8", nodes=2) as broker, connected(broker, FOLLOWER) as client:
+        request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=0)
+        [told] = (await client.call(request, 3)).responses
+        assert told.error_code == E.NOT_CONTROLLER
 
 
 async def test_a_topic_made_anew_while_a_node_was_down_is_another_one() -> None:
