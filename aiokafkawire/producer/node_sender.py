@@ -56,8 +56,8 @@ class Context(Protocol):
         """Looking for batches may have used up the producer's identity."""
         ...
 
-    def met_old_leader(self, broker: str) -> None:
-        """A broker that leads partitions knows no producer ids."""
+    def met_old_log(self, error: KafkaError) -> None:
+        """A partition's leader, or its log, has no producer ids."""
         ...
 
 
@@ -235,6 +235,9 @@ class NodeSender:
             concurrent = getattr(answer.error, "code", None) == ErrorCode.CONCURRENT_TRANSACTIONS
             backoff = self._concurrent if concurrent else self._backoff
             wait_s = backoff.delay(batch.attempts, context.runtime.rng)
+        if answer.verdict is Verdict.OLD_FORMAT:
+            assert isinstance(answer.error, KafkaError)
+            context.met_old_log(answer.error)
         context.accumulator.answered(batch, answer, now, now + wait_s)
         if answer.verdict is Verdict.FATAL:
             assert isinstance(answer.error, KafkaError)
@@ -268,7 +271,8 @@ class _Attempt:
             )
             raise NothingDue
         if version < FIRST_WITH_FORMAT_2:
-            context.met_old_leader(context.cluster.broker(self._sender.node_id).name)
+            broker = context.cluster.broker(self._sender.node_id).name
+            context.met_old_log(UnsupportedVersion("it leads partitions", broker=broker))
         batches = accumulator.drain(
             self._sender.node_id, context.runtime.clock.now(), config.max_request_size_bytes
         )

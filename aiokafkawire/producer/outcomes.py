@@ -25,6 +25,7 @@ class Verdict(enum.Enum):
     SPLIT = "not in the log because it is too large; send its records in smaller batches"
     GAP = "not in the log because the broker expects another sequence number"
     STALE_EPOCH = "not in the log because the broker has seen a higher epoch"
+    OLD_FORMAT = "not in the log because its format has no producer ids"
     FAIL = "not in the log, and never will be"
     UNKNOWN = "maybe in the log, and sending it again would not tell"
     FATAL = "this producer cannot go on at all"
@@ -47,6 +48,7 @@ VERDICTS: Mapping[ErrorCode, Verdict] = {
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: Verdict.GAP,
     ErrorCode.UNKNOWN_PRODUCER_ID: Verdict.GAP,
     ErrorCode.INVALID_PRODUCER_EPOCH: Verdict.STALE_EPOCH,
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: Verdict.OLD_FORMAT,
     ErrorCode.UNKNOWN_SERVER_ERROR: Verdict.UNKNOWN,
     ErrorCode.PRODUCER_FENCED: Verdict.FATAL,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: Verdict.FATAL,

@@ -255,6 +255,14 @@ class PartitionQueue:
             self._refused(batch, answer, now, not_before)
             self._take_numbers_back()
 
+    def _old_format(self, batch: Batch, answer: Answer, now: float, not_before: float) -> None:
+        if batch.stamp is None or self.sequences is not None:
+            self._failed(batch, answer, now, not_before)
+        else:
+            # By now the producer does without its ids.
+            batch.stamp = None
+            self._refused(batch, answer, now, not_before)
+
     def _failed(self, batch: Batch, answer: Answer, _: float, __: float) -> None:
         assert answer.error is not None
         error = answer.error
@@ -475,6 +483,7 @@ _ON_ANSWER: Mapping[Verdict, Callable[[PartitionQueue, Batch, Answer, float, flo
     Verdict.SPLIT: PartitionQueue._too_large,
     Verdict.GAP: PartitionQueue._gap,
     Verdict.STALE_EPOCH: PartitionQueue._stale_epoch,
+    Verdict.OLD_FORMAT: PartitionQueue._old_format,
     Verdict.FAIL: PartitionQueue._failed,
     Verdict.UNKNOWN: PartitionQueue._unknown,
     Verdict.FATAL: PartitionQueue._failed,

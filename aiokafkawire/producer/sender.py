@@ -133,8 +133,8 @@ class Sender:
         if identities is not None and identities.wanted:
             self._to_identify.set()
 
-    def met_old_leader(self, broker: str) -> None:
-        """A broker that leads partitions knows no producer ids, as in the middle of an upgrade.
+    def met_old_log(self, error: KafkaError) -> None:
+        """A partition's leader, or its log, has no producer ids, as in the middle of an upgrade.
 
         A producer that is idempotent by default goes on without them, and has them no more when the
         upgrade is done; another one cannot write there.
@@ -142,7 +142,7 @@ class Sender:
         config = self.config
         wanted = config.enable_idempotence or config.transactional_id is not None
         if self.accumulator.identities is not None and not wanted:
-            self._without_identity(UnsupportedVersion("it leads partitions", broker=broker))
+            self._without_identity(error)
 
     def _settled(self, outcome: Outcome) -> None:
         self.room.freed()
@@ -311,13 +311,13 @@ class Sender:
         identities.granted(response.producer_id, response.producer_epoch)
         self.accumulator.wake_all()
 
-    def _without_identity(self, error: UnsupportedVersion) -> None:
+    def _without_identity(self, error: KafkaError) -> None:
         if self.config.enable_idempotence:
             self.fail(error)
             return
         logger.warning(
-            "%s: the broker is older than Kafka 0.11 and has no producer ids (%s): going on"
-            " without idempotence, so that a retry may write a record twice",
+            "%s: before Kafka 0.11 there are no producer ids (%s): going on without idempotence, so"
+            " that a retry may write a record twice",
             self.host.name,
             error,
         )

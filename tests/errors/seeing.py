@@ -138,7 +138,7 @@ class Seen:
 
     # --- what the client does -----------------------------------------------------------------
 
-    def fault(self, row: Row, action: Answering | None = None) -> Fault:
+    def fault(self, row: Row, action: Answering | None = None, *, times: int | None = 1) -> Fault:
         """Answer the next request of the row's API with its code; look from now on."""
         action = action or answering(row.code)
         self.answered = None
@@ -150,7 +150,7 @@ class Seen:
             return outcome
 
         self.broker.requests.clear()
-        return self.broker.on(row.api, answer, times=1)
+        return self.broker.on(row.api, answer, times=times)
 
     def after(self, *apis: ApiKey) -> list[SeenRequest]:
         """The client's requests after the one that the fault answered."""

@@ -413,6 +413,7 @@ ROWS: tuple[Row, ...] = (
                 E.REQUEST_TIMED_OUT,
                 E.NOT_ENOUGH_REPLICAS,
                 E.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                E.UNSUPPORTED_FOR_MESSAGE_FORMAT,
             ],
             Does.REFRESH: [
                 E.UNKNOWN_TOPIC_OR_PARTITION,
@@ -430,6 +431,9 @@ ROWS: tuple[Row, ...] = (
         {
             E.MESSAGE_TOO_LARGE: "a single record raises `RecordTooLarge`",
             E.RECORD_LIST_TOO_LARGE: "a single record raises `RecordTooLarge`",
+            E.UNSUPPORTED_FOR_MESSAGE_FORMAT: (
+                "without idempotence, with a warning in the log; raises if that was asked for"
+            ),
         },
     ),
     *_rows(

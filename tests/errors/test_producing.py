@@ -12,7 +12,7 @@ from aiokafkawire.producer import Producer
 from aiokafkawire.records import iter_batches
 from aiokafkawire.wire import ApiKey, ErrorCode
 
-from .seeing import WITHIN_S, Seen
+from .seeing import WITHIN_S, Seen, answering
 from .table import Does, Row, rows_of
 
 
@@ -41,7 +41,33 @@ async def test_produce(seen: Seen, row: Row) -> None:
 async def sent_again(seen: Seen, row: Row) -> None:
     await seen.acts(row)
     first, second = (batches_of(request.message) for request in seen.requests(ApiKey.PRODUCE))
-    assert first == second == [(1, 2)], "the same batch under the same number"
+    numbered = row.code is not ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    assert first == [(1, 2)]
+    assert second == [(1 if numbered else -1, 2)], "the same batch under the same number, if any"
+
+
+@pytest.mark.parametrize("asked", [True, False])
+async def test_produce_to_a_log_without_producer_ids(
+    seen: Seen, asked: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    row = Row(ApiKey.PRODUCE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, Does.FAIL)
+    refused = answering(row.code, lambda message: batches_of(message)[0][0] >= 0)
+    seen.fault(row, refused, times=None)
+    more = {"enable_idempotence": True} if asked else {}
+    async with Producer(**seen.options, linger_ms=0, **more) as producer:
+        with anyio.fail_after(WITHIN_S):
+            values = [b"%d" % number for number in range(10)]
+            deliveries = [await producer.send(seen.topic, value) for value in values]
+            for delivery in deliveries:
+                if asked:
+                    with pytest.raises(BrokerError) as caught:
+                        await delivery
+                    seen.says(caught.value, row, "broker", "topic", "partition", "attempt")
+                else:
+                    await delivery
+    assert await seen.stored() == ([] if asked else values)
+    warned = [line for line in caplog.messages if "without idempotence" in line]
+    assert len(warned) == (0 if asked else 1)
 
 
 async def sent_in_halves(seen: Seen, row: Row) -> None:
