@@ -26,6 +26,11 @@ from tests.broker.interview import (
 
 MAX_DIFFERENCES = 3
 
+SILENCE_S = 0.1
+"""What would be an answer all the same comes at once."""
+
+FAST = ("0.8.2.2", "4.3.0")
+
 AT_ONCE = "a topic is there as soon as it was asked for; a real one is made behind the answer"
 ASTRAY = "a replica on a node that nobody knows is refused; ZooKeeper's brokers wait for it in vain"
 DRAFTS = "0.8.2 has drafts of JoinGroup and Heartbeat, which later releases do not speak"
@@ -54,14 +59,18 @@ async def embedded(version: str) -> tuple[dict[str, list[int]], dict[str, Any]]:
         for name, (replicas, configs) in TOPICS.items():
             cluster.create_topic(name, assignments=dict(enumerate(replicas)), configs=configs)
         apis = await supported(broker.nodes[1]) if cluster_tells(version) else {}
-        return apis, await interview(as_of(version), broker.nodes)
+        return apis, await interview(as_of(version), broker.nodes, SILENCE_S)
 
 
 def cluster_tells(version: str) -> bool:
     return not version.startswith(("0.8", "0.9"))
 
 
-@pytest.mark.parametrize("version", RELEASES)
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True, scope="module")
+@pytest.mark.parametrize(
+    "version",
+    [pytest.param(each, marks=() if each in FAST else pytest.mark.slow) for each in RELEASES],
+)
 async def test_it_answers_as_the_release_did(
     version: str, record_property: Callable[[str, object], None]
 ) -> None:

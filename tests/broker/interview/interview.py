@@ -89,8 +89,8 @@ DRAWN = {"baseOffset", "producerId", "sessionId"}
 MEMBER_ID = re.compile(r"raw-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 CLOSED, SILENT = "closed", "no answer"
-SILENCE_S = 0.5
-"""How long an answer is waited for that will not come."""
+SILENCE_S = 1.0
+"""How long an answer is waited for that may not come."""
 
 WITHIN_S = 60.0
 POLL_INTERVAL_S = 0.02
@@ -111,11 +111,15 @@ CORRELATION_BYTES = 4
 class Interview:
     """Asks the nodes of one cluster, each time on a connection of its own."""
 
-    def __init__(self, as_of: str, addresses: Mapping[int, Address]) -> None:
+    def __init__(
+        self, as_of: str, addresses: Mapping[int, Address], silence_s: float = SILENCE_S
+    ) -> None:
         self.release: Release = release_of(as_of, HANDLERS)
         self.notes: list[dict[str, Any]] = []
         self._addresses = addresses
         self._members: dict[str, str] = {}
+        silent = self.release.not_served is NotServed.UNANSWERED
+        self._patience_s = silence_s if silent else WITHIN_S
 
     @property
     def magic(self) -> int:
@@ -153,13 +157,14 @@ class Interview:
             return await client.call(message, version)
 
     async def say(self, what: str, key: int, version: int, body: bytes = b"") -> None:
-        """Send a request by hand, and note what becomes of it. Of APIs one answer can be read."""
+        """Send a request by hand, and note what becomes of it; an answer is read as ApiVersions'."""
         frame = struct.pack(">hhih", key, version, 1, 3) + b"raw" + body
         async with self._connected(1) as client:
             await client.transport.send([struct.pack(">i", len(frame)), frame])
-            shown: Any
+            shown: Any = SILENT
             try:
-                _, shown = await self._answer(client, ApiKey.API_VERSIONS, 0, set())
+                with anyio.move_on_after(self._patience_s):
+                    _, shown = await self._answer(client, ApiKey.API_VERSIONS, 0, set())
             except MalformedMessage:
                 shown = "some answer"
         self.notes.append({"asked": what, "answer": shown})
@@ -285,16 +290,13 @@ class Interview:
         self, client: RawClient, key: ApiKey, version: int, hidden: set[str]
     ) -> tuple[Any, Any]:
         """What came and how it is noted."""
-        patience_s = SILENCE_S if self.release.not_served is NotServed.UNANSWERED else WITHIN_S
-        with anyio.move_on_after(patience_s):
-            frame = await client.frame()
-            if frame is None:
-                return None, CLOSED
-            cls: type[Response] = APIS[key].response
-            _, answer = decode_response(cls, version, frame)
-            laid_out = cls.layout_version(version, frame[CORRELATION_BYTES:])
-            return answer, self._comparable(to_json(answer, laid_out), LEFT_OUT | hidden)
-        return None, SILENT
+        frame = await client.frame()
+        if frame is None:
+            return None, CLOSED
+        cls: type[Response] = APIS[key].response
+        _, answer = decode_response(cls, version, frame)
+        laid_out = cls.layout_version(version, frame[CORRELATION_BYTES:])
+        return answer, self._comparable(to_json(answer, laid_out), LEFT_OUT | hidden)
 
     def _comparable(self, value: Any, hidden: set[str]) -> Any:
         if isinstance(value, list):
@@ -405,9 +407,11 @@ async def supported(address: Address) -> dict[str, list[int]]:
     }
 
 
-async def interview(release: str, addresses: Mapping[int, Address]) -> dict[str, list[Any]]:
+async def interview(
+    release: str, addresses: Mapping[int, Address], silence_s: float = SILENCE_S
+) -> dict[str, list[Any]]:
     """The answers of a cluster to the questions that make sense for its release."""
-    to = Interview(release, addresses)
+    to = Interview(release, addresses, silence_s)
     with anyio.fail_after(WITHIN_S):
         await to.prepare()
     answers = {}
