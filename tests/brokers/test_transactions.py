@@ -5,7 +5,9 @@ The others are confluent-kafka and Kafka's own console consumer and load generat
 
 from __future__ import annotations
 
+import json
 import subprocess
+import sys
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
@@ -31,6 +33,7 @@ QUIET_MS = 3_000
 """After so long without a record the console consumer ends."""
 WITHIN_S = 30.0
 FIRST_THAT_CHECKS_MEMBERS = (2, 5)
+FIRST_THAT_LISTS_TRANSACTIONS = (3, 0)
 
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 LOAD_GENERATOR = "org.apache.kafka.tools.ProducerPerformance"
@@ -305,3 +308,41 @@ def test_offsets_that_we_commit_in_a_transaction_are_read_by_others(
     theirs.close()
     # What follows the last record, if anything, is a marker or was taken back.
     assert all(end - 4 <= offset <= end for offset, end in zip(committed, ends, strict=True))
+
+
+def txns(kafka: Kafka, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "aiokafkawire", "txns", *arguments]
+    return subprocess.run(
+        [*command, "-b", kafka.bootstrap_servers], check=False, capture_output=True, text=True
+    )
+
+
+def told(kafka: Kafka, *arguments: str) -> list[dict[str, Any]]:
+    done = txns(kafka, *arguments, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_the_command_tells_of_an_open_transaction(kafka: Kafka, topic: str, name: str) -> None:
+    if kafka.release.number < FIRST_THAT_LISTS_TRANSACTIONS:
+        refused = txns(kafka, "list")
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "ListTransactions" in refused.stderr
+        return
+
+    async def look() -> None:
+        async with (
+            Producer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=name) as producer,
+            producer.transaction(),
+        ):
+            await producer.send_and_wait(topic, b"value", partition=1)
+            (described,) = await anyio.to_thread.run_sync(told, kafka, "describe", name)
+            assert (described["state"], described["timeout_ms"]) == ("Ongoing", 60_000)
+            assert described["partitions"] == [{"topic": topic, "partition": 1}]
+            assert 0 <= described["duration_ms"] < WITHIN_S * 1_000
+            ongoing = await anyio.to_thread.run_sync(told, kafka, "list", "-s", "Ongoing")
+            assert name in [each["transactional_id"] for each in ongoing]
+
+    run(look)
+    (described,) = told(kafka, "describe", name)
+    assert described["state"] in {"PrepareCommit", "CompleteCommit"}
