@@ -366,3 +366,30 @@ async def test_a_commit_reaches_a_partition_when_it_has_a_leader_again() -> None
             async with connected(broker, leader) as other:
                 assert values(await fetched(other, max_wait_ms=5_000)) == [b"v"]
             assert await producer.end(commit=True) == E.NONE
+
+
+async def test_a_follower_that_comes_to_lead_knows_what_was_aborted() -> None:
+    async with Broker(nodes=3, as_of="2.8", replicate=True) as broker:
+        await broker.create_topic("t", 1, 3)
+        first = broker.leader("t", 0)
+        name = next(n for n in map(str, range(100)) if broker.coordinator(n) != first)
+        async with connected(broker, broker.coordinator(name)) as client:
+            producer = Transactional(client, name)
+            await producer.init()
+            async with connected(broker, first) as leader:
+                for value, commit in ((b"x", False), (b"a", True)):
+                    assert await producer.add(0) == E.NONE
+                    assert (await producer.produce(value, client=leader)).error_code == E.NONE
+                    assert await producer.end(commit=commit) == E.NONE
+                await producer.add(0)
+                await producer.produce(b"b", client=leader)
+            await broker.kill(first)
+            assert broker.leader("t", 0) != first
+            async with connected(broker, broker.leader("t", 0)) as leader:
+                assert (await producer.produce(b"c", client=leader)).error_code == E.NONE
+                before = await fetched(leader)
+                assert await producer.end(commit=True) == E.NONE
+                after = await fetched(leader, 4, max_wait_ms=5_000)
+    assert [each.first_offset for each in before.aborted_transactions] == [0]
+    assert (values(before), before.last_stable_offset) == ([b"x", b"a"], 4)
+    assert (values(after), after.aborted_transactions) == ([b"b", b"c"], [])

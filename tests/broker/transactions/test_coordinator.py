@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from aiokafkawire.broker import storage
+from aiokafkawire.broker.groups import offsets
 from aiokafkawire.broker.groups.offsets import Committed, OffsetStore
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
@@ -270,3 +272,28 @@ def test_a_forgotten_id_stays_forgotten(tmp_path: Path, monkeypatch: pytest.Monk
     given.transactions.init("a", 60_000)
     given.transactions.init("b", 60_000)
     assert [each.transactional_id for each in restarted(given).transactions] == ["b"]
+
+
+def test_lines_that_say_nothing_new_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "COMPACT_AFTER_LINES", 20)
+    given = Given(DirectoryStore(tmp_path))
+    for _ in range(30):
+        given.transactions.init("tx", 60_000)
+    lines = (tmp_path / "transactions.jsonl").read_text("utf-8").splitlines()
+    assert len(lines) < 20
+    (found,) = restarted(given).transactions
+    assert found.producer.epoch == 29
+
+
+def test_offsets_of_too_many_groups_are_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(offsets, "MAX_KEYS", 0)
+    given = Given()
+    me = given.begun()
+    given.commit_offsets(me, 5)
+    assert given.end(me) == E.NONE
+    assert "group g: its offsets are not kept" in caplog.text
+    assert given.state() is S.COMPLETE_COMMIT
