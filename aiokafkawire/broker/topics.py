@@ -53,7 +53,10 @@ TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 @dataclass(slots=True, eq=False)
 class Partition:
-    """One partition. All nodes share its log, so that every replica is as good as the leader."""
+    """One partition. All nodes share its log, so that every replica is as good as the leader.
+
+    Where nodes replicate it says who leads, and each node has one of its own (`Replica`).
+    """
 
     topic: str
     index: int

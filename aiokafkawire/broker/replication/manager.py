@@ -8,7 +8,7 @@ from typing import Protocol
 from uuid import UUID
 
 from aiokafkawire.broker.log import PartitionLog
-from aiokafkawire.broker.options import BrokerConfig
+from aiokafkawire.broker.options import MAX_NODES, BrokerConfig
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.replication.messages import (
     Assignment,
@@ -32,6 +32,7 @@ from aiokafkawire.broker.replication.replica import (
     TimePassed,
 )
 from aiokafkawire.broker.storage import Store
+from aiokafkawire.broker.topics import MAX_ALL_PARTITIONS
 from aiokafkawire.broker.watchers import Watchers
 from aiokafkawire.runtime import Address
 from aiokafkawire.wire import ErrorCode
@@ -92,10 +93,13 @@ class ReplicaManager:
     def lead_and_follow(self, order: LeadOrder, now: float) -> dict[Key, ErrorCode]:
         """LeaderAndIsr. Raises `Refusal` for the order of a controller of before."""
         self._check(order)
-        self.endpoints.update(order.leaders)
+        for node_id, address in order.leaders.items():
+            if node_id in self.endpoints or len(self.endpoints) < MAX_NODES:
+                self.endpoints[node_id] = address
         errors = {key: self._become(key, told, now) for key, told in order.partitions.items()}
         for leader in dict.fromkeys(told.leader for told in order.partitions.values() if told.led):
-            if leader != self.node_id and self.on_leader is not None:
+            elsewhere = leader != self.node_id and leader in self.endpoints
+            if elsewhere and self.on_leader is not None:
                 self.on_leader(leader)
         self.changed.notify()
         return errors
@@ -128,6 +132,8 @@ class ReplicaManager:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if self.node_id not in told.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if known is None and len(self.replicas) >= MAX_ALL_PARTITIONS:
+            return ErrorCode.POLICY_VIOLATION
         replica = known or self._make(key)
         leads = told.leader == self.node_id
         self._tell(replica, BecomeLeader(told) if leads else BecomeFollower(told), now)

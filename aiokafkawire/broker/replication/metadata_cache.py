@@ -8,7 +8,7 @@ from aiokafkawire.broker.replication.messages import (
     LiveNode,
     MetadataOrder,
 )
-from aiokafkawire.broker.topics import NO_LEADER
+from aiokafkawire.broker.topics import MAX_ALL_PARTITIONS, NO_LEADER
 
 __all__ = ("MetadataCache",)
 
@@ -20,16 +20,32 @@ class MetadataCache:
         self.controller_id = NO_LEADER
         self.live: dict[int, LiveNode] = {}
         self.topics: dict[str, dict[int, Assignment]] = {}
+        self._count = 0
 
     def update(self, order: MetadataOrder) -> None:
-        """Take the nodes as the only ones that live, and what is said of partitions beside it."""
+        """Take the nodes as the only ones that live, and what is said of partitions beside it.
+
+        Partitions beyond `MAX_ALL_PARTITIONS` are not taken.
+        """
         self.controller_id = order.controller_id
         self.live = dict(order.live)
         for (topic, index), told in order.partitions.items():
-            if told.leader != LEADER_DURING_DELETE:
-                self.topics.setdefault(topic, {})[index] = told
-                continue
-            known = self.topics.get(topic, {})
-            known.pop(index, None)
-            if not known:
-                self.topics.pop(topic, None)
+            if told.leader == LEADER_DURING_DELETE:
+                self._forget(topic, index)
+            else:
+                self._keep(topic, index, told)
+
+    def _keep(self, topic: str, index: int, told: Assignment) -> None:
+        known = self.topics.get(topic, {})
+        if index not in known:
+            if self._count >= MAX_ALL_PARTITIONS:
+                return
+            self._count += 1
+        self.topics.setdefault(topic, known)[index] = told
+
+    def _forget(self, topic: str, index: int) -> None:
+        known = self.topics.get(topic, {})
+        if known.pop(index, None) is not None:
+            self._count -= 1
+        if not known:
+            self.topics.pop(topic, None)

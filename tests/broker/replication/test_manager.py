@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -8,6 +9,7 @@ import pytest
 
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.replication import manager as module
 from aiokafkawire.broker.replication.manager import ReplicaManager
 from aiokafkawire.broker.replication.messages import (
     Assignment,
@@ -88,9 +90,26 @@ def test_it_hears_of_those_it_has_to_fetch_from(manager: ReplicaManager) -> None
     leaders: list[int] = []
     manager.on_leader = leaders.append
     manager.lead_and_follow(order(), 0.0)
-    assert leaders == []
-    manager.lead_and_follow(order(leader=3, epoch=1), 0.0)
+    manager.lead_and_follow(order(leader=2, epoch=1), 0.0)
+    assert leaders == [], "nobody said where node 2 is"
+    told_where = dataclasses.replace(order(leader=3, epoch=2), leaders={1: HERE, 3: HERE})
+    manager.lead_and_follow(told_where, 0.0)
     assert leaders == [3]
+
+
+def test_what_a_stranger_says_is_bounded(
+    manager: ReplicaManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_ALL_PARTITIONS", 1)
+    monkeypatch.setattr(module, "MAX_NODES", 1)
+    lead = LeadOrder(
+        controller_id=1,
+        controller_epoch=1,
+        partitions={("t", index): told() for index in range(2)},
+        leaders={2: HERE, 3: HERE},
+    )
+    assert list(manager.lead_and_follow(lead, 0.0).values()) == [E.NONE, E.POLICY_VIOLATION]
+    assert list(manager.endpoints) == [2]
 
 
 @pytest.mark.parametrize("epoch", [3, 4])

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from aiokafkawire.broker.replication import metadata_cache
 from aiokafkawire.broker.replication.messages import (
     LEADER_DURING_DELETE,
     Assignment,
@@ -39,3 +42,13 @@ def test_a_topic_goes_with_its_last_partition() -> None:
     assert cache.topics == {"a": {1: LED_BY_ONE}}
     cache.update(order(partitions={("a", 1): GONE, ("never", 0): GONE}))
     assert cache.topics == {}
+
+
+def test_no_more_partitions_are_kept_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_cache, "MAX_ALL_PARTITIONS", 2)
+    cache = MetadataCache()
+    cache.update(order(partitions={("a", index): LED_BY_ONE for index in range(3)}))
+    cache.update(order(partitions={("b", 0): LED_BY_ONE, ("a", 1): LED_BY_TWO}))
+    assert cache.topics == {"a": {0: LED_BY_ONE, 1: LED_BY_TWO}}
+    cache.update(order(partitions={("a", 0): GONE, ("b", 0): LED_BY_ONE}))
+    assert cache.topics == {"a": {1: LED_BY_TWO}, "b": {0: LED_BY_ONE}}
