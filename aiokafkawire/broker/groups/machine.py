@@ -384,8 +384,7 @@ class ClassicGroup:
             self._reply(event.reply, refusal.code)
             return
         self._touch(member, now)
-        rebalancing = self.state is PREPARING
-        code = ErrorCode.REBALANCE_IN_PROGRESS if rebalancing else ErrorCode.NONE
+        code = ErrorCode.REBALANCE_IN_PROGRESS if self.state is PREPARING else ErrorCode.NONE
         self._reply(event.reply, code)
 
     def _on_refused(self, event: Heartbeat | Leave, now: float) -> None:
