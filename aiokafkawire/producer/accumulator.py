@@ -495,6 +495,13 @@ class Accumulator:
                 queue.abandon(error, in_flight=in_flight)
                 self._drop_active(queue)
 
+    def resume_numbers(self) -> None:
+        """Go on under the same epoch wherever it is sure which number a log expects."""
+        for topic in self.topics.values():
+            for queue in topic.all_queues.values():
+                if queue.sequences is not None:
+                    queue.sequences.resume()
+
     @property
     def gap(self) -> bool:
         """Whether a partition's sequence numbers cannot go on under their epoch."""

@@ -233,11 +233,14 @@ class PartitionQueue:
         if batch.uncertain and not sequences.gap_certain:
             self._failed(batch, answer, now, not_before)
             return
-        sequences.lost()
-        batch.uncertain = False
         if not sequences.identities.local:
+            if not sequences.draining:
+                sequences.lost()
+            batch.uncertain = False
             self._failed(batch, answer, now, not_before)
             return
+        sequences.lost()
+        batch.uncertain = False
         self._refused(batch, answer, now, not_before)
         self._take_numbers_back()
 

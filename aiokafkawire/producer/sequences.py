@@ -142,11 +142,12 @@ class Draining:
     """There is a gap: nothing new gets a number until all that has one has its outcome.
 
     `certain` tells that the log surely has the gap too, so that a later batch refused for its
-    number surely is not in there.
+    number surely is not in there. `resume` is the number that the log expects, where that is sure.
     """
 
     identity: ProducerIdAndEpoch
     certain: bool
+    resume: int | None = None
 
 
 State = Unnumbered | Flowing | Draining
@@ -179,6 +180,11 @@ class Drained:
     """No batch has a number any more."""
 
 
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """No batch has a number any more, and the next one gets that which the log expects."""
+
+
 def _begin(_: Unnumbered, event: Numbered) -> State:
     return Flowing(event.identity, advance(0, event.count))
 
@@ -195,15 +201,23 @@ def _fail(state: Flowing, event: Failed) -> State:
     if event.certain and is_last:
         # The broker never took these numbers, and none after them are in use: give them again.
         return Flowing(state.identity, stamp.base_sequence)
-    return Draining(state.identity, event.certain)
+    resume = stamp.base_sequence if event.certain else None
+    return Draining(state.identity, event.certain, resume)
 
 
 def _fail_again(state: Draining, event: Failed) -> State:
-    return Draining(state.identity, state.certain and event.certain)
+    resume = None
+    if event.certain and state.resume is not None:
+        resume = min(state.resume, event.stamp.base_sequence)
+    return Draining(state.identity, state.certain and event.certain, resume)
 
 
-def _lose(state: Flowing, _: Lost) -> State:
-    return Draining(state.identity, certain=True)
+def _lose(state: Flowing | Draining, _: Lost) -> State:
+    return Draining(state.identity, isinstance(state, Flowing) or state.certain)
+
+
+def _resume(state: Draining, _: Resumed) -> State:
+    return state if state.resume is None else Flowing(state.identity, state.resume)
 
 
 def _stay(state: State, _: Lost) -> State:
@@ -222,8 +236,9 @@ TRANSITIONS: Mapping[tuple[type[Any], type[Any]], Callable[[Any, Any], State]] =
     (Flowing, Lost): _lose,
     (Flowing, Drained): _restart,
     (Draining, Failed): _fail_again,
-    (Draining, Lost): _stay,
+    (Draining, Lost): _lose,
     (Draining, Drained): _restart,
+    (Draining, Resumed): _resume,
 }
 """(state, event) -> the next state; a pair that is absent cannot happen."""
 
@@ -302,5 +317,11 @@ class PartitionSequences:
         self._known_producer_id = None
         self._handle(Lost())
 
-    def _handle(self, event: Numbered | Failed | Lost | Drained) -> None:
+    def resume(self) -> None:
+        """Go on under the same identity, if what the log expects is sure; only when no batch has a
+        number."""
+        if self.draining:
+            self._handle(Resumed())
+
+    def _handle(self, event: Numbered | Failed | Lost | Drained | Resumed) -> None:
         self.state = transition(TRANSITIONS, self.state, event)(self.state, event)

@@ -16,6 +16,7 @@ from aiokafkawire.producer.sequences import (
     Lost,
     Numbered,
     PartitionSequences,
+    Resumed,
     Stamp,
     Unnumbered,
     advance,
@@ -24,7 +25,13 @@ from aiokafkawire.transitions import ImpossibleEvent
 from aiokafkawire.types import ProducerIdAndEpoch
 
 ME = ProducerIdAndEpoch(7, 0)
-STATES = [Unnumbered(), Flowing(ME, 10), Draining(ME, True), Draining(ME, False)]
+STATES = [
+    Unnumbered(),
+    Flowing(ME, 10),
+    Draining(ME, True),
+    Draining(ME, False),
+    Draining(ME, True, 4),
+]
 EVENTS = [
     Numbered(ME, 3),
     Failed(Stamp(ME, 7), 3, True),
@@ -33,6 +40,7 @@ EVENTS = [
     Failed(Stamp(ME, 2), 3, False),
     Lost(),
     Drained(),
+    Resumed(),
 ]
 EXPECTED = {
     (0, 0): Flowing(ME, 3),
@@ -40,7 +48,7 @@ EXPECTED = {
     (1, 0): Flowing(ME, 13),
     (1, 1): Flowing(ME, 7),
     (1, 2): Draining(ME, False),
-    (1, 3): Draining(ME, True),
+    (1, 3): Draining(ME, True, 2),
     (1, 4): Draining(ME, False),
     (1, 5): Draining(ME, True),
     (1, 6): Unnumbered(),
@@ -50,12 +58,21 @@ EXPECTED = {
     (2, 4): Draining(ME, False),
     (2, 5): Draining(ME, True),
     (2, 6): Unnumbered(),
+    (2, 7): Draining(ME, True),
     (3, 1): Draining(ME, False),
     (3, 2): Draining(ME, False),
     (3, 3): Draining(ME, False),
     (3, 4): Draining(ME, False),
     (3, 5): Draining(ME, False),
     (3, 6): Unnumbered(),
+    (3, 7): Draining(ME, False),
+    (4, 1): Draining(ME, True, 4),
+    (4, 2): Draining(ME, False),
+    (4, 3): Draining(ME, True, 2),
+    (4, 4): Draining(ME, False),
+    (4, 5): Draining(ME, True),
+    (4, 6): Unnumbered(),
+    (4, 7): Flowing(ME, 4),
 }
 
 

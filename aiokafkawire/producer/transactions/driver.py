@@ -272,7 +272,7 @@ class Transactions:
         while True:
             self._keep_buffer_in_step()
             flushed = not accumulator.incomplete
-            gap = flushed and isinstance(machine.state, Aborting) and accumulator.gap
+            gap = flushed and isinstance(machine.state, Aborting) and self._gap()
             before = machine.state
             request = machine.next_request(self._now(), flushed=flushed, gap=gap)
             if machine.state is not before:
@@ -312,6 +312,12 @@ class Transactions:
         except KafkaError as error:
             # The consumer was closed meanwhile; the offsets are committed all the same.
             logger.debug("%s: the consumer was not told: %s", self._config.client_id, error)
+
+    def _gap(self) -> bool:
+        """Whether sequence numbers cannot go on under this epoch, now that nothing has one."""
+        if not self.machine.can_raise:
+            self._accumulator.resume_numbers()
+        return self._accumulator.gap
 
     async def _keep_buffer(self) -> None:
         """Keep the buffer in step with the transaction while the other task waits for answers."""

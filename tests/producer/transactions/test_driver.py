@@ -12,6 +12,7 @@ from aiokafkawire.errors import (
     BrokerError,
     ClientClosed,
     CommitFailed,
+    DeliveryUnknown,
     KafkaError,
     ProducerFenced,
     RequestTimedOut,
@@ -23,6 +24,7 @@ from aiokafkawire.errors import (
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
+from aiokafkawire.wire.messages.init_producer_id import InitProducerIdRequest
 from tests.producer.transactions.conftest import CLASSIC, QUICK, NewProducer, visible
 
 TP = TopicPartition("t", 0)
@@ -608,3 +610,146 @@ async def test_who_waits_for_a_commit_hears_that_the_producer_was_closed(
         await broker.wait_for_request(ApiKey.END_TXN)
         await producer.stop()
     assert [type(error) for error in heard] == [ClientClosed]
+
+
+# --- releases that differ -----------------------------------------------------------------------
+
+
+async def test_the_protocol_is_decided_anew_for_each_transaction(anyio_backend: object):
+    async with Broker(as_of="3.9") as broker:
+        await broker.create_topic("t")
+        async with Producer(bootstrap_servers=broker.bootstrap_servers, **QUICK) as producer:
+            async with producer.transaction():
+                await producer.send("t", b"classic")
+            await broker.restart(1, as_of="4.3")
+            await producer.begin_transaction()
+            await producer.send("t", b"in between")
+            await producer.commit_transaction()
+            async with producer.transaction():
+                await producer.send("t", b"implicit")
+        assert await visible(broker) == [b"classic", b"in between", b"implicit"]
+        ends = [seen.version for seen in broker.requests.of(ApiKey.END_TXN)]
+        assert ends[0] < 5 <= ends[-1]
+        # What was sent under the older protocol is fenced from the newer one's transactions.
+        raised = broker.requests.of(ApiKey.INIT_PRODUCER_ID)[-1].message
+        assert isinstance(raised, InitProducerIdRequest)
+        assert raised.producer_id >= 0
+
+
+async def old_producer(broker: Broker) -> Producer:
+    await broker.create_topic("t", partitions=1)
+    # A batch for each record, so that several are under way at once.
+    options = QUICK | {"batch_size_bytes": 1}
+    producer = Producer(bootstrap_servers=broker.bootstrap_servers, **options)
+    await producer.start()
+    return producer
+
+
+async def test_brokers_that_raise_no_epoch_go_on_after_what_surely_was_not_written():
+    async with Broker(as_of="1.1") as broker:
+        producer = await old_producer(broker)
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"never")
+        broker.on(ApiKey.PRODUCE, Answer(ErrorCode.INVALID_RECORD), times=1)
+        await producer.send_many("t", [b"refused", b"never", b"never"])
+        with pytest.raises(TransactionFailed):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send_many("t", [b"v", b"w"])
+        await producer.stop()
+        assert await visible(broker) == [b"v", b"w"]
+
+
+async def test_brokers_that_raise_no_epoch_end_the_producer_after_what_stays_unknown():
+    async with Broker(as_of="1.1") as broker:
+        producer = await old_producer(broker)
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"never")
+        broker.on(ApiKey.PRODUCE, Answer(ErrorCode.UNKNOWN_SERVER_ERROR), times=1)
+        delivery = await producer.send("t", b"unknown")
+        with pytest.raises(DeliveryUnknown):
+            await delivery
+        with pytest.raises(KafkaError, match="make a new producer"):
+            await producer.abort_transaction()
+        with pytest.raises(KafkaError, match="make a new producer"):
+            await producer.begin_transaction()
+        await producer.stop()
+        async with (
+            Producer(bootstrap_servers=broker.bootstrap_servers, **QUICK) as another,
+            another.transaction(),
+        ):
+            await another.send("t", b"v")
+        assert await visible(broker) == [b"v"]
+
+
+async def test_old_brokers_cannot_check_the_member_and_say_so():
+    async with Broker(as_of="1.1") as broker:
+        producer = await old_producer(broker)
+        await producer.begin_transaction()
+        with pytest.raises(TransactionFailed, match=r"before Kafka 2\.5") as failed:
+            await producer.send_offsets({TP: 1}, GroupMetadata("g", 1, "member"))
+        assert isinstance(failed.value.__cause__, UnsupportedVersion)
+        await producer.abort_transaction()
+        await producer.begin_transaction()
+        await producer.send_offsets({TP: 1}, GroupMetadata("g"))
+        await producer.commit_transaction()
+        await producer.stop()
+
+
+# --- several tasks --------------------------------------------------------------------------------
+
+
+async def test_offsets_of_a_transaction_that_another_task_aborts(
+    broker: Broker, new_producer: NewProducer
+):
+    broker.on(ApiKey.TXN_OFFSET_COMMIT, Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    async with new_producer() as producer:
+        await producer.begin_transaction()
+        heard: list[KafkaError] = []
+
+        async def send_offsets() -> None:
+            try:
+                await producer.send_offsets({TP: 1}, GroupMetadata("g"))
+            except KafkaError as error:
+                heard.append(error)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(send_offsets)
+            await broker.wait_for_request(ApiKey.TXN_OFFSET_COMMIT)
+            await producer.abort_transaction()
+        assert [type(error) for error in heard] == [TransactionAborted]
+
+
+async def test_a_consumer_that_was_closed_need_not_be_told(
+    broker: Broker, new_producer: NewProducer
+):
+    options = {"group_id": "g", "auto_offset_reset": "earliest", "enable_auto_commit": False}
+    async with new_producer() as producer:
+        async with producer.transaction():
+            await producer.send("t", b"v", partition=0)
+        consumer = Consumer("t", bootstrap_servers=broker.bootstrap_servers, **options)
+        async with consumer:
+            await consumer.getone()
+            await producer.begin_transaction()
+            await producer.send_offsets(consumer)
+        await producer.commit_transaction()
+        async with producer.transaction():
+            await producer.send("t", b"w", partition=0)
+    assert await visible(broker) == [b"v", b"w"]
+
+
+async def test_an_abort_that_took_too_long_can_be_asked_again(
+    broker: Broker, new_producer: NewProducer
+):
+    async with new_producer(max_block_ms=200, request_timeout_ms=100) as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"never", partition=0)
+        silent = broker.on(ApiKey.END_TXN, Drop())
+        with pytest.raises(RequestTimedOut, match="has not answered to the abort"):
+            await producer.abort_transaction()
+        with pytest.raises(WrongTransactionState, match="being aborted"):
+            await producer.commit_transaction()
+        silent.remove()
+        await producer.abort_transaction()
+    assert await visible(broker) == []
