@@ -114,6 +114,25 @@ def test_what_nodes_tell_each_other_is_served_to_nobody_else() -> None:
     assert among.told[ApiKey.CONTROLLED_SHUTDOWN] == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("release", "told"),
+    [
+        ("0.10.0.1", [(0, 0), (0, 0), (0, 2), (1, 1)]),
+        ("0.10.2.2", [(0, 0), (0, 0), (0, 3), (1, 1)]),
+        ("0.11.0.3", [(0, 0), (0, 0), (0, 3), (1, 1)]),
+        ("1.1.1", [(0, 1), (0, 0), (0, 4), (0, 1)]),
+        ("2.1.1", [(0, 1), (0, 0), (0, 4), (0, 1)]),
+        ("2.8.2", [(0, 5), (0, 3), (0, 7), (0, 3)]),
+    ],
+)
+def test_nodes_tell_of_what_they_tell_each_other_as_real_ones_do(
+    release: str, told: list[tuple[int, int]]
+) -> None:
+    """LeaderAndIsr, StopReplica, UpdateMetadata and ControlledShutdown, as each release said."""
+    found = release_of(release, CONTROLLER_HANDLERS).told
+    assert [tuple(found[key]) for key in sorted(CONTROLLER_HANDLERS)] == told
+
+
 def test_options_that_are_not_given_have_the_defaults_of_the_release() -> None:
     for as_of, session_ms, message_bytes, refuses in (
         ("0.9", 30_000, 1_000_012, False),
