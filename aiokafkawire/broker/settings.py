@@ -134,6 +134,7 @@ BROKER_SETTINGS: Mapping[str, Setting] = {
     "num.partitions": Setting(Kind.INT, option="default_partitions"),
     "offset.metadata.max.bytes": Setting(Kind.INT, option="offset_metadata_max_bytes"),
     "socket.request.max.bytes": Setting(Kind.INT, option="max_request_bytes"),
+    "transaction.max.timeout.ms": Setting(Kind.INT, option="transaction_max_timeout_ms"),
 }
 """What a node tells of itself: the settings of Kafka that our options stand for."""
 
