@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
 import signal
@@ -84,6 +85,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elsewhere = not item.nodeid.startswith(RUNTIME_TESTS)
         if elsewhere and backend_of(item) not in {None, "asyncio"}:
             item.add_marker("slow")
+
+
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays: looking for garbage, which tests do and Python does
+    beside them, passes over it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=BACKENDS, scope="module")
