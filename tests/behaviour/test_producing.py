@@ -463,6 +463,8 @@ async def test_a_cancelled_send_and_wait_neither_loses_nor_repeats(
     bootstrap_servers: str, topic: str
 ):
     async with Producer(bootstrap_servers=bootstrap_servers, linger_ms=FOREVER_MS) as producer:
+        # What was cancelled while the topic was looked up would not be in the buffer.
+        await producer.partitions_for(topic)
         for value in numbered(5):
             with anyio.move_on_after(0.05) as scope:
                 await producer.send_and_wait(topic, value)

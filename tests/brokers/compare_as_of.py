@@ -49,7 +49,11 @@ def recorded(version: str) -> Recording:
         addresses = {node.node_id: Address(*node.address) for node in kafka.nodes}
         tells = kafka.release.number >= FIRST_THAT_TELLS
         apis = anyio.run(supported, addresses[1]) if tells else {}
-        return Recording(version, apis, anyio.run(interview, as_of(version), addresses))
+        answers = anyio.run(interview, as_of(version), addresses)
+        for node in kafka.nodes:
+            # Nothing is kept, so it need not be ended in order.
+            node.kill()
+        return Recording(version, apis, answers)
 
 
 def compare(version: str, real: Mapping[str, Any], ours: Mapping[str, Any], which: str) -> int:
