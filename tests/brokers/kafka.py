@@ -170,6 +170,16 @@ class Kafka:
         log = node.directory / "server.log"
         node.process = Process((*self._command(), "kafka.Kafka", settings), log)
 
+    def upgrade(self, node: Node, version: str) -> None:
+        """Stop one node in order and start it as another release, while the others run.
+
+        The settings stay; what it speaks to the others has to be among the `properties`.
+        """
+        node.stop()
+        self.release = _release(version)
+        self.start_node(node)
+        self._wait_for(node, self._is_whole)
+
     def stop(self) -> None:
         """End every node in order; data and ports are kept for the next `start()`."""
         try:
