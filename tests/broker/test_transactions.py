@@ -13,10 +13,16 @@ from aiokafkawire.broker import Broker
 from aiokafkawire.broker.storage import DirectoryStore
 from aiokafkawire.broker.transactions import coordinator
 from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.messages.delete_groups import DeleteGroupsRequest
 from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
+)
+from aiokafkawire.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
 )
 
 from .raw_client import RawClient, connected, only
@@ -205,3 +211,21 @@ async def test_markers_are_written_when_the_store_takes_them_again(
         while await producer.end(commit=True) != E.NONE:
             await anyio.lowlevel.checkpoint()
     assert "no space left" in caplog.text
+
+
+async def test_a_deleted_group_gets_no_offsets(client: RawClient) -> None:
+    producer = Transactional(client)
+    await producer.init()
+    for group in ("g", "h"):
+        await producer.add_offsets(group)
+        assert await producer.commit_offsets(group, 5) == E.NONE
+    (deleted,) = (await client.call(DeleteGroupsRequest(groups_names=["g"]), 2)).results
+    assert deleted.error_code == E.NONE
+    topic = OffsetDeleteRequestTopic(
+        name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)]
+    )
+    request = OffsetDeleteRequest(group_id="h", topics=[topic])
+    assert (await client.call(request, 0)).error_code == E.NONE
+    assert await producer.end(commit=True) == E.NONE
+    for group in ("g", "h"):
+        assert await committed(client, group) == (E.NONE, -1)

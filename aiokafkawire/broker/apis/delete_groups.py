@@ -40,4 +40,7 @@ def _deleted(call: Call, group_id: str) -> ErrorCode:
         check_coordinator(call, group_id, named=False)
     except Refusal as refusal:
         return refusal.code
-    return call.state.groups.delete(group_id)
+    code = call.state.groups.delete(group_id)
+    if not code:
+        call.state.transactions.forget_offsets(group_id)
+    return code

@@ -42,6 +42,7 @@ async def handle(call: Call, request: OffsetDeleteRequest) -> OffsetDeleteRespon
 
     response = _response(request, judge)
     call.state.groups.offsets.forget(request.group_id, deleted)
+    call.state.transactions.forget_offsets(request.group_id, deleted)
     return response
 
 

@@ -7,7 +7,7 @@ it stopped.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from aiokafkawire.broker.groups.offsets import OffsetStore
 from aiokafkawire.broker.options import BrokerConfig
@@ -130,6 +130,17 @@ class Transactions:
         known = (self._known[name] for name in self._with_offsets.get(group, {}))
         return frozenset(tp for transaction in known for tp in transaction.offsets.get(group, {}))
 
+    def forget_offsets(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> None:
+        """Drop what is to be committed for partitions of a group (None: all): it was deleted."""
+        for name in list(self._with_offsets.get(group, {})):
+            transaction = self._known[name]
+            pending = transaction.offsets[group]
+            for tp in list(pending if partitions is None else partitions):
+                pending.pop(tp, None)
+            self._keep(transaction)
+
     # --- what follows ------------------------------------------------------------------------
 
     def moved(self) -> None:
@@ -216,7 +227,7 @@ class Transactions:
         for transaction in sorted(self, key=lambda each: each.updated_ms):
             self._handle(transaction, Expire())
             if transaction.state is TransactionState.DEAD:
-                self._forget_offsets(transaction, tuple(transaction.offsets))
+                self._unindex(transaction, tuple(transaction.offsets))
                 del self._known[transaction.transactional_id]
                 return
         raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are too many transactional ids")
@@ -235,7 +246,7 @@ class Transactions:
         groups = tuple(transaction.groups)
         for group in groups:
             self._end_offsets(transaction, group, commit)
-        self._forget_offsets(transaction, groups)
+        self._unindex(transaction, groups)
         scope = Scope(tuple(written), groups)
         if transaction.partitions and not written and not groups:
             return
@@ -284,7 +295,7 @@ class Transactions:
             except Refusal as refusal:
                 logger.error("group %s: its offsets are not kept: %s", group, refusal)
 
-    def _forget_offsets(self, transaction: Transaction, groups: tuple[str, ...]) -> None:
+    def _unindex(self, transaction: Transaction, groups: tuple[str, ...]) -> None:
         for group in groups:
             names = self._with_offsets.get(group, {})
             names.pop(transaction.transactional_id, None)

@@ -297,3 +297,17 @@ def test_offsets_of_too_many_groups_are_told(
     assert given.end(me) == E.NONE
     assert "group g: its offsets are not kept" in caplog.text
     assert given.state() is S.COMPLETE_COMMIT
+
+
+@pytest.mark.parametrize(("partitions", "left"), [([T0], {T1: 6}), (None, {})])
+def test_offsets_that_were_deleted_are_not_committed(
+    partitions: list[TopicPartition] | None, left: dict[TopicPartition, int]
+) -> None:
+    given = Given()
+    me = given.begun()
+    given.commit_offsets(me, 5, 6)
+    given.transactions.forget_offsets("other")
+    given.transactions.forget_offsets("g", partitions)
+    assert given.transactions.unstable("g") == set(left)
+    assert given.end(me) == E.NONE
+    assert {tp: entry.offset for tp, entry in given.offsets.of("g").items()} == left
