@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from aiokafkawire.wire import APIS, ErrorCode
+from aiokafkawire.wire import APIS, ErrorCode, error_for
 
 from .table import CODES, LISTED, ROWS, Does
 
@@ -52,3 +52,11 @@ def test_everything_that_the_client_can_do_is_done_about_some_code() -> None:
 
 def test_the_apis_have_names() -> None:
     assert all(api in APIS for api in LISTED)
+
+
+def test_what_may_be_raised_says_more_than_its_name() -> None:
+    # The connection's own errors stand for the first, and nobody is told of the second.
+    never = {ErrorCode.NETWORK_EXCEPTION, ErrorCode.MEMBER_ID_REQUIRED}
+    for row in CODES:
+        if row.code and row.code not in never:
+            assert error_for(row.code).reason != row.code.name, row.code.name
