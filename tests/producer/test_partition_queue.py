@@ -586,3 +586,20 @@ def test_one_request_in_flight_keeps_the_order_without_idempotence():
     cluster.reply(request, ErrorCode.NOT_ENOUGH_REPLICAS)
     cluster.settle_all()
     assert log(cluster) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("without_ids", [True, False])
+def test_a_log_without_producer_ids_gets_the_batches_without_numbers_or_not_at_all(without_ids):
+    cluster = Cluster(partitions=1, nodes=1, batch_size_bytes=1)
+    cluster.warm_up()
+    deliveries = [cluster.append(0, b"%d" % number) for number in range(3)]
+    requests = cluster.send_all()
+    if without_ids:
+        cluster.accumulator.without_identity()
+    for request in requests:
+        cluster.reply(request, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
+    if without_ids:
+        cluster.settle_all()
+        assert [_outcome(delivery) for delivery in deliveries] == ["delivered"] * 3
+    else:
+        assert [_outcome(delivery) for delivery in deliveries] == ["failed"] * 3
