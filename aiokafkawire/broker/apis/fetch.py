@@ -154,6 +154,8 @@ def _look(call: Call, request: FetchRequest, wanted: Wanted) -> _Position:
         )
         position.partition = partition = call.partition(topic, wanted.asked.partition)
         partition.check_epoch(wanted.asked.current_leader_epoch)
+        if _is_unassigned(call, request, partition) and not call.release.since("1.0"):
+            raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
         if not _may_serve(call, request, partition):
             call.check_leader(partition)
         position.preferred_replica = _preferred_replica(call, request, partition)
@@ -170,6 +172,12 @@ def _replica_id(call: Call, request: FetchRequest) -> int:
     if call.version < FIRST_REPLICA_STATE_VERSION:
         return request.replica_id
     return request.replica_state.replica_id
+
+
+def _is_unassigned(call: Call, request: FetchRequest, partition: Partition) -> bool:
+    """Whether a node asks as a replica that it is not."""
+    follower = _replica_id(call, request)
+    return call.replicas is not None and follower >= 0 and follower not in partition.replicas
 
 
 def _may_serve(call: Call, request: FetchRequest, partition: Partition) -> bool:
@@ -277,6 +285,8 @@ def _partition(
 
 def _limit(call: Call, request: FetchRequest, partition: Partition) -> int:
     """Where reading ends for who asks: replicas are given all that there is."""
+    if _is_unassigned(call, request, partition):
+        return partition.log.start_offset
     if call.replicas is not None and _replica_id(call, request) >= 0:
         return partition.log.end_offset
     if request.isolation_level == READ_COMMITTED:

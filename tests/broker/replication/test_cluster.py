@@ -252,6 +252,24 @@ async def until_watermark(broker: Broker, node: int, offset: int) -> None:
         await reached.wait()
 
 
+@pytest.mark.parametrize(
+    ("as_of", "at_leader", "at_follower"),
+    [
+        ("0.11", E.UNKNOWN_SERVER_ERROR, E.UNKNOWN_SERVER_ERROR),
+        ("1.1", E.NONE, E.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+async def test_who_is_no_replica_is_given_nothing(
+    as_of: str, at_leader: int, at_follower: int
+) -> None:
+    async with cluster(as_of, nodes=2) as broker:
+        await produce(broker, b"v")
+        for node, code in ((LEADER, at_leader), (FOLLOWER, at_follower)):
+            given = await fetch(broker, node, replica_id=THIRD)
+            assert (given.error_code, given.records) == (code, b"")
+        assert broker.isr("t", 0) == (LEADER, FOLLOWER)
+
+
 async def test_0_8_waits_for_the_number_that_is_asked_for() -> None:
     async with cluster("0.8") as broker:
         broker.pause(THIRD)
