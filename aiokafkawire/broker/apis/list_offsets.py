@@ -37,6 +37,8 @@ FIRST_VERSION: Mapping[int, int] = {
 """Since which version a special timestamp is understood."""
 
 READ_COMMITTED = 1
+FIRST_NOT_AVAILABLE_VERSION = 5
+
 CONSUMER = -1
 DEBUG_REPLICA = -2
 NOTHING = -1
@@ -89,6 +91,9 @@ def _partition(
             response.old_style_offsets = offsets[: max(asked.max_num_offsets, 0)]
             return response
         found = _find(call, partition, asked.timestamp, _limit(request, partition))
+        at_the_end = asked.timestamp == LATEST or found.offset == NOTHING
+        if at_the_end and request.replica_id == CONSUMER:
+            _check_end(call, partition)
     except Refusal as refusal:
         response.error_code = refusal.code
         return response
@@ -107,6 +112,14 @@ def _hosted(call: Call, request: ListOffsetsRequest, name: str, index: int) -> P
             # Who asks this very node for its replica is told that it has none.
             raise Refusal(ErrorCode.REPLICA_NOT_AVAILABLE) from refusal
         raise
+
+
+def _check_end(call: Call, partition: Partition) -> None:
+    """Refuse to tell of the end while the leader before may have told of a later one (KIP-207)."""
+    if partition.knows_high_watermark or not call.release.since("2.2"):
+        return
+    known = call.version >= FIRST_NOT_AVAILABLE_VERSION
+    raise Refusal(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 def _limit(request: ListOffsetsRequest, partition: Partition) -> int:

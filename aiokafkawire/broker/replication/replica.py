@@ -188,9 +188,13 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Leading:
-    """It takes what producers send; `followers` are all other replicas."""
+    """It takes what producers send; `followers` are all other replicas.
+
+    `began_at` is where its log ended when it began to lead.
+    """
 
     followers: Mapping[int, Position]
+    began_at: int = 0
 
 
 State = Offline | Truncating | Following | Outside | Leading
@@ -212,6 +216,10 @@ class Replica(Partition):
     @property
     def high_watermark(self) -> int:
         return self.watermark
+
+    @property
+    def knows_high_watermark(self) -> bool:
+        return not isinstance(self.state, Leading) or self.watermark >= self.state.began_at
 
     def replicas_with(self, offset: int) -> int:
         """How many replicas have all before an offset; of the others if the node leads."""
@@ -257,15 +265,15 @@ def _take(replica: Replica, told: Assignment) -> None:
 
 def _lead(replica: Replica, event: BecomeLeader, now: float) -> None:
     state, told = replica.state, event.told
-    known = state.followers if isinstance(state, Leading) else {}
+    before = state if isinstance(state, Leading) else Leading({}, replica.log.end_offset)
     _take(replica, told)
-    replica.state = Leading(
-        {
-            node: known.get(node) or Position(caught_up_at=now if node in told.isr else -math.inf)
-            for node in told.replicas
-            if node != replica.node_id
-        }
-    )
+    followers = {
+        node: before.followers.get(node)
+        or Position(caught_up_at=now if node in told.isr else -math.inf)
+        for node in told.replicas
+        if node != replica.node_id
+    }
+    replica.state = Leading(followers, before.began_at)
     _advance(replica)
     # Whoever waits here may have to hear that the epoch is another one.
     replica.changed.notify()

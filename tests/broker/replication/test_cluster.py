@@ -389,6 +389,27 @@ async def test_a_node_that_knows_another_controller_is_not_told_again() -> None:
         assert await produce(broker, b"v", node=FOLLOWER) == (E.NOT_LEADER_OR_FOLLOWER, -1)
 
 
+async def test_a_new_leader_does_not_tell_of_an_earlier_end() -> None:
+    async with cluster("2.8") as broker:
+        await produce(broker, b"a")
+        await until_watermark(broker, FOLLOWER, 1)
+        # The answer to its next fetch would say that this record is everywhere.
+        rule = broker.on(ApiKey.FETCH, Drop())
+        hung = broker.on(ApiKey.OFFSET_FOR_LEADER_EPOCH, Drop())
+        replication = broker._running.replication
+        assert replication is not None
+        for node in (LEADER, FOLLOWER, THIRD):
+            log = replication.managers[node].replicas["t", 0].log
+            log.append(data := batch(b"b", base_offset=1), next(iter(iter_batches(data))))
+        broker.move_leader("t", 0, FOLLOWER)
+        await settled(broker)
+        assert await latest(broker, FOLLOWER, CONSUMER) == (E.LEADER_NOT_AVAILABLE, -1)
+        assert await latest(broker, FOLLOWER, CONSUMER, 5) == (E.OFFSET_NOT_AVAILABLE, -1)
+        assert await latest(broker, FOLLOWER, DEBUG, 5) == (E.NONE, 2)
+        rule.remove()
+        hung.remove()
+
+
 async def test_a_node_that_was_not_told_still_leads() -> None:
     async with cluster(nodes=2) as broker:
         rule = broker.on(ApiKey.LEADER_AND_ISR, Drop(), node=LEADER)

@@ -224,6 +224,19 @@ def test_a_new_leader_does_not_know_how_far_its_followers_are() -> None:
     assert made.handle(TimePassed(LAG_S), 15.1) == (NODE,)
 
 
+def test_a_new_leader_may_be_behind_what_consumers_were_told() -> None:
+    made = following(2, watermark=1)
+    assert made.knows_high_watermark
+    made.handle(BecomeLeader(told(NODE, 1, (1, 2))), 5.0)
+    assert not made.knows_high_watermark
+    write(made.log)
+    # In a new epoch it is the same leader as before.
+    made.handle(BecomeLeader(told(NODE, 2, (1, 2))), 6.0)
+    made.handle(Fetched(FIRST, 2), 7.0)
+    assert made.knows_high_watermark
+    assert made.high_watermark == 2
+
+
 def test_who_is_not_in_sync_at_first_is_late_from_the_start() -> None:
     made = leading(isr=(1, 2))
     assert isinstance(made.state, Leading)
