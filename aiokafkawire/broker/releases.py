@@ -193,7 +193,7 @@ class Release:
         if not self.since("2.5"):
             found["max_message_bytes"] = 1_000_012
             found["replica_lag_time_max_ms"] = 10_000
-            found["refuse_unknown_producers"] = self.since("1.0")
+            found["refuse_unknown_producers"] = self.since("0.11.0")
         return found
 
     @property
@@ -230,6 +230,8 @@ class Release:
         """The error that it had for what is told by `code` today."""
         if code is ErrorCode.INVALID_RECORD and not self.since("2.4"):
             return ErrorCode.CORRUPT_MESSAGE
+        if code is ErrorCode.UNKNOWN_PRODUCER_ID and not self.since("1.0"):
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         return code
 
 

@@ -137,6 +137,7 @@ def test_options_that_are_not_given_have_the_defaults_of_the_release() -> None:
     for as_of, session_ms, message_bytes, refuses in (
         ("0.9", 30_000, 1_000_012, False),
         ("0.10", 300_000, 1_000_012, False),
+        ("0.11", 300_000, 1_000_012, True),
         ("1.1", 300_000, 1_000_012, True),
         ("2.4", 1_800_000, 1_000_012, True),
         ("2.5", 1_800_000, 1_048_588, False),
@@ -322,3 +323,14 @@ async def test_groups_came_with_0_9_and_deleting_them_with_1_1() -> None:
         async with Broker(as_of=as_of) as broker, connected(broker) as client:
             await client.send(DeleteGroupsRequest(groups_names=[]), 0)
             assert await client.closed() != served
+
+
+def test_errors_bear_the_code_that_they_had() -> None:
+    def told(name: str, code: ErrorCode) -> ErrorCode:
+        return RELEASES[name].code(code)
+
+    assert told("2.3", ErrorCode.INVALID_RECORD) is ErrorCode.CORRUPT_MESSAGE
+    assert told("2.4", ErrorCode.INVALID_RECORD) is ErrorCode.INVALID_RECORD
+    unknown = ErrorCode.UNKNOWN_PRODUCER_ID
+    assert told("0.11.0", unknown) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert told("1.0", unknown) is unknown
