@@ -8,6 +8,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
+from aiokafkawire.producer import Producer
 from tests.brokers.fixtures import what_real_kafka_needs
 from tests.brokers.kafka import Kafka
 from tests.upgrades.load import PARTITIONS, TOPIC, Load, at_work
@@ -54,3 +55,24 @@ def test_nothing_is_lost_and_idempotent_producers_write_nothing_twice(
     else:
         assert sorted(stored) == load.delivered
         assert told == []
+
+
+@pytest.mark.slow
+def test_a_topic_in_an_older_format_is_written_to_without_idempotence(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def write(bootstrap_servers: str) -> list[int]:
+        async with Producer(bootstrap_servers=bootstrap_servers) as producer:
+            return [(await producer.send_and_wait(TOPIC, b"value")).offset for _ in range(3)]
+
+    old_format = {
+        "inter.broker.protocol.version": "0.10.2",
+        "log.message.format.version": "0.10.2",
+    }
+    with what_real_kafka_needs(), Kafka("2.8.2", properties=old_format) as kafka:
+        kafka.create_topic(TOPIC)
+        with caplog.at_level(logging.WARNING, "aiokafkawire.producer"):
+            assert anyio.run(write, kafka.bootstrap_servers) == [0, 1, 2]
+    (line,) = caplog.messages
+    assert "UNSUPPORTED_FOR_MESSAGE_FORMAT" in line
+    assert "without idempotence" in line
