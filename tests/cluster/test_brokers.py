@@ -95,3 +95,11 @@ async def test_aclose_ends_all_clients():
         for client in clients:
             with pytest.raises(ClientClosed):
                 await client.negotiated(soon())
+
+
+async def test_a_feature_has_the_level_that_all_connected_nodes_tell():
+    async with registry() as brokers:
+        assert brokers.finalized("transaction.version") is None
+        brokers.of_node(ONE)
+        brokers.of_node(TWO)
+        assert brokers.finalized("transaction.version") is None, "nobody is connected"

@@ -558,6 +558,22 @@ async def test_a_coordinator_is_found_remembered_and_found_again_when_it_moves()
         assert asked == ["g", "g", "g"]
 
 
+async def test_what_a_coordinator_speaks_is_known_while_it_is_known_and_connected():
+    async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
+        assert cluster.finalized("transaction.version") is None
+        await cluster.start(soon())
+        coordinated_by(scripted, 1)
+        scripted.nodes[1].answers[ApiKey.HEARTBEAT] = heartbeat
+        assert cluster.known_versions(Coordinator("g")) is None
+        await cluster.request(HEARTBEAT, to=Coordinator("g"), deadline=soon())
+        versions = cluster.known_versions(Coordinator("g"))
+        assert versions is not None
+        assert versions.highest(ApiKey.HEARTBEAT) >= 0
+        assert cluster.finalized("transaction.version") == 0
+        cluster.coordinator_failed("g")
+        assert cluster.known_versions(Coordinator("g")) is None
+
+
 async def test_a_coordinator_that_is_loading_stays_the_coordinator():
     async def loading(_: Any, __: Any) -> Response | None:
         scripted.nodes[1].answers[ApiKey.HEARTBEAT] = heartbeat

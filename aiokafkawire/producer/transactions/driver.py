@@ -121,7 +121,7 @@ class Transactions:
         if self.machine.must_raise(protocol):
             self._handle(Initialise())
             await self._until(lambda: not self.machine.ending, deadline, "no epoch was given")
-        self._handle(Begin(protocol))
+        self.machine.handle(Begin(protocol), self._now())
         self._unheard = None
         self._accumulator.abandoned = None
 
@@ -129,7 +129,9 @@ class Transactions:
         """Commit. Calling it again after `RequestTimedOut` or a cancellation goes on waiting."""
         if self._was_unheard(Commit, committed=True):
             return
-        self._handle(Commit())
+        self.machine.handle(Commit(), self._now())
+        if not self._accumulator.incomplete:
+            self._changed.set()  # else the last record's outcome does it
         await self._end(Commit, "whether the transaction is committed is not known")
         self.raise_failure()
 
@@ -210,7 +212,8 @@ class Transactions:
         transaction = state.transaction
         if partition not in transaction.partitions and partition not in transaction.wanted:
             self.machine.handle(UsePartition(partition), self._now())
-            self._changed.set()
+            if transaction.wanted:
+                self._changed.set()
 
     def sent(self) -> None:
         """Records go to a broker."""
@@ -354,20 +357,13 @@ class Transactions:
     # --- inside ---------------------------------------------------------------------------------
 
     def _handle(
-        self,
-        event: Initialise
-        | Begin
-        | SendOffsets
-        | Commit
-        | Abort
-        | Detach
-        | RecordsFailed
-        | NumbersLost,
+        self, event: Initialise | SendOffsets | Abort | Detach | RecordsFailed | NumbersLost
     ) -> None:
         self.machine.handle(event, self._now())
         self._changed.set()
-        self._stirred.set()
-        self._heard.set()
+        if isinstance(self.machine.state, AbortableError | Aborting):
+            self._stirred.set()
+            self._heard.set()
 
     async def _until(self, done: Callable[[], bool], deadline: float, what: str) -> None:
         self._callers += 1
