@@ -6,7 +6,7 @@ On the embedded broker each test runs under both protocols, that of KIP-98 and t
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 import aiokafkawire
-from aiokafkawire.consumer import Consumer
+from aiokafkawire.consumer import Consumer, RebalanceListener
 from aiokafkawire.errors import (
     CommitFailed,
     KafkaError,
@@ -450,6 +450,55 @@ async def test_the_offsets_of_a_member_that_the_group_went_on_without_are_refuse
             with pytest.raises(TransactionFailed) as told:
                 await send_with_offsets(producer, target, {partition: 3}, stale)
             assert group_id in str(told.value) or group_id in str(told.value.__cause__)
+        async with producer.transaction():
+            await producer.send(target, b"yes")
+            await producer.send_offsets(consumer)
+        await all_over(bootstrap_servers, target)
+        assert await committed(consumer, partition) == 3
+    assert await read_all(bootstrap_servers, target) == [b"yes"]
+
+
+class Losses(RebalanceListener):
+    def __init__(self) -> None:
+        self.told = anyio.Event()
+
+    def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
+        self.told.set()
+
+
+@needs("fencing by group")
+async def test_a_worker_that_takes_too_long_commits_nothing(
+    bootstrap_servers: str, new_topic: NewTopic, transactional_id: str, group_id: str
+):
+    source, target = await new_topic(), await new_topic()
+    [partition] = partitions_of(source, 1)
+    await fill(bootstrap_servers, source, numbered(3))
+    options: dict[str, Any] = MEMBER | {
+        "session_timeout_ms": 500,
+        "max_poll_interval_ms": 500,
+    }
+    losses = Losses()
+    async with (
+        Consumer(bootstrap_servers=bootstrap_servers, group_id=group_id, **options) as consumer,
+        teller(bootstrap_servers, transactional_id) as producer,
+    ):
+        consumer.subscribe([source], listener=losses)
+        await take_up_to(consumer, 3)
+
+        async def work_too_long() -> None:
+            async with producer.transaction():
+                await producer.send(target, b"no")
+                await losses.told.wait()
+                await producer.send_offsets(consumer)
+
+        with anyio.fail_after(WITHIN_S):
+            with pytest.raises(CommitFailed, match=source):
+                await work_too_long()
+        # Whoever gives the offsets himself is kept off by the coordinator.
+        with pytest.raises(TransactionFailed) as told:
+            await send_with_offsets(producer, target, {partition: 3}, consumer.group_metadata())
+        assert isinstance(told.value.__cause__, CommitFailed)
+        assert await take_up_to(consumer, 3) == numbered(3)
         async with producer.transaction():
             await producer.send(target, b"yes")
             await producer.send_offsets(consumer)
