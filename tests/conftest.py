@@ -88,8 +88,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is there before the first test stays: looking for garbage, which tests do and Python does
-    beside them, passes over it."""
+    """What is there before the first test stays: a search for garbage passes over it, which takes
+    seconds in all."""
     gc.collect()
     gc.freeze()
 
