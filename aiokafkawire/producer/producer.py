@@ -74,6 +74,9 @@ class Producer(Client[_Session]):
     through with that as a note. Leaving sends what is in the buffer for up to `close_timeout_ms`;
     what is left then fails with `ClientClosed`, or `DeliveryUnknown` if a broker may have it.
 
+    With a `transactional_id` records are sent in transactions (`transaction`), and starting fences
+    earlier producers of that name.
+
     Must be used in the event loop in which it was entered. Any call may be cancelled: a record is
     then in the buffer or not, and if it is, it is sent.
     """
@@ -98,11 +101,16 @@ class Producer(Client[_Session]):
 
         The same as entering `async with`; `stop` is then up to the caller, in whatever task. After
         a failure it may be called again. A producer that was stopped stays so.
+
+        With a `transactional_id` it gets its producer id now: earlier producers of that name are
+        fenced, and what they left open is aborted. Raises `RequestTimedOut` after `max_block_ms`,
+        `UnsupportedVersion` with brokers before 0.11, and what else the coordinator answers.
         """
         await super().start()
 
     async def stop(self) -> None:
-        """Send what is in the buffer, for at most `close_timeout_ms`, and close.
+        """Send what is in the buffer, for at most `close_timeout_ms`, and close. A transaction that
+        is open is aborted instead.
 
         With an empty buffer that takes no time, whatever the brokers do. Raises `DeliveriesFailed`
         if records failed and nobody awaited them, and what made the producer unable to go on if no

@@ -115,7 +115,7 @@ class Sender:
         self._cannot_go_on(error, told)
 
     def _cannot_go_on(self, error: KafkaError, told: bool) -> None:
-        if self.failure is None:
+        if self.failure is None and (self.transactions is None or not told):
             logger.error("%s: the producer cannot go on: %s", self.host.name, error)
             if not told:
                 self.untold = error

@@ -16,7 +16,7 @@ CANCELLED_ABORT_S = 1.0
 
 
 class TransactionScope:
-    """One transaction, from entering to leaving; it cannot be entered twice.
+    """One transaction, from entering to leaving.
 
     Leaving commits, or aborts if the body raised or was cancelled. What was ended or detached in
     the body is left alone.

@@ -753,3 +753,22 @@ async def test_an_abort_that_took_too_long_can_be_asked_again(
         silent.remove()
         await producer.abort_transaction()
     assert await visible(broker) == []
+
+
+async def test_the_next_transaction_waits_for_the_markers_of_the_one_before(
+    anyio_backend: object, release: str
+):
+    async with Broker(as_of=release, transaction_marker_delay_ms=60) as broker:
+        await broker.create_topic("t", partitions=1)
+        async with Producer(bootstrap_servers=broker.bootstrap_servers, **QUICK) as producer:
+            for number in range(3):
+                async with producer.transaction():
+                    await producer.send("t", b"%d" % number)
+                    await producer.send_offsets({TP: number}, GroupMetadata("g"))
+        async with Consumer(
+            bootstrap_servers=broker.bootstrap_servers,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+        ) as consumer:
+            consumer.assign(TP)
+            assert [(await consumer.getone()).value for _ in range(3)] == [b"0", b"1", b"2"]
