@@ -278,9 +278,16 @@ class KafkaBroker:
         """The node that coordinates a group, -1 when no node is up."""
         return self._call(self._running.coordinator, group_id)
 
-    def end_offset(self, topic: str, partition: int) -> int:
-        """The offset that the next record of a partition will get."""
-        return self._call(self._running.end_offset, topic, partition)
+    def isr(self, topic: str, partition: int) -> tuple[int, ...]:
+        """The replicas of a partition that are in sync."""
+        return self._call(self._running.isr, topic, partition)
+
+    def end_offset(self, topic: str, partition: int, *, node: int | None = None) -> int:
+        """The offset that the next record of a partition will get; -1 if nobody leads it.
+
+        With `replicate` and a `node`: where that node's log ends, -1 if it has none.
+        """
+        return self._call(self._running.end_offset, topic, partition, node=node)
 
     # --- topics ------------------------------------------------------------------------------
 
@@ -361,6 +368,10 @@ class KafkaBroker:
         """Close a node's sockets without a goodbye; what it led moves to other replicas."""
         self._await(partial(self._running.kill, node_id))
 
+    def shut_down(self, node_id: int) -> None:
+        """Stop a node in good order: with `replicate` other replicas lead before it goes."""
+        self._await(partial(self._running.shut_down, node_id))
+
     def restart(self, node_id: int, *, as_of: str | None = None) -> None:
         """Bring a killed node back on its port; kills it first if it is up.
 
@@ -423,11 +434,7 @@ class KafkaBroker:
         Raises `TimeoutError`, and RuntimeError in an event loop, which it would block: there await
         it in a thread, with `asyncio.to_thread` or `anyio.to_thread.run_sync`.
         """
-        if _in_event_loop():
-            raise RuntimeError(
-                "wait_for_request would block the event loop: await it in a thread, with"
-                " asyncio.to_thread or anyio.to_thread.run_sync"
-            )
+        _may_block("wait_for_request")
         wait = partial(
             self._running.wait_for_request,
             api_key,
@@ -437,6 +444,17 @@ class KafkaBroker:
             timeout_s=timeout_s,
         )
         return self._await(wait, timeout_s)
+
+    def wait_for_isr(
+        self, topic: str, partition: int, *nodes: int, timeout_s: float = 10.0
+    ) -> None:
+        """Wait until these nodes and no others are in sync.
+
+        Raises `TimeoutError`, and RuntimeError in an event loop, as `wait_for_request` does.
+        """
+        _may_block("wait_for_isr")
+        wait = partial(self._running.wait_for_isr, topic, partition, *nodes, timeout_s=timeout_s)
+        self._await(wait, timeout_s)
 
 
 class BrokerFault:
@@ -500,9 +518,13 @@ class SeenRequests:
         return f"<SeenRequests {[seen.api_key.name for seen in self._all()]}>"
 
 
-def _in_event_loop() -> bool:
+def _may_block(name: str) -> None:
+    """Raise RuntimeError in an event loop, which a wait would block."""
     try:
         current_token()
     except RuntimeError:
-        return False
-    return True
+        return
+    raise RuntimeError(
+        f"{name} would block the event loop: await it in a thread, with asyncio.to_thread or"
+        " anyio.to_thread.run_sync"
+    )

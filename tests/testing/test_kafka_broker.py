@@ -122,6 +122,23 @@ def test_leaders_and_logs(broker: KafkaBroker) -> None:
     broker.delete_records("orders", 0, 0)
 
 
+def test_nodes_with_logs_of_their_own() -> None:
+    with KafkaBroker(2, as_of="2.8", replicate=True) as broker:
+        broker.create_topic("orders", 1, 2)
+        broker.wait_for_isr("orders", 0, 1, 2)
+        leader = broker.leader("orders", 0)
+        other = 3 - leader
+        assert broker.end_offset("orders", 0, node=other) == 0
+        broker.shut_down(leader)
+        broker.wait_for_isr("orders", 0, other)
+        assert broker.leader("orders", 0) == other
+        assert broker.isr("orders", 0) == (other,)
+        with pytest.raises(TimeoutError, match="in sync were"):
+            broker.wait_for_isr("orders", 0, leader, timeout_s=0.01)
+        broker.restart(leader)
+        broker.wait_for_isr("orders", 0, 1, 2)
+
+
 def test_nodes_die_hang_and_come_back(broker: KafkaBroker) -> None:
     broker.kill(1)
     assert broker.live_nodes == (2, 3)
@@ -324,8 +341,10 @@ async def test_clients_of_any_event_loop_use_it(broker: KafkaBroker) -> None:
 
 
 async def test_waiting_in_an_event_loop_is_refused(broker: KafkaBroker) -> None:
-    with pytest.raises(RuntimeError, match="to_thread"):
+    with pytest.raises(RuntimeError, match="wait_for_request .*to_thread"):
         broker.wait_for_request(ApiKey.PRODUCE)
+    with pytest.raises(RuntimeError, match="wait_for_isr .*to_thread"):
+        broker.wait_for_isr("orders", 0, 1)
 
 
 async def test_it_may_be_made_in_an_event_loop() -> None:
