@@ -341,9 +341,9 @@ async def test_clients_of_any_event_loop_use_it(broker: KafkaBroker) -> None:
 
 
 async def test_waiting_in_an_event_loop_is_refused(broker: KafkaBroker) -> None:
-    with pytest.raises(RuntimeError, match="wait_for_request .*to_thread"):
+    with pytest.raises(RuntimeError, match=r"wait_for_request .*to_thread"):
         broker.wait_for_request(ApiKey.PRODUCE)
-    with pytest.raises(RuntimeError, match="wait_for_isr .*to_thread"):
+    with pytest.raises(RuntimeError, match=r"wait_for_isr .*to_thread"):
         broker.wait_for_isr("orders", 0, 1)
 
 
