@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 
 from .pages import ROOT
@@ -35,3 +36,18 @@ def test_what_is_named_exists():
         if not any(path == name or path.endswith(f"/{name}") for path in present)
     }
     assert missing == set()
+
+
+def test_each_word_names_what_there_is():
+    rows = re.findall(r"^\| ([a-z]+) \| [^|]+ \| (`.+) \|$", PAGE, re.MULTILINE)
+    words = [word for word, _ in rows]
+    assert words == sorted(set(words))
+    assert len(words) > 30
+    for word, places in rows:
+        found = re.findall(r"`([\w.]+)` in `([\w/]+)\.py`", places)
+        assert len(found) == places.count(" in "), word
+        for name, path in found:
+            there = importlib.import_module(f"aiokafkawire.{path.replace('/', '.')}")
+            for part in name.split("."):
+                assert hasattr(there, part), f"{word}: {name} in {path}.py"
+                there = getattr(there, part)
