@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Generic, NamedTuple, TypeVar
 
 from aiokafkawire.errors import ProtocolError
-from aiokafkawire.transitions import transition
+from aiokafkawire.runtime.transitions import transition
 
 __all__ = (
     "MAX_QUEUED",

@@ -16,7 +16,7 @@ from typing import Any
 
 from aiokafkawire.connection.versions import Pin, Versions
 from aiokafkawire.errors import ConnectionFailed, KafkaError, ProtocolError
-from aiokafkawire.transitions import transition
+from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode, Request, error_for
 from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafkawire.wire.messages.find_coordinator import FindCoordinatorRequest

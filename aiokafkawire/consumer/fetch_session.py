@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from aiokafkawire.transitions import transition
+from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import NO_ID
 from aiokafkawire.wire.error_codes import ErrorCode

@@ -24,7 +24,7 @@ from aiokafkawire.errors import (
     NoOffset,
     UnsupportedVersion,
 )
-from aiokafkawire.transitions import transition
+from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.types import ANY_LEADER_EPOCH, NodeId, OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from aiokafkawire.connection.backoff import Backoff
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.runtime.base import NEVER
-from aiokafkawire.transitions import transition
+from aiokafkawire.runtime.transitions import transition
 
 from . import effects as do
 from . import entering, leaving, owning, steps

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from aiokafkawire.producer.delivery import Outcome, Receipt
 from aiokafkawire.producer.sequences import Stamp
 from aiokafkawire.records import BatchBuilder, ClosedBatch
-from aiokafkawire.transitions import transition
+from aiokafkawire.runtime.transitions import transition
 
 __all__ = ("TRANSITIONS", "Addressed", "Batch", "BatchEvent", "BatchState")
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.transitions import transition
+from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 
 __all__ = (

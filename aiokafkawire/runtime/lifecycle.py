@@ -17,8 +17,8 @@ from aiokafkawire.config import ClientConfig
 from aiokafkawire.errors import ClientClosed, KafkaError, WrongEventLoop
 from aiokafkawire.runtime.base import Address
 from aiokafkawire.runtime.host import Host, TaskHandle, loop_finder, thread_notifier
+from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.runtime.waiting import copy_of
-from aiokafkawire.transitions import transition
 
 __all__ = ("TRANSITIONS", "Lifecycle", "Phase", "Session", "Step", "label")
 

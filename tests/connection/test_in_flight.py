@@ -19,7 +19,7 @@ from aiokafkawire.connection.in_flight import (
     QueueFull,
 )
 from aiokafkawire.errors import ProtocolError
-from aiokafkawire.transitions import ImpossibleEvent
+from aiokafkawire.runtime.transitions import ImpossibleEvent
 
 
 def machine(max_in_flight: int = 5, max_queued: int = 100, max_idle_s: float = 540.0):

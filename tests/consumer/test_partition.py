@@ -18,7 +18,7 @@ from aiokafkawire.errors import (
     UnsupportedVersion,
 )
 from aiokafkawire.records import Extent, extent_of
-from aiokafkawire.transitions import ImpossibleEvent
+from aiokafkawire.runtime.transitions import ImpossibleEvent
 from aiokafkawire.types import OffsetAndMetadata
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 

@@ -13,7 +13,7 @@ from aiokafkawire.group import events as on
 from aiokafkawire.group import states as s
 from aiokafkawire.group.membership import TRANSITIONS, Membership
 from aiokafkawire.runtime import NEVER
-from aiokafkawire.transitions import ImpossibleEvent
+from aiokafkawire.runtime.transitions import ImpossibleEvent
 from aiokafkawire.types import TopicPartition
 
 from .machines import (

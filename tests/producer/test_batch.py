@@ -7,7 +7,7 @@ import pytest
 from aiokafkawire.producer.batch import TRANSITIONS, Batch, BatchEvent, BatchState
 from aiokafkawire.producer.delivery import Appended, FailureTally, Pacer, Receipt
 from aiokafkawire.records import BatchBuilder
-from aiokafkawire.transitions import ImpossibleEvent
+from aiokafkawire.runtime.transitions import ImpossibleEvent
 
 PATHS = {
     BatchState.OPEN: [],

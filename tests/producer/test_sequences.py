@@ -21,7 +21,7 @@ from aiokafkawire.producer.sequences import (
     Unnumbered,
     advance,
 )
-from aiokafkawire.transitions import ImpossibleEvent
+from aiokafkawire.runtime.transitions import ImpossibleEvent
 from aiokafkawire.types import ProducerIdAndEpoch
 
 ME = ProducerIdAndEpoch(7, 0)

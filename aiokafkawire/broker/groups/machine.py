@@ -39,7 +39,7 @@ from aiokafkawire.broker.groups.members import (
     has_room,
 )
 from aiokafkawire.broker.refusal import Refusal
-from aiokafkawire.transitions import transition
+from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.wire import ErrorCode
 
 __all__ = (

@@ -17,7 +17,7 @@ from typing import Any
 from aiokafkawire.broker.replication.messages import Assignment
 from aiokafkawire.broker.topics import NO_LEADER, Partition
 from aiokafkawire.records.batch import iter_batches
-from aiokafkawire.transitions import transition
+from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.wire import Buffer
 
 __all__ = (

@@ -30,7 +30,7 @@ from aiokafkawire.broker.transactions.events import (
     TransactionState,
     Verify,
 )
-from aiokafkawire.transitions import transition
+from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire import ErrorCode
 

@@ -89,7 +89,7 @@ from aiokafkawire.producer.transactions.steps import (
     use,
 )
 from aiokafkawire.runtime import NEVER, copy_of
-from aiokafkawire.transitions import transition
+from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.types import ProducerIdAndEpoch
 
 __all__ = ("CONCURRENT_BACKOFF_S", "TRANSITIONS", "TransactionMachine", "concurrent_backoff")

@@ -28,7 +28,7 @@ from aiokafkawire.broker.replication.replica import (
     Truncating,
 )
 from aiokafkawire.errors import CorruptRecords
-from aiokafkawire.transitions import ImpossibleEvent
+from aiokafkawire.runtime.transitions import ImpossibleEvent
 
 from .logs import NODE, records, replica, told, write
 

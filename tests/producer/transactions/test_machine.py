@@ -61,7 +61,7 @@ from aiokafkawire.producer.transactions.states import (
     UsePartition,
 )
 from aiokafkawire.runtime import NEVER
-from aiokafkawire.transitions import ImpossibleEvent
+from aiokafkawire.runtime.transitions import ImpossibleEvent
 from aiokafkawire.types import (
     GroupMetadata,
     OffsetAndMetadata,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from aiokafkawire.transitions import MAX_TOLD_CHARACTERS, ImpossibleEvent, transition
+from aiokafkawire.runtime.transitions import MAX_TOLD_CHARACTERS, ImpossibleEvent, transition
 
 
 class Light(enum.Enum):
