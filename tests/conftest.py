@@ -29,6 +29,7 @@ ALL_SLOW = re.compile(r"^pytestmark = (?:.|\n(?=[ \]]))*\bmark\.slow\b", re.MULT
 
 BEHAVIOUR_ON = {
     "embedded": "the embedded broker",
+    "replicated": "the embedded broker with nodes that replicate",
     "kafka": "real Kafka of one node",
     "kafka3": "real Kafka of three nodes, on asyncio alone",
     **{version: f"real Kafka {version}, on asyncio alone" for version in RELEASES},
@@ -51,7 +52,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=tuple(BEHAVIOUR_ON),
         default="embedded",
         help="what the tests of behaviour run on: the embedded broker, real Kafka of one node, "
-        "or (on asyncio alone) of three nodes or of an older release",
+        "or (on asyncio alone) of three nodes, of an older release, or the embedded broker with "
+        "nodes that replicate",
     )
 
 

@@ -2,6 +2,7 @@
 
 `--on kafka` and `--on kafka3` are one and three nodes of the newest release, `--on 0.9.0.1` is one
 node of that one. What a release lacks is skipped with the reason (see `features.py`).
+`--on replicated` is the embedded broker as 2.8, with nodes that have logs of their own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pytest
 from anyio import to_thread
 
 from aiokafkawire.broker import Broker
+from aiokafkawire.broker.options import BrokerOptions
 from aiokafkawire.connection import connector
 from aiokafkawire.connection.versions import parse_pin
 from tests.behaviour import workers
@@ -38,6 +40,8 @@ REAL: Mapping[str, tuple[str, int]] = {
     **{version: (version, 1) for version in RELEASES},
 }
 """The release and the number of nodes that `--on` stands for."""
+
+REPLICATED: BrokerOptions = {"as_of": "2.8", "replicate": True, "default_replication_factor": NODES}
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ async def cluster(request: pytest.FixtureRequest, anyio_backend: object) -> Asyn
         nodes=NODES,
         default_partitions=2,
         group_min_session_timeout_ms=MIN_SESSION_TIMEOUT_MS,
+        **(REPLICATED if request.config.getoption("--on") == "replicated" else {}),
     ) as broker:
         yield Cluster(broker.bootstrap_servers, broker.create_topic)
 
