@@ -108,6 +108,15 @@ class Call:
         if self.state.replication is not None:
             await self.state.replication.told(self.node_id, max(timeout_ms, 0) / 1000)
 
+    def check_replica(self, partition: Partition) -> None:
+        """Refuse unless the node has a replica."""
+        if self.node_id not in partition.replicas:
+            raise Refusal(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if self.release.tells_followers_apart
+                else ErrorCode.REPLICA_NOT_AVAILABLE
+            )
+
     def partition(self, topic: Topic, index: int) -> Partition:
         """A partition as the node has it. Raises `Refusal`."""
         replicas = self.replicas

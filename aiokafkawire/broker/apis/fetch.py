@@ -156,7 +156,9 @@ def _look(call: Call, request: FetchRequest, wanted: Wanted) -> _Position:
         partition.check_epoch(wanted.asked.current_leader_epoch)
         if _is_unassigned(call, request, partition) and not call.release.since("1.0"):
             raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
-        if not _may_serve(call, request, partition):
+        if _replica_id(call, request) == DEBUG_REPLICA:
+            call.check_replica(partition)
+        elif not _may_serve(call, request, partition):
             call.check_leader(partition)
         position.preferred_replica = _preferred_replica(call, request, partition)
         if position.preferred_replica == NO_REPLICA:
@@ -181,12 +183,11 @@ def _is_unassigned(call: Call, request: FetchRequest, partition: Partition) -> b
 
 
 def _may_serve(call: Call, request: FetchRequest, partition: Partition) -> bool:
-    """Followers serve consumers that know of it (KIP-392), and readers that do not mind."""
+    """Followers serve consumers that know of it (KIP-392)."""
     if partition.leader == call.node_id:
         return True
-    replica = _replica_id(call, request)
-    knows = replica == CONSUMER and call.version >= FIRST_RACK_VERSION
-    return (knows or replica == DEBUG_REPLICA) and call.node_id in partition.replicas
+    consumer = _replica_id(call, request) == CONSUMER
+    return consumer and call.version >= FIRST_RACK_VERSION and call.node_id in partition.replicas
 
 
 def _preferred_replica(call: Call, request: FetchRequest, partition: Partition) -> int:

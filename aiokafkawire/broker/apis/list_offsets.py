@@ -84,7 +84,9 @@ def _partition(
     try:
         partition = _hosted(call, request, name, asked.partition_index)
         partition.check_epoch(asked.current_leader_epoch)
-        if request.replica_id != DEBUG_REPLICA:
+        if request.replica_id == DEBUG_REPLICA:
+            call.check_replica(partition)
+        else:
             call.check_leader(partition)
         if call.version == 0:
             offsets = _old_style(call, partition, asked.timestamp, _limit(request, partition))

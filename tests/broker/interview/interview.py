@@ -157,7 +157,7 @@ class Interview:
             return await client.call(message, version)
 
     async def say(self, what: str, key: int, version: int, body: bytes = b"") -> None:
-        """Send a request by hand, and note what becomes of it; an answer is read as ApiVersions'."""
+        """Send a request by hand, and note what becomes of it; its answer is ApiVersions'."""
         frame = struct.pack(">hhih", key, version, 1, 3) + b"raw" + body
         async with self._connected(1) as client:
             await client.transport.send([struct.pack(">i", len(frame)), frame])

@@ -10,6 +10,7 @@ from aiokafkawire.wire import NO_ID, ApiKey, Request
 from aiokafkawire.wire.messages import (
     fetch,
     list_offsets,
+    metadata,
     offset_for_leader_epoch,
 )
 from tests.broker.interview.interview import (
@@ -26,6 +27,7 @@ from tests.broker.interview.interview import (
 from tests.broker.raw_client import batch, produce_request
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+DEBUG_REPLICA = -2
 YEAR_2100_MS = 4_102_444_800_000
 
 # --- produce -------------------------------------------------------------------------------------
@@ -205,7 +207,16 @@ async def fetch_at_a_node_without_a_replica(to: Interview) -> None:
 
 @question(ApiKey.FETCH)
 async def fetch_as_a_debug_consumer(to: Interview) -> None:
-    await to.ask(fetched(replica_id=-2))
+    for topic, partition in ((WRITTEN, 0), (LED, 1), (ALONE, 0)):
+        await to.ask(fetched(topic, partition, replica_id=DEBUG_REPLICA), hide={"currentLeader"})
+
+
+@question(ApiKey.FETCH, 15)
+async def fetch_as_a_debug_consumer_of_today(to: Interview) -> None:
+    asked = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=WRITTEN)])
+    [told] = (await to.look(asked)).topics
+    state = fetch.ReplicaState(replica_id=DEBUG_REPLICA)
+    await to.ask(fetched("", topic_id=told.topic_id, replica_state=state), 15)
 
 
 @question(ApiKey.FETCH, 0, exactly=True)
@@ -242,7 +253,13 @@ async def fetch_an_id_that_nobody_has(to: Interview) -> None:
 
 
 def offsets_of(
-    timestamp: int, topic: str = WRITTEN, partition: int = 0, *, most: int = 1, epoch: int = -1
+    timestamp: int,
+    topic: str = WRITTEN,
+    partition: int = 0,
+    *,
+    most: int = 1,
+    epoch: int = -1,
+    replica_id: int = -1,
 ) -> Request[Any]:
     asked = list_offsets.ListOffsetsPartition(
         partition_index=partition,
@@ -251,7 +268,7 @@ def offsets_of(
         current_leader_epoch=epoch,
     )
     named = list_offsets.ListOffsetsTopic(name=topic, partitions=[asked])
-    return list_offsets.ListOffsetsRequest(replica_id=-1, topics=[named])
+    return list_offsets.ListOffsetsRequest(replica_id=replica_id, topics=[named])
 
 
 @question(ApiKey.LIST_OFFSETS, 0, exactly=True)
@@ -277,6 +294,12 @@ async def list_offsets_of_what_there_is_not(to: Interview) -> None:
 @question(ApiKey.LIST_OFFSETS)
 async def list_offsets_at_a_follower(to: Interview) -> None:
     await to.ask(offsets_of(LATEST, LED, 1))
+
+
+@question(ApiKey.LIST_OFFSETS)
+async def list_offsets_as_a_debug_consumer(to: Interview) -> None:
+    for topic, partition in ((WRITTEN, 0), (LED, 1), (ALONE, 0)):
+        await to.ask(offsets_of(LATEST, topic, partition, replica_id=DEBUG_REPLICA))
 
 
 @question(ApiKey.LIST_OFFSETS, 4)
