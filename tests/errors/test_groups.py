@@ -209,15 +209,15 @@ async def test_heartbeat(seen: Seen, row: Row) -> None:
                 again = await poll_until(consumer, lambda: joined_again(seen, row))
                 again += await poll_until(consumer, consumer.assignment)
                 assert again == [], "what was committed does not come again"
-                assert (notes.lost, notes.revoked) == WENT[row.code]
+                assert (notes.lost > 0, notes.revoked > 0) == WENT[row.code]
 
 
 WENT = {
-    ErrorCode.ILLEGAL_GENERATION: (1, 0),
-    ErrorCode.UNKNOWN_MEMBER_ID: (1, 0),
-    ErrorCode.REBALANCE_IN_PROGRESS: (0, 1),
+    ErrorCode.ILLEGAL_GENERATION: (True, False),
+    ErrorCode.UNKNOWN_MEMBER_ID: (True, False),
+    ErrorCode.REBALANCE_IN_PROGRESS: (False, True),
 }
-"""How often partitions were lost and revoked after an answer to a heartbeat."""
+"""Whether partitions were lost, and revoked, after an answer to a heartbeat."""
 
 
 @pytest.mark.parametrize("row", rows_of(ApiKey.LEAVE_GROUP), ids=lambda row: row.name)
