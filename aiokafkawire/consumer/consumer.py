@@ -21,7 +21,7 @@ from aiokafkawire.runtime import (
     current_task,
     label,
 )
-from aiokafkawire.runtime.lifecycle import Phase
+from aiokafkawire.runtime.phases import Phase
 from aiokafkawire.types import (
     GroupMetadata,
     OffsetAndMetadata,

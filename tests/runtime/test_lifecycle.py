@@ -27,7 +27,7 @@ from aiokafkawire.runtime import (
     checkpoint,
     label,
 )
-from aiokafkawire.runtime.lifecycle import TRANSITIONS, Phase, Step
+from aiokafkawire.runtime.phases import Phase
 
 WITHIN_S = 3.0
 
@@ -571,17 +571,3 @@ def test_a_label_has_what_tells_clients_apart() -> None:
     assert str(life) == (
         "<Producer client_id='mine' bootstrap_servers='one:1,[::1]:2' (not started yet)>"
     )
-
-
-def test_a_life_begins_once_and_ends_for_good():
-    def after(phase: Phase) -> set[Phase]:
-        return {then for (before, _), then in TRANSITIONS.items() if before is phase} - {phase}
-
-    assert {before for before, _ in TRANSITIONS} == set(Phase)
-    assert {step for _, step in TRANSITIONS} == set(Step)
-    assert after(Phase.CLOSED) == set()
-    assert [phase for phase in Phase if Phase.RUNNING in after(phase)] == [Phase.STARTING]
-    assert [phase for phase in Phase if Phase.NEW in after(phase)] == [Phase.STARTING]
-    for phase in Phase:
-        # Whatever happened, the tasks can be ended.
-        assert TRANSITIONS[phase, Step.ENDED] is Phase.CLOSED
