@@ -264,11 +264,10 @@ async def test_lost_sequence_numbers_cost_the_transaction_and_not_the_producer(
     assert await visible(broker) == [b"a"]
 
 
+@pytest.mark.parametrize("release", [CLASSIC], indirect=True)
 async def test_a_partition_that_cannot_be_added_fails_the_transaction(
-    broker: Broker, new_producer: NewProducer, release: str
+    broker: Broker, new_producer: NewProducer
 ):
-    if release != CLASSIC:
-        pytest.skip("partitions are added by the producer in the classic protocol alone")
     async with new_producer() as producer:
         broker.on(
             ApiKey.ADD_PARTITIONS_TO_TXN, Answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED), times=1
@@ -391,13 +390,13 @@ async def one_of_each(producer: Producer) -> None:
     "fault",
     [
         Answer(ErrorCode.NOT_COORDINATOR),
-        Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
         Answer(ErrorCode.CONCURRENT_TRANSACTIONS),
         Close(),
         Close(carried_out=True),
     ],
-    ids=["moved", "loading", "concurrent", "closed", "closed after it"],
+    ids=["moved", "concurrent", "closed", "closed after it"],
 )
+@pytest.mark.slow
 async def test_each_step_is_made_again(
     broker: Broker, new_producer: NewProducer, fault: Answer | Close
 ):
