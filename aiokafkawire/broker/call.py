@@ -117,12 +117,22 @@ class Call:
                 else ErrorCode.REPLICA_NOT_AVAILABLE
             )
 
-    def partition(self, topic: Topic, index: int) -> Partition:
-        """A partition as the node has it. Raises `Refusal`."""
+    def partition(self, topic: Topic, index: int, *, own: bool = False) -> Partition:
+        """A partition as the node has it. Raises `Refusal`.
+
+        `own`: this very node's replica is asked for, whoever leads.
+        """
         replicas = self.replicas
         if replicas is None:
             return self.cluster.partition(topic, index)
-        return replicas.replica(topic.name, index)
+        try:
+            return replicas.replica(topic.name, index)
+        except Refusal as refusal:
+            if self.release.tells_followers_apart and 0 <= index < len(topic.partitions):
+                raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER) from refusal
+            if own:
+                raise Refusal(ErrorCode.REPLICA_NOT_AVAILABLE) from refusal
+            raise
 
 
 def replicas_of(call: Call) -> ReplicaManager:

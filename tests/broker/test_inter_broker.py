@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from aiokafkawire.broker import Broker
+from aiokafkawire.wire import ErrorCode
 from tests.brokers.inter_broker import (
     ON_ONE_PAIR,
     Pair,
@@ -34,3 +35,16 @@ async def test_update_metadata(version: int) -> None:
 
 async def test_controlled_shutdown() -> None:
     await hold(controlled_shutdown_moves_the_lead)
+
+
+async def test_what_was_given_up_since_2_0_is_led_elsewhere() -> None:
+    """Real 2.8.2 says so of each: that there is such a partition it knows from its metadata."""
+    async with Broker(nodes=2, as_of="2.8", replicate=True) as broker:
+        pair = await Pair.of(broker.nodes)
+        topic = await pair.topic(1)
+        assert (await pair.ask(1, pair.stop_replica(topic), 0)).error_code == ErrorCode.NONE
+        elsewhere = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await pair.produce(1, topic) == elsewhere
+        for replica_id in (-1, -2):
+            assert (await pair.fetch(1, topic, replica_id)).error_code == elsewhere
+            assert (await pair.end_offset(1, topic, replica_id))[0] == elsewhere

@@ -292,9 +292,10 @@ async def stop_replica_deletes(pair: Pair) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await pair.produce(1, topic) == unknown
     assert (await pair.fetch(1, topic)).error_code == unknown
+    gone = ErrorCode.REPLICA_NOT_AVAILABLE
+    assert (await pair.fetch(1, topic, DEBUG_REPLICA)).error_code == gone
     assert (await pair.end_offset(1, topic))[0] == unknown
-    gone = await pair.end_offset(1, topic, DEBUG_REPLICA)
-    assert gone[0] == ErrorCode.REPLICA_NOT_AVAILABLE
+    assert (await pair.end_offset(1, topic, DEBUG_REPLICA))[0] == gone
     assert await pair.seen(1, topic) == (ErrorCode.NONE, 1)
 
 

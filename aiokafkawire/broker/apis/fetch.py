@@ -152,11 +152,12 @@ def _look(call: Call, request: FetchRequest, wanted: Wanted) -> _Position:
             if call.version >= FIRST_ID_VERSION
             else cluster.topic(wanted.topic)
         )
-        position.partition = partition = call.partition(topic, wanted.asked.partition)
+        own = _replica_id(call, request) == DEBUG_REPLICA
+        position.partition = partition = call.partition(topic, wanted.asked.partition, own=own)
         partition.check_epoch(wanted.asked.current_leader_epoch)
         if _is_unassigned(call, request, partition) and not call.release.since("1.0"):
             raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
-        if _replica_id(call, request) == DEBUG_REPLICA:
+        if own:
             call.check_replica(partition)
         elif not _may_serve(call, request, partition):
             call.check_leader(partition)

@@ -82,9 +82,10 @@ def _partition(
         partition_index=asked.partition_index, error_code=ErrorCode.NONE
     )
     try:
-        partition = _hosted(call, request, name, asked.partition_index)
+        own = request.replica_id == DEBUG_REPLICA
+        partition = call.partition(call.cluster.topic(name), asked.partition_index, own=own)
         partition.check_epoch(asked.current_leader_epoch)
-        if request.replica_id == DEBUG_REPLICA:
+        if own:
             call.check_replica(partition)
         else:
             call.check_leader(partition)
@@ -104,16 +105,6 @@ def _partition(
     if call.version >= 4:
         response.leader_epoch = found.leader_epoch
     return response
-
-
-def _hosted(call: Call, request: ListOffsetsRequest, name: str, index: int) -> Partition:
-    try:
-        return call.partition(call.cluster.topic(name), index)
-    except Refusal as refusal:
-        if call.replicas is not None and request.replica_id == DEBUG_REPLICA:
-            # Who asks this very node for its replica is told that it has none.
-            raise Refusal(ErrorCode.REPLICA_NOT_AVAILABLE) from refusal
-        raise
 
 
 def _check_end(call: Call, partition: Partition) -> None:
