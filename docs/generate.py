@@ -1,4 +1,4 @@
-"""Writes the pages that stand in the code: options.md from config.py, errors.md from errors.py,
+"""Writes the pages that stand in the code: options.md from config/, errors.md from errors.py,
 error-codes.md from the table of tests/errors.
 
 `make docs` runs it (`python -m docs.generate`); a test holds the pages equal to what it makes.

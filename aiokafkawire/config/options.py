@@ -8,45 +8,37 @@ a TypedDict of the same names for its constructor's keyword arguments.
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Required, TypedDict, TypeVar, get_args
 
+from aiokafkawire.config.checks import (
+    check_field,
+    check_level,
+    check_order,
+    nearest,
+    parse_address,
+    parse_servers,
+    reset_duration_ms,
+)
 from aiokafkawire.errors import InvalidOption
 
 __all__ = (
     "MAX_INT32",
+    "Acks",
     "ClientConfig",
     "ClientOptions",
+    "CompressionName",
     "ConsumerConfig",
     "ConsumerOptions",
     "Option",
     "ProducerConfig",
     "ProducerOptions",
     "make",
-    "nearest",
     "options_of",
-    "reset_duration_ms",
 )
 
 MAX_INT32 = 2**31 - 1
-DEFAULT_PORT = 9092
-MAX_TEXT_BYTES = 32_767
-"""What any string of Kafka's protocol may have."""
-
-COMPRESSION_LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131_072, 22)}
-"""The lowest and the highest level, as Kafka has them; the other codecs have none."""
-
-MAX_DURATION_MS = 2**53
-"""Far more than the age of any record; keeps the arithmetic of timestamps in 64 bits."""
-
-_BY_DURATION = re.compile(
-    r"by_duration:P(?=.)(?:([0-9]{1,18})D)?"
-    r"(?:T(?=.)(?:([0-9]{1,18})H)?(?:([0-9]{1,18})M)?(?:([0-9]{1,18})(?:\.([0-9]{1,9}))?S)?)?",
-    re.IGNORECASE,
-)
 
 Acks = Literal["all", -1, 0, 1] | int
 CompressionName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -152,7 +144,7 @@ class ClientConfig:
             ("reconnect_backoff_ms", "reconnect_backoff_max_ms"),
             ("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"),
         ):
-            _check_order(self, low, high)
+            check_order(self, low, high)
 
     @property
     def bootstrap_addresses(self) -> tuple[tuple[str, int], ...]:
@@ -272,7 +264,7 @@ class ProducerConfig(ClientConfig):
                 f" request_timeout_ms ({self.linger_ms + self.request_timeout_ms})"
             )
         if self.compression_level is not None:
-            _check_level(self.compression_type, self.compression_level)
+            check_level(self.compression_type, self.compression_level)
 
     def _check_idempotence(self, who: str) -> None:
         if self.required_acks != -1:
@@ -510,109 +502,3 @@ def _list_options(options: type, config_class: type[ClientConfig]) -> None:
 _list_options(ClientOptions, ClientConfig)
 _list_options(ProducerOptions, ProducerConfig)
 _list_options(ConsumerOptions, ConsumerConfig)
-
-
-def parse_servers(servers: str | Iterable[str]) -> tuple[str, ...]:
-    """Split and check bootstrap servers: "host:port,host:port" or a sequence of such."""
-    try:
-        parts = servers.split(",") if isinstance(servers, str) else servers
-        cleaned = tuple(part.strip() for part in parts if part.strip())
-        for server in cleaned:
-            parse_address(server)
-    except (AttributeError, TypeError):
-        raise InvalidOption(f"bootstrap_servers must be text(s), not {servers!r}") from None
-    if not cleaned:
-        raise InvalidOption("bootstrap_servers is empty: give 'host:port', or several of them")
-    return cleaned
-
-
-def parse_address(server: str) -> tuple[str, int]:
-    """Split "host", "host:port" or "[ipv6]:port"; the port defaults to 9092."""
-    _, scheme, rest = server.rpartition("://")
-    bare = rest if scheme else server
-    if bare.startswith("["):
-        host, _, port_text = bare[1:].partition("]")
-        port_text = port_text.removeprefix(":")
-    elif bare.count(":") > 1:
-        host, port_text = bare, ""
-    else:
-        host, _, port_text = bare.partition(":")
-    if not host or any(character.isspace() or character == "/" for character in host):
-        raise InvalidOption(f"bootstrap server {server!r} has no valid host")
-    port_text = port_text or f"{DEFAULT_PORT}"
-    if not port_text.isascii() or not port_text.isdigit() or not 1 <= int(port_text) <= 65_535:
-        raise InvalidOption(f"bootstrap server {server!r} has no valid port (1 to 65535)")
-    return host, int(port_text)
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """The end of a sentence about an unknown option: which one may have been meant, if any."""
-    candidates = [candidate for candidate in known if candidate.startswith(name)]
-    if name.endswith("serializer"):
-        return "; keys and values are bytes: encode before you send, decode what you get"
-    candidates += difflib.get_close_matches(name.replace(".", "_"), known, n=1, cutoff=0.6)
-    return f"; did you mean {candidates[0]!r}?" if candidates else ""
-
-
-def reset_duration_ms(policy: Any) -> int | None:
-    """How far back `auto_offset_reset` goes, in milliseconds; None if it is no duration (KIP-1106).
-
-    A duration is written as in ISO 8601, with a day of 24 hours: "by_duration:P1DT12H".
-    """
-    found = _BY_DURATION.fullmatch(policy) if isinstance(policy, str) else None
-    if found is None:
-        return None
-    days, hours, minutes, seconds, fraction = (part or "0" for part in found.groups())
-    whole_s = ((int(days) * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(seconds)
-    duration_ms = whole_s * 1_000 + int(fraction.ljust(3, "0")[:3])
-    return duration_ms if duration_ms <= MAX_DURATION_MS else None
-
-
-def check_field(field: dataclasses.Field[Any], value: Any) -> None:
-    name = field.name
-    if "range" in field.metadata:
-        if value is None and field.default is None:
-            return
-        low, high = field.metadata["range"]
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise InvalidOption(f"{name} must be a whole number, not {value!r}")
-        if not low <= value <= high:
-            raise InvalidOption(f"{name} must be from {low} to {high}, not {value}")
-    elif "choices" in field.metadata:
-        allowed = field.metadata["choices"]
-        if value not in allowed:
-            raise InvalidOption(
-                f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}"
-            )
-    elif "text" in field.metadata:
-        if not (isinstance(value, str) or (value is None and field.metadata["text"])):
-            raise InvalidOption(f"{name} must be a string, not {value!r}")
-        if value is not None and not _fits(value):
-            raise InvalidOption(f"{name} must be UTF-8 text of at most {MAX_TEXT_BYTES} bytes")
-    elif isinstance(field.default, bool) and not isinstance(value, bool):
-        raise InvalidOption(f"{name} must be True or False, not {value!r}")
-
-
-def _fits(text: str) -> bool:
-    """Whether a text can stand in a request."""
-    return len(text.encode(errors="replace")) <= MAX_TEXT_BYTES and not any(
-        "\ud800" <= character <= "\udfff" for character in text
-    )
-
-
-def _check_level(codec: str, level: Any) -> None:
-    if codec not in COMPRESSION_LEVELS:
-        raise InvalidOption(f"compression_type {codec!r} has no levels")
-    low, high = COMPRESSION_LEVELS[codec]
-    if isinstance(level, bool) or not isinstance(level, int) or not low <= level <= high:
-        raise InvalidOption(
-            f"compression_level of {codec} must be a whole number from {low} to {high},"
-            f" not {level!r}"
-        )
-
-
-def _check_order(config: ClientConfig, low: str, high: str) -> None:
-    if getattr(config, low) > getattr(config, high):
-        raise InvalidOption(
-            f"{low} ({getattr(config, low)}) must not be above {high} ({getattr(config, high)})"
-        )

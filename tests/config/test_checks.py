@@ -1,0 +1,76 @@
+"""What stands in an option's text."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafkawire.config import (
+    ClientConfig,
+    ConsumerConfig,
+    make,
+    parse_address,
+    reset_duration_ms,
+)
+from aiokafkawire.errors import InvalidOption
+
+
+@pytest.mark.parametrize(
+    ("server", "address"),
+    [
+        ("localhost", ("localhost", 9092)),
+        ("localhost:1", ("localhost", 1)),
+        ("[::1]:2", ("::1", 2)),
+        ("::1", ("::1", 9092)),
+        ("PLAINTEXT://h:3", ("h", 3)),
+    ],
+)
+def test_addresses_are_split(server: str, address: tuple[str, int]):
+    assert parse_address(server) == address
+
+
+@pytest.mark.parametrize("server", ["h:0", "h:70000", "h:x", ":9092", "h:-1", "a b:1", "[::1]:x"])
+def test_a_bad_address_is_refused(server: str):
+    with pytest.raises(InvalidOption, match="has no valid"):
+        make(ClientConfig, {"bootstrap_servers": server})
+
+
+@pytest.mark.parametrize("servers", ["", " , ", []])
+def test_servers_must_be_given(servers: object):
+    with pytest.raises(InvalidOption, match="bootstrap_servers is empty"):
+        make(ClientConfig, {"bootstrap_servers": servers})
+    with pytest.raises(InvalidOption, match="bootstrap_servers is missing"):
+        make(ClientConfig, {})
+
+
+@pytest.mark.parametrize("servers", [None, 9092, b"a:9092", [b"a:9092"], [("a", 9092)]])
+def test_servers_are_texts(servers: object):
+    with pytest.raises(InvalidOption, match=r"bootstrap_servers must be text\(s\), not "):
+        make(ClientConfig, {"bootstrap_servers": servers})
+
+
+@pytest.mark.parametrize(
+    ("policy", "duration_ms"),
+    [
+        ("by_duration:P7D", 7 * 86_400_000),
+        ("by_duration:PT1H30M", 5_400_000),
+        ("by_duration:P1DT2H3M4.5S", 93_784_500),
+        ("by_duration:pt0.0019s", 1),
+        ("by_duration:PT0S", 0),
+    ],
+)
+def test_a_reset_by_duration_is_read(policy: str, duration_ms: int):
+    assert reset_duration_ms(policy) == duration_ms
+    options = {"bootstrap_servers": "b", "auto_offset_reset": policy}
+    assert make(ConsumerConfig, options).auto_offset_reset == policy
+
+
+@pytest.mark.parametrize(
+    "policy",
+    ["by_duration", "P1D", *(f"by_duration:{text}" for text in (
+        "", "P", "PT", "P1DT", "1D", "P1", "PT1D", "P1H", "PT1S1M", "P1W", "P1Y", "P-1D", "-P1D",
+        "PT.5S", "PT1,5S", "P1D ", "P999999999999999999D",
+    ))],
+)  # fmt: skip
+def test_a_bad_duration_is_refused(policy: str):
+    with pytest.raises(InvalidOption, match="by_duration:PnDTnHnMnS"):
+        make(ConsumerConfig, {"bootstrap_servers": "b", "auto_offset_reset": policy})
