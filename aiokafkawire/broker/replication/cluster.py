@@ -335,5 +335,3 @@ def _request(order: Order) -> ByVersion[Response]:
             return ByVersion(
                 ApiKey.UPDATE_METADATA, lambda version: metadata_request(order, version)
             )
-        case _:
-            raise TypeError(f"{order!r} is none of the orders")

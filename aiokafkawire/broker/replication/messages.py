@@ -92,7 +92,7 @@ class LiveNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class _Order:
     """What every order bears: whose it is, and as which controller."""
 
     controller_id: int
@@ -100,7 +100,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeadOrder(Order):
+class LeadOrder(_Order):
     """LeaderAndIsr: lead these partitions, or follow. `leaders` says where to fetch from."""
 
     partitions: Mapping[Key, Assignment]
@@ -109,19 +109,22 @@ class LeadOrder(Order):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopOrder(Order):
+class StopOrder(_Order):
     """StopReplica: serve these partitions no longer; True where the log is to be deleted."""
 
     partitions: Mapping[Key, bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataOrder(Order):
+class MetadataOrder(_Order):
     """UpdateMetadata: tell clients this of partitions, and that these nodes and no others live."""
 
     partitions: Mapping[Key, Assignment]
     live: Mapping[int, LiveNode]
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+
+
+Order = LeadOrder | StopOrder | MetadataOrder
 
 
 def by_topic(keys: Iterable[Key]) -> dict[str, list[int]]:
