@@ -6,28 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import pytest
 
-from aiokafkawire.broker import Broker
-from tests.broker.interview import (
-    MIN_SESSION_TIMEOUT_MS,
-    NODES,
-    PARTITIONS,
-    QUESTIONS,
-    RELEASES,
-    TOPICS,
-    Recording,
-    as_of,
-    interview,
-    supported,
-)
+from tests.broker.interview import QUESTIONS, RELEASES, Recording, embedded
 
 MAX_DIFFERENCES = 3
-
-SILENCE_S = 0.1
-"""What would be an answer all the same comes at once."""
 
 FAST = ("0.8.2.2", "4.3.0")
 
@@ -45,25 +29,6 @@ DIFFERENCES: Mapping[str, Mapping[str, str]] = {
     "4.3.0": {"metadata_makes_a_topic": AT_ONCE},
 }
 """By release: the questions that are answered otherwise, and why."""
-
-
-async def embedded(version: str) -> tuple[dict[str, list[int]], dict[str, Any]]:
-    """The APIs and the answers of the embedded broker as that release."""
-    async with Broker(
-        nodes=NODES,
-        as_of=as_of(version),
-        default_partitions=PARTITIONS,
-        group_min_session_timeout_ms=MIN_SESSION_TIMEOUT_MS,
-    ) as broker:
-        cluster = broker._running.cluster
-        for name, (replicas, configs) in TOPICS.items():
-            cluster.create_topic(name, assignments=dict(enumerate(replicas)), configs=configs)
-        apis = await supported(broker.nodes[1]) if cluster_tells(version) else {}
-        return apis, await interview(as_of(version), broker.nodes, SILENCE_S)
-
-
-def cluster_tells(version: str) -> bool:
-    return not version.startswith(("0.8", "0.9"))
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True, scope="module")

@@ -28,13 +28,11 @@ from tests.broker.interview import (
     TOPICS,
     Recording,
     as_of,
+    embedded,
     interview,
     supported,
 )
-from tests.broker.test_recorded import embedded
 from tests.brokers.kafka import Kafka
-
-FIRST_THAT_TELLS = (0, 10)
 
 
 def recorded(version: str) -> Recording:
@@ -47,8 +45,7 @@ def recorded(version: str) -> Recording:
         for name, (replicas, configs) in TOPICS.items():
             kafka.create_topic(name, replicas=replicas, configs=configs)
         addresses = {node.node_id: Address(*node.address) for node in kafka.nodes}
-        tells = kafka.release.number >= FIRST_THAT_TELLS
-        apis = anyio.run(supported, addresses[1]) if tells else {}
+        apis = anyio.run(supported, as_of(version), addresses[1])
         answers = anyio.run(interview, as_of(version), addresses)
         for node in kafka.nodes:
             # Nothing is kept, so it need not be ended in order.

@@ -1,6 +1,7 @@
 """The interview that real brokers gave, and that the embedded one is held to."""
 
 from tests.broker.interview import of_clusters, of_groups, of_records  # noqa: F401
+from tests.broker.interview.embedded import embedded
 from tests.broker.interview.interview import (
     MIN_SESSION_TIMEOUT_MS,
     NODES,
@@ -23,6 +24,7 @@ __all__ = [
     "TOPICS",
     "Recording",
     "as_of",
+    "embedded",
     "interview",
     "supported",
 ]

@@ -397,9 +397,11 @@ def as_of(version: str) -> str:
     return RELEASES.get(version, version)
 
 
-async def supported(address: Address) -> dict[str, list[int]]:
-    """The APIs that a broker tells, each with its lowest and highest version."""
-    to = Interview("0.10", {1: address})
+async def supported(release: str, address: Address) -> dict[str, list[int]]:
+    """The APIs that a broker tells, each with its lowest and highest version; none before 0.10."""
+    to = Interview(release, {1: address})
+    if not to.speaks(ApiKey.API_VERSIONS, 0):
+        return {}
     told = await to.look(api_versions.ApiVersionsRequest(), 0)
     return {
         APIS[ApiKey(each.api_key)].name: [each.min_version, each.max_version]
