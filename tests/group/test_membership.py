@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Iterable
 from typing import Any
@@ -355,8 +356,12 @@ def machine_in(state: s.State) -> Membership:
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: type(state).__name__)
-@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_every_state_and_event(state: s.State, event: on.Event) -> None:
+def test_every_state_and_event(state: s.State) -> None:
+    for event in EVENTS:
+        check_event(state, event)
+
+
+def check_event(state: s.State, event: on.Event) -> None:
     membership = machine_in(state)
     event = addressed(event, state)
     expected = EXPECTED[type(state).__name__].get(type(event).__name__)
@@ -370,9 +375,9 @@ def test_every_state_and_event(state: s.State, event: on.Event) -> None:
         return
     effects = membership.handle(event, 0.5)
     if expected == "=":
-        assert membership.state == state
+        assert membership.state == state, event
     else:
-        assert type(membership.state).__name__ == expected
+        assert type(membership.state).__name__ == expected, event
     check_invariants(membership)
     check_step(state, event, effects, membership.state)
 
@@ -426,13 +431,10 @@ def check_step(before: s.State, event: on.Event, effects: Any, after: s.State) -
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: type(state).__name__)
-@pytest.mark.parametrize(
-    "event",
-    [event for event in EVENTS if isinstance(event, on.Answer)],
-    ids=lambda event: type(event).__name__,
-)
-def test_an_answer_to_another_request_changes_nothing(state: s.State, event: on.Event) -> None:
-    fields = {name: getattr(event, name) for name in type(event).__dataclass_fields__}  # type: ignore[attr-defined]
-    membership = machine_in(state)
-    assert membership.handle(type(event)(**fields | {"request": 55}), 0.5) == ()
-    assert membership.state is state
+def test_an_answer_to_another_request_changes_nothing(state: s.State) -> None:
+    for event in EVENTS:
+        if isinstance(event, on.Answer):
+            late = dataclasses.replace(event, request=55)  # type: ignore[type-var]
+            membership = machine_in(state)
+            assert membership.handle(late, 0.5) == (), late
+            assert membership.state is state, late
