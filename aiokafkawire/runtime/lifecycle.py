@@ -194,6 +194,11 @@ class Lifecycle(Generic[S]):
                 with anyio.CancelScope(deadline=deadline, shield=True) as scope:
                     self.host.on_end = scope.cancel
                     await goodbye(session)
+        except Exception:
+            # After a defect a goodbye may fail of it again; what failed first is told.
+            if self.failure is None:
+                raise
+            logger.exception("%s: the goodbye failed too", self.host.name)
         finally:
             await self._end()
 

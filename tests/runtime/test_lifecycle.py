@@ -375,6 +375,27 @@ async def test_a_task_that_fails_breaks_the_client(caplog: pytest.LogCaptureFixt
     assert "task odd failed" in caplog.text
 
 
+async def test_a_goodbye_that_fails_of_a_defect_is_not_what_is_told(
+    caplog: pytest.LogCaptureFixture,
+):
+    async def goodbye() -> None:
+        raise LookupError("the goodbye's")
+
+    async def fail() -> None:
+        raise LookupError("the first")
+
+    client = Client(goodbye)
+    with caplog.at_level("CRITICAL"):
+        async with client:
+            await client.life.host.spawn(fail, name="odd").wait()
+    untold = client.life.untold()
+    assert untold is not None
+    assert "the first" in str(untold)
+    with pytest.raises(LookupError, match="the goodbye's"):
+        async with Client(goodbye):
+            pass
+
+
 async def test_a_failure_that_a_call_raised_is_told():
     client = Client()
     async with client:
