@@ -295,13 +295,14 @@ class Producer(Client[_Session]):
         for at most a second, and the abort then goes on without its caller. One producer has one
         transaction at a time: entering a second one raises `WrongTransactionState`. (KIP-98.)
         """
-        return TransactionScope(self._transactions())
+        return TransactionScope(self._transactions(), self._running().sender.refused)
 
     async def begin_transaction(self) -> None:
         """Begin a transaction; waits at most `max_block_ms` for the end of the one before.
 
         Raises `WrongTransactionState` if one is open, `TransactionFailed` if the one before could
-        not be committed after all, `ProducerFenced`, `RequestTimedOut`.
+        not be committed after the call for it had ended without an answer (it is aborted, and this
+        may be called again), `ProducerFenced`, `RequestTimedOut`.
         """
         await self._transactions().begin()
 

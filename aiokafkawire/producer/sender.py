@@ -111,7 +111,10 @@ class Sender:
 
     def fail(self, error: KafkaError) -> None:
         """The producer cannot go on: everything ends with `error`, and so does every later call."""
-        told = self.transactions is None and bool(self.accumulator.incomplete)
+        if self.transactions is not None:
+            told = self.transactions.awaited
+        else:
+            told = bool(self.accumulator.incomplete)
         self._cannot_go_on(error, told)
 
     def _cannot_go_on(self, error: KafkaError, told: bool) -> None:

@@ -13,6 +13,7 @@ from aiokafkawire.errors import (
     KafkaError,
     RequestTimedOut,
     TransactionAborted,
+    TransactionFailed,
 )
 from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.delivery import Failed as DeliveryFailed
@@ -112,11 +113,17 @@ class Transactions:
         )
         self.raise_failure()
 
-    async def begin(self) -> None:
+    async def begin(self) -> Transaction:
         """Begin a transaction, once the one before has ended."""
         deadline = self._deadline()
         what = "the transaction before has not ended"
         await self._until(lambda: not self.machine.ending, deadline, what)
+        state = self.machine.state
+        if self._unheard is Commit and isinstance(state, AbortableError):
+            # Whoever wanted the commit has left: nobody else aborts.
+            self._handle(Abort())
+            self._unheard = Abort
+            raise copy_of(state.error)
         protocol = self._protocol()
         if self.machine.must_raise(protocol):
             self._handle(Initialise())
@@ -124,6 +131,8 @@ class Transactions:
         self.machine.handle(Begin(protocol), self._now())
         self._unheard = None
         self._accumulator.abandoned = None
+        assert self.machine.transaction is not None
+        return self.machine.transaction
 
     async def commit(self) -> None:
         """Commit. Calling it again after `RequestTimedOut` or a cancellation goes on waiting."""
@@ -132,8 +141,14 @@ class Transactions:
         self.machine.handle(Commit(), self._now())
         if not self._accumulator.incomplete:
             self._changed.set()  # else the last record's outcome does it
-        await self._end(Commit, "whether the transaction is committed is not known")
+        transaction = await self._end(Commit, "whether the transaction is committed is not known")
+        if transaction.committed:
+            return
         self.raise_failure()
+        raise TransactionFailed(
+            "the transaction was aborted while it was to be committed",
+            transactional_id=self.machine.transactional_id,
+        )
 
     async def abort(self, within_s: float | None = None) -> None:
         """Abort; waits for `max_block_ms`, or for so many seconds. Calling it again after
@@ -170,6 +185,8 @@ class Transactions:
     async def detach(self) -> PreparedTransaction:
         """Send what was taken, and give the transaction away; once more gives the same again."""
         self._handle(Detach())
+        if self.machine.transaction is not None:
+            self.machine.transaction.asked = True
         self._keep_pressing()
         await self._until(
             lambda: not isinstance(self.machine.state, Detaching),
@@ -241,12 +258,17 @@ class Transactions:
             return 0, LAST_CLASSIC_PRODUCE
         return FIRST_IMPLICIT_PRODUCE, None
 
-    def unended(self, number: int) -> bool:
+    def unended(self, transaction: Transaction) -> bool:
         """Whether a transaction is open, or can only be aborted."""
         state = self.machine.state
-        if not isinstance(state, InTransaction | AbortableError):
-            return False
-        return state.transaction.number == number
+        return isinstance(state, InTransaction | AbortableError) and (
+            state.transaction is transaction
+        )
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a call waits, which hears of a failure."""
+        return self._callers > 0
 
     def metrics(self) -> dict[str, int]:
         """How many transactions there were."""
@@ -301,7 +323,7 @@ class Transactions:
                 if commit.kept is not None:
                     self._tell_kept(commit.kept, commit.offsets)
         elif isinstance(state, FatalError):
-            self._fail(state.error, self._callers > 0)
+            self._fail(state.error, self.awaited)
         self._keep_buffer_in_step()
         self._heard.set()
 
@@ -381,15 +403,19 @@ class Transactions:
 
     async def _end(
         self, call: type[Commit | Abort], what: str, within_s: float | None = None
-    ) -> None:
+    ) -> Transaction:
         transaction = self.machine.transaction
+        assert transaction is not None
+        transaction.asked = True
         self._unheard = call
         if call is Abort:
             self._drop_records()
         self._keep_pressing()
         deadline = self._deadline() if within_s is None else self._now() + within_s
-        await self._until(lambda: not self._ends(transaction), deadline, what)
+        ending = Committing if call is Commit else Aborting
+        await self._until(lambda: not self._is(ending, transaction), deadline, what)
         self._unheard = None
+        return transaction
 
     def _was_unheard(self, call: type[Commit | Abort], *, committed: bool) -> bool:
         """Whether what is asked for was asked for before, and has been done since."""
@@ -399,9 +425,8 @@ class Transactions:
         self._unheard = None
         return True
 
-    def _ends(self, transaction: Transaction | None) -> bool:
-        ending = isinstance(self.machine.state, Committing | Aborting)
-        return ending and self.machine.transaction is transaction
+    def _is(self, ending: type[Committing | Aborting], transaction: Transaction) -> bool:
+        return isinstance(self.machine.state, ending) and self.machine.transaction is transaction
 
     def _takes(self, transaction: Transaction | None) -> bool:
         taking = isinstance(self.machine.state, InTransaction | Committing | Detaching)

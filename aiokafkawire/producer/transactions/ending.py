@@ -36,8 +36,9 @@ async def end_transaction(
 
     Options are those of `ClientConfig`. Raises `ProducerFenced` if a newer producer took over or
     the transaction was open too long (then it is aborted, unless an earlier call committed it),
-    `TransactionFailed` if it cannot be committed, and `RequestTimedOut` after
-    `default_api_timeout_ms`: then it may be ended or not. (EndTxn.)
+    `TransactionFailed` if it cannot be committed, `BrokerError` if it cannot be aborted, as after
+    a commit, and `RequestTimedOut` after `default_api_timeout_ms`: then it may be ended or not.
+    (EndTxn.)
     """
     if prepared.empty:
         return
@@ -73,6 +74,8 @@ class _Ender(Client[_Session]):
         session, config = self._lifecycle.running_here(), self._config
         clock = session.runtime.clock
         machine = _machine_of(prepared, commit=commit, config=config, now=clock.now())
+        transaction = machine.transaction
+        assert transaction is not None
         conversation = Conversation(
             machine, session.cluster, session.runtime, transaction_timeout_ms=0
         )
@@ -89,6 +92,11 @@ class _Ender(Client[_Session]):
                     f" over; the last failure: {machine.trouble}",
                     transactional_id=prepared.transactional_id,
                 )
+        if transaction.refusal is not None:
+            transaction.refusal.reason += (
+                "; it cannot be aborted: an earlier call has committed it, or nobody knows of it"
+            )
+            raise transaction.refusal
         if isinstance(machine.state, AbortableError | FatalError):
             raise machine.state.error
 

@@ -298,6 +298,7 @@ class TransactionMachine:
     def over(self, transaction: Transaction, identity: ProducerIdAndEpoch | None) -> State:
         """The state after an abort; `identity` is the one that the coordinator gave, if it did."""
         self.aborted += 1
+        transaction.committed = False
         protocol = transaction.protocol
         if identity is not None:
             return Ready(identity, protocol, committed=False)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 
 import anyio
 
 from aiokafkawire.errors import KafkaError, TransactionFailed
 from aiokafkawire.producer.transactions.driver import Transactions
+from aiokafkawire.producer.transactions.states import Transaction
 
 __all__ = ("CANCELLED_ABORT_S", "TransactionScope")
 
@@ -19,16 +21,16 @@ class TransactionScope:
     """One transaction, from entering to leaving.
 
     Leaving commits, or aborts if the body raised or was cancelled. What was ended or detached in
-    the body is left alone.
+    the body is left alone. `refused` raises why the producer cannot go on, if so.
     """
 
-    def __init__(self, transactions: Transactions) -> None:
+    def __init__(self, transactions: Transactions, refused: Callable[[], None]) -> None:
         self._transactions = transactions
-        self._number = 0
+        self._refused = refused
+        self._transaction: Transaction | None = None
 
     async def __aenter__(self) -> None:
-        await self._transactions.begin()
-        self._number = self._transactions.machine.begun
+        self._transaction = await self._transactions.begin()
 
     async def __aexit__(
         self,
@@ -36,15 +38,22 @@ class TransactionScope:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if not self._transactions.unended(self._number):
-            return
+        transaction = self._transaction
+        assert transaction is not None
+        unended = self._transactions.unended(transaction)
         if error is not None:
-            await self._abort(error)
+            if unended:
+                await self._abort(error)
             return
+        if not unended and transaction.asked:
+            return
+        # Where the producer cannot go on any more, this says so.
+        self._refused()
         try:
             await self._transactions.commit()
         except TransactionFailed as failure:
-            await self._abort(failure)
+            if self._transactions.unended(transaction):
+                await self._abort(failure)
             raise
 
     async def _abort(self, error: BaseException) -> None:

@@ -88,7 +88,8 @@ class Transaction:
     `partitions` may be written to; `wanted` are to be added first, and so are groups that are not
     in `groups`. `known`: the coordinator knows of it, so that it must be ended there. `bump`: the
     epoch must be raised after it; `forgotten`: the coordinator has nothing to end. `offsets` wait
-    to be sent, `taken` are with their groups' coordinators.
+    to be sent, `taken` are with their groups' coordinators. `asked`: a call wants it ended or given
+    away; `committed` is how it ended, once that is known, and `refusal` why an abort was refused.
     Bounds: partitions as many as are written to, offsets as many as calls gave.
     """
 
@@ -104,6 +105,9 @@ class Transaction:
     known: bool = False
     bump: bool = False
     forgotten: bool = False
+    asked: bool = False
+    committed: bool | None = None
+    refusal: KafkaError | None = None
 
 
 # --- states -----------------------------------------------------------------------------------

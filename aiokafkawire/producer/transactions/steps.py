@@ -212,6 +212,7 @@ def offsets_committed(
 def end_commit(machine: TransactionMachine, state: Committing, event: Ended, _: float) -> State:
     machine.committed += 1
     transaction = state.transaction
+    transaction.committed = True
     machine.kept.extend(transaction.taken)
     identity = transaction.identity if event.identity is None else event.identity
     return Ready(identity, transaction.protocol, committed=True)
@@ -221,6 +222,7 @@ def commit_nothing(machine: TransactionMachine, state: Committing, _: Flushed, _
     if state.transaction.known:
         return state
     machine.committed += 1
+    state.transaction.committed = True
     return Ready(state.transaction.identity, state.transaction.protocol, committed=True)
 
 
@@ -268,6 +270,7 @@ def refused_in_abort(
     if event.kind is RequestKind.END:
         # There is nothing to end, or the coordinator cannot: a new epoch ends whatever is open.
         state.transaction.bump = True
+        state.transaction.refusal = event.error
         return machine.over(state.transaction, None)
     return state
 

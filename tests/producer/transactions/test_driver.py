@@ -588,6 +588,49 @@ async def test_closing_ends_a_transaction_that_failed(broker: Broker, new_produc
     assert await visible(broker) == [b"v"]
 
 
+async def test_a_commit_during_which_another_task_aborts_does_not_end_as_if_committed(
+    broker: Broker, new_producer: NewProducer
+):
+    async with new_producer() as producer:
+        broker.on(ApiKey.PRODUCE, Answer(ErrorCode.INVALID_RECORD), times=1)
+        await producer.begin_transaction()
+        delivery = await producer.send("t", b"never", partition=0)
+        committing = anyio.Event()
+
+        async def abort() -> None:
+            committing.set()
+            with pytest.raises(BrokerError):
+                await delivery
+            await producer.abort_transaction()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(abort)
+            await committing.wait()
+            with pytest.raises(TransactionFailed):
+                await producer.commit_transaction()
+        assert producer.metrics()["transactions_committed_total"] == 0
+
+
+async def test_a_commit_that_fails_unheard_is_told_by_the_next_begin_once(
+    broker: Broker, new_producer: NewProducer
+):
+    async with new_producer() as producer:
+        broker.on(ApiKey.PRODUCE, Delay(0.1), times=1)
+        broker.on(ApiKey.PRODUCE, Answer(ErrorCode.INVALID_RECORD), times=1)
+        await producer.begin_transaction()
+        await producer.send("t", b"never", partition=0)
+        with anyio.move_on_after(0.02):
+            await producer.commit_transaction()
+        with pytest.raises(TransactionFailed):
+            await producer.begin_transaction()
+        # Whoever aborts now does nothing wrong.
+        await producer.abort_transaction()
+        await producer.begin_transaction()
+        await producer.send("t", b"v", partition=0)
+        await producer.commit_transaction()
+    assert await visible(broker) == [b"v"]
+
+
 async def test_who_waits_for_a_commit_hears_that_the_producer_was_closed(
     broker: Broker, new_producer: NewProducer
 ):

@@ -43,8 +43,12 @@ async def test_closing_the_producer_leaves_it_open_until_it_is_ended(
     assert await visible(broker) == []
     await end(broker, PreparedTransaction.from_json(prepared.to_json()), commit=commit)
     assert await visible(broker) == ([b"0", b"1", b"2"] if commit else [])
-    # Doing the same again does no harm.
+    # Doing the same again does no harm, and doing the opposite is refused.
     await end(broker, prepared, commit=commit)
+    with pytest.raises(TransactionFailed if not commit else BrokerError) as raised:
+        await end(broker, prepared, commit=not commit)
+    assert ("an earlier call has committed it" in str(raised.value)) is commit
+    assert await visible(broker) == ([b"0", b"1", b"2"] if commit else [])
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,12 @@ import anyio
 import pytest
 
 from aiokafkawire import end_transaction
-from aiokafkawire.broker import Answer, Broker, Drop
+from aiokafkawire.broker import Answer, Broker, Delay, Drop
 from aiokafkawire.errors import (
     BrokerError,
+    ClientClosed,
+    KafkaError,
+    ProducerFenced,
     RequestTimedOut,
     TransactionFailed,
     WrongTransactionState,
@@ -153,4 +156,56 @@ async def test_one_producer_has_one_transaction_at_a_time(
             async with producer.transaction():
                 pass
         await producer.send("t", b"v")
+    assert await visible(broker) == [b"v"]
+
+
+async def test_a_body_that_did_not_hear_of_the_fencing_does_not_end_as_if_committed(
+    broker: Broker, new_producer: NewProducer
+):
+    async with new_producer() as producer:
+
+        async def body() -> None:
+            async with producer.transaction():
+                delivery = await producer.send("t", b"never")
+                with pytest.raises(KafkaError):
+                    await delivery
+
+        broker.on(ApiKey.PRODUCE, Answer(ErrorCode.PRODUCER_FENCED), times=1)
+        with pytest.raises(ProducerFenced, match="newer producer"):
+            await body()
+        # It was told, so that closing says nothing more.
+    assert await visible(broker) == []
+
+
+async def test_a_body_whose_producer_was_closed_does_not_end_as_if_committed(
+    broker: Broker, new_producer: NewProducer
+):
+    async def body(producer: Producer) -> None:
+        async with producer.transaction():
+            await producer.send_and_wait("t", b"never")
+            await producer.stop()
+
+    producer = new_producer()
+    await producer.start()
+    with pytest.raises(ClientClosed):
+        await body(producer)
+    assert await visible(broker) == []
+
+
+async def test_a_commit_that_failed_after_its_caller_had_left_is_told_once(
+    broker: Broker, new_producer: NewProducer
+):
+    async with new_producer() as producer:
+        with anyio.fail_after(5), anyio.CancelScope() as scope:
+            broker.on(ApiKey.PRODUCE, Delay(0.1), times=1)
+            broker.on(ApiKey.PRODUCE, Answer(ErrorCode.INVALID_RECORD), times=1)
+            async with producer.transaction():
+                await producer.send("t", b"never")
+                await broker.wait_for_request(ApiKey.PRODUCE)
+                scope.deadline = anyio.current_time() + 0.02
+        with pytest.raises(TransactionFailed):
+            async with producer.transaction():
+                await producer.send("t", b"never")
+        async with producer.transaction():
+            await producer.send("t", b"v")
     assert await visible(broker) == [b"v"]
