@@ -31,7 +31,8 @@ nitpicky = True
 nitpick_ignore_regex = [
     (r"py:.*", r"(collections|typing|re|pathlib|types|enum|pyarrow)\..*"),
     (r"py:.*", r"aiokafkawire\.(config|runtime|wire)\..*"),
-    (r"py:.*", r"(.*\.)?(Action|ApiKey|BatchIterator|Faults|OffsetsSource|Receipt|Segment|TransactionScope)"),
+    (r"py:.*", r"(.*\.)?(Action|ApiKey|BatchIterator|Faults|Receipt|Segment)"),
+    (r"py:.*", r"(.*\.)?(OffsetsSource|TransactionScope)"),
     (r"py:.*", r"(.*\.)?(Kafka07Config|Kafka07Options|KafkaError)"),
 ]
 
