@@ -11,6 +11,7 @@ from aiokafkawire.producer.accumulator import TopicQueues
 from aiokafkawire.producer.delivery import Delivery
 from aiokafkawire.producer.partition_queue import PartitionQueue
 from aiokafkawire.producer.sender import Sender
+from aiokafkawire.producer.transactions import Transaction
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.records.kernel import Headers, as_bytes
 from aiokafkawire.runtime import Runtime
@@ -159,11 +160,13 @@ class Intake:
         Raises `BufferFull` for want of room, `UnknownTopic` (or what metadata says of it), and
         `RequestTimedOut` if no broker told of the topic.
         """
+        transaction = self._transaction()
         deadline = self._now() + self._config.max_block_ms / 1_000
         topic, partition, size = record[0], record[3], record[6]
         await self.learn(topic, deadline)
         if partition is not None:
             await self._learn_partition(topic, partition, deadline)
+        self._check_still(transaction)
         delivery = self.put(record)
         if delivery is not None:
             return delivery
@@ -172,10 +175,27 @@ class Intake:
             await self._room.wait(lambda: self._accumulator.has_room(size), deadline)
         finally:
             self._accumulator.press(-1)
+        self._check_still(transaction)
         delivery = self.put(record, waited=True)
         if delivery is None:
             raise UnknownTopic("the partition went away", topic=topic, partition=partition)
         return delivery
+
+    async def checkpoint(self) -> None:
+        """Let other tasks run before a record is put into the buffer."""
+        transaction = self._transaction()
+        await self.pacer.checkpoint()
+        self._check_still(transaction)
+
+    def _transaction(self) -> Transaction | None:
+        return None if self._transactions is None else self._transactions.machine.transaction
+
+    def _check_still(self, transaction: Transaction | None) -> None:
+        """A record must not come into a later transaction than the one in which its call began:
+        there the work that it is of may be done once more."""
+        if self._transactions is not None:
+            self._sender.refused()
+            self._transactions.check_still(transaction)
 
     async def learn(self, topic: str, deadline: float) -> TopicQueues:
         """Wait until the topic's partitions are known."""

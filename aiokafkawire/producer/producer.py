@@ -178,7 +178,7 @@ class Producer(Client[_Session]):
         if pacer.calls_left > 0:
             pacer.calls_left -= 1
         else:
-            await pacer.checkpoint()
+            await intake.checkpoint()
         delivery = intake.put(record)
         if delivery is None:
             delivery = await intake.put_when_possible(record)
@@ -278,7 +278,7 @@ class Producer(Client[_Session]):
                 if pacer.calls_left > 0:
                     pacer.calls_left -= 1
                 else:
-                    await pacer.checkpoint()
+                    await intake.checkpoint()
                 deliveries.append(put(record) or await intake.put_when_possible(record))
         except BaseException as error:
             error.add_note(f"send_many: {len(deliveries)} of {count} records are in the buffer")

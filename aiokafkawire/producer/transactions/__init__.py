@@ -6,10 +6,12 @@ from aiokafkawire.producer.transactions.machine import concurrent_backoff
 from aiokafkawire.producer.transactions.offsets import OffsetsSource, checked_offsets
 from aiokafkawire.producer.transactions.prepared import PreparedTransaction
 from aiokafkawire.producer.transactions.scope import TransactionScope
+from aiokafkawire.producer.transactions.states import Transaction
 
 __all__ = (
     "OffsetsSource",
     "PreparedTransaction",
+    "Transaction",
     "TransactionScope",
     "Transactions",
     "checked_offsets",

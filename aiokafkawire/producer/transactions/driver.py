@@ -14,6 +14,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
     TransactionAborted,
     TransactionFailed,
+    WrongTransactionState,
 )
 from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.delivery import Failed as DeliveryFailed
@@ -221,6 +222,15 @@ class Transactions:
         """Raise unless a transaction is open."""
         if type(self.machine.state) is not InTransaction:
             self.machine.check(UsePartition)
+
+    def check_still(self, transaction: Transaction | None) -> None:
+        """Raise unless this transaction is open, in which a call began that had to wait."""
+        self.check_open()
+        if self.machine.transaction is not transaction:
+            raise WrongTransactionState(
+                "the transaction in which the record was to be sent has ended meanwhile",
+                transactional_id=self.machine.transactional_id,
+            )
 
     def use(self, partition: TopicPartition) -> None:
         """A record goes to a partition, in the transaction that is open."""

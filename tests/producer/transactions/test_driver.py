@@ -611,6 +611,32 @@ async def test_a_commit_during_which_another_task_aborts_does_not_end_as_if_comm
         assert producer.metrics()["transactions_committed_total"] == 0
 
 
+async def test_a_record_that_waited_does_not_come_into_a_later_transaction(
+    broker: Broker, new_producer: NewProducer
+):
+    async with new_producer() as producer:
+        refused = anyio.Event()
+
+        async def late() -> None:
+            with pytest.raises(WrongTransactionState, match="has ended meanwhile"):
+                await producer.send("later", b"never")
+            refused.set()
+
+        async with anyio.create_task_group() as group:
+            await producer.begin_transaction()
+            group.start_soon(late)
+            await broker.wait_for_request(
+                ApiKey.METADATA, matching=lambda seen: "later" in str(seen.message)
+            )
+            await producer.abort_transaction()
+            await producer.begin_transaction()
+            await broker.create_topic("later", partitions=1)
+            with anyio.fail_after(5):
+                await refused.wait()
+            await producer.commit_transaction()
+    assert await visible(broker, "later") == []
+
+
 async def test_a_commit_that_fails_unheard_is_told_by_the_next_begin_once(
     broker: Broker, new_producer: NewProducer
 ):
