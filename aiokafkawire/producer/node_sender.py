@@ -238,8 +238,10 @@ class NodeSender:
         if answer.verdict is Verdict.OLD_FORMAT:
             assert isinstance(answer.error, KafkaError)
             context.met_old_log(answer.error)
+        # What is said of a batch that was given up may be of an epoch that is over.
+        late = batch.done
         context.accumulator.answered(batch, answer, now, now + wait_s)
-        if answer.verdict is Verdict.FATAL:
+        if answer.verdict is Verdict.FATAL and not late:
             assert isinstance(answer.error, KafkaError)
             context.fail(answer.error)
 

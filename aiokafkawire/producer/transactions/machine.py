@@ -98,6 +98,12 @@ CONCURRENT_BACKOFF_S = 0.02
 """The first pause while the end of the transaction before is still being written."""
 
 
+_MAYBE_WRITTEN = frozenset(
+    {"UNKNOWN_SERVER_ERROR", "REQUEST_TIMED_OUT", "COORDINATOR_NOT_AVAILABLE"}
+)
+"""What a coordinator answers to an end also when it has written it, and not heard of its replicas
+in time."""
+
 Ending = Committing | Aborting | Detaching
 
 
@@ -145,6 +151,11 @@ class TransactionMachine:
     def ending(self) -> bool:
         """Whether the transaction is being ended, or a new epoch is asked for."""
         return isinstance(self.state, Ending | Initialising)
+
+    @property
+    def end_asked(self) -> bool:
+        """Whether the coordinator was asked to end the transaction."""
+        return isinstance(self._request, End)
 
     def must_raise(self, protocol: Protocol) -> bool:
         """Whether the epoch must be raised before a transaction of this protocol begins.
@@ -212,9 +223,13 @@ class TransactionMachine:
         self._in_flight = self._doubtful = False
         if outcome in {Outcome.RETRY, Outcome.FIND}:
             assert error is not None
-            # An end that may have been carried out before stays so.
-            self._doubtful = doubtful and isinstance(request, End)
-            concurrent = getattr(error, "name", None) == "CONCURRENT_TRANSACTIONS"
+            name = getattr(error, "name", None)
+            # What may have been carried out before stays so where nobody has looked, and an end
+            # in any case.
+            unseen = outcome is Outcome.FIND or name == "COORDINATOR_LOAD_IN_PROGRESS"
+            ends = isinstance(request, End)
+            self._doubtful = (doubtful and (ends or unseen)) or (ends and name in _MAYBE_WRITTEN)
+            concurrent = name == "CONCURRENT_TRANSACTIONS"
             self._postpone(error, now, rng, self._concurrent if concurrent else self._backoff)
             return
         self._request, self.attempts, self._again_at = None, 0, 0.0

@@ -194,12 +194,16 @@ class Reading(NamedTuple):
 
 
 def read(request: Request, response: Any) -> Reading:
-    """Read an answer. A partition that it leaves out counts as failed in the broker."""
+    """Read an answer. A partition that it leaves out counts as failed in the broker, as does an
+    identity that is none."""
     match request:
         case Init():
             assert isinstance(response, InitProducerIdResponse)
             identity = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
-            return _reading(request, {None: response.error_code}, Initialised(identity))
+            code = response.error_code
+            if code == ErrorCode.NONE and not _is_one(identity):
+                code = ErrorCode.UNKNOWN_SERVER_ERROR
+            return _reading(request, {None: code}, Initialised(identity))
         case AddPartitions(_, partitions):
             assert isinstance(response, AddPartitionsToTxnResponse)
             told = {
@@ -219,12 +223,16 @@ def read(request: Request, response: Any) -> Reading:
                 for result in topic.partitions
             }
             return _reading(request, _each(commit.offsets, told), OffsetsCommitted(commit))
-        case End(_, protocol):
+        case End(identity, protocol):
             assert isinstance(response, EndTxnResponse)
-            given = None
-            if protocol is Protocol.IMPLICIT and response.producer_id >= 0:
-                given = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
-            return _reading(request, {None: response.error_code}, Ended(given))
+            given = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+            raised = given.producer_id != identity.producer_id or given.epoch > identity.epoch
+            gave = protocol is Protocol.IMPLICIT and _is_one(given) and raised
+            return _reading(request, {None: response.error_code}, Ended(given if gave else None))
+
+
+def _is_one(identity: ProducerIdAndEpoch) -> bool:
+    return identity.producer_id >= 0 and identity.epoch >= 0
 
 
 def _each(

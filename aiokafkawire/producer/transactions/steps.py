@@ -164,6 +164,8 @@ def numbers_lost(
     __: float,
 ) -> State:
     state.transaction.bump = True
+    if machine.end_asked:
+        return state  # all of it is in the logs: they are of the next transaction
     return machine.abortable(
         state.transaction, KafkaError("a partition's sequence numbers were lost")
     )
@@ -214,8 +216,10 @@ def end_commit(machine: TransactionMachine, state: Committing, event: Ended, _: 
     transaction = state.transaction
     transaction.committed = True
     machine.kept.extend(transaction.taken)
-    identity = transaction.identity if event.identity is None else event.identity
-    return Ready(identity, transaction.protocol, committed=True)
+    if event.identity is not None:
+        return Ready(event.identity, transaction.protocol, committed=True)
+    stale = transaction.bump or transaction.protocol is Protocol.IMPLICIT
+    return Ready(transaction.identity, transaction.protocol, committed=True, stale=stale)
 
 
 def commit_nothing(machine: TransactionMachine, state: Committing, _: Flushed, __: float) -> State:
@@ -227,6 +231,8 @@ def commit_nothing(machine: TransactionMachine, state: Committing, _: Flushed, _
 
 
 def end_abort(machine: TransactionMachine, state: Aborting, event: Ended, _: float) -> State:
+    if event.identity is None and state.transaction.protocol is Protocol.IMPLICIT:
+        state.transaction.bump = True
     return machine.over(state.transaction, event.identity)
 
 

@@ -68,6 +68,7 @@ from aiokafkawire.types import (
     ProducerIdAndEpoch,
     TopicPartition,
 )
+from aiokafkawire.wire import ErrorCode, error_for
 
 ME = ProducerIdAndEpoch(7, 3)
 NEXT = ProducerIdAndEpoch(7, 4)
@@ -502,6 +503,60 @@ def test_an_abort_first_learns_whether_there_is_anything_to_end():
     assert run.ask() == AddPartitions(ME, (TP,))
     run.done(PartitionsAdded((TP,)))
     assert run.ask() == End(ME, CLASSIC, committed=False)
+
+
+@pytest.mark.parametrize("name", ["NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS"])
+def test_who_is_not_the_coordinator_leaves_open_whether_there_is_anything_to_end(name: str):
+    run = Run()
+    run.begin(UsePartition(TP))
+    run.ask()
+    run.lost()
+    run.later()
+    run.ask()
+    finding = name == "NOT_COORDINATOR"
+    run.refused(Outcome.FIND if finding else Outcome.RETRY, error_for(ErrorCode[name]))
+    run.handle(Abort())
+    run.later()
+    assert run.ask() == AddPartitions(ME, (TP,))
+    run.done(PartitionsAdded((TP,)))
+    assert run.ask() == End(ME, CLASSIC, committed=False)
+
+
+def test_numbers_that_are_lost_while_it_is_committed_are_of_the_next_transaction():
+    run = Run()
+    run.begin(Commit()).known = True
+    assert run.ask() == End(ME, CLASSIC, committed=True)
+    run.handle(NumbersLost())
+    assert isinstance(run.state, Committing)
+    run.done(Ended(None))
+    assert run.state == Ready(ME, CLASSIC, committed=True, stale=True)
+
+
+@pytest.mark.parametrize("call", [Commit(), Abort()])
+def test_an_end_that_should_have_raised_the_epoch_and_did_not(call: Call):
+    run = Run(IMPLICIT)
+    run.begin(RecordsSent(), call)
+    run.ask()
+    run.done(Ended(None))
+    if isinstance(call, Commit):
+        assert run.machine.must_raise(IMPLICIT)
+    else:
+        assert run.ask() == Init(ME)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FENCED, Outcome.FORGOTTEN])
+def test_who_is_fenced_after_a_commit_that_timed_out_in_the_broker_may_have_committed(
+    outcome: Outcome,
+):
+    run = Run()
+    run.begin(Commit()).known = True
+    run.ask()
+    run.refused(Outcome.FIND, error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    run.later()
+    run.ask()
+    run.refused(outcome, ProducerFenced("fenced"))
+    assert isinstance(run.state, FatalError)
+    assert "may be committed or not" in str(run.state.error)
 
 
 def test_what_surely_was_not_added_is_not_asked_again_by_an_abort():

@@ -155,6 +155,11 @@ DENIED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             InitProducerIdResponse(error_code=0, producer_id=7, producer_epoch=3),
             Reading(Outcome.DONE, 0, None, Initialised(ME)),
         ),
+        (
+            Init(None),
+            InitProducerIdResponse(error_code=0, producer_id=-1, producer_epoch=-1),
+            Reading(Outcome.FATAL, -1, None, Initialised(ProducerIdAndEpoch(-1, -1))),
+        ),
         (ADDING, partitions(a=0, b=0), Reading(Outcome.DONE, 0, A0, PartitionsAdded((A0, B0)))),
         (
             ADDING,
@@ -175,6 +180,12 @@ DENIED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             Reading(Outcome.DONE, 0, None, Ended(NEXT)),
         ),
         (End(ME, IMPLICIT, committed=True), end(), Reading(Outcome.DONE, 0, None, Ended(None))),
+        # An epoch that goes back is none.
+        (
+            End(NEXT, IMPLICIT, committed=True),
+            end(0, 7),
+            Reading(Outcome.DONE, 0, None, Ended(None)),
+        ),
         (End(ME, CLASSIC, committed=True), end(0, 7), Reading(Outcome.DONE, 0, None, Ended(None))),
         (
             End(ME, CLASSIC, committed=True),
