@@ -76,10 +76,7 @@ class Asked:
     def stands(self) -> bool:
         """Whether an answer still means anything."""
         replica = self.replica
-        return not replica.deleted and (replica.leader_epoch, replica.state) == (
-            self.leader_epoch,
-            self.state,
-        )
+        return not replica.deleted and self == _asked(replica)
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,6 +154,18 @@ def test_an_answer_for_another_epoch_means_nothing(follower: Follower) -> None:
     assert follower.replica().log.end_offset == 0
 
 
+def test_an_answer_from_before_the_log_was_cut_off_means_nothing(follower: Follower) -> None:
+    follower.follow(0)
+    write(follower.replica().log, 3)
+    follower.replica().state = Following()
+    ask = follower.ask(FetchRequest)
+    follower.replica().cut(1)
+    follower.fetcher.answered(ask, fetched(data=records(3)), 0.0)
+    assert follower.replica().log.end_offset == 1
+    request: Any = follower.ask(FetchRequest).request
+    assert request.topics[0].partitions[0].fetch_offset == 1
+
+
 def test_an_answer_for_a_deleted_partition_means_nothing(follower: Follower) -> None:
     follower.follow(0)
     ask = follower.ask(FetchRequest)
