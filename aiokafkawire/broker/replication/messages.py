@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -127,12 +127,16 @@ class MetadataOrder(_Order):
 Order = LeadOrder | StopOrder | MetadataOrder
 
 
-def by_topic(keys: Iterable[Key]) -> dict[str, list[int]]:
+def _by_topic(keys: Iterable[Key]) -> dict[str, list[int]]:
     """The partitions of each topic, in their order."""
     topics: dict[str, list[int]] = {}
     for topic, index in keys:
         topics.setdefault(topic, []).append(index)
     return topics
+
+
+def _assignment(state: LeaderAndIsrPartitionState | UpdateMetadataPartitionState) -> Assignment:
+    return Assignment(state.leader, state.leader_epoch, tuple(state.isr), tuple(state.replicas))
 
 
 # --- LeaderAndIsr --------------------------------------------------------------------------------
@@ -151,12 +155,7 @@ def lead_order(request: LeaderAndIsrRequest, version: int) -> LeadOrder:
     return LeadOrder(
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
-        partitions={
-            (topic, state.partition_index): Assignment(
-                state.leader, state.leader_epoch, tuple(state.isr), tuple(state.replicas)
-            )
-            for topic, state in states
-        },
+        partitions={(topic, state.partition_index): _assignment(state) for topic, state in states},
         leaders={
             node.broker_id: Address(node.host_name, node.port) for node in request.live_leaders
         },
@@ -197,7 +196,7 @@ def lead_request(order: LeadOrder, version: int) -> LeaderAndIsrRequest:
             topic_id=order.topic_ids.get(topic, NO_ID),
             partition_states=[states[topic, index] for index in indexes],
         )
-        for topic, indexes in by_topic(states).items()
+        for topic, indexes in _by_topic(states).items()
     ]
     return request
 
@@ -221,7 +220,7 @@ def lead_errors(
                 for index in indexes
             ],
         )
-        for topic, indexes in by_topic(errors).items()
+        for topic, indexes in _by_topic(errors).items()
     ]
     return response
 
@@ -257,7 +256,7 @@ def stop_request(order: StopOrder, version: int) -> StopReplicaRequest:
     request = StopReplicaRequest(
         controller_id=order.controller_id, controller_epoch=order.controller_epoch
     )
-    topics = by_topic(order.partitions)
+    topics = _by_topic(order.partitions)
     if version >= STOP_STATES_VERSION:
         request.topic_states = [
             StopReplicaTopicState(
@@ -302,12 +301,7 @@ def metadata_order(request: UpdateMetadataRequest, version: int) -> MetadataOrde
     return MetadataOrder(
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
-        partitions={
-            (topic, state.partition_index): Assignment(
-                state.leader, state.leader_epoch, tuple(state.isr), tuple(state.replicas)
-            )
-            for topic, state in states
-        },
+        partitions={(topic, state.partition_index): _assignment(state) for topic, state in states},
         live={
             node.id: LiveNode(address, node.rack or None)
             for node in request.live_brokers
@@ -352,17 +346,11 @@ def metadata_request(order: MetadataOrder, version: int) -> UpdateMetadataReques
         UpdateMetadataTopicState(
             topic_name=topic,
             topic_id=order.topic_ids.get(topic, NO_ID),
-            partition_states=_of(states, topic, indexes),
+            partition_states=[states[topic, index] for index in indexes],
         )
-        for topic, indexes in by_topic(states).items()
+        for topic, indexes in _by_topic(states).items()
     ]
     return request
-
-
-def _of(
-    states: Mapping[Key, UpdateMetadataPartitionState], topic: str, indexes: Sequence[int]
-) -> list[UpdateMetadataPartitionState]:
-    return [states[topic, index] for index in indexes]
 
 
 def _broker(node: int, live: LiveNode) -> UpdateMetadataBroker:
