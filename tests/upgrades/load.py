@@ -17,6 +17,18 @@ TOPIC = "orders"
 PARTITIONS = 3
 AT_ONCE = 10
 """Records that are on their way together."""
+MORE = 2 * AT_ONCE
+"""Records that are delivered, and read, between two restarts."""
+
+HASTY: dict[str, Any] = {
+    "retry_backoff_ms": 5,
+    "retry_backoff_max_ms": 50,
+    "reconnect_backoff_ms": 5,
+    "reconnect_backoff_max_ms": 50,
+}
+
+SETUP: dict[str, Any] = {"socket_connection_setup_timeout_ms": 2_000}
+"""For 0.9, which is found out by its silence: that gets a fourth of this."""
 
 READER: dict[str, Any] = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 20}
 MEMBER: dict[str, Any] = {
@@ -25,9 +37,6 @@ MEMBER: dict[str, Any] = {
     "session_timeout_ms": 5_000,
     "heartbeat_interval_ms": 50,
 }
-
-MORE = 2 * AT_ONCE
-"""Records that are delivered, and read, between two restarts."""
 
 
 class Load:

@@ -17,20 +17,12 @@ from aiokafkawire.producer import Producer
 from aiokafkawire.records import iter_batches
 from aiokafkawire.types import TopicPartition
 
+from .load import HASTY, SETUP
+
 WITHIN_S = 20.0
 TOPIC = "orders"
 NEWER, OLDER = 1, 2
 """The nodes of a mixed cluster."""
-
-HASTY: dict[str, Any] = {
-    "retry_backoff_ms": 5,
-    "retry_backoff_max_ms": 50,
-    "reconnect_backoff_ms": 5,
-    "reconnect_backoff_max_ms": 50,
-}
-
-# Found out by its silence, which takes its time; a fourth of this is what it gets.
-SETUP: dict[str, Any] = {"socket_connection_setup_timeout_ms": 2_000}
 
 PAIRS = [
     pytest.param("0.10.0", "0.9", marks=pytest.mark.slow),

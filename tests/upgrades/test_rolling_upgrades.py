@@ -12,8 +12,7 @@ import pytest
 
 from aiokafkawire.broker import ApiKey, Broker
 
-from .load import PARTITIONS, TOPIC, Load, at_work
-from .test_mixed_clusters import HASTY, SETUP
+from .load import HASTY, PARTITIONS, SETUP, TOPIC, Load, at_work
 
 WITHIN_S = 60.0
 NODES = 3
