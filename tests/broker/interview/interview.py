@@ -22,6 +22,7 @@ import anyio
 
 from aiokafkawire.broker.apis import HANDLERS
 from aiokafkawire.broker.releases import NotServed, Release, release_of
+from aiokafkawire.cluster import error_codes
 from aiokafkawire.errors import MalformedMessage
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.runtime import Address, RealRuntime
@@ -275,8 +276,7 @@ class Interview:
             topic = offset_fetch.OffsetFetchRequestTopic(name=LED, partition_indexes=partition)
             request = offset_fetch.OffsetFetchRequest(group_id=group, topics=[topic])
         told = await self.look(request, node=node)
-        codes = {int(code) for code in re.findall(r"error_code=(-?\d+)", repr(told))}
-        return not codes & UNSETTLED
+        return UNSETTLED.isdisjoint(error_codes(told))
 
     @asynccontextmanager
     async def _connected(self, node: int) -> AsyncIterator[RawClient]:
