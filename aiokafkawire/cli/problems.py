@@ -58,6 +58,20 @@ ADVICE_BY_CODE: Mapping[int, str] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "ask whoever runs the cluster for the right",
 }
 
+RELEASE_OF_API: Mapping[str, str] = {
+    "DescribeGroups": "0.9.0",
+    "ListGroups": "0.9.0",
+    "CreateTopics": "0.10.1",
+    "DeleteTopics": "0.10.1",
+    "DescribeConfigs": "0.11.0",
+    "CreatePartitions": "1.0",
+    "DeleteGroups": "1.1",
+    "OffsetDelete": "2.4",
+    "DescribeTransactions": "3.0",
+    "ListTransactions": "3.0",
+}
+"""Since which release of Kafka brokers have what `topics`, `groups` and `txns` ask for."""
+
 NO_SUCH_PARTITION = "-p -1 leaves the partition to the key"
 
 OPTION_OF_CODE = ", and allow_auto_create_topics is off"
@@ -73,9 +87,12 @@ def explain(error: BaseException) -> str:
     text = one_line(str(error)).replace(OPTION_OF_CODE, "") or type(error).__name__
     if isinstance(error, errors.UnknownTopic) and error.partition is not None:
         return f"{text}; {NO_SUCH_PARTITION}"
-    if isinstance(error, errors.UnsupportedVersion) and (error.api is None or ";" in text):
-        # No broker was asked, or the text says what to do.
-        return text
+    if isinstance(error, errors.UnsupportedVersion):
+        if error.api is None or ";" in text:
+            # No broker was asked, or the text says what to do.
+            return text
+        if error.api in RELEASE_OF_API:
+            return f"{text}; this needs Kafka {RELEASE_OF_API[error.api]} or later"
     if isinstance(error, errors.BrokerError) and error.code in ADVICE_BY_CODE:
         return f"{text}; {ADVICE_BY_CODE[error.code]}"
     for kind, advice in ADVICE:

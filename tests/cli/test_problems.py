@@ -5,8 +5,9 @@ import inspect
 import pytest
 
 from aiokafkawire import errors
-from aiokafkawire.cli.problems import ADVICE, ADVICE_BY_CODE, explain
-from aiokafkawire.wire import error_for
+from aiokafkawire.broker.releases import RELEASES
+from aiokafkawire.cli.problems import ADVICE, ADVICE_BY_CODE, RELEASE_OF_API, explain
+from aiokafkawire.wire import APIS, error_for
 
 
 def test_an_error_takes_one_line_and_says_what_to_do() -> None:
@@ -60,8 +61,16 @@ def test_an_old_version_is_compared_unless_the_text_says_what_to_do() -> None:
     assert explain(bare).endswith("; compare the broker's version with what this needs")
     said = errors.UnsupportedVersion("acks=2 is of 0.8; take 'all'", broker="1", api="Produce")
     assert explain(said) == str(said)
+    known = errors.UnsupportedVersion("no list", broker="1", api="ListTransactions")
+    assert explain(known).endswith("; this needs Kafka 3.0 or later")
     own = errors.UnsupportedVersion("needs a codec")
     assert explain(own) == "needs a codec"
+
+
+@pytest.mark.parametrize(("api", "since"), RELEASE_OF_API.items())
+def test_what_commands_ask_for_came_with_the_release_that_is_named(api: str, since: str) -> None:
+    (key,) = [key for key, each in APIS.items() if each.name == api]
+    assert next(name for name, release in RELEASES.items() if key in release.served) == since
 
 
 @pytest.mark.parametrize("code", ADVICE_BY_CODE)
