@@ -369,7 +369,8 @@ class Producer(Client[_Session]):
         """Send all that was taken, and give the open transaction away, for `end_transaction`.
 
         The producer's part is over then: it makes no more transactions. Closing it leaves this one
-        open. May be called again, also after `RequestTimedOut` or a cancellation.
+        open. May be called again, also after `RequestTimedOut` or a cancellation; until it has
+        returned, the transaction can still be aborted, and closing does so.
         """
         return await self._transactions().detach()
 

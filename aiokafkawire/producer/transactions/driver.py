@@ -146,10 +146,7 @@ class Transactions:
         if transaction.committed:
             return
         self.raise_failure()
-        raise TransactionFailed(
-            "the transaction was aborted while it was to be committed",
-            transactional_id=self.machine.transactional_id,
-        )
+        raise self._aborted_meanwhile("committed")
 
     async def abort(self, within_s: float | None = None) -> None:
         """Abort; waits for `max_block_ms`, or for so many seconds. Calling it again after
@@ -196,7 +193,8 @@ class Transactions:
         )
         self.raise_failure()
         state = self.machine.state
-        assert isinstance(state, Detached)
+        if not isinstance(state, Detached):
+            raise self._aborted_meanwhile("detached")
         transaction = state.transaction
         return PreparedTransaction(
             self.machine.transactional_id,
@@ -208,7 +206,7 @@ class Transactions:
 
     async def close(self) -> None:
         """Abort what is open, and let an end that is under way come to its end."""
-        if isinstance(self.machine.state, InTransaction | AbortableError):
+        if isinstance(self.machine.state, InTransaction | AbortableError | Detaching):
             self._handle(Abort())
             self._drop_records()
         ending = Committing | Aborting
@@ -270,10 +268,13 @@ class Transactions:
 
     def unended(self, transaction: Transaction) -> bool:
         """Whether a transaction is open, or can only be aborted."""
-        state = self.machine.state
-        return isinstance(state, InTransaction | AbortableError) and (
-            state.transaction is transaction
-        )
+        unended = isinstance(self.machine.state, InTransaction | AbortableError)
+        return unended and self.machine.transaction is transaction
+
+    def detaching(self, transaction: Transaction) -> bool:
+        """Whether a transaction is to be given away, and nobody has it yet."""
+        detaching = isinstance(self.machine.state, Detaching)
+        return detaching and self.machine.transaction is transaction
 
     @property
     def awaited(self) -> bool:
@@ -455,6 +456,12 @@ class Transactions:
         if cause is not None:
             error.__cause__ = cause.__cause__
         return error
+
+    def _aborted_meanwhile(self, what: str) -> TransactionFailed:
+        return TransactionFailed(
+            f"the transaction was aborted while it was to be {what}",
+            transactional_id=self.machine.transactional_id,
+        )
 
     def _protocol(self) -> Protocol:
         level = self._cluster.finalized(FEATURE)

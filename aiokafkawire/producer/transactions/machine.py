@@ -400,6 +400,7 @@ TRANSITIONS: Mapping[tuple[type[Any], type[Any]], Transition] = {
     (InTransaction, Abort): abort,
     (InTransaction, Detach): detach,
     (AbortableError, Abort): abort,
+    (Detaching, Abort): abort,
     (Committing, Commit): stay,
     (Aborting, Abort): stay,
     (Detaching, Detach): stay,

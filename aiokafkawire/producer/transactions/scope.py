@@ -42,7 +42,7 @@ class TransactionScope:
         assert transaction is not None
         unended = self._transactions.unended(transaction)
         if error is not None:
-            if unended:
+            if unended or self._transactions.detaching(transaction):
                 await self._abort(error)
             return
         if not unended and transaction.asked:

@@ -124,7 +124,10 @@ def commit(_: TransactionMachine, state: InTransaction, __: Commit, ___: float) 
 
 
 def abort(
-    _: TransactionMachine, state: InTransaction | AbortableError, __: Abort, ___: float
+    _: TransactionMachine,
+    state: InTransaction | AbortableError | Detaching,
+    __: Abort,
+    ___: float,
 ) -> State:
     state.transaction.offsets.clear()
     state.transaction.wanted.clear()

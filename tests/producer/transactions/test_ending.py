@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from aiokafkawire import PreparedTransaction, Producer, end_transaction
@@ -75,6 +77,47 @@ async def test_an_empty_one_asks_nobody(broker: Broker, new_producer: NewProduce
     broker.requests.clear()
     await end(broker, prepared, commit=True)
     assert not list(broker.requests)
+
+
+async def test_what_was_not_given_away_in_the_end_is_aborted(
+    broker: Broker, new_producer: NewProducer
+):
+    async def give_away(producer: Producer) -> None:
+        async with producer.transaction():
+            await producer.send("t", b"never", partition=0)
+            with anyio.fail_after(0.05):
+                await producer.detach()
+
+    async with new_producer(max_block_ms=50) as producer:
+        silent = broker.on(ApiKey.PRODUCE, Drop())
+        with pytest.raises(TimeoutError):
+            await give_away(producer)
+        silent.remove()
+    assert await visible(broker) == []
+    # Nothing is left open for somebody else to end.
+    async with new_producer() as producer, producer.transaction():
+        await producer.send("t", b"v", partition=0)
+    assert await visible(broker) == [b"v"]
+
+
+async def test_who_gives_away_hears_that_another_task_aborts(
+    broker: Broker, new_producer: NewProducer
+):
+    async with new_producer() as producer:
+        broker.on(ApiKey.PRODUCE, Answer(ErrorCode.INVALID_RECORD), times=1)
+        await producer.begin_transaction()
+        delivery = await producer.send("t", b"refused", partition=0)
+
+        async def abort() -> None:
+            with pytest.raises(BrokerError):
+                await delivery
+            await producer.abort_transaction()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(abort)
+            await anyio.lowlevel.checkpoint()
+            with pytest.raises(TransactionFailed):
+                await producer.detach()
 
 
 async def test_a_failed_record_cannot_be_given_away(broker: Broker, new_producer: NewProducer):

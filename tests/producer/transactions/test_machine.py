@@ -149,6 +149,7 @@ EXPECTED: dict[tuple[type[Any], type[Any]], Any] = {
     (InTransaction, Abort): Aborting,
     (InTransaction, Detach): Detaching,
     (AbortableError, Abort): Aborting,
+    (Detaching, Abort): Aborting,
     (Committing, Commit): SAME,
     (Aborting, Abort): SAME,
     (Detaching, Detach): SAME,
