@@ -1,5 +1,5 @@
 """Writes the pages that stand in the code: options.md from config/, errors.md from errors.py,
-error-codes.md from the table of tests/errors.
+error-codes.md from the tables of tests/errors.
 
 `make docs` runs it (`python -m docs.generate`); a test holds the pages equal to what it makes.
 """
@@ -23,7 +23,8 @@ from aiokafkawire.config import (
 )
 from aiokafkawire.kafka07 import Kafka07Config
 from aiokafkawire.wire import APIS
-from tests.errors.table import CODES, REMARKS, ROWS, Code, Row
+from tests.errors.codes import CODES, Code
+from tests.errors.table import REMARKS, ROWS, Row
 
 __all__ = ("ERRORS", "PAGES", "error_codes_page", "errors_page", "options_page", "write")
 

@@ -6,7 +6,8 @@ from collections import Counter
 
 from aiokafkawire.wire import APIS, ErrorCode, error_for
 
-from .table import CODES, LISTED, ROWS, Does
+from .codes import CODES
+from .table import LISTED, ROWS, Does
 
 PAGE = range(-1, 33)
 """The codes of the protocol page; the guides have none that it does not have."""

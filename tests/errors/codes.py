@@ -1,0 +1,287 @@
+"""The names and the meaning of each error code, as the protocol documents have them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aiokafkawire.wire import ErrorCode
+
+__all__ = ["CODES", "Code"]
+
+E = ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A code as the documents have it.
+
+    `page` is its name on the protocol page of 0.10, `guide` in the guide to the protocol, `old`
+    in the guide of 0.8 (None: not there), `lists` those of the guide's lists of possible errors
+    that differ from `page`. `retriable` is what page and guide say.
+    """
+
+    code: ErrorCode
+    meaning: str
+    page: str | None
+    guide: str | None
+    old: str | None
+    retriable: bool = False
+    lists: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All its names, that of Kafka 4.3 first, each once."""
+        given = (self.code.name, self.page, self.guide, self.old, *self.lists)
+        return tuple(dict.fromkeys(name for name in given if name is not None))
+
+    @property
+    def differs(self) -> bool:
+        """Whether Kafka 4.3 calls it retriable and the documents do not, or the reverse."""
+        return self.retriable != self.code.retriable
+
+
+def _group(code: ErrorCode, meaning: str, name: str) -> Code:
+    """A code that the guide calls "…Code", and 0.8 did not have."""
+    words = [word.capitalize() for word in name.split("_")]
+    return Code(code, meaning, name, "".join(words) + "Code", None)
+
+
+CODES: tuple[Code, ...] = (
+    Code(
+        E.UNKNOWN_SERVER_ERROR,
+        "the broker failed in a way that has no code",
+        "UNKNOWN",
+        "Unknown",
+        "Unknown",
+    ),
+    Code(E.NONE, "no error", "NONE", "NoError", "NoError"),
+    Code(
+        E.OFFSET_OUT_OF_RANGE,
+        "the log does not have this offset, any more or yet",
+        "OFFSET_OUT_OF_RANGE",
+        "OffsetOutOfRange",
+        "OffsetOutOfRange",
+    ),
+    Code(
+        E.CORRUPT_MESSAGE,
+        "checksum, size or format of a message is wrong",
+        "CORRUPT_MESSAGE",
+        "InvalidMessage / CorruptMessage",
+        "InvalidMessage",
+        retriable=True,
+    ),
+    Code(
+        E.UNKNOWN_TOPIC_OR_PARTITION,
+        "the broker does not have this partition; it may be new, or gone",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "UnknownTopicOrPartition",
+        "UnknownTopicOrPartition",
+        retriable=True,
+        lists=("UnknownTopic",),
+    ),
+    Code(
+        E.INVALID_FETCH_SIZE,
+        "the size of a fetch, in 0.8 of a message, is negative",
+        "INVALID_FETCH_SIZE",
+        "InvalidMessageSize",
+        "InvalidMessageSize",
+    ),
+    Code(
+        E.LEADER_NOT_AVAILABLE,
+        "the partition has no leader: one is being elected",
+        "LEADER_NOT_AVAILABLE",
+        "LeaderNotAvailable",
+        "LeaderNotAvailable",
+        retriable=True,
+    ),
+    Code(
+        E.NOT_LEADER_OR_FOLLOWER,
+        "another broker leads the partition",
+        "NOT_LEADER_FOR_PARTITION",
+        "NotLeaderForPartition",
+        "NotLeaderForPartition",
+        retriable=True,
+    ),
+    Code(
+        E.REQUEST_TIMED_OUT,
+        "the time that the request gave was over, as with too few acknowledgements",
+        "REQUEST_TIMED_OUT",
+        "RequestTimedOut",
+        "RequestTimedOut",
+        retriable=True,
+    ),
+    Code(
+        E.BROKER_NOT_AVAILABLE,
+        "a broker is not alive; for brokers and tools",
+        "BROKER_NOT_AVAILABLE",
+        "BrokerNotAvailable",
+        "BrokerNotAvailable",
+    ),
+    Code(
+        E.REPLICA_NOT_AVAILABLE,
+        "a replica is missing; in Metadata that matters to nobody while there is a leader",
+        "REPLICA_NOT_AVAILABLE",
+        "ReplicaNotAvailable",
+        "Unused",
+        lists=("REPLICAS_NOT_AVAILABLE",),
+    ),
+    Code(
+        E.MESSAGE_TOO_LARGE,
+        "a batch is over the topic's max.message.bytes",
+        "MESSAGE_TOO_LARGE",
+        "MessageSizeTooLarge",
+        "MessageSizeTooLarge",
+    ),
+    Code(
+        E.STALE_CONTROLLER_EPOCH,
+        "another broker is the controller now; between brokers",
+        "STALE_CONTROLLER_EPOCH",
+        "StaleControllerEpochCode",
+        "StaleControllerEpochCode",
+    ),
+    Code(
+        E.OFFSET_METADATA_TOO_LARGE,
+        "the text beside a committed offset is over offset.metadata.max.bytes",
+        "OFFSET_METADATA_TOO_LARGE",
+        "OffsetMetadataTooLargeCode",
+        "OffsetMetadataTooLargeCode",
+    ),
+    Code(
+        E.NETWORK_EXCEPTION,
+        "the connection ended before the answer; clients give it themselves",
+        "NETWORK_EXCEPTION",
+        None,
+        None,
+        retriable=True,
+    ),
+    Code(
+        E.COORDINATOR_LOAD_IN_PROGRESS,
+        "the coordinator is still reading what it keeps of its groups",
+        "GROUP_LOAD_IN_PROGRESS",
+        "GroupLoadInProgressCode",
+        "OffsetsLoadInProgressCode",
+        retriable=True,
+    ),
+    Code(
+        E.COORDINATOR_NOT_AVAILABLE,
+        "there is no coordinator: its topic is being made, or the broker is going down",
+        "GROUP_COORDINATOR_NOT_AVAILABLE",
+        "GroupCoordinatorNotAvailableCode",
+        "ConsumerCoordinatorNotAvailableCode",
+        retriable=True,
+        lists=("CONSUMER_COORDINATOR_NOT_AVAILABLE",),
+    ),
+    Code(
+        E.NOT_COORDINATOR,
+        "another broker is the coordinator",
+        "NOT_COORDINATOR_FOR_GROUP",
+        "NotCoordinatorForGroupCode",
+        "NotCoordinatorForConsumerCode",
+        retriable=True,
+        lists=("NOT_COORDINATOR_FOR_CONSUMER",),
+    ),
+    Code(
+        E.INVALID_TOPIC_EXCEPTION,
+        "no topic can have this name, or clients may not write to it",
+        "INVALID_TOPIC_EXCEPTION",
+        "InvalidTopicCode",
+        None,
+        lists=("InvalidTopic",),
+    ),
+    _group(
+        E.RECORD_LIST_TOO_LARGE,
+        "the batches are over the size of a segment",
+        "RECORD_LIST_TOO_LARGE",
+    ),
+    Code(
+        E.NOT_ENOUGH_REPLICAS,
+        "fewer replicas are in sync than min.insync.replicas; nothing was written",
+        "NOT_ENOUGH_REPLICAS",
+        "NotEnoughReplicasCode",
+        None,
+        retriable=True,
+    ),
+    Code(
+        E.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        "the same, noticed when the records were written",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+        "NotEnoughReplicasAfterAppendCode",
+        None,
+        retriable=True,
+    ),
+    _group(
+        E.INVALID_REQUIRED_ACKS,
+        "acks is none of -1, 0 and 1",
+        "INVALID_REQUIRED_ACKS",
+    ),
+    _group(E.ILLEGAL_GENERATION, "the group has another generation now", "ILLEGAL_GENERATION"),
+    _group(
+        E.INCONSISTENT_GROUP_PROTOCOL,
+        "the member shares no assignor or protocol type with the group",
+        "INCONSISTENT_GROUP_PROTOCOL",
+    ),
+    _group(E.INVALID_GROUP_ID, "the group id is empty", "INVALID_GROUP_ID"),
+    Code(
+        E.UNKNOWN_MEMBER_ID,
+        "the group does not have this member (any more)",
+        "UNKNOWN_MEMBER_ID",
+        "UnknownMemberIdCode",
+        None,
+        lists=("UNKNOWN_CONSUMER_ID",),
+    ),
+    _group(
+        E.INVALID_SESSION_TIMEOUT,
+        "the session timeout is outside of what the broker allows",
+        "INVALID_SESSION_TIMEOUT",
+    ),
+    _group(
+        E.REBALANCE_IN_PROGRESS,
+        "the group rebalances: its members shall join again",
+        "REBALANCE_IN_PROGRESS",
+    ),
+    _group(
+        E.INVALID_COMMIT_OFFSET_SIZE,
+        "what a commit would store is too large",
+        "INVALID_COMMIT_OFFSET_SIZE",
+    ),
+    Code(
+        E.TOPIC_AUTHORIZATION_FAILED,
+        "the client has no right to the topic",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "TopicAuthorizationFailedCode",
+        None,
+        lists=("TopicAuthorizationFailed", "AUTHORIZATION_FAILED"),
+    ),
+    _group(
+        E.GROUP_AUTHORIZATION_FAILED,
+        "the client has no right to the group",
+        "GROUP_AUTHORIZATION_FAILED",
+    ),
+    _group(
+        E.CLUSTER_AUTHORIZATION_FAILED,
+        "the client has no right to what brokers and administrators do",
+        "CLUSTER_AUTHORIZATION_FAILED",
+    ),
+    Code(
+        E.INVALID_TIMESTAMP,
+        "a timestamp is too far from the broker's clock",
+        "INVALID_TIMESTAMP",
+        None,
+        None,
+    ),
+    Code(
+        E.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        "the topic keeps an older record format, which lacks what was asked for",
+        None,
+        None,
+        None,
+    ),
+    Code(
+        E.MEMBER_ID_REQUIRED,
+        "a new member shall join again with the id that it is given (KIP-394)",
+        None,
+        None,
+        None,
+    ),
+)
+"""The codes of the three documents, and two later ones that ask for what no older one does."""
