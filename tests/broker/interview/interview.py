@@ -109,6 +109,11 @@ LATEST = -1
 CORRELATION_BYTES = 4
 
 
+def other(node: int) -> int:
+    """The node beside the given one."""
+    return 1 + node % NODES
+
+
 class Interview:
     """Asks the nodes of one cluster, each time on a connection of its own."""
 

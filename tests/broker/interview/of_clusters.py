@@ -24,8 +24,11 @@ from tests.broker.interview.interview import (
     SMALL,
     WRITTEN,
     Interview,
+    other,
     question,
 )
+
+FEATURES = {"supportedFeatures", "finalizedFeaturesEpoch", "finalizedFeatures"}
 
 # --- what a release speaks -----------------------------------------------------------------------
 
@@ -52,9 +55,6 @@ async def a_client_without_a_name(to: Interview) -> None:
         client_software_name="", client_software_version="(none)"
     )
     await to.ask(request, hide=FEATURES)
-
-
-FEATURES = {"supportedFeatures", "finalizedFeaturesEpoch", "finalizedFeatures"}
 
 
 # --- metadata ------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ async def create_to_see_whether_it_could_be(to: Interview) -> None:
 @question(ApiKey.CREATE_TOPICS)
 async def create_at_another_node(to: Interview) -> None:
     request = create_topics.CreateTopicsRequest(topics=[made(LED)], timeout_ms=5_000)
-    await to.ask(request, node=3 - await to.controller())
+    await to.ask(request, node=other(await to.controller()))
 
 
 @question(ApiKey.DELETE_TOPICS)
@@ -227,6 +227,10 @@ async def too_few_partitions(to: Interview) -> None:
 # --- settings ------------------------------------------------------------------------------------
 
 
+TOPIC, BROKER = 2, 4
+"""Kinds of resources."""
+
+
 def settings_of(kind: int, name: str, *keys: str) -> Request[Any]:
     resource = describe_configs.DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
@@ -237,12 +241,12 @@ def settings_of(kind: int, name: str, *keys: str) -> Request[Any]:
 @question(ApiKey.DESCRIBE_CONFIGS)
 async def the_settings_of_a_topic(to: Interview) -> None:
     keys = ("max.message.bytes", "cleanup.policy", "message.timestamp.type", "no.such.thing")
-    await to.ask(settings_of(2, SMALL, *keys), hide={"documentation", "synonyms"})
+    await to.ask(settings_of(TOPIC, SMALL, *keys), hide={"documentation", "synonyms"})
 
 
 @question(ApiKey.DESCRIBE_CONFIGS)
 async def the_settings_of_what_there_is_not(to: Interview) -> None:
-    for kind, name in ((2, NOWHERE), (2, "a b"), (4, "77"), (99, "thing")):
+    for kind, name in ((TOPIC, NOWHERE), (TOPIC, "a b"), (BROKER, "77"), (99, "thing")):
         await to.ask(settings_of(kind, name, "cleanup.policy"), hide={"documentation"})
 
 

@@ -20,7 +20,15 @@ from aiokafkawire.wire.messages import (
     offset_fetch,
     sync_group,
 )
-from tests.broker.interview.interview import LED, NOWHERE, POLL_INTERVAL_S, Interview, question
+from tests.broker.interview.interview import (
+    LED,
+    MIN_SESSION_TIMEOUT_MS,
+    NOWHERE,
+    POLL_INTERVAL_S,
+    Interview,
+    other,
+    question,
+)
 
 STRANGER = "somebody"
 MAX_INT32 = 2**31 - 1
@@ -151,19 +159,19 @@ async def the_coordinator_of_what_there_is_not(to: Interview) -> None:
 
 @question(ApiKey.HEARTBEAT)
 async def a_node_that_does_not_coordinate(to: Interview) -> None:
-    other = 3 - await to.coordinator("elsewhere")
-    await to.ask(join("elsewhere"), node=other)
-    await to.ask(sync("elsewhere", STRANGER, 1), node=other)
-    await to.ask(beat("elsewhere", STRANGER, 1), node=other)
-    await to.ask(leave(to, "elsewhere", STRANGER), node=other)
-    await to.ask(describe("elsewhere"), node=other)
+    elsewhere = other(await to.coordinator("elsewhere"))
+    await to.ask(join("elsewhere"), node=elsewhere)
+    await to.ask(sync("elsewhere", STRANGER, 1), node=elsewhere)
+    await to.ask(beat("elsewhere", STRANGER, 1), node=elsewhere)
+    await to.ask(leave(to, "elsewhere", STRANGER), node=elsewhere)
+    await to.ask(describe("elsewhere"), node=elsewhere)
 
 
 @question(ApiKey.OFFSET_COMMIT, 1)
 async def offsets_at_a_node_that_does_not_coordinate(to: Interview) -> None:
-    other = 3 - await to.coordinator("far")
-    await to.ask(commit("far"), node=other)
-    await to.ask(committed(to, "far"), node=other)
+    elsewhere = other(await to.coordinator("far"))
+    await to.ask(commit("far"), node=elsewhere)
+    await to.ask(committed(to, "far"), node=elsewhere)
 
 
 # --- members -------------------------------------------------------------------------------------
@@ -206,7 +214,7 @@ async def join_as_nobody_knows_whom(to: Interview) -> None:
 @question(ApiKey.JOIN_GROUP)
 async def join_for_too_short_or_too_long(to: Interview) -> None:
     node = await to.coordinator("session")
-    await to.ask(join("session", session_ms=499), node=node)
+    await to.ask(join("session", session_ms=MIN_SESSION_TIMEOUT_MS - 1), node=node)
     await to.ask(join("session", session_ms=MAX_INT32), node=node)
 
 
