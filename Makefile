@@ -54,7 +54,7 @@ endif
 endurance: $(READY) ## All proofs of bad days on three real nodes (20 minutes)
 	$(BIN)/python -m tests.endurance
 
-fuzz: $(READY) ## Five million hostile frames for the decoders (6 minutes)
+fuzz: $(READY) ## Five million hostile frames for the decoders (7 minutes)
 	$(BIN)/python -m tests.wire.fuzz --frames 5000000
 
 bench: $(READY) ## Speed beside aiokafka, confluent-kafka (transactions) and kafka-python (decoding)
