@@ -241,6 +241,8 @@ class NodeSender:
         # What is said of a batch that was given up may be of an epoch that is over.
         late = batch.done
         context.accumulator.answered(batch, answer, now, now + wait_s)
+        if late and context.transactions is not None:
+            context.transactions.landed()
         if answer.verdict is Verdict.FATAL and not late:
             assert isinstance(answer.error, KafkaError)
             context.fail(answer.error)

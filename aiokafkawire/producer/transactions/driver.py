@@ -251,6 +251,11 @@ class Transactions:
         elif not self._accumulator.incomplete:
             self._changed.set()
 
+    def landed(self) -> None:
+        """A batch that had its outcome before is under way no more."""
+        if not self._accumulator.late:
+            self._changed.set()
+
     def failed(self, error: KafkaError) -> None:
         """The producer cannot go on, for a reason from elsewhere."""
         if error.transactional_id is None:
@@ -307,7 +312,7 @@ class Transactions:
         machine, accumulator = self.machine, self._accumulator
         while True:
             self._keep_buffer_in_step()
-            flushed = not accumulator.incomplete
+            flushed = self._flushed()
             gap = flushed and isinstance(machine.state, Aborting) and self._gap()
             before = machine.state
             request = machine.next_request(self._now(), flushed=flushed, gap=gap)
@@ -323,6 +328,17 @@ class Transactions:
             # Partitions that waited to be added may be sent to now.
             accumulator.wake_all()
             self._moved()
+
+    def _flushed(self) -> bool:
+        """Whether nothing waits any more, and nothing can come into a log behind the end's marker.
+
+        Where the end raises the epoch, logs refuse that by themselves.
+        """
+        if self._accumulator.incomplete:
+            return False
+        transaction = self.machine.transaction
+        raised = transaction is None or transaction.protocol is Protocol.IMPLICIT
+        return raised or not self._accumulator.late
 
     def _moved(self) -> None:
         """The machine may have gone to another state."""
