@@ -178,6 +178,7 @@ async def test_each_record_is_copied_once(as_of: str, seed: int):
                 tasks.start_soon(copier.run)
             await storm(weather, copiers)
             tasks.cancel_scope.cancel()
+        await weather.clear()
         with anyio.fail_after(PATIENCE_S):
             found = await seen_in(broker, target)
         assert found == dict(enumerate(values)), [copier.troubles for copier in copiers]
