@@ -128,7 +128,7 @@ class Accumulator:
 
     Bounds: records take at most `buffer_memory_bytes` (keys, values and headers with their
     overhead) until they have their outcome; queues are as many as partitions were written to, of
-    topics in use and of `MAX_PARKED_TOPICS` others; `late` are as many as may be in flight.
+    topics in use and of `MAX_PARKED_TOPICS` others.
     `wake` is called with a broker that may have something to send, with None when a leader is
     missing; `settled` with the outcome of each batch, when its room came back. With transactions
     a failure is told by the transaction, and not counted.
@@ -150,8 +150,6 @@ class Accumulator:
         self.pacer = Pacer()
         self.used_bytes = 0
         self.incomplete: dict[Receipt, None] = {}
-        # Under way, though they have their outcome: a log may still take them.
-        self.late: dict[Batch, None] = {}
         self.pressing = 0
         self.abandoned: TransactionAborted | None = None
         self._active: dict[NodeId | None, dict[PartitionQueue, None]] = {}
@@ -444,7 +442,10 @@ class Accumulator:
     def answered(self, batch: Batch, answer: Answer, now: float, not_before: float) -> None:
         """What became of an attempt; see `PartitionQueue.answered`."""
         if batch.done:  # it expired, and its topic may have been let go
-            self.late.pop(batch, None)
+            name = batch.receipt.topic
+            topic = self.topics.get(name) or self._parked.get(name)
+            if topic is not None:
+                topic.all_queues[batch.receipt.partition].late.discard(batch)
             return
         queue = self._queue_of(batch)
         queue.answered(batch, answer, now, not_before)
@@ -465,9 +466,7 @@ class Accumulator:
         for topic in self.topics.values():
             for queue in topic.all_queues.values():
                 if queue.next_expiry() <= now:
-                    under_way = list(queue.in_flight)
                     queue.expire(now)
-                    self.late.update((batch, None) for batch in under_way if batch.done)
                     self._touch(queue)
                 soonest = min(soonest, queue.next_expiry())
         return soonest
@@ -506,6 +505,13 @@ class Accumulator:
             for queue in topic.all_queues.values():
                 if queue.sequences is not None:
                     queue.sequences.resume()
+
+    @property
+    def late(self) -> bool:
+        """Whether a log may still take a batch that has expired."""
+        return any(
+            queue.late for topic in self.topics.values() for queue in topic.all_queues.values()
+        )
 
     @property
     def gap(self) -> bool:

@@ -72,7 +72,8 @@ class PartitionQueue:
     """One partition's batches. `sequences` is None without idempotence.
 
     `waiting` holds closed batches and, last, the one that takes records, if any; `in_flight` those
-    without an answer. Both are sorted by the batches' order.
+    without an answer. Both are sorted by the batches' order. `late` have expired and are still
+    under way, as many as may be in flight.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class PartitionQueue:
         self.open: Batch | None = None
         self.waiting: deque[Batch] = deque()
         self.in_flight: list[Batch] = []
+        self.late: set[Batch] = set()
         self.last_order = 0
         self._acked_at = -NEVER
         self._owner = owner
@@ -285,7 +287,10 @@ class PartitionQueue:
         """Settle what is past its delivery timeout."""
         for batch in [*self.in_flight, *self.waiting]:
             if batch.expires_at <= now and not batch.done:
+                under_way = batch.state is BatchState.IN_FLIGHT
                 self._expired(batch, self._maybe_written(batch))
+                if under_way:
+                    self.late.add(batch)
 
     def next_expiry(self) -> float:
         """When the first batch expires."""

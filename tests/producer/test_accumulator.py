@@ -501,9 +501,12 @@ def test_a_late_answer_about_a_topic_that_was_let_go_is_ignored():
     cluster.append(0, b"1")
     [request] = cluster.send_all()
     cluster.pass_time(11)
+    assert cluster.accumulator.late
     assert cluster.accumulator.park_idle(cluster.now) == ["t"]
     cluster.reply(request)
     assert cluster.accumulator.used_bytes == 0
+    cluster.accumulator.take_up("t")
+    assert not cluster.accumulator.late
 
 
 def test_a_partition_that_went_away_is_not_offered_but_what_waits_in_it_expires():

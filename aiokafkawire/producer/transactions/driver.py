@@ -253,8 +253,7 @@ class Transactions:
 
     def landed(self) -> None:
         """A batch that had its outcome before is under way no more."""
-        if not self._accumulator.late:
-            self._changed.set()
+        self._changed.set()
 
     def failed(self, error: KafkaError) -> None:
         """The producer cannot go on, for a reason from elsewhere."""

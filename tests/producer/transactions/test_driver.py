@@ -810,7 +810,7 @@ async def test_a_consumer_that_was_closed_need_not_be_told(
 async def test_an_abort_that_took_too_long_can_be_asked_again(
     broker: Broker, new_producer: NewProducer
 ):
-    async with new_producer(max_block_ms=200, request_timeout_ms=100) as producer:
+    async with new_producer(max_block_ms=500, request_timeout_ms=100) as producer:
         await producer.begin_transaction()
         await producer.send_and_wait("t", b"never", partition=0)
         silent = broker.on(ApiKey.END_TXN, Drop())
@@ -847,12 +847,7 @@ async def test_a_record_that_expired_under_way_does_not_come_behind_the_abort(
 ):
     landed = anyio.Event()
 
-    async def refuse_late(_: SeenRequest) -> Answer:
-        await anyio.sleep(0.2)
-        return Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-    async def take_late(_: SeenRequest) -> None:
-        await anyio.sleep(0.2)
+    def take(_: SeenRequest) -> None:
         landed.set()
 
     # The coordinator answers while the leader does not.
@@ -862,8 +857,10 @@ async def test_a_record_that_expired_under_way_does_not_come_behind_the_abort(
     async with new_producer(transactional_id=name, **options) as producer:
         await producer.begin_transaction()
         await producer.send_and_wait("t", b"never", partition=0)
-        broker.on(ApiKey.PRODUCE, refuse_late, times=1)
-        broker.on(ApiKey.PRODUCE, take_late, times=1)
+        # It expires during the second attempt.
+        broker.on(ApiKey.PRODUCE, Delay(0.2), times=2)
+        broker.on(ApiKey.PRODUCE, Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER), times=1)
+        broker.on(ApiKey.PRODUCE, take, times=1)
         with pytest.raises(DeliveryUnknown):
             await producer.send_and_wait("t", b"never either", partition=0)
         await producer.abort_transaction()
