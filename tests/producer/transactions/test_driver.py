@@ -870,3 +870,23 @@ async def test_a_record_that_expired_under_way_does_not_come_behind_the_abort(
         async with producer.transaction():
             await producer.send("t", b"v", partition=0)
     assert await visible(broker) == [b"v"]
+
+
+async def test_an_answer_about_a_transaction_that_is_over_does_not_end_the_producer(
+    anyio_backend: object,
+):
+    async with (
+        Broker(as_of="4.3") as broker,
+        Producer(bootstrap_servers=broker.bootstrap_servers, **QUICK) as producer,
+    ):
+        await producer.partitions_for("t")
+        broker.on(ApiKey.PRODUCE, Delay(0.1), times=1)
+        broker.on(ApiKey.PRODUCE, Answer(ErrorCode.PRODUCER_FENCED), times=1)
+        await producer.begin_transaction()
+        await producer.send("t", b"never")
+        await broker.wait_for_request(ApiKey.PRODUCE)
+        await producer.abort_transaction()
+        # Its requests are answered after the one that was given up.
+        async with producer.transaction():
+            await producer.send("t", b"v")
+        assert await visible(broker) == [b"v"]
