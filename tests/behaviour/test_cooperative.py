@@ -95,11 +95,13 @@ async def test_only_the_difference_is_revoked_and_assigned(
         await settle(one, partitions=4)
         async with member(bootstrap_servers, group_id, topic) as (two, twos):
             await settle(one, two, partitions=4)
+            await poll_until(two, lambda: len(twos.calls) > 0)
             kept = frozenset(one.assignment())
             assert len(kept) == 2
             assert ones.calls == [("assigned", everything), ("revoked", everything - kept)]
             assert twos.calls == [("assigned", everything - kept)]
         await settle(one, partitions=4)
+        await poll_until(one, lambda: len(ones.calls) > 2)
         assert ones.calls[2:] == [("assigned", everything - kept)]
         assert twos.calls[1:] == [("revoked", everything - kept)]
     assert ones.calls[-1] == ("revoked", everything)

