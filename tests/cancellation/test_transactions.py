@@ -9,12 +9,15 @@ import anyio
 import pytest
 
 from aiokafkawire import PreparedTransaction, Producer, end_transaction
-from aiokafkawire.broker import Broker
+from aiokafkawire.broker import Broker, Delay
 from aiokafkawire.types import GroupMetadata
+from aiokafkawire.wire import ApiKey
 from tests.cancellation.suspensions import Outcome
 from tests.cancellation.worlds import World, cancel_everywhere, rows
 
 pytestmark = pytest.mark.slow
+
+END_S = 0.05
 
 
 class Transacting(World):
@@ -62,6 +65,8 @@ class BeginWhileTheOneBeforeEnds(Transacting):
 
     async def prepare(self) -> None:
         await self.fill()
+        # It still goes on when the call comes.
+        self.broker.on(ApiKey.END_TXN, Delay(END_S), times=1)
         with anyio.CancelScope() as scope:
             scope.cancel()
             await self.client.abort_transaction()
