@@ -32,6 +32,8 @@ from tests.behaviour.support import (
     take,
 )
 
+pytestmark = pytest.mark.slow
+
 MANUAL: dict[str, Any] = {"enable_auto_commit": False, "auto_offset_reset": "earliest"}
 ZOOKEEPER: dict[str, Any] = MANUAL | {"offsets_storage": "zookeeper"}
 

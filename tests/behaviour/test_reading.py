@@ -201,6 +201,7 @@ async def test_batches_give_one_partitions_records_at_a_time(
     assert set(values) == spread_values(20, 3)
 
 
+@pytest.mark.slow
 async def test_a_paused_partition_gives_nothing_until_it_is_resumed(
     bootstrap_servers: str, new_topic: NewTopic
 ):
@@ -310,6 +311,7 @@ async def test_an_unsubscribed_consumer_reads_nothing_and_may_go_on_elsewhere(
         assert [record.value for record in await take(consumer, 1)] == [b"second"]
 
 
+@pytest.mark.slow
 async def test_an_unknown_topic_with_creation_off_is_told(bootstrap_servers: str, group_id: str):
     topic = f"never-made-{group_id}"
     async with Consumer(

@@ -26,7 +26,7 @@ from tests.behaviour.support import (
 )
 from tests.behaviour.test_cooperative import COOPERATIVE, EAGER, Notes
 
-pytestmark = needs("static members")
+pytestmark = [pytest.mark.slow, needs("static members")]
 
 LONG: dict[str, Any] = {"session_timeout_ms": 30_000}
 

@@ -56,7 +56,7 @@ def protocol(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-pytestmark = needs("transactions")
+pytestmark = [pytest.mark.slow, needs("transactions")]
 
 
 @pytest.fixture

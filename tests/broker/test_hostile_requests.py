@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import anyio
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest
 
 from .raw_client import connected
 from .test_apis import REQUESTS, served, topic_id
+
+pytestmark = pytest.mark.slow
 
 HEADER_END = 14
 

@@ -15,6 +15,8 @@ from tests.brokers.inter_broker import (
     update_metadata_replaces_who_lives,
 )
 
+pytestmark = pytest.mark.slow
+
 Check = Callable[..., Awaitable[None]]
 
 

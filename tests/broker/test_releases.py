@@ -173,6 +173,7 @@ async def test_0_8_closes_on_api_versions() -> None:
         assert await answer(client, ApiKey.API_VERSIONS, 0) is None
 
 
+@pytest.mark.slow
 async def test_0_9_is_silent_and_goes_on() -> None:
     assert RELEASES["0.9.0"].not_served is NotServed.UNANSWERED
     async with Broker(as_of="0.9") as broker, connected(broker) as client:

@@ -21,6 +21,8 @@ from aiokafkawire.wire.messages.sync_group import SyncGroupRequest, SyncGroupReq
 from .raw_client import RawClient, batch, connected, only, produce_request
 from .transactional import CLASSIC, NEWEST, Transactional, a_topic, committed, fetched, values
 
+pytestmark = pytest.mark.slow
+
 E = ErrorCode
 OLDEST = dict.fromkeys(CLASSIC, 0) | {"produce": 3}
 

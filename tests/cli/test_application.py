@@ -91,6 +91,7 @@ def test_wrong_usage_is_one_line_and_2(
     assert "--help" in err
 
 
+@pytest.mark.slow
 def test_no_command_shows_the_help() -> None:
     done = aiokafkawire()
     assert done.returncode == 2

@@ -162,6 +162,7 @@ async def test_a_broker_that_comes_up_late_is_found():
                 assert await cluster.wait_update(0, soon())
 
 
+@pytest.mark.slow
 async def test_metadata_without_usable_brokers_is_refused():
     async with scripted_cluster(1) as scripted:
         good = scripted.servers[1].address
@@ -246,6 +247,7 @@ async def test_a_topic_that_waiting_does_not_mend_fails_at_once(code: ErrorCode)
             assert (told.topic, told.api, told.broker) == ("t", "Metadata", cluster.broker(1).name)
 
 
+@pytest.mark.slow
 async def test_without_an_answer_the_deadline_says_why():
     async def hang_up(_: Any, __: Any) -> Response | None:
         raise Hangup

@@ -210,6 +210,7 @@ async def test_the_next_attempt_waits_for_the_backoff():
         assert not caught.value.sent
 
 
+@pytest.mark.slow
 async def test_a_silent_socket_is_told_before_the_setup_timeout():
     async def silent(connection: ServerConnection) -> None:
         while await connection.receive() is not None:
@@ -309,6 +310,7 @@ async def test_a_0_10_broker_is_asked_again_in_version_0():
     ]
 
 
+@pytest.mark.slow
 async def test_a_0_9_broker_that_stays_silent_is_found_and_remembered_while_connected():
     broker = kafka()
     broker.answers[ApiKey.API_VERSIONS] = silence

@@ -82,6 +82,7 @@ def connector(runtime: RealRuntime, host: Host, address: Address) -> Connector:
     return Connector(address, "1 at test", make_config(**QUICK), runtime=runtime, host=host)
 
 
+@pytest.mark.slow
 async def test_an_address_that_does_not_answer_leaves_time_for_the_others():
     async with serve(kafka()) as server, hosted() as (_, host):
         runtime = BlackHole(Address("192.0.2.1", 9092), server.address)

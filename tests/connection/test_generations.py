@@ -61,6 +61,7 @@ async def negotiated(client: BrokerClient) -> Versions:
 
 
 @pytest.mark.parametrize("as_of", VERDICTS)
+@pytest.mark.slow
 async def test_each_generation_is_taken_for_what_it_is(as_of: str) -> None:
     release, answered = VERDICTS[as_of]
     async with (

@@ -194,6 +194,7 @@ def test_callers_that_never_come_back_are_bounded(
 
 
 @given(st.data())
+@pytest.mark.slow
 def test_every_record_is_given_once_and_processed_never_passes_a_lease(data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=5))
     buffer = FetchBuffer(0)

@@ -340,6 +340,7 @@ async def test_seeking_to_what_is_committed() -> None:
             assert (await reader.getone()).offset == 3
 
 
+@pytest.mark.slow
 async def test_a_partition_that_is_lost_while_all_go_back_to_what_is_committed() -> None:
     async with Broker(group_min_session_timeout_ms=100) as broker:
         await broker.create_topic("orders", 1)
@@ -450,6 +451,7 @@ async def test_what_the_cluster_has() -> None:
 # --- bad days ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_topic_that_does_not_exist_is_told_in_time() -> None:
     async with Broker(auto_create_topics=False) as broker:
         for group_id in (None, "g"):
@@ -555,6 +557,7 @@ def damage(broker: Broker, offset: int) -> None:
     log.read = read  # type: ignore[method-assign]
 
 
+@pytest.mark.slow
 async def test_cancelling_at_any_point_loses_nothing() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)
@@ -622,6 +625,7 @@ async def test_a_task_that_fails_inside_is_told(caplog: pytest.LogCaptureFixture
                     await reader.getone()
 
 
+@pytest.mark.slow
 async def test_after_a_defect_closing_does_not_wait_for_what_nobody_does() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)

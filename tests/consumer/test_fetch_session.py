@@ -169,6 +169,7 @@ OUTCOMES = ["answered", "answered", "answered", "lost before", "lost after", "fo
 
 @settings(max_examples=100, deadline=None)
 @given(st.data())
+@pytest.mark.slow
 def test_a_node_fetches_exactly_what_is_wanted_whatever_was_lost(data: st.DataObject) -> None:
     session, node = f.FetchSession(), Node()
     tps = parts("orders", 4)

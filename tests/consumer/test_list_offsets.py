@@ -44,6 +44,7 @@ async def test_what_passes_is_asked_again(action: Any) -> None:
             assert fault.hits == 2
 
 
+@pytest.mark.slow
 async def test_what_does_not_pass_is_told() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)

@@ -90,6 +90,7 @@ async def test_a_seek_wins_over_an_answer_that_comes_later() -> None:
             assert (await read(reader, 1))[0].offset == 5
 
 
+@pytest.mark.slow
 async def test_a_partition_that_does_not_exist_is_told_in_time_and_seldom_asked_for() -> None:
     absent = TopicPartition("orders", 7)
     async with Broker() as broker:

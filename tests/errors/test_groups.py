@@ -27,6 +27,8 @@ from aiokafkawire.wire.messages.sync_group import SyncGroupRequest
 from .seeing import VALUES, WITHIN_S, Answering, Seen, answering
 from .table import Does, Row, rows_of
 
+pytestmark = pytest.mark.slow
+
 HEARTBEAT_MS = 20
 BRIEF_SESSION_MS = 300
 

@@ -98,6 +98,7 @@ async def test_partitions_are_divided_and_divided_anew_when_members_come_and_go(
         assert len(broker.requests.of(ApiKey.LEAVE_GROUP)) == 3
 
 
+@pytest.mark.slow
 async def test_a_member_killed_without_goodbye_is_replaced_and_nothing_is_skipped() -> None:
     async with Broker(**QUICK_SESSIONS) as broker, anyio.create_task_group() as tasks:
         await broker.create_topic("orders", 4)
@@ -304,6 +305,7 @@ async def test_commit_without_arguments_tells_of_what_was_lost() -> None:
             await reader.commit()  # told once; nothing is owned now
 
 
+@pytest.mark.slow
 async def test_heartbeats_go_on_while_the_application_works() -> None:
     async with Broker(**QUICK_SESSIONS) as broker:
         await broker.create_topic("orders", 1)
@@ -569,6 +571,7 @@ async def test_leaving_with_the_broker_gone_ends_by_its_deadline() -> None:
             await reader.getone()
 
 
+@pytest.mark.slow
 async def test_a_cancelled_consumer_is_gone_within_a_second_or_so() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
@@ -678,6 +681,7 @@ async def test_records_of_kept_partitions_flow_while_the_rebalance_waits_for_ano
         assert sum(len(r.seen) for r in readers) == 120
 
 
+@pytest.mark.slow
 async def test_a_commit_refused_for_a_rebalance_that_is_none_is_repeated() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
@@ -768,6 +772,7 @@ async def test_a_member_that_cannot_be_understood_does_no_harm() -> None:
             assert len(one.assignment()) == 2
 
 
+@pytest.mark.slow
 async def test_leaving_with_nothing_to_commit_takes_less_than_a_second_whatever_is_gone() -> None:
     async with Broker(nodes=2) as broker:
         await broker.create_topic("orders", 1)

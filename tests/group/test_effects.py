@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -104,6 +105,7 @@ class World:
 
 @settings(max_examples=100, deadline=None)
 @given(st.data(), st.booleans())
+@pytest.mark.slow
 def test_partitions_come_and_go_in_pairs_whatever_the_world_answers(
     data: st.DataObject, cooperative: bool
 ) -> None:

@@ -18,6 +18,8 @@ from aiokafkawire import Consumer, Producer, TopicPartition
 from aiokafkawire.errors import NoBrokerAvailable
 from tests.behaviour.support import numbered, take
 
+pytestmark = pytest.mark.slow
+
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
 RELEASE: dict[str, Any] = {"api_version": "2.3"}

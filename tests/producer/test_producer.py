@@ -268,6 +268,7 @@ async def test_a_partition_that_a_topic_lacks_fails_by_max_block(new_producer: N
             await producer.send("t", b"v", partition=7)
 
 
+@pytest.mark.slow
 async def test_an_unknown_topic_fails_by_max_block(new_producer: New):
     async with new_producer(max_block_ms=200) as producer:
         with pytest.raises(UnknownTopic, match="nowhere"):
@@ -359,6 +360,7 @@ async def test_many_callers_held_back_lose_nothing(broker: Broker, new_producer:
     assert sorted(values) == sorted(n for caller in range(6) for n in numbers(30, caller * 1_000))
 
 
+@pytest.mark.slow
 async def test_no_room_fails_by_max_block(broker: Broker, new_producer: New):
     fault = broker.on(ApiKey.PRODUCE, Drop())
     async with new_producer(buffer_memory_bytes=1_000, max_block_ms=300) as producer:
@@ -378,6 +380,7 @@ async def test_no_room_fails_by_max_block(broker: Broker, new_producer: New):
 @pytest.mark.parametrize(
     "fault", [Drop(), Drop(carried_out=True), Close(), Close(carried_out=True)]
 )
+@pytest.mark.slow
 async def test_lost_requests_and_lost_answers(broker: Broker, new_producer: New, fault: object):
     async with new_producer(linger_ms=0, batch_size_bytes=70) as producer:
         await producer.send_and_wait("t", numbers(1)[0], partition=0)
@@ -448,6 +451,7 @@ async def test_after_an_unknown_outcome_the_epoch_rises(broker: Broker, new_prod
     assert await stored(broker, "t") == [b"1", b"2", b"3"]
 
 
+@pytest.mark.slow
 async def test_what_no_broker_took_has_timed_out(broker: Broker, new_producer: New):
     broker.on(ApiKey.PRODUCE, Answer(ErrorCode.NOT_ENOUGH_REPLICAS))
     # It expires between two attempts: of one that is under way the outcome would not be known.
@@ -488,6 +492,7 @@ async def test_a_call_cancelled_before_the_buffer_sends_nothing(broker: Broker, 
     assert count <= broker.end_offset("t", 0)
 
 
+@pytest.mark.slow
 async def test_flush_gives_up_after_its_timeout(broker: Broker, new_producer: New):
     fault = broker.on(ApiKey.PRODUCE, Drop())
     async with new_producer() as producer:

@@ -23,6 +23,7 @@ pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     st.integers(0, 20),
     st.integers(1, 50),
 )
+@pytest.mark.slow
 def test_arrow_holds_what_the_records_hold(
     rows: list[Row], plain: bool, fetch_offset: int, max_records: int
 ) -> None:

@@ -100,6 +100,7 @@ def test_any_batch(batch: tuple[bytes, int]) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(batches(), st.data())
+@pytest.mark.slow
 def test_any_damaged_batch(batch: tuple[bytes, int], data: st.DataObject) -> None:
     content, count = bytearray(batch[0]), batch[1]
     for _ in range(data.draw(st.integers(1, 3))):

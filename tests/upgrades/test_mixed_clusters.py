@@ -19,6 +19,8 @@ from aiokafkawire.types import TopicPartition
 
 from .load import HASTY, SETUP
 
+pytestmark = pytest.mark.slow
+
 WITHIN_S = 20.0
 TOPIC = "orders"
 NEWER, OLDER = 1, 2

@@ -14,6 +14,8 @@ from aiokafkawire.broker import ApiKey, Broker
 
 from .load import HASTY, PARTITIONS, SETUP, TOPIC, Load, at_work
 
+pytestmark = pytest.mark.slow
+
 WITHIN_S = 60.0
 NODES = 3
 

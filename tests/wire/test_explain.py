@@ -26,6 +26,7 @@ def test_sound_bytes_are_walked_to_their_end() -> None:
             assert caught.value.position == len(raw)
 
 
+@pytest.mark.slow
 def test_the_slow_way_through_a_message_has_an_end() -> None:
     count = MAX_VALUES + 10
     raw = count.to_bytes(4) + b"\x00\x00" * count

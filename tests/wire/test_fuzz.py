@@ -15,6 +15,7 @@ from tests.wire.test_uniform import metadata
 SEED = 20_000
 
 
+@pytest.mark.slow
 def test_mutated_frames_are_decoded_or_refused(
     record_property: Callable[[str, object], None],
 ) -> None:

@@ -29,6 +29,8 @@ from aiokafkawire.wire.messages.list_offsets import (
 
 from ..raw_client import batch, connected, metadata_request, only, produce_request
 
+pytestmark = pytest.mark.slow
+
 E = ErrorCode
 RELEASES = ["0.10", "2.8"]
 """One that cuts logs off at the high watermark, and one that asks for the end of an epoch."""

@@ -8,6 +8,8 @@ from aiokafkawire.broker import Broker
 
 from .dialogue import RELEASES, ask, recordings
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("version", RELEASES)
 async def test_it_answers_as_the_release_did(version: str) -> None:

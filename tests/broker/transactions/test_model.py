@@ -15,6 +15,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from aiokafkawire.broker.log import sequenced
 from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.topics import NO_LEADER, Partition
 from aiokafkawire.broker.transactions.events import Add, End, Scope, TransactionState
 from aiokafkawire.records import IsolationLevel, decode_fetch
 from aiokafkawire.records.batch import iter_batches
@@ -68,6 +69,8 @@ class Model(RuleBasedStateMachine):
 
     @rule(producer=producers, tp=st.sampled_from(PARTITIONS))
     def write(self, producer: Producer, tp: TopicPartition) -> None:
+        if self.partition(tp).leader == NO_LEADER:
+            return
         value = b"%d" % self.written
         sequence = producer.sequences.get(tp, 0)
         (view,) = iter_batches(
@@ -135,8 +138,11 @@ class Model(RuleBasedStateMachine):
             self.given.cluster.node_came(node)
             self.given.transactions.tick()
 
+    def partition(self, tp: TopicPartition) -> Partition:
+        return self.given.cluster.topics[tp.topic].partitions[tp.partition]
+
     def visible(self, tp: TopicPartition) -> list[bytes | None]:
-        partition = self.given.cluster.topics[tp.topic].partitions[tp.partition]
+        partition = self.partition(tp)
         end = partition.last_stable_offset
         data = partition.log.read(0, 2**20, end)
         aborted = [

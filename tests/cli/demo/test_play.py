@@ -50,6 +50,7 @@ def failures(group: BaseExceptionGroup[BaseException]) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 async def test_a_worker_that_dies_by_itself_ends_the_demo(
     settings: Settings, children: Children
 ) -> None:

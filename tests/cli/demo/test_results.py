@@ -68,6 +68,7 @@ def test_what_fails_half_way_leaves_nothing(path: Path) -> None:
 
 
 @given(steps=st.lists(st.tuples(st.integers(0, 1), st.integers(1, 4), st.booleans()), max_size=12))
+@pytest.mark.slow
 def test_redelivery_in_any_order_counts_once(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int, bool]]
 ) -> None:

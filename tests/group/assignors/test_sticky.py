@@ -92,6 +92,7 @@ def test_cooperative_members_never_share_a_partition_and_come_to_rest(
 
 @modestly
 @given(groups(), st.data())
+@pytest.mark.slow
 def test_claims_of_any_kind_do_no_harm(group: Group, data: st.DataObject) -> None:
     partitions = st.lists(st.builds(TopicPartition, st.sampled_from("abcdz"), st.integers(-1, 9)))
     for assignor in (StickyAssignor(), CooperativeStickyAssignor()):

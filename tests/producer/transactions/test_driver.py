@@ -27,6 +27,8 @@ from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.init_producer_id import InitProducerIdRequest
 from tests.producer.transactions.conftest import CLASSIC, QUICK, NewProducer, visible
 
+pytestmark = pytest.mark.slow
+
 TP = TopicPartition("t", 0)
 
 

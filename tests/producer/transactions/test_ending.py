@@ -18,6 +18,8 @@ from aiokafkawire.errors import (
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.producer.transactions.conftest import CLASSIC, NewProducer, visible
 
+pytestmark = pytest.mark.slow
+
 HASTY = {"request_timeout_ms": 200, "retry_backoff_ms": 5, "retry_backoff_max_ms": 10}
 
 
