@@ -116,6 +116,7 @@ async def test_an_exception_inside_the_loop_over_records_comes_out_as_it_is(
 
 
 @needs("groups")
+@pytest.mark.slow
 async def test_a_cancelled_body_is_left_soon(bootstrap_servers: str, topic: str, group_id: str):
     began = anyio.current_time()
     with anyio.move_on_after(0.3) as scope:
@@ -192,6 +193,7 @@ async def test_a_port_where_nobody_listens(client_class: Callable[..., Any]):
 
 
 @CLIENTS
+@pytest.mark.slow
 async def test_a_host_that_does_not_exist(client_class: Callable[..., Any]):
     began = anyio.current_time()
     with pytest.raises(NoBrokerAvailable, match=r"no-such-host\.invalid"):

@@ -42,6 +42,7 @@ async def test_a_key_goes_to_the_partition_that_java_picks(
     assert set(found.values()) == set(range(12))
 
 
+@pytest.mark.slow
 async def test_records_without_a_key_reach_every_partition(
     bootstrap_servers: str, new_topic: NewTopic
 ):
@@ -75,6 +76,7 @@ async def test_an_explicit_partition_is_used_whatever_the_key(
     assert [record.partition for record in records] == [0, 1, 2, 2]
 
 
+@pytest.mark.slow
 async def test_a_partition_that_the_topic_lacks_is_refused(
     bootstrap_servers: str, new_topic: NewTopic
 ):
@@ -136,6 +138,7 @@ async def test_keys_may_be_kept_out_of_the_choice(bootstrap_servers: str, new_to
 
 
 @pytest.mark.parametrize("adaptive", [True, False])
+@pytest.mark.slow
 async def test_keyless_records_are_spread_adaptively_or_not(
     bootstrap_servers: str, new_topic: NewTopic, adaptive: bool
 ):

@@ -162,6 +162,7 @@ async def test_lag_is_what_is_left_to_read(bootstrap_servers: str, topic: str):
         assert consumer.lag(partition) == 0
 
 
+@pytest.mark.slow
 async def test_partitions_for_a_topic(bootstrap_servers: str, new_topic: NewTopic, group_id: str):
     topic = await new_topic(partitions=5)
     async with Consumer(

@@ -236,6 +236,7 @@ async def test_null_and_empty_are_told_apart(bootstrap_servers: str, topic: str)
     assert [(record.key, record.value) for record in records] == sent
 
 
+@pytest.mark.slow
 async def test_order_holds_per_partition_with_many_requests_in_flight(
     bootstrap_servers: str, new_topic: NewTopic
 ):
@@ -334,6 +335,7 @@ async def test_an_unknown_topic_is_made_on_demand(bootstrap_servers: str, group_
     assert [r.value for r in await stored(bootstrap_servers, topic, 2)] == [b"first"]
 
 
+@pytest.mark.slow
 async def test_an_unknown_topic_fails_by_max_block_with_creation_off(
     bootstrap_servers: str, group_id: str
 ):
@@ -414,6 +416,7 @@ async def test_flush_may_have_a_deadline_and_the_records_stay_on_their_way(
         assert [(await delivery).offset for delivery in deliveries] == [0, 1, 2]
 
 
+@pytest.mark.slow
 async def test_many_new_topics_one_after_the_other(bootstrap_servers: str, group_id: str):
     topics = [f"{group_id}-{number}" for number in range(15)]
     async with Producer(bootstrap_servers=bootstrap_servers) as producer:
@@ -459,6 +462,7 @@ async def test_the_numbers_of_a_producer_tell_what_it_did(bootstrap_servers: str
     assert after["requests_total"] > before["requests_total"] > 0
 
 
+@pytest.mark.slow
 async def test_a_cancelled_send_and_wait_neither_loses_nor_repeats(
     bootstrap_servers: str, topic: str
 ):

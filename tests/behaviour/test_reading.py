@@ -62,6 +62,7 @@ async def test_getone_gives_one_record_after_the_other(bootstrap_servers: str, t
     assert [record.value for record in records] == numbered(3)
 
 
+@pytest.mark.slow
 async def test_getone_with_a_timeout_gives_none_when_nothing_comes(
     bootstrap_servers: str, topic: str
 ):
@@ -165,6 +166,7 @@ async def test_max_records_of_one_call_goes_before_the_option(bootstrap_servers:
         assert [record.value for record in await take(consumer, 17)] == numbered(17, start=3)
 
 
+@pytest.mark.slow
 async def test_getmany_on_an_empty_topic_gives_nothing_after_its_timeout(
     bootstrap_servers: str, topic: str
 ):
@@ -220,6 +222,7 @@ async def test_a_paused_partition_gives_nothing_until_it_is_resumed(
         ]
 
 
+@pytest.mark.slow
 async def test_pausing_holds_back_what_was_fetched_already(bootstrap_servers: str, topic: str):
     await fill(bootstrap_servers, topic, numbered(100))
     [partition] = partitions_of(topic, 1)

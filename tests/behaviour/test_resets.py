@@ -59,6 +59,7 @@ async def test_a_duration_is_checked_when_the_consumer_is_made(bootstrap_servers
         Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="by_duration:1h")
 
 
+@pytest.mark.slow
 async def test_an_offset_out_of_range_may_fall_to_the_end(bootstrap_servers: str, topic: str):
     await fill(bootstrap_servers, topic, numbered(3))
     [partition] = partitions_of(topic, 1)

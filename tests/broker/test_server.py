@@ -85,6 +85,7 @@ async def test_what_is_no_request_closes_the_connection_with_a_log_line(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(sent=st.lists(st.binary(max_size=60), max_size=4))
+@pytest.mark.slow
 def test_any_bytes_leave_the_broker_alive(sent: list[bytes]) -> None:
     async def run() -> None:
         async with Broker() as broker:

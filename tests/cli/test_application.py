@@ -136,6 +136,7 @@ def test_a_defect_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("missing", ["click", "rich"])
+@pytest.mark.slow
 def test_without_its_extra_it_says_what_to_install(missing: str) -> None:
     script = f"""
 import sys

@@ -38,6 +38,7 @@ def test_the_documented_form() -> None:
     headers=st.lists(st.tuples(st.text(st.characters(codec="utf-8"), max_size=5), data)),
     timestamp_ms=st.integers(-1, 2**62),
 )
+@pytest.mark.slow
 def test_what_is_written_reads_back(
     key: bytes | None,
     value: bytes | None,

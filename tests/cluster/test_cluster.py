@@ -458,6 +458,7 @@ async def test_a_node_that_is_not_listed_fails_with_its_number():
             await cluster.request(HEARTBEAT, to=Node(9), deadline=soon(), retry=False)
 
 
+@pytest.mark.slow
 async def test_failures_of_the_connection_are_tried_again_until_the_deadline():
     calls = []
 
@@ -589,6 +590,7 @@ async def test_a_coordinator_that_is_loading_stays_the_coordinator():
         assert (response.error_code, asked) == (0, ["g"])
 
 
+@pytest.mark.slow
 async def test_a_coordinator_that_is_not_there_yet_is_waited_for():
     async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
@@ -601,6 +603,7 @@ async def test_a_coordinator_that_is_not_there_yet_is_waited_for():
 
 
 @pytest.mark.parametrize("address", [Address("", 9092), Address("h", 0), Address("h", 70_000)])
+@pytest.mark.slow
 async def test_a_coordinator_without_an_address_is_not_connected_to(address: Address):
     async def find(_: Any, request: Any) -> Response | None:
         told = Told(key="g", node_id=8, host=address.host, port=address.port, error_code=0)
@@ -630,6 +633,7 @@ async def test_a_group_that_is_not_authorised_fails_at_once():
             assert caught.value.broker == cluster.broker(1).name
 
 
+@pytest.mark.slow
 async def test_all_nodes_are_asked_and_failures_stand_beside_the_answers():
     async def listed(_: Any, __: Any) -> Response | None:
         group = ListedGroup(group_id="g", protocol_type="consumer")

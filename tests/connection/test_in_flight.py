@@ -266,6 +266,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS, pick=st.randoms(use_true_random=False))
+@pytest.mark.slow
 def test_any_order_of_events_loses_no_call(steps: list[str], pick):
     """Every call ends exactly once: answered, expired, cancelled, or given at the close."""
     calls = machine(max_in_flight=2)

@@ -701,6 +701,7 @@ async def test_who_waits_hears_that_the_consumers_tasks_were_cancelled():
             await reader.getone()
 
 
+@pytest.mark.slow
 async def test_asking_for_one_partition_is_not_held_up_by_what_nobody_asks_for() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 4)

@@ -162,6 +162,7 @@ async def test_partitions_that_stay_go_on_where_they_were() -> None:
             assert sorted(int(r.value or b"") for r in first + rest) == list(range(12))
 
 
+@pytest.mark.slow
 async def test_partitions_by_hand_are_committed_when_they_go() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)

@@ -212,6 +212,7 @@ async def test_brokers_that_do_not_tell_are_read_from_all_the_same(code: ErrorCo
     ("release", "asked"),
     [("0.10.1", 0), ("1.1", 0), ("2.0", 0), ("2.1", 1), ("2.7", 1), ("4.3", 1)],
 )
+@pytest.mark.slow
 async def test_a_leader_may_move_in_every_release(release: str, asked: int) -> None:
     async with Broker(nodes=2, as_of=release) as broker:
         await broker.create_topic("orders", 1, 2)

@@ -243,6 +243,7 @@ async def test_paused_partitions_leave_the_session_and_come_back() -> None:
         Drop(carried_out=True),
     ],
 )
+@pytest.mark.slow
 async def test_a_session_that_is_broken_is_begun_anew(action: Any) -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)

@@ -436,6 +436,7 @@ def test_what_the_application_goes_back_behind_is_not_taken_for_uncommitted() ->
 
 
 @given(st.data())
+@pytest.mark.slow
 def test_no_sequence_of_events_leaves_a_position_from_an_old_answer(data: st.DataObject) -> None:
     one = partition(p.AwaitingCommitted(), data.draw(st.sampled_from(["earliest", "none"])))
     states = [one.state]

@@ -73,6 +73,7 @@ async def read_nothing_until_assigned(reader: Consumer) -> None:
         await reader.getmany(timeout_ms=10)
 
 
+@pytest.mark.slow
 async def test_partitions_are_divided_and_divided_anew_when_members_come_and_go() -> None:
     async with Broker() as broker, anyio.create_task_group() as tasks:
         await broker.create_topic("orders", 6)
@@ -266,6 +267,7 @@ async def test_a_callback_may_seek() -> None:
             assert [r.offset for r in await read(reader, 4)] == [5, 6, 7, 8]
 
 
+@pytest.mark.slow
 async def test_an_application_that_stays_away_loses_its_partitions_and_cannot_commit() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
@@ -292,6 +294,7 @@ async def read_batch(reader: Consumer) -> Any:
         return await anext(reader.batches())
 
 
+@pytest.mark.slow
 async def test_commit_without_arguments_tells_of_what_was_lost() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
@@ -558,6 +561,7 @@ async def test_leaving_before_the_join_was_answered_leaves_no_ghost() -> None:
         assert len(broker.requests.of(ApiKey.LEAVE_GROUP)) == 1
 
 
+@pytest.mark.slow
 async def test_leaving_with_the_broker_gone_ends_by_its_deadline() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
@@ -613,6 +617,7 @@ COOPERATIVE: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 async def test_records_of_kept_partitions_flow_while_the_rebalance_waits_for_another_member() -> (
     None
 ):
@@ -719,6 +724,7 @@ async def until_owned(reader: Consumer, count: int) -> None:
 
 
 @pytest.mark.parametrize("api", [ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP])
+@pytest.mark.slow
 async def test_a_coordinator_that_fails_inside_is_asked_again(api: ApiKey) -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)

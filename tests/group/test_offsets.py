@@ -138,6 +138,7 @@ async def test_one_commit_is_under_way_and_the_newest_wins() -> None:
             assert len(broker.requests.of(ApiKey.OFFSET_COMMIT)) <= 4
 
 
+@pytest.mark.slow
 async def test_a_commit_without_an_answer_ends_at_its_deadline() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)

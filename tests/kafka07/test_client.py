@@ -358,6 +358,7 @@ async def test_offsets_that_are_answered_by_what_is_no_answer() -> None:
             await client.offsets("t", 0)
 
 
+@pytest.mark.slow
 async def test_an_answer_that_does_not_come_is_not_awaited_for_ever() -> None:
     later = answering(OFFSETS_ARE, OFFSETS_ARE)
     async with client_of(silent, later, request_timeout_ms=200) as client:
@@ -371,6 +372,7 @@ async def test_an_answer_that_does_not_come_is_not_awaited_for_ever() -> None:
         assert await client.offsets("top", 1) == (11, 0)
 
 
+@pytest.mark.slow
 async def test_a_produce_that_is_not_written_is_not_awaited_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -386,6 +388,7 @@ async def test_a_produce_that_is_not_written_is_not_awaited_for_ever(
         await client.flush()
 
 
+@pytest.mark.slow
 async def test_a_turn_that_does_not_come_is_not_awaited_for_ever() -> None:
     async with client_of(silent, request_timeout_ms=200) as client:
         errors: list[RequestTimedOut] = []

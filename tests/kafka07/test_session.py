@@ -49,6 +49,7 @@ async def test_what_is_lost_on_several_connections_is_counted() -> None:
         await client.flush()
 
 
+@pytest.mark.slow
 async def test_a_connection_that_is_not_made_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(self: RealRuntime, address: Address) -> Transport:
         await anyio.sleep_forever()

@@ -107,6 +107,7 @@ async def test_a_broker_that_refuses_the_client_fails_its_records_at_once(
             await producer.send_and_wait("t", b"v")
 
 
+@pytest.mark.slow
 async def test_a_large_request_on_which_the_connection_is_closed_goes_alone_and_is_given_up(
     broker: Broker, new_producer: New
 ):

@@ -94,6 +94,7 @@ async def test_leaving_sends_what_is_in_the_buffer(broker: Broker, new_producer:
     assert [delivery.result().offset for delivery in deliveries] == list(range(10))
 
 
+@pytest.mark.slow
 async def test_leaving_gives_up_after_the_close_timeout(broker: Broker, new_producer: New):
     producer = new_producer(close_timeout_ms=200)
     await producer.__aenter__()
@@ -138,6 +139,7 @@ async def test_a_caller_that_waits_for_room_hears_of_the_closing(broker: Broker,
             await producer.aclose()
 
 
+@pytest.mark.slow
 async def test_closing_ends_a_send_many_and_every_record_before_has_its_outcome(
     broker: Broker, new_producer: New
 ):
@@ -262,6 +264,7 @@ async def test_send_nowait_needs_a_topic_that_is_known(new_producer: New):
             producer.send_nowait("t", b"v", partition=3)
 
 
+@pytest.mark.slow
 async def test_a_partition_that_a_topic_lacks_fails_by_max_block(new_producer: New):
     async with new_producer(max_block_ms=200) as producer:
         with pytest.raises(UnknownTopic, match="no partition 7"):
@@ -316,6 +319,7 @@ async def test_send_many_checks_all_before_it_sends_any(broker: Broker, new_prod
     assert sum(broker.end_offset("t", partition) for partition in range(3)) == 0
 
 
+@pytest.mark.slow
 async def test_send_many_says_how_far_it_came(broker: Broker, new_producer: New):
     fault = broker.on(ApiKey.PRODUCE, Drop())
     async with new_producer(buffer_memory_bytes=1000, max_block_ms=300) as producer:
@@ -391,6 +395,7 @@ async def test_lost_requests_and_lost_answers(broker: Broker, new_producer: New,
     assert await stored(broker, "t") == numbers(31)
 
 
+@pytest.mark.slow
 async def test_five_requests_are_in_flight_and_no_more(broker: Broker, new_producer: New):
     async with new_producer(linger_ms=0, batch_size_bytes=1) as producer:
         await producer.send_and_wait("t", b"warm", partition=0)
@@ -439,6 +444,7 @@ async def test_not_leader_is_repaired_with_fresh_metadata(broker: Broker, new_pr
         assert (await producer.send_and_wait("t", b"2", partition=0)).offset == 1
 
 
+@pytest.mark.slow
 async def test_after_an_unknown_outcome_the_epoch_rises(broker: Broker, new_producer: New):
     async with new_producer(request_timeout_ms=100, delivery_timeout_ms=200) as producer:
         await producer.send_and_wait("t", b"1", partition=0)

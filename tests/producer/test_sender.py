@@ -193,6 +193,7 @@ async def test_a_defect_in_a_task_ends_the_producer_with_a_word(
             await producer.send("t", b"v")
 
 
+@pytest.mark.slow
 async def test_after_the_last_epoch_there_is_another_producer_id(broker: Broker, new_producer: New):
     async with new_producer(request_timeout_ms=100, delivery_timeout_ms=200) as producer:
         await producer.send_and_wait("t", b"1", partition=0)
@@ -209,6 +210,7 @@ async def test_after_the_last_epoch_there_is_another_producer_id(broker: Broker,
     assert await stored(broker, "t") == [b"1", b"2", b"4"]
 
 
+@pytest.mark.slow
 async def test_a_record_that_expires_tells_why_no_broker_took_it(broker: Broker, new_producer: New):
     async with new_producer(request_timeout_ms=100, delivery_timeout_ms=300) as producer:
         await producer.partitions_for("t")

@@ -106,6 +106,7 @@ def test_each_client_says_what_starting_and_stopping_means_for_it(
     assert getattr(client, name).__doc__ != getattr(Client, name).__doc__
 
 
+@pytest.mark.slow
 async def test_lines_of_the_log_name_the_client(caplog: pytest.LogCaptureFixture):
     async def fail() -> None:
         raise LookupError("a defect")

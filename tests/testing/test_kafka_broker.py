@@ -373,6 +373,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = aiokafkawire.testing.KafkaBrokr
 
 
+@pytest.mark.slow
 def test_importing_the_plugin_loads_no_room() -> None:
     code = (
         "import sys, aiokafkawire.testing.plugin\n"

@@ -124,6 +124,7 @@ SETTINGS = {str(each["broker"]): each["broker"] for each in TRANSCRIPTS.values()
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=lambda each: f"{each['log.file.size']}")
+@pytest.mark.slow
 async def test_transcripts(
     settings: dict[str, int], record_property: Callable[[str, object], None]
 ) -> None:

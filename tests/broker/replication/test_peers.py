@@ -61,6 +61,7 @@ async def test_a_node_with_another_address_is_asked_there(host: Host) -> None:
         peers.abort()
 
 
+@pytest.mark.slow
 async def test_behind_an_answer_that_did_not_come_nothing_waits(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:

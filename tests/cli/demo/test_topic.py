@@ -33,6 +33,7 @@ async def test_one_that_exists_is_refused() -> None:
         assert failure.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
+@pytest.mark.slow
 async def test_after_a_cancellation_deleting_is_not_waited_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -66,6 +66,7 @@ async def test_a_cancellation_aborts(broker: Broker, new_producer: NewProducer):
     assert await visible(broker) == [b"v"]
 
 
+@pytest.mark.slow
 async def test_a_cancellation_is_not_held_up_for_long(
     broker: Broker, new_producer: NewProducer, monkeypatch: pytest.MonkeyPatch
 ):
@@ -84,6 +85,7 @@ async def test_a_cancellation_is_not_held_up_for_long(
     assert await visible(broker) == [b"v"]
 
 
+@pytest.mark.slow
 async def test_an_abort_that_fails_is_a_note(broker: Broker, new_producer: NewProducer):
     async with new_producer(max_block_ms=200, request_timeout_ms=100) as producer:
         silent = broker.on(ApiKey.END_TXN, Drop())
@@ -122,6 +124,7 @@ async def test_a_record_that_failed_is_what_the_body_raises(
     assert await visible(broker) == []
 
 
+@pytest.mark.slow
 async def test_a_commit_without_an_answer_is_not_aborted(broker: Broker, new_producer: NewProducer):
     async with new_producer(max_block_ms=200, request_timeout_ms=100) as producer:
         silent = broker.on(ApiKey.END_TXN, Drop(carried_out=True))
