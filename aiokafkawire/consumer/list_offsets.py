@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.routing import Node
@@ -85,8 +86,14 @@ class OffsetLister:
         while left:
             attempt += 1
             failed: dict[TopicPartition, KafkaError] = {}
-            for topic in dict.fromkeys(tp.topic for tp in left):
-                await self._cluster.topic(topic, deadline)
+            try:
+                for topic in dict.fromkeys(tp.topic for tp in left):
+                    await self._cluster.topic(topic, deadline)
+            except RequestTimedOut:
+                # A pause may end behind the deadline: what was wrong before it says more.
+                if told:
+                    _raise_late(attempt, next(iter(told)), told)
+                raise
             for node, tps in by_leader(self._cluster.metadata, left).items():
                 listed = await self.at_node(node, {tp: left[tp] for tp in tps}, deadline)
                 found |= listed.found
@@ -115,13 +122,7 @@ class OffsetLister:
         if again_at < deadline:
             await self._runtime.clock.sleep_until(again_at)
             return
-        raise RequestTimedOut(
-            "no leader told the offset before the deadline",
-            api="ListOffsets",
-            topic=tp.topic,
-            partition=tp.partition,
-            attempt=attempt,
-        ) from told.get(tp)
+        _raise_late(attempt, tp, told)
 
     def _request(self, timestamps: Mapping[TopicPartition, int]) -> ByVersion[ListOffsetsResponse]:
         def partition(tp: TopicPartition) -> ListOffsetsPartition:
@@ -162,3 +163,15 @@ def _offset(entry: ListOffsetsPartitionResponse) -> OffsetAndTimestamp | None:
     if offset < 0:
         return None
     return OffsetAndTimestamp(offset, entry.timestamp, entry.leader_epoch)
+
+
+def _raise_late(
+    attempt: int, tp: TopicPartition, told: Mapping[TopicPartition, KafkaError]
+) -> NoReturn:
+    raise RequestTimedOut(
+        "no leader told the offset before the deadline",
+        api="ListOffsets",
+        topic=tp.topic,
+        partition=tp.partition,
+        attempt=attempt,
+    ) from told.get(tp)

@@ -59,6 +59,27 @@ async def test_what_does_not_pass_is_told() -> None:
             assert isinstance(late.value.__cause__, BrokerError)
 
 
+async def test_a_pause_that_ends_behind_the_deadline_hides_no_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        async with consumer(broker) as reader:
+            cluster = reader._running.cluster
+            looked_up = cluster.topic
+
+            async def topic(name: str, deadline: float) -> object:
+                if broker.requests.of(ApiKey.LIST_OFFSETS):
+                    raise RequestTimedOut("nothing was learnt")
+                return await looked_up(name, deadline)
+
+            monkeypatch.setattr(cluster, "topic", topic)
+            broker.on(ApiKey.LIST_OFFSETS, Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            with pytest.raises(RequestTimedOut, match="no leader told") as late:
+                await ends(reader, P0)
+            assert isinstance(late.value.__cause__, BrokerError)
+
+
 async def test_a_partition_that_does_not_exist_is_told_in_time() -> None:
     async with Broker(auto_create_topics=False) as broker:
         await broker.create_topic("orders", 1)
