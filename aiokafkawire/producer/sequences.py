@@ -42,6 +42,12 @@ def advance(sequence: int, count: int) -> int:
     return (sequence + count) % SEQUENCE_MODULUS
 
 
+def _earlier(one: int, other: int) -> int:
+    """Which of two numbers in use at a time was given first."""
+    ahead = (other - one) % SEQUENCE_MODULUS
+    return one if ahead < SEQUENCE_MODULUS // 2 else other
+
+
 @dataclass(frozen=True, slots=True)
 class Stamp:
     """The number of a batch's first record, and whose number it is."""
@@ -208,7 +214,7 @@ def _fail(state: Flowing, event: Failed) -> State:
 def _fail_again(state: Draining, event: Failed) -> State:
     resume = None
     if event.certain and state.resume is not None:
-        resume = min(state.resume, event.stamp.base_sequence)
+        resume = _earlier(state.resume, event.stamp.base_sequence)
     return Draining(state.identity, state.certain and event.certain, resume)
 
 

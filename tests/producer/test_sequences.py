@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from aiokafkawire.producer.sequences import (
@@ -91,6 +93,17 @@ def test_every_state_with_every_event(state: int, event: int):
 def test_sequences_begin_at_zero_again_after_the_last():
     assert advance(SEQUENCE_MODULUS - 1, 1) == 0
     assert advance(SEQUENCE_MODULUS - 2, 5) == 3
+
+
+@pytest.mark.parametrize("order", [(-3, 2), (2, -3)])
+def test_numbers_go_on_from_the_first_that_failed_also_where_they_begin_at_zero_again(
+    order: tuple[int, int],
+):
+    state: Any = Flowing(ME, 12)
+    for number in order:
+        event = Failed(Stamp(ME, number % SEQUENCE_MODULUS), 5, True)
+        state = TRANSITIONS[type(state), Failed](state, event)
+    assert state == Draining(ME, True, SEQUENCE_MODULUS - 3)
 
 
 def test_an_identity_changes_only_when_drained():
