@@ -65,7 +65,8 @@ class BeginWhileTheOneBeforeEnds(Transacting):
 
     async def prepare(self) -> None:
         await self.fill()
-        # It still goes on when the call comes.
+        await self.client.flush()
+        # The coordinator has something to end, and is still at it when the call comes.
         self.broker.on(ApiKey.END_TXN, Delay(END_S), times=1)
         with anyio.CancelScope() as scope:
             scope.cancel()
