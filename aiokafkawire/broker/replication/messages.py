@@ -139,23 +139,31 @@ def _assignment(state: LeaderAndIsrPartitionState | UpdateMetadataPartitionState
     return Assignment(state.leader, state.leader_epoch, tuple(state.isr), tuple(state.replicas))
 
 
+def _told(
+    request: LeaderAndIsrRequest | UpdateMetadataRequest, *, by_name: bool
+) -> dict[Key, Assignment]:
+    """What a request says of each partition; `by_name`: each names its topic by itself."""
+    if by_name:
+        ungrouped = request.ungrouped_partition_states
+        return {
+            (state.topic_name, state.partition_index): _assignment(state) for state in ungrouped
+        }
+    return {
+        (topic.topic_name, state.partition_index): _assignment(state)
+        for topic in request.topic_states
+        for state in topic.partition_states
+    }
+
+
 # --- LeaderAndIsr --------------------------------------------------------------------------------
 
 
 def lead_order(request: LeaderAndIsrRequest, version: int) -> LeadOrder:
     """What a request says."""
-    if version >= LEAD_BY_TOPIC_VERSION:
-        states = [
-            (topic.topic_name, state)
-            for topic in request.topic_states
-            for state in topic.partition_states
-        ]
-    else:
-        states = [(state.topic_name, state) for state in request.ungrouped_partition_states]
     return LeadOrder(
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
-        partitions={(topic, state.partition_index): _assignment(state) for topic, state in states},
+        partitions=_told(request, by_name=version < LEAD_BY_TOPIC_VERSION),
         leaders={
             node.broker_id: Address(node.host_name, node.port) for node in request.live_leaders
         },
@@ -290,18 +298,10 @@ def stop_request(order: StopOrder, version: int) -> StopReplicaRequest:
 
 def metadata_order(request: UpdateMetadataRequest, version: int) -> MetadataOrder:
     """What a request says; a node without an address for clients is none that lives."""
-    if version >= METADATA_BY_TOPIC_VERSION:
-        states = [
-            (topic.topic_name, state)
-            for topic in request.topic_states
-            for state in topic.partition_states
-        ]
-    else:
-        states = [(state.topic_name, state) for state in request.ungrouped_partition_states]
     return MetadataOrder(
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
-        partitions={(topic, state.partition_index): _assignment(state) for topic, state in states},
+        partitions=_told(request, by_name=version < METADATA_BY_TOPIC_VERSION),
         live={
             node.id: LiveNode(address, node.rack or None)
             for node in request.live_brokers

@@ -335,9 +335,10 @@ class Transactions:
         """
         if self._accumulator.incomplete:
             return False
-        transaction = self.machine.transaction
-        raised = transaction is None or transaction.protocol is Protocol.IMPLICIT
-        return raised or not self._accumulator.late
+        state = self.machine.state
+        if not isinstance(state, Aborting) or state.transaction.protocol is Protocol.IMPLICIT:
+            return True
+        return not self._accumulator.late
 
     def _moved(self) -> None:
         """The machine may have gone to another state."""
