@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,9 +38,16 @@ MAX_LOGGED_BYTES = 32 * 2**20
 """Requests in the log keep their records alive; older ones go when it is over either bound."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False, kw_only=True)
 class SeenRequest:
-    """One request as it came in. `connection` tells a node's connections apart."""
+    """One request as it came in, and what became of it.
+
+    `connection` tells a node's connections apart. `at` is when it came in and `answered_at` when
+    its answer went out, in seconds on the clock of the broker's runtime; None if it did not go out.
+    `carried_out`: the handler ran to its end, whether a fault let the answer go out or not.
+    `response` is what the handler gave, or a fault instead of it: None while there is none, and
+    for a Fetch in the log, where records would be kept alive.
+    """
 
     api_key: ApiKey
     version: int
@@ -50,6 +57,10 @@ class SeenRequest:
     connection: int
     size_bytes: int
     message: Request[Any]
+    at: float
+    response: Response | None = None
+    carried_out: bool = False
+    answered_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +206,9 @@ class RequestLog:
     """The last requests, oldest first."""
 
     def __init__(self) -> None:
-        self._seen: deque[SeenRequest] = deque()
+        self._seen: OrderedDict[SeenRequest, int] = OrderedDict()
         self._size_bytes = 0
+        self._watchers: dict[Callable[[SeenRequest], None], None] = {}
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -205,15 +217,40 @@ class RequestLog:
         return iter(list(self._seen))
 
     def __getitem__(self, index: int) -> SeenRequest:
-        return self._seen[index]
+        return list(self._seen)[index]
 
     def append(self, seen: SeenRequest) -> None:
-        self._seen.append(seen)
-        self._size_bytes += seen.size_bytes
-        while len(self._seen) > MAX_LOGGED_REQUESTS or (
-            self._size_bytes > MAX_LOGGED_BYTES and len(self._seen) > 1
-        ):
-            self._size_bytes -= self._seen.popleft().size_bytes
+        """A request came in."""
+        self._seen[seen] = seen.size_bytes
+        self._grew(seen.size_bytes)
+
+    def settle(self, seen: SeenRequest, response: Response | None, *, carried_out: bool) -> None:
+        """Put down what became of a request, before its answer goes out."""
+        seen.response, seen.carried_out = response, carried_out
+        for watcher in list(self._watchers):
+            watcher(seen)
+        if seen.api_key is ApiKey.FETCH:
+            seen.response = None
+
+    def answered(self, seen: SeenRequest, now: float, size_bytes: int) -> None:
+        """The answer goes out; what is kept of it counts too."""
+        seen.answered_at = now
+        if seen.response is not None and seen in self._seen:
+            self._seen[seen] += size_bytes
+            self._grew(size_bytes)
+
+    def watch(self, watcher: Callable[[SeenRequest], None]) -> Callable[[], None]:
+        """Have each request told once its answer is made, also those that the log loses later.
+
+        It is called in the broker's event loop, before the answer goes out (`answered_at` is still
+        None), and must not wait. Returns what ends it, which may be called again.
+        """
+        self._watchers[watcher] = None
+
+        def end() -> None:
+            self._watchers.pop(watcher, None)
+
+        return end
 
     def of(self, api_key: ApiKey, *, node: int | None = None) -> list[SeenRequest]:
         """The requests of one API, at one node if given."""
@@ -222,5 +259,13 @@ class RequestLog:
         ]
 
     def clear(self) -> None:
+        """Forget them; watchers stay."""
         self._seen.clear()
         self._size_bytes = 0
+
+    def _grew(self, size_bytes: int) -> None:
+        self._size_bytes += size_bytes
+        while len(self._seen) > MAX_LOGGED_REQUESTS or (
+            self._size_bytes > MAX_LOGGED_BYTES and len(self._seen) > 1
+        ):
+            self._size_bytes -= self._seen.popitem(last=False)[1]

@@ -49,12 +49,12 @@ class Node:
     ) -> None:
         self.node_id = node_id
         self.faults = faults
+        self.requests = requests
         self.address: Address | None = None
         self.on_request = Watchers()
         self._state: State | None = None
         self._host = host
         self._runtime = runtime
-        self._requests = requests
         self._serve = serve
         self._tasks: dict[TaskHandle, None] = {}
         self._open = 0
@@ -109,7 +109,7 @@ class Node:
             await self._resumed.wait()
 
     def seen(self, request: SeenRequest) -> None:
-        self._requests.append(request)
+        self.requests.append(request)
         self.on_request.notify()
 
     def spawn(self, function: Callable[..., Awaitable[None]], name: str, *args: object) -> None:

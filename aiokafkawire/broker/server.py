@@ -19,6 +19,7 @@ from aiokafkawire.broker.faults import (
     Drop,
     Faults,
     Outcome,
+    RequestLog,
     SeenRequest,
 )
 from aiokafkawire.broker.releases import NotServed, Release, Versions
@@ -54,6 +55,9 @@ class Site(Protocol):
 
     @property
     def faults(self) -> Faults: ...
+
+    @property
+    def requests(self) -> RequestLog: ...
 
     def seen(self, request: SeenRequest) -> None:
         """A request came in."""
@@ -181,12 +185,15 @@ class ServerConnection:
             connection=self._number,
             size_bytes=len(frame),
             message=message,
+            at=self._site.state.clock.now(),
         )
         self._site.seen(seen)
         response, corrupt = await self._respond(seen)
         if response is None or self._muted:
             return []
         buffers = encode_response(response, header.api_version, header.correlation_id)
+        now = self._site.state.clock.now()
+        self._site.requests.answered(seen, now, sum(map(len, buffers)))
         return buffers if corrupt is None else corrupt.frame(buffers)
 
     def _refuse(self, reason: str) -> list[Buffer]:
@@ -234,14 +241,19 @@ class ServerConnection:
         return (None if self._muted else await self._handle(seen)), None
 
     async def _misbehave(
-        self, seen: SeenRequest, outcome: Drop | Close | Answer | Response
+        self, seen: SeenRequest, outcome: Drop | Close | Answer | Response | None
     ) -> Response | None:
-        if isinstance(outcome, Response):
-            return outcome
+        """Carry out a fault that decides."""
         if isinstance(outcome, Answer):
-            return _HANDLERS[seen.api_key].failed(seen.message, seen.version, outcome.error_code)
+            failed = _HANDLERS[seen.api_key].failed
+            outcome = failed(seen.message, seen.version, outcome.error_code)
+        if outcome is None or isinstance(outcome, Response):
+            self._site.requests.settle(seen, outcome, carried_out=False)
+            return outcome
         if outcome.carried_out:
             await self._handle(seen)
+        else:
+            self._site.requests.settle(seen, None, carried_out=False)
         if isinstance(outcome, Close):
             raise Disconnect(f"as told, instead of an answer to {seen.api_key.name}")
         self._muted = True
@@ -255,4 +267,6 @@ class ServerConnection:
             client_id=seen.client_id,
             peer=self._peer,
         )
-        return await _HANDLERS[seen.api_key].handle(call, seen.message)
+        response = await _HANDLERS[seen.api_key].handle(call, seen.message)
+        self._site.requests.settle(seen, response, carried_out=True)
+        return response

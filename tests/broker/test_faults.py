@@ -16,7 +16,12 @@ from aiokafkawire.runtime import RealRuntime
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.header import decode_response, peek_correlation_id
 from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from aiokafkawire.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from aiokafkawire.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
 from aiokafkawire.wire.messages.produce import ProduceResponse
 
 from .raw_client import RawClient, batch, connected, metadata_request, only, produce_request
@@ -255,8 +260,75 @@ async def test_the_log_keeps_what_was_asked(broker: Broker, client: RawClient) -
     assert len(broker.requests) == 0
 
 
-def seen(size_bytes: int) -> SeenRequest:
-    return SeenRequest(ApiKey.HEARTBEAT, 0, 1, "c", 1, 1, size_bytes, VERSIONS)
+async def test_the_log_keeps_what_became_of_a_request(broker: Broker, client: RawClient) -> None:
+    began = RealRuntime().clock.now()
+    answer = await client.call(VERSIONS, 0)
+    (asked,) = broker.requests
+    assert asked.response is not None
+    assert asked.response.error_code == answer.error_code
+    assert asked.carried_out
+    assert asked.answered_at is not None
+    assert began <= asked.at <= asked.answered_at
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_the_log_keeps_what_was_lost(
+    broker: Broker, client: RawClient, carried_out: bool
+) -> None:
+    broker.on(ApiKey.PRODUCE, Close(carried_out), times=1)
+    await client.send(produce_request("t", 0, batch(b"v")), 9)
+    assert await client.closed()
+    (asked,) = broker.requests
+    assert asked.carried_out is carried_out
+    assert isinstance(asked.response, ProduceResponse) is carried_out
+    assert asked.answered_at is None
+
+
+async def test_the_log_keeps_what_a_fault_answered(broker: Broker, client: RawClient) -> None:
+    broker.on(ApiKey.PRODUCE, Answer(ErrorCode.NOT_ENOUGH_REPLICAS))
+    await produced(client)
+    (asked,) = broker.requests
+    assert isinstance(asked.response, ProduceResponse)
+    assert only(asked.response).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert not asked.carried_out
+    assert asked.answered_at is not None
+
+
+async def test_a_watcher_is_told_before_the_answer_goes_out(
+    broker: Broker, client: RawClient
+) -> None:
+    told: list[tuple[SeenRequest, object, float | None]] = []
+    end = broker.requests.watch(
+        lambda asked: told.append((asked, asked.response, asked.answered_at))
+    )
+    await produced(client)
+    fetch = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0, topics=[])
+    await client.call(fetch, 4)
+    end()
+    end()
+    await client.call(VERSIONS, 0)
+    (first, response, answered_at), (second, fetched, _) = told
+    assert [asked.api_key for asked in (first, second)] == [ApiKey.PRODUCE, ApiKey.FETCH]
+    assert isinstance(response, ProduceResponse)
+    assert answered_at is None
+    assert first.answered_at is not None
+    # What was fetched would keep records alive.
+    assert isinstance(fetched, FetchResponse)
+    assert second.response is None
+
+
+def seen(size_bytes: int, api_key: ApiKey = ApiKey.HEARTBEAT) -> SeenRequest:
+    return SeenRequest(
+        api_key=api_key,
+        version=0,
+        node_id=1,
+        client_id="c",
+        correlation_id=1,
+        connection=1,
+        size_bytes=size_bytes,
+        message=VERSIONS,
+        at=0.0,
+    )
 
 
 def test_the_log_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,3 +340,18 @@ def test_the_log_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(log) == 3
     log.append(seen(1_000))
     assert len(log) == 1
+
+
+def test_answers_count_as_long_as_they_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "MAX_LOGGED_BYTES", 100)
+    log = RequestLog()
+    requests = [seen(1), seen(1), seen(1, ApiKey.FETCH), seen(1)]
+    for each in requests:
+        log.append(each)
+        log.settle(each, ApiVersionsResponse(error_code=0, api_keys=[]), carried_out=True)
+    log.answered(requests[2], 1.0, 1_000)
+    assert len(log) == 4
+    log.answered(requests[3], 1.0, 98)
+    assert list(log) == requests[2:]
+    log.answered(requests[0], 1.0, 1_000)
+    assert list(log) == requests[2:]
