@@ -13,6 +13,7 @@ from aiokafkawire.types import RecordMetadata, TimestampType
 from tests.behaviour.conftest import NewTopic
 from tests.behaviour.features import needs
 from tests.behaviour.support import WITHIN_S, numbered, reading, stored, take
+from tests.elapsed import ends_within
 
 FOREVER_MS = 60_000
 """A linger that no test here waits out."""
@@ -116,9 +117,10 @@ async def test_a_record_lingers_until_its_batch_is_full(bootstrap_servers: str, 
 async def test_linger_ends_by_itself(bootstrap_servers: str, topic: str):
     async with Producer(bootstrap_servers=bootstrap_servers, linger_ms=100) as producer:
         began = anyio.current_time()
-        delivery = await producer.send(topic, b"alone")
-        await delivery
-        assert 0.08 <= anyio.current_time() - began < WITHIN_S
+        with ends_within(WITHIN_S):
+            delivery = await producer.send(topic, b"alone")
+            await delivery
+        assert anyio.current_time() - began >= 0.08
 
 
 async def test_acks_0_tells_no_offset_but_stores(bootstrap_servers: str, topic: str):
@@ -343,19 +345,15 @@ async def test_an_unknown_topic_fails_by_max_block_with_creation_off(
     async with Producer(
         bootstrap_servers=bootstrap_servers, allow_auto_create_topics=False, max_block_ms=300
     ) as producer:
-        began = anyio.current_time()
-        with pytest.raises(UnknownTopic, match=topic):
+        with ends_within(2), pytest.raises(UnknownTopic, match=topic):
             await producer.send(topic, b"value")
-        assert anyio.current_time() - began < 2
 
 
 async def test_a_topic_name_that_kafka_forbids_is_refused(bootstrap_servers: str):
     async with Producer(bootstrap_servers=bootstrap_servers, max_block_ms=1_000) as producer:
         for name in ("no spaces", "", ".", "a" * 300):
-            began = anyio.current_time()
-            with pytest.raises(Exception, match=r"(?i)topic"):
+            with ends_within(3), pytest.raises(Exception, match=r"(?i)topic"):
                 await producer.send(name, b"value")
-            assert anyio.current_time() - began < 3
 
 
 async def test_send_nowait_says_when_the_buffer_is_full(bootstrap_servers: str, topic: str):

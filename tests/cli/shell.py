@@ -6,9 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from tests.elapsed import Elapsed
 
 __all__ = ("SECOND", "aiokafkawire", "end", "interrupt", "running", "serving")
 
@@ -60,17 +61,21 @@ def serving(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
         yield process.stdout.readline().decode().strip(), process
 
 
-def interrupt(process: subprocess.Popen[bytes]) -> float:
-    """Press Ctrl-C; gives how many seconds the process took to end.
+def interrupt(process: subprocess.Popen[bytes], number: signal.Signals = signal.SIGINT) -> float:
+    """Press Ctrl-C, or send another signal; gives how many seconds the process took to end.
 
     They are seconds of a machine with a core to spare: where more processes want to run than there
     are cores, each gets a share of one.
     """
-    began = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    process.wait(timeout=LIMIT_S)
+    elapsed = Elapsed()
+    elapsed.start()
+    try:
+        process.send_signal(number)
+        process.wait(timeout=LIMIT_S)
+    finally:
+        elapsed.stop()
     shares = os.getloadavg()[0] / (os.cpu_count() or 1)
-    return (time.monotonic() - began) / max(shares, 1.0)
+    return elapsed.seconds / max(shares, 1.0)
 
 
 def end(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -86,12 +86,3 @@ async def stored(bootstrap_servers: str, topic: str, partitions: int = 1) -> lis
         ends = await consumer.end_offsets(*consumer.assignment())
         records = await take(consumer, sum(ends.values()))
     return [r.value for r in sorted(records, key=lambda r: (r.partition, r.offset))]
-
-
-@contextmanager
-def ends_within(seconds: float) -> Iterator[None]:
-    """What stands inside must end by itself, and in time."""
-    began = anyio.current_time()
-    yield
-    took = anyio.current_time() - began
-    assert took < seconds, f"it took {took:.2f} s"

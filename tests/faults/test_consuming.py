@@ -19,10 +19,10 @@ from aiokafkawire.wire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from tests.elapsed import ends_within
 from tests.faults.support import (
     READER,
     WITHIN_S,
-    ends_within,
     fill,
     numbered,
     reading,

@@ -13,11 +13,11 @@ from aiokafkawire.errors import BrokerError, ClientClosed, GroupFailed, KafkaErr
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode
+from tests.elapsed import ends_within
 from tests.faults.support import (
     MEMBER,
     WITHIN_S,
     committed,
-    ends_within,
     fill,
     numbered,
     poll_until,

@@ -24,8 +24,9 @@ from aiokafkawire.wire.header import RequestHeader
 from aiokafkawire.wire.messages.api_versions import ApiVersionsResponse
 from aiokafkawire.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 from aiokafkawire.wire.messages.produce import ProduceRequest
+from tests.elapsed import ends_within
 from tests.faults.peers import TOPIC, ScriptedBroker, batch, scripted
-from tests.faults.support import HASTY, READER, ends_within, numbered, take
+from tests.faults.support import HASTY, READER, numbered, take
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,8 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.producer import Producer
 from aiokafkawire.runtime import Address, Buffer, RealRuntime, Transport
 from aiokafkawire.types import TopicPartition
-from tests.faults.support import READER, WITHIN_S, ends_within
+from tests.elapsed import ends_within
+from tests.faults.support import READER, WITHIN_S
 
 pytestmark = pytest.mark.slow
 

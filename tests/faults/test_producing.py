@@ -27,7 +27,8 @@ from aiokafkawire.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from tests.faults.support import HASTY, WITHIN_S, ends_within, numbered, stored
+from tests.elapsed import ends_within
+from tests.faults.support import HASTY, WITHIN_S, numbered, stored
 
 pytestmark = pytest.mark.slow
 

@@ -18,8 +18,9 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import KafkaError, NoBrokerAvailable
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import TopicPartition
+from tests.elapsed import ends_within
 from tests.faults import peers
-from tests.faults.support import HASTY, WITHIN_S, ends_within
+from tests.faults.support import HASTY, WITHIN_S
 
 pytestmark = pytest.mark.slow
 
