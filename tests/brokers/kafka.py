@@ -70,12 +70,20 @@ class PortTaken(StartFailed):
 class Node:
     """One broker and the folder with its data and log.
 
-    With KRaft it is its own controller too; else nobody listens on `controller_port`.
+    With KRaft it is its own controller too; else nobody listens on `controller_port`. The other
+    nodes come to `port`, as clients do, unless there is an `inter_broker_port`.
     """
 
-    def __init__(self, node_id: int, ports: tuple[int, int], directory: Path) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        ports: tuple[int, int],
+        directory: Path,
+        inter_broker_port: int | None = None,
+    ) -> None:
         self.node_id = node_id
         self.port, self.controller_port = ports
+        self.inter_broker_port = inter_broker_port
         self.directory = directory
         self.process: Process | None = None
 
@@ -115,7 +123,8 @@ class Kafka:
 
     `directory` keeps the data beyond `close()`; without it a temporary one is used.
     `properties` go over the defaults of the `settings` module. `ports` are the clients'
-    ports, one a node; without them free ones are chosen, and kept over restarts.
+    ports, one a node; without them free ones are chosen, and kept over restarts. `apart`: the
+    nodes talk to each other on ports of their own (KRaft alone), and clients can be cut off alone.
     """
 
     def __init__(
@@ -126,6 +135,7 @@ class Kafka:
         directory: Path | None = None,
         properties: Mapping[str, str] | None = None,
         ports: Sequence[int] | None = None,
+        apart: bool = False,
     ) -> None:
         self.release = _release(version)
         if not 1 <= nodes <= MAX_NODES:
@@ -135,6 +145,7 @@ class Kafka:
         self.nodes: tuple[Node, ...] = ()
         self._count = nodes
         self._given_ports = ports
+        self._apart = apart
         self._properties = dict(properties or {})
         self._given_directory = directory
         self._directory: Path | None = None
@@ -283,11 +294,16 @@ class Kafka:
         if self._directory is None:
             prefix = f"kafka-{self.release.version}-"
             self._directory = self._given_directory or Path(tempfile.mkdtemp(prefix=prefix))
-        free = free_ports(2 * self._count)
-        ports = zip(self._given_ports or free[: self._count], free[self._count :], strict=True)
+        free = free_ports(3 * self._count)
+        clients, controllers, brokers = (free[n::3] for n in range(3))
         nodes = tuple(
-            Node(node_id, pair, self._directory / f"node-{node_id}")
-            for node_id, pair in enumerate(ports, start=1)
+            Node(
+                node_id,
+                (port, controllers[node_id - 1]),
+                self._directory / f"node-{node_id}",
+                brokers[node_id - 1] if self._apart else None,
+            )
+            for node_id, port in enumerate(self._given_ports or clients, start=1)
         )
         if self.release.mode is Mode.ZOOKEEPER:
             self._zookeeper = ZooKeeper(nodes[0].controller_port, self._directory / "zookeeper")
@@ -309,7 +325,9 @@ class Kafka:
                 self.release, node.node_id, node.port, self._zookeeper.port, len(nodes)
             )
         controllers = {each.node_id: each.controller_port for each in nodes}
-        return place | kraft_settings(self.release, node.node_id, node.port, controllers)
+        return place | kraft_settings(
+            self.release, node.node_id, node.port, controllers, node.inter_broker_port
+        )
 
     def _bring_up(self, command: tuple[str, ...]) -> None:
         started = [node for node in self.nodes if not node.running]

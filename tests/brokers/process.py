@@ -43,7 +43,7 @@ class Process:
             )
         self._guard: subprocess.Popen[bytes] | None = None
         try:
-            self._guard = _start_guard(self._process.pid)
+            self._guard = start_guard(self._process.pid)
         except BaseException:
             self.kill()
             raise
@@ -124,7 +124,7 @@ class Process:
             self._guard = None
 
 
-def _start_guard(pid: int) -> subprocess.Popen[bytes]:
+def start_guard(pid: int) -> subprocess.Popen[bytes]:
     """Kill `pid` when this process ends without having stopped it (itself killed, say).
 
     The guard's standard input is a pipe that only this process holds: it reads its end.

@@ -16,11 +16,24 @@ log4j.appender.stdout.layout.ConversionPattern=%d{HH:mm:ss.SSS} %p %c{1}: %m%n
 
 
 def kraft_settings(
-    release: Release, node_id: int, port: int, controllers: dict[int, int]
+    release: Release,
+    node_id: int,
+    port: int,
+    controllers: dict[int, int],
+    inter_broker_port: int | None = None,
 ) -> dict[str, str]:
     """`controllers`: node id -> port of its controller, for all nodes."""
     listener = f"PLAINTEXT://{HOST}:{port}"
     voters = (f"{each}@{HOST}:{its_port}" for each, its_port in controllers.items())
+    apart = {}
+    if inter_broker_port is not None:
+        listener += f",INTERNAL://{HOST}:{inter_broker_port}"
+        apart = {
+            "inter.broker.listener.name": "INTERNAL",
+            "listener.security.protocol.map": ",".join(
+                f"{name}:PLAINTEXT" for name in ("PLAINTEXT", "INTERNAL", "CONTROLLER")
+            ),
+        }
     settings = {
         "process.roles": "broker,controller",
         "node.id": str(node_id),
@@ -29,7 +42,7 @@ def kraft_settings(
         "advertised.listeners": listener,
         "controller.listener.names": "CONTROLLER",
     }
-    return settings | _common(release, len(controllers))
+    return settings | apart | _common(release, len(controllers))
 
 
 def zookeeper_settings(

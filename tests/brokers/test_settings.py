@@ -31,3 +31,13 @@ def test_releases_before_4_log_nothing_without_a_configuration() -> None:
         "4.1.1",
         "4.0.0",
     ]
+
+
+def test_nodes_talk_to_each_other_on_ports_of_their_own_if_they_have_them() -> None:
+    settings = kraft_settings(RELEASES["4.3.0"], 1, 9092, {1: 9093}, inter_broker_port=9094)
+    assert settings["inter.broker.listener.name"] == "INTERNAL"
+    for name in ("listeners", "advertised.listeners"):
+        assert "INTERNAL://127.0.0.1:9094" in settings[name]
+    assert "INTERNAL:PLAINTEXT" in settings["listener.security.protocol.map"]
+    plain = kraft_settings(RELEASES["4.3.0"], 1, 9092, {1: 9093})
+    assert "inter.broker.listener.name" not in plain

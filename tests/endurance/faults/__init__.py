@@ -1,0 +1,1 @@
+"""Real Kafka under real faults, with a load whose histories are judged."""

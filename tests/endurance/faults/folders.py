@@ -1,0 +1,58 @@
+"""A folder for a run, removed at its end; what a killed run left is removed by the next one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PREFIX = "aiokafkawire-run-"
+
+
+@contextmanager
+def folder(within: Path | None = None) -> Iterator[Path]:
+    """Whoever works in it holds a lock on it, which the system frees when he is no more."""
+    parent = within or Path(tempfile.gettempdir())
+    for leftover in leftovers(parent):
+        shutil.rmtree(leftover)
+    while True:
+        made = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+        if (held := _lock(made)) is not None:
+            break
+        # Another run took it for a leftover, between its making and its lock.
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made)
+        os.close(held)
+
+
+def leftovers(parent: Path) -> list[Path]:
+    """Folders of runs that are no more."""
+    found = []
+    for each in sorted(parent.glob(f"{PREFIX}*")):
+        if (held := _lock(each)) is not None:
+            os.close(held)
+            found.append(each)
+    return found
+
+
+def _lock(made: Path) -> int | None:
+    """A descriptor that holds the folder's lock; None if it is held, or the folder gone."""
+    try:
+        descriptor = os.open(made, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    if not made.exists():
+        os.close(descriptor)
+        return None
+    return descriptor

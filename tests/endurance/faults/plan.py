@@ -1,0 +1,81 @@
+"""Which faults happen in a run: drawn from a seed, or a fixed few for the short run.
+
+One at a time, so that no more than one node ever loses what others do not have: the next one waits
+until all replicas are in sync again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """What is done, as the report names it."""
+
+    KILL = "killed (SIGKILL)"
+    FREEZE = "frozen (SIGSTOP)"
+    ROLL = "each restarted in turn"
+    CUT = "cut off from its clients"
+    DEAF = "hears no client"
+    MUTE = "no answer comes from it"
+    APART = "other nodes do not reach it"
+    FULL = "disk full"
+    WORKER = "a worker killed, another in its place"
+
+
+IN_SANDBOX = (Kind.CUT, Kind.DEAF, Kind.MUTE, Kind.APART, Kind.FULL)
+"""Those that need a network and mounts of their own."""
+
+SECONDS = {
+    Kind.KILL: (1.0, 15.0),
+    Kind.FREEZE: (2.0, 40.0),
+    Kind.CUT: (3.0, 30.0),
+    Kind.DEAF: (3.0, 30.0),
+    Kind.MUTE: (3.0, 30.0),
+    Kind.APART: (3.0, 15.0),
+    Kind.FULL: (5.0, 15.0),
+}
+"""How long each lasts, at least and at most; the others last as long as they take."""
+CALM_SECONDS = (1.0, 6.0)
+"""Before each, with all replicas in sync."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One of them. `target` counts nodes from 0, or workers."""
+
+    kind: Kind
+    target: int = 0
+    seconds: float = 0.0
+    calm_seconds: float = 2.0
+
+
+SHORT = (
+    Fault(Kind.FREEZE, target=0, seconds=4.0),
+    Fault(Kind.KILL, target=1, seconds=2.0),
+    Fault(Kind.MUTE, target=2, seconds=5.0),
+    Fault(Kind.WORKER, target=0),
+    Fault(Kind.FULL, target=0, seconds=5.0),
+)
+"""Those of the short run: always the same, about a minute together."""
+
+
+def possible(sandboxed: bool) -> list[Kind]:
+    """The kinds that can be made to happen here."""
+    return [kind for kind in Kind if sandboxed or kind not in IN_SANDBOX]
+
+
+def drawn(seed: int, kinds: Sequence[Kind], nodes: int, workers: int) -> Iterator[Fault]:
+    """Faults without end: each kind once in any order, then each once more, and so on."""
+    rng = random.Random(seed)
+    while True:
+        for kind in rng.sample(kinds, len(kinds)):
+            yield Fault(
+                kind,
+                rng.randrange(workers if kind is Kind.WORKER else nodes),
+                round(rng.uniform(*SECONDS.get(kind, (0.0, 0.0))), 1),
+                round(rng.uniform(*CALM_SECONDS), 1),
+            )
