@@ -7,6 +7,8 @@ import gc
 import os
 import re
 import signal
+import sys
+import threading
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -81,12 +83,32 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return bool(ALL_SLOW.search(collection_path.read_text(encoding="utf-8"))) or None
 
 
+def is_repetition(item: pytest.Item) -> bool:
+    """Whether it runs the same code as on asyncio: the runtime alone knows the event loop."""
+    other = backend_of(item) not in {None, "asyncio"}
+    return other and not item.nodeid.startswith(RUNTIME_TESTS)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The fast tests run on one event loop; those of the runtime, which knows it, on all."""
+    """The fast tests run on one event loop; those of the runtime on all."""
     for item in items:
-        elsewhere = not item.nodeid.startswith(RUNTIME_TESTS)
-        if elsewhere and backend_of(item) not in {None, "asyncio"}:
+        if is_repetition(item):
             item.add_marker("slow")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Coverage, which may double what a test costs, is not traced where it would add nothing."""
+    tracing, in_threads = sys.gettrace(), threading.gettrace()
+    if tracing is None or not is_repetition(item):
+        return (yield)
+    sys.settrace(None)
+    threading.settrace(None)  # type: ignore[arg-type]
+    try:
+        return (yield)
+    finally:
+        threading.settrace(in_threads)  # type: ignore[arg-type]
+        sys.settrace(tracing)
 
 
 def pytest_collection_finish() -> None:
