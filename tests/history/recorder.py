@@ -1,0 +1,185 @@
+"""Writes down what applications do with their clients, without changing what they see.
+
+::
+
+    recorder = Recorder(now)
+    producer = recorder.producer(Producer(client_id="p1", …), "p1")
+    async with producer:
+        delivery = await producer.send("t", producer.value())
+        await delivery
+    consumer = recorder.consumer(Consumer("t", client_id="c1", …), "c1")
+
+The wrappers have the methods of what they wrap. Give each client its name as `client_id` too: so
+what brokers saw is told to belong to it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.runtime import current_task
+from tests.history.events import (
+    CANCELLED,
+    Called,
+    Closed,
+    Crashed,
+    Event,
+    Fault,
+    Healed,
+    Opened,
+    Returned,
+    TopicDeleted,
+    TopicMade,
+)
+
+if TYPE_CHECKING:
+    from aiokafkawire import Consumer, Producer
+    from tests.history.consuming import RecordedConsumer
+    from tests.history.producing import RecordedProducer
+
+__all__ = ("Call", "Journal", "OwnError", "Recorder", "error_name", "typed")
+
+MAX_TEXT = 200
+"""Letters of an error's text that are kept."""
+
+
+class OwnError(Exception):
+    """What an application itself raises, in a listener or in the body of a transaction."""
+
+
+def error_name(error: BaseException) -> str:
+    """The class of an error; that of a cancellation is the same on every backend."""
+    return type(error).__name__ if isinstance(error, Exception) else CANCELLED
+
+
+def typed(error: BaseException) -> bool:
+    """Whether callers may count on this kind of error."""
+    return not isinstance(error, Exception) or isinstance(error, KafkaError | OwnError)
+
+
+class Call:
+    """A call that is under way: its number."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Journal:
+    """What one client's wrapper writes with: the recorder, its name, and numbers of its own."""
+
+    def __init__(self, recorder: Recorder, client: str) -> None:
+        self.recorder = recorder
+        self.client = client
+        self.calls = 0
+        self._tasks: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+        self._task_count = 0
+
+    def now(self) -> float:
+        return self.recorder.now()
+
+    def note(self, kind: Callable[..., Event], *values: Any, **named: Any) -> None:
+        """Write an event of this client, now."""
+        self.recorder.note(kind(self.recorder.now(), self.client, *values, **named))
+
+    def task(self) -> str:
+        """The running task, by a number that does not change from run to run."""
+        task: Any = current_task()
+        name = self._tasks.get(task)
+        if name is None:
+            self._task_count += 1
+            name = self._tasks[task] = str(self._task_count)
+        return name
+
+    @contextmanager
+    def call(self, name: str, limit_s: float | None, task: str = "") -> Iterator[Call]:
+        """A call, from its beginning to its end."""
+        self.calls += 1
+        call = Call(self.calls)
+        self.note(Called, call.number, name, limit_s, task)
+        try:
+            yield call
+        except BaseException as error:
+            text = str(error)[:MAX_TEXT] if isinstance(error, Exception) else ""
+            ended = isinstance(error, StopAsyncIteration)
+            self.note(
+                Returned,
+                call.number,
+                None if ended else error_name(error),
+                ended or typed(error),
+                text,
+            )
+            raise
+        self.note(Returned, call.number)
+
+
+class Recorder:
+    """Collects a history. `now` gives seconds on the run's clock; `write`, if given, hears of each
+    event at once (a process that may be killed writes it to a file)."""
+
+    def __init__(
+        self, now: Callable[[], float], write: Callable[[Event], None] | None = None
+    ) -> None:
+        self.now = now
+        self.history: list[Event] = []
+        self._write = write
+
+    def note(self, event: Event) -> None:
+        """Put an event behind the others."""
+        self.history.append(event)
+        if self._write is not None:
+            self._write(event)
+
+    def producer(self, producer: Producer, name: str) -> RecordedProducer:
+        """A producer that is written down as `name`, which no other client has."""
+        from tests.history.producing import RecordedProducer
+
+        self.opened(name, "producer", producer.config)
+        return RecordedProducer(producer, Journal(self, name))
+
+    def consumer(self, consumer: Consumer, name: str) -> RecordedConsumer:
+        """A consumer that is written down as `name`, which no other client has."""
+        from tests.history.consuming import RecordedConsumer
+
+        self.opened(name, "consumer", consumer.config)
+        return RecordedConsumer(consumer, Journal(self, name))
+
+    def opened(self, name: str, kind: str, config: Any) -> None:
+        """A client was made with these options."""
+        options = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+        for derived in ("idempotent", "required_acks"):
+            if hasattr(config, derived):
+                options[derived] = getattr(config, derived)
+        strategy = options.get("partition_assignment_strategy")
+        if strategy is not None:
+            options["partition_assignment_strategy"] = tuple(map(str, strategy))
+        self.note(Opened(self.now(), name, kind, options))
+
+    def crashed(self, name: str) -> None:
+        """A client, its process or its host ended without a goodbye."""
+        self.note(Crashed(self.now(), name))
+
+    def closed(self, name: str) -> None:
+        """A client ended in good order, as `stop` notes by itself."""
+        self.note(Closed(self.now(), name))
+
+    # --- the world ---
+
+    def fault(self, text: str) -> None:
+        self.note(Fault(self.now(), "", text))
+
+    def healed(self) -> None:
+        self.note(Healed(self.now(), ""))
+
+    def topic_made(self, topic: str, partitions: int) -> None:
+        """A topic is there now with so many partitions (also: made again, or has more)."""
+        self.note(TopicMade(self.now(), "", topic, partitions))
+
+    def topic_deleted(self, topic: str) -> None:
+        self.note(TopicDeleted(self.now(), "", topic))
