@@ -165,7 +165,7 @@ async def test_auto_commit_never_passes_what_is_still_worked_on(
         max_poll_records=3,
     ) as consumer:
         await take(consumer, 3)
-        await consumer.getmany(timeout_ms=5_000)
+        await consumer.getmany(timeout_ms=20_000)
         async with Consumer(bootstrap_servers=bootstrap_servers, group_id=group_id) as watcher:
             with anyio.fail_after(WITHIN_S):
                 while await committed(watcher, partition) != 3:

@@ -57,7 +57,7 @@ class World:
         response = PartitionProduceResponse(index=0, error_code=E.NONE, base_offset=0)
         written = Written(self.replica, 1, min_in_sync, response)
         call = cast("Call", _Call(self))
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(acknowledged, call, acks, timeout_ms, [written])
                 for step in meanwhile:

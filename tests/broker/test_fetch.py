@@ -113,7 +113,7 @@ async def test_what_cannot_be_read_is_refused_at_once(
     broker.move_leader("t", 0, 3 - old)
     async with connected(broker, 3 - old) as client:
         await produce(client, b"a", b"b", b"c")
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             answer = only(await fetched(client, offset, max_wait_ms=60_000, **fields))
     assert answer.error_code == code
 
@@ -277,7 +277,7 @@ async def test_a_client_that_leaves_ends_its_wait(broker: Broker) -> None:
         await broker.wait_for_request(ApiKey.FETCH)
     state = broker._running
     partition = state.cluster.topics["t"].partitions[0]
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         while len(partition.changed):
             await anyio.lowlevel.checkpoint()
     assert len(partition.changed) == 0

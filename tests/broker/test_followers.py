@@ -67,7 +67,7 @@ async def fetch(
         **fields,
     )
     async with connected(broker, node) as client:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             return only(await client.call(request, version))
 
 

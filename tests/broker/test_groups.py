@@ -134,7 +134,7 @@ async def test_a_session_ends_by_the_clock() -> None:
         state = broker._running
         group = state.groups.get("g")
         assert group is not None
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             while group.members:
                 await anyio.lowlevel.checkpoint()
         beat = await client.call(heartbeat(me.member_id, 1), 4)

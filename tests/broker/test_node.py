@@ -91,7 +91,7 @@ async def test_connections_are_counted_until_they_end() -> None:
                 await client.call(VERSIONS, 0)
                 async with connected(broker) as refused:
                     assert await refused.closed()
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 while broker._nodes[1]._open:
                     await anyio.lowlevel.checkpoint()
 

@@ -341,7 +341,7 @@ async def test_another_node_coordinates_when_one_is_killed() -> None:
             await producer.add(0)
         await broker.kill(first)
         assert broker.coordinator("tx") not in {first, -1}
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             async with connected(broker, broker.coordinator("tx")) as client:
                 producer.client = client
                 async with connected(broker, broker.leader("t", 0)) as leader:

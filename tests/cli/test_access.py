@@ -53,7 +53,7 @@ async def test_what_old_brokers_lack_is_told_at_once():
         async with connected(options) as access:
             # They tell no controller either, which would be waited for.
             assert access.cluster.metadata.controller_id < 0
-            with anyio.fail_after(5), pytest.raises(UnsupportedVersion, match="no CreateTopics"):
+            with anyio.fail_after(20), pytest.raises(UnsupportedVersion, match="no CreateTopics"):
                 await create(access, ["orders"])
 
 

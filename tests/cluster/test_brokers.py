@@ -21,7 +21,7 @@ TWO = NodeInfo(2, Address("two", 9092))
 
 
 def soon() -> float:
-    return anyio.current_time() + 5
+    return anyio.current_time() + 20
 
 
 @contextlib.asynccontextmanager

@@ -57,7 +57,7 @@ QUICK = {
 }
 
 
-def soon(seconds: float = 5) -> float:
+def soon(seconds: float = 20) -> float:
     return anyio.current_time() + seconds
 
 
@@ -382,7 +382,7 @@ async def test_a_close_after_a_request_without_an_answer_is_a_warning(
     with caplog.at_level("WARNING", "aiokafkawire.connection"):
         async with serve(broker) as server, client_of(server.address, **QUICK) as client:
             await client.request(produce, deadline=soon(), expect_response=False)
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 while client.connected:
                     await anyio.lowlevel.checkpoint()
     (told,) = caplog.records
@@ -403,7 +403,7 @@ async def test_connections_that_break_together_are_told_once_and_whoever_asks_he
                 for lane in (Lane.GENERAL, Lane.FETCH, Lane.JOIN):
                     await client.request(HEARTBEAT, deadline=soon(), lane=lane)
             # Nothing is under way: the readers notice.
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 await heard.wait()
                 while client.connected:
                     await anyio.lowlevel.checkpoint()
@@ -482,7 +482,7 @@ async def test_an_idle_connection_is_closed_and_opened_again_without_backoff():
         ) as client,
     ):
         await client.request(HEARTBEAT, deadline=soon())
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             while client.connected:
                 await anyio.lowlevel.checkpoint()
         await client.request(HEARTBEAT, deadline=soon())
@@ -511,7 +511,7 @@ async def test_aclose_tells_waiters_and_refuses_more():
         assert isinstance(outcomes[0], ClientClosed)
         with pytest.raises(ClientClosed):
             await client.request(HEARTBEAT, deadline=soon())
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             while server.open:
                 await anyio.lowlevel.checkpoint()
 
@@ -570,7 +570,7 @@ async def test_a_retired_client_finishes_and_takes_no_more():
     async with serve(kafka()) as server, client_of(server.address) as client:
         await client.request(HEARTBEAT, deadline=soon())
         client.retire()
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             while client.connected:
                 await anyio.lowlevel.checkpoint()
         with pytest.raises(ConnectionLost, match="does not list this address") as caught:

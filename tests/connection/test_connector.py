@@ -117,7 +117,7 @@ async def test_connections_made_for_probing_are_closed():
     async with serve(hangs_up) as server, hosted() as (runtime, host):
         with pytest.raises(ConnectionFailed):
             await connector(runtime, host, server.address).establish(None, 1, 1)
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             while server.open:
                 await anyio.lowlevel.checkpoint()
 
@@ -130,7 +130,7 @@ async def test_cancelled_while_it_negotiates_it_leaves_no_connection():
     async with serve(silent) as server, hosted() as (runtime, host):
         with anyio.move_on_after(0.02):
             await connector(runtime, host, server.address).establish(None, 60, 1)
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             while server.open:
                 await anyio.lowlevel.checkpoint()
         assert server.accepted == 1

@@ -40,7 +40,7 @@ class Recorded:
 async def connect(address: Address, handshake: Recorded) -> None:
     async with hosted() as (runtime, host):
         client = BrokerClient(address, make_config(), runtime, host, handshake=handshake)
-        await client.negotiated(anyio.current_time() + 5)
+        await client.negotiated(anyio.current_time() + 20)
 
 
 async def test_both_steps_come_before_the_versions():

@@ -49,7 +49,7 @@ async def core(broker: Broker, **options: Any) -> AsyncIterator[Core]:
     try:
         await it.start()
         yield it
-        deadline = it.runtime.clock.now() + 5
+        deadline = it.runtime.clock.now() + 20
         await it.close(deadline, deadline)
     finally:
         await host.stop()
@@ -324,12 +324,12 @@ async def test_nothing_is_committed_automatically_of_a_topic_that_is_gone() -> N
         async with consumer(broker, group_id="g", **options) as reader:
             reader.assign(P0, payments)
             reader.pause(payments)
-            assert len((await reader.getmany(timeout_ms=5_000))[P0]) == 2
+            assert len((await reader.getmany(timeout_ms=20_000))[P0]) == 2
             await broker.delete_topic("orders")
             cluster = reader._running.cluster
             while "orders" not in cluster.metadata.errors:
                 version = cluster.metadata.version
-                await cluster.wait_update(version, reader._running.runtime.clock.now() + 5)
+                await cluster.wait_update(version, reader._running.runtime.clock.now() + 20)
             reader.resume(payments)
             await read(reader, 2)
             assert await reader.getmany(timeout_ms=1) == {}

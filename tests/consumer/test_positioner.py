@@ -47,7 +47,7 @@ async def test_what_does_not_pass_by_itself_is_told_and_asked_again() -> None:
                 with pytest.raises(BrokerError, match="GROUP_AUTHORIZATION_FAILED"):
                     await reader.getone()
                 with pytest.raises(BrokerError, match="GROUP_AUTHORIZATION_FAILED"):
-                    await reader.getmany(timeout_ms=5_000)
+                    await reader.getmany(timeout_ms=20_000)
                 with pytest.raises(BrokerError, match="GROUP_AUTHORIZATION_FAILED"):
                     await reader.position(P0)
             assert fault.hits == 3  # nobody asks while the application has not heard

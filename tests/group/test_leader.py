@@ -136,7 +136,7 @@ async def test_a_leader_counts_and_watches(caplog: pytest.LogCaptureFixture) -> 
         await host.start()
         servers = {"bootstrap_servers": broker.bootstrap_servers, "metadata_max_age_ms": 20}
         cluster = Cluster(make(ConsumerConfig, servers), runtime, host)
-        await cluster.start(runtime.clock.now() + 5)
+        await cluster.start(runtime.clock.now() + 20)
         leader = Leader(cluster, runtime.clock, "g", {"range": RangeAssignor()})
         joined = [
             JoinedMember("me", None, encode_subscription(["orders", "to-come"])),
@@ -150,7 +150,7 @@ async def test_a_leader_counts_and_watches(caplog: pytest.LogCaptureFixture) -> 
         await broker.create_topic("to-come", 1)
         version = cluster.metadata.version
         while leader.outdated() is None:
-            assert await cluster.wait_update(version, runtime.clock.now() + 5)
+            assert await cluster.wait_update(version, runtime.clock.now() + 20)
             version = cluster.metadata.version
         assert leader.outdated() == "topic 'to-come' has 1 partitions, not 0"
         await leader.watch(joined)

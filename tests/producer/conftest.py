@@ -18,7 +18,7 @@ HASTY: dict[str, Any] = {
     "retry_backoff_max_ms": 50,
     "reconnect_backoff_ms": 10,
     "reconnect_backoff_max_ms": 50,
-    "max_block_ms": 5_000,
+    "max_block_ms": 20_000,
 }
 
 

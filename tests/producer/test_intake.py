@@ -114,6 +114,6 @@ async def test_a_topic_that_many_look_up_at_once_is_kept_once(broker: Broker, ne
         session.sender.accumulator.topics["t"].used_at -= 1_000
         for _ in range(2):
             session.cluster.request_update()
-            deadline = anyio.current_time() + 5
+            deadline = anyio.current_time() + 20
             assert await session.cluster.wait_update(session.cluster.metadata.version, deadline)
         assert not session.cluster.metadata.topics

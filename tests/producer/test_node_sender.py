@@ -150,5 +150,5 @@ async def test_a_batch_whose_new_leader_is_named_does_not_wait(broker: Broker, n
     async with new_producer(retry_backoff_ms=60_000, retry_backoff_max_ms=60_000) as producer:
         await producer.send_and_wait("t", b"0", partition=0)
         broker.move_leader("t", 0, broker.leader("t", 0) % 3 + 1)
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             assert (await producer.send_and_wait("t", b"1", partition=0)).offset == 1

@@ -68,7 +68,7 @@ async def test_abort_wakes_a_waiting_receiver():
         await anyio.wait_all_tasks_blocked()
         client.abort()
         client.abort()
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await ended.wait()
     await client.aclose()
     await client.aclose()
@@ -178,7 +178,7 @@ async def test_an_accept_that_is_cancelled_loses_no_connection(caplog: pytest.Lo
             call_soon(group.cancel_scope.cancel)
             client.connect(listener.address)
         if not accepted:
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 await accept()
         client.sendall(b"whole")
         assert await receive_exactly(accepted[0], 5) == b"whole"
@@ -200,5 +200,5 @@ async def test_a_listener_that_is_closed_wakes_who_accepts():
         group.start_soon(accept)
         await anyio.wait_all_tasks_blocked()
         await listener.aclose()
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await ended.wait()

@@ -20,7 +20,7 @@ async def test_a_signal_wakes_all_who_wait():
     woken: list[bool] = []
 
     async def wait() -> None:
-        woken.append(await signal.wait(anyio.current_time() + 5))
+        woken.append(await signal.wait(anyio.current_time() + 20))
 
     async with anyio.create_task_group() as group:
         group.start_soon(wait)

@@ -24,7 +24,7 @@ QUICK: dict[str, Any] = {
     "retry_backoff_max_ms": 20,
     "reconnect_backoff_ms": 5,
     "reconnect_backoff_max_ms": 20,
-    "max_block_ms": 5_000,
+    "max_block_ms": 20_000,
 }
 
 

@@ -99,7 +99,7 @@ async def test_a_commit_sends_at_once(broker: Broker, new_producer: NewProducer)
     async with new_producer(linger_ms=10_000) as producer:
         await producer.begin_transaction()
         await producer.send("t", b"v")
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await producer.commit_transaction()
     assert await visible(broker) == [b"v"]
 
@@ -632,7 +632,7 @@ async def test_a_record_that_waited_does_not_come_into_a_later_transaction(
             await producer.abort_transaction()
             await producer.begin_transaction()
             await broker.create_topic("later", partitions=1)
-            with anyio.fail_after(5):
+            with anyio.fail_after(20):
                 await refused.wait()
             await producer.commit_transaction()
     assert await visible(broker, "later") == []

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from aiokafkawire import end_transaction
-from aiokafkawire.broker import Answer, Broker, Delay, Drop
+from aiokafkawire.broker import Answer, Broker, Drop, SeenRequest
 from aiokafkawire.errors import (
     BrokerError,
     ClientClosed,
@@ -18,6 +18,7 @@ from aiokafkawire.errors import (
 )
 from aiokafkawire.producer import Producer
 from aiokafkawire.wire import ApiKey, ErrorCode
+from tests.elapsed import ends_within
 from tests.producer.transactions.conftest import NewProducer, visible
 
 
@@ -73,7 +74,7 @@ async def test_a_cancellation_is_not_held_up_for_long(
     monkeypatch.setattr("aiokafkawire.producer.transactions.scope.CANCELLED_ABORT_S", 0.05)
     async with new_producer(request_timeout_ms=200) as producer:
         silent = broker.on(ApiKey.END_TXN, Drop())
-        with anyio.fail_after(5), anyio.CancelScope() as scope:
+        with ends_within(5), anyio.CancelScope() as scope:
             async with producer.transaction():
                 await producer.send_and_wait("t", b"never")
                 scope.cancel()
@@ -198,14 +199,20 @@ async def test_a_body_whose_producer_was_closed_does_not_end_as_if_committed(
 async def test_a_commit_that_failed_after_its_caller_had_left_is_told_once(
     broker: Broker, new_producer: NewProducer
 ):
-    async with new_producer() as producer:
-        with anyio.fail_after(5), anyio.CancelScope() as scope:
-            broker.on(ApiKey.PRODUCE, Delay(0.1), times=1)
-            broker.on(ApiKey.PRODUCE, Answer(ErrorCode.INVALID_RECORD), times=1)
+    caller_left = anyio.Event()
+
+    async def refuse_late(_: SeenRequest) -> Answer:
+        await caller_left.wait()
+        return Answer(ErrorCode.INVALID_RECORD)
+
+    async with new_producer(request_timeout_ms=10_000) as producer:
+        with anyio.fail_after(20), anyio.CancelScope() as scope:
+            broker.on(ApiKey.PRODUCE, refuse_late, times=1)
             async with producer.transaction():
                 await producer.send("t", b"never")
                 await broker.wait_for_request(ApiKey.PRODUCE)
                 scope.deadline = anyio.current_time() + 0.02
+        caller_left.set()
         with pytest.raises(TransactionFailed):
             async with producer.transaction():
                 await producer.send("t", b"never")
