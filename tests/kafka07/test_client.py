@@ -391,10 +391,11 @@ async def test_a_produce_that_is_not_written_is_not_awaited_for_ever(
 @pytest.mark.slow
 async def test_a_turn_that_does_not_come_is_not_awaited_for_ever() -> None:
     async with client_of(silent, request_timeout_ms=200) as client:
-        errors: list[RequestTimedOut] = []
+        errors: list[RequestTimedOut | ConnectionFailed] = []
 
         async def ask() -> None:
-            with pytest.raises(RequestTimedOut) as caught:
+            # Whose turn comes in the last moment has no time left to connect anew.
+            with pytest.raises((RequestTimedOut, ConnectionFailed)) as caught:
                 await client.offsets("t", 0)
             errors.append(caught.value)
 
@@ -402,7 +403,7 @@ async def test_a_turn_that_does_not_come_is_not_awaited_for_ever() -> None:
             tasks.start_soon(ask)
             tasks.start_soon(ask)
         assert len(errors) == 2
-        assert any(error.sent for error in errors)
+        assert any(isinstance(error, RequestTimedOut) and error.sent for error in errors)
 
 
 async def test_a_broker_that_is_not_there() -> None:
