@@ -22,7 +22,7 @@ from aiokafkawire.wire.messages.produce import (
     TopicProduceData,
 )
 
-CALL_TIMEOUT_S = 10
+CALL_TIMEOUT_S = 30
 
 
 class RawClient:

@@ -18,7 +18,7 @@ from ..conftest import BACKENDS
 
 pytestmark = pytest.mark.slow
 
-DEADLINE_S = 20
+DEADLINE_S = 40
 
 
 @pytest.fixture(params=["asyncio", "uvloop"], scope="module")

@@ -30,7 +30,7 @@ WITH_IDEMPOTENCE = ("0.11", "1.1", "2.4", "2.8", "3.9", "4.0", "4.1", "4.3")
 WITH_TIMESTAMPS = ("0.10.0", "0.10", *WITH_IDEMPOTENCE)
 WITH_GROUPS = ("0.9", *WITH_TIMESTAMPS)
 ALL = ("0.8.0", "0.8.1", "0.8.2", *WITH_GROUPS)
-TIMEOUT_S = 10
+TIMEOUT_S = 30
 
 
 def options(broker: Broker, as_of: str) -> dict[str, Any]:

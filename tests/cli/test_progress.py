@@ -14,7 +14,7 @@ async def test_it_counts_on_stderr_and_leaves_nothing(
     shown = ""
     async with Progress("records", shown=True) as progress:
         progress.count = 1234
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while "1,234" not in shown:
                 await anyio.lowlevel.checkpoint()
                 shown += capsys.readouterr().err

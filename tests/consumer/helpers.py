@@ -13,7 +13,7 @@ from aiokafkawire.records import Record
 from aiokafkawire.types import TopicPartition
 from tests.broker.raw_client import batch, connected, only, produce_request
 
-TIMEOUT_S = 20
+TIMEOUT_S = 30
 PRODUCE_VERSION = 9
 
 QUICK: dict[str, Any] = {

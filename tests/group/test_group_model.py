@@ -49,7 +49,7 @@ NODE = 1
 LOST = KafkaError("connection lost", retriable=True)
 MAX_MEMBERS = 4
 EXAMPLES = 25
-PATIENCE_S = 20.0
+PATIENCE_S = 40.0
 """What takes longer than this to arrive counts as a fault."""
 
 

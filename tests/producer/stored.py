@@ -11,7 +11,7 @@ from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 MAX_BYTES = 1 << 26
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 LAST_WITH_TOPIC_NAMES = 12
 
 

@@ -21,7 +21,7 @@ from .load import HASTY, SETUP
 
 pytestmark = pytest.mark.slow
 
-WITHIN_S = 20.0
+WITHIN_S = 40.0
 TOPIC = "orders"
 NEWER, OLDER = 1, 2
 """The nodes of a mixed cluster."""

@@ -17,7 +17,7 @@ from aiokafkawire.wire import kafka07
 
 NOTHING = kafka07.encode_request(kafka07.MultiFetchRequest(requests=()))
 ANSWER = bytes.fromhex("00000002 0000")
-WAIT_S = 10
+WAIT_S = 30
 
 
 @asynccontextmanager

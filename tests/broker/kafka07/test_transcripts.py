@@ -29,7 +29,7 @@ PROBE = kafka07.encode_request(
 PROBED = kafka07.encode_response(kafka07.FetchResponse(messages=MARK))
 """The answer to PROBE: what comes before it is the answer to what went before."""
 
-WAIT_S = 10
+WAIT_S = 30
 
 
 class RawClient:

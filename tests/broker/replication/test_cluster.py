@@ -115,7 +115,7 @@ async def until_ended(broker: Broker, node: int, end: int) -> None:
     """Wait until a node's log ends there."""
     replication = broker._running.replication
     assert replication is not None
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         replica = replication.managers[node].replicas["t", 0]
         changed = anyio.Event()
 
@@ -180,7 +180,7 @@ async def test_what_was_acknowledged_outlives_its_leader(as_of: str) -> None:
         await send(5)
         await delivery
         async with Consumer("t", bootstrap_servers=broker.bootstrap_servers, **EARLIEST) as c:
-            with anyio.fail_after(10):
+            with anyio.fail_after(30):
                 got = []
                 while not set(sent) <= set(got):
                     got.append((await c.getone()).value)
@@ -223,7 +223,7 @@ async def test_a_consumer_waits_for_the_high_watermark() -> None:
             assert await consumer.end_offsets(("t", 0)) == {("t", 0): 1}
             broker.clear_faults()
             await broker.kill(FOLLOWER)
-            with anyio.fail_after(10):
+            with anyio.fail_after(30):
                 assert (await consumer.getone()).value == b"hidden"
 
 
@@ -250,7 +250,7 @@ async def until_watermark(broker: Broker, node: int, offset: int) -> None:
 
     replica.changed.add(look)
     look()
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         await reached.wait()
 
 
@@ -615,7 +615,7 @@ async def test_transactions_are_replicated(as_of: str) -> None:
         async with producer.transaction():
             await producer.send("t", b"after")
         async with consumer:
-            with anyio.fail_after(10):
+            with anyio.fail_after(30):
                 assert [(await consumer.getone()).value for _ in range(2)] == [b"kept", b"after"]
 
 

@@ -409,7 +409,7 @@ async def test_each_step_is_made_again(
     for step in STEPS:
         suited = elsewhere.get(step, fault) if isinstance(fault, Answer) else fault
         broker.on(step, suited, times=2)
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             async with new_producer() as producer:
                 await one_of_each(producer)
         broker.clear_faults()
@@ -434,7 +434,7 @@ async def test_a_coordinator_that_stops_in_each_state_is_found_again(
             await broker.kill(broker.coordinator("id"))
 
     broker.on(step, stop)
-    with anyio.fail_after(15):
+    with anyio.fail_after(30):
         async with new_producer() as producer:
             await one_of_each(producer)
     assert stopped
