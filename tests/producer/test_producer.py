@@ -28,6 +28,7 @@ from aiokafkawire.errors import (
 )
 from aiokafkawire.producer import Producer
 from aiokafkawire.wire import ApiKey, ErrorCode
+from tests.producer.hurry import max_block
 from tests.producer.stored import stored
 
 New = Callable[..., Producer]
@@ -266,8 +267,9 @@ async def test_send_nowait_needs_a_topic_that_is_known(new_producer: New):
 
 @pytest.mark.slow
 async def test_a_partition_that_a_topic_lacks_fails_by_max_block(new_producer: New):
-    async with new_producer(max_block_ms=200) as producer:
-        with pytest.raises(UnknownTopic, match="no partition 7"):
+    async with new_producer() as producer:
+        await producer.partitions_for("t")
+        with max_block(producer, 200), pytest.raises(UnknownTopic, match="no partition 7"):
             await producer.send("t", b"v", partition=7)
 
 
@@ -322,8 +324,9 @@ async def test_send_many_checks_all_before_it_sends_any(broker: Broker, new_prod
 @pytest.mark.slow
 async def test_send_many_says_how_far_it_came(broker: Broker, new_producer: New):
     fault = broker.on(ApiKey.PRODUCE, Drop())
-    async with new_producer(buffer_memory_bytes=1000, max_block_ms=300) as producer:
-        with pytest.raises(BufferFull) as caught:
+    async with new_producer(buffer_memory_bytes=1000) as producer:
+        await producer.partitions_for("t")
+        with max_block(producer, 200), pytest.raises(BufferFull) as caught:
             await producer.send_many("t", [b"x" * 300] * 5, partition=0)
         assert caught.value.__notes__ == ["send_many: 2 of 5 records are in the buffer"]
         fault.remove()
@@ -367,9 +370,9 @@ async def test_many_callers_held_back_lose_nothing(broker: Broker, new_producer:
 @pytest.mark.slow
 async def test_no_room_fails_by_max_block(broker: Broker, new_producer: New):
     fault = broker.on(ApiKey.PRODUCE, Drop())
-    async with new_producer(buffer_memory_bytes=1_000, max_block_ms=300) as producer:
+    async with new_producer(buffer_memory_bytes=1_000) as producer:
         await producer.send("t", b"x" * 800)
-        with pytest.raises(BufferFull, match="max_block_ms"):
+        with max_block(producer, 200), pytest.raises(BufferFull, match="max_block_ms"):
             await producer.send("t", b"x" * 800)
         with pytest.raises(BufferFull):
             producer.send_nowait("t", b"x" * 800)

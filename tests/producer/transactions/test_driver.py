@@ -25,6 +25,7 @@ from aiokafkawire.producer import Producer
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.init_producer_id import InitProducerIdRequest
+from tests.producer.hurry import max_block
 from tests.producer.transactions.conftest import CLASSIC, QUICK, NewProducer, visible
 
 pytestmark = pytest.mark.slow
@@ -462,16 +463,17 @@ async def test_a_leader_that_is_gone_holds_up_the_commit_and_not_more(
 async def test_a_commit_that_took_too_long_goes_on_and_can_be_asked_again(
     broker: Broker, new_producer: NewProducer
 ):
-    async with new_producer(max_block_ms=800, request_timeout_ms=200) as producer:
+    async with new_producer() as producer:
         await producer.begin_transaction()
         await producer.send_and_wait("t", b"v", partition=0)
         silent = broker.on(ApiKey.END_TXN, Drop(carried_out=True))
-        with pytest.raises(RequestTimedOut, match="whether the transaction is committed is not"):
-            await producer.commit_transaction()
-        with pytest.raises(WrongTransactionState, match="being committed"):
-            await producer.abort_transaction()
-        with pytest.raises(RequestTimedOut, match="the transaction before has not ended"):
-            await producer.begin_transaction()
+        with max_block(producer, 100):
+            with pytest.raises(RequestTimedOut, match="whether the transaction is committed is"):
+                await producer.commit_transaction()
+            with pytest.raises(WrongTransactionState, match="being committed"):
+                await producer.abort_transaction()
+            with pytest.raises(RequestTimedOut, match="the transaction before has not ended"):
+                await producer.begin_transaction()
         silent.remove()
         await producer.commit_transaction()
         with pytest.raises(WrongTransactionState, match="no transaction is open"):
@@ -641,13 +643,19 @@ async def test_a_record_that_waited_does_not_come_into_a_later_transaction(
 async def test_a_commit_that_fails_unheard_is_told_by_the_next_begin_once(
     broker: Broker, new_producer: NewProducer
 ):
-    async with new_producer() as producer:
-        broker.on(ApiKey.PRODUCE, Delay(0.1), times=1)
-        broker.on(ApiKey.PRODUCE, Answer(ErrorCode.INVALID_RECORD), times=1)
+    given_up = anyio.Event()
+
+    async def refuse_late(_: SeenRequest) -> Answer:
+        await given_up.wait()
+        return Answer(ErrorCode.INVALID_RECORD)
+
+    async with new_producer(request_timeout_ms=10_000) as producer:
+        broker.on(ApiKey.PRODUCE, refuse_late, times=1)
         await producer.begin_transaction()
         await producer.send("t", b"never", partition=0)
         with anyio.move_on_after(0.02):
             await producer.commit_transaction()
+        given_up.set()
         with pytest.raises(TransactionFailed):
             await producer.begin_transaction()
         # Whoever aborts now does nothing wrong.
@@ -811,11 +819,14 @@ async def test_a_consumer_that_was_closed_need_not_be_told(
 async def test_an_abort_that_took_too_long_can_be_asked_again(
     broker: Broker, new_producer: NewProducer
 ):
-    async with new_producer(max_block_ms=800, request_timeout_ms=200) as producer:
+    async with new_producer() as producer:
         await producer.begin_transaction()
         await producer.send_and_wait("t", b"never", partition=0)
         silent = broker.on(ApiKey.END_TXN, Drop())
-        with pytest.raises(RequestTimedOut, match="has not answered to the abort"):
+        with (
+            max_block(producer, 100),
+            pytest.raises(RequestTimedOut, match="has not answered to the abort"),
+        ):
             await producer.abort_transaction()
         with pytest.raises(WrongTransactionState, match="being aborted"):
             await producer.commit_transaction()

@@ -19,6 +19,7 @@ from aiokafkawire.errors import (
 from aiokafkawire.producer import Producer
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.elapsed import ends_within
+from tests.producer.hurry import max_block
 from tests.producer.transactions.conftest import NewProducer, visible
 
 
@@ -88,9 +89,10 @@ async def test_a_cancellation_is_not_held_up_for_long(
 
 @pytest.mark.slow
 async def test_an_abort_that_fails_is_a_note(broker: Broker, new_producer: NewProducer):
-    async with new_producer(max_block_ms=200, request_timeout_ms=100) as producer:
+    async with new_producer() as producer:
+        await producer.partitions_for("t")
         silent = broker.on(ApiKey.END_TXN, Drop())
-        with pytest.raises(Oops) as raised:
+        with max_block(producer, 200), pytest.raises(Oops) as raised:
             await fail(producer, Oops())
         silent.remove()
     (note,) = raised.value.__notes__
@@ -127,9 +129,10 @@ async def test_a_record_that_failed_is_what_the_body_raises(
 
 @pytest.mark.slow
 async def test_a_commit_without_an_answer_is_not_aborted(broker: Broker, new_producer: NewProducer):
-    async with new_producer(max_block_ms=200, request_timeout_ms=100) as producer:
+    async with new_producer() as producer:
+        await producer.partitions_for("t")
         silent = broker.on(ApiKey.END_TXN, Drop(carried_out=True))
-        with pytest.raises(RequestTimedOut, match="is not known"):
+        with max_block(producer, 200), pytest.raises(RequestTimedOut, match="is not known"):
             async with producer.transaction():
                 await producer.send("t", b"v")
         silent.remove()
