@@ -1,63 +1,28 @@
 """Whether a history is what applications were promised: `check(history, observed, promises)`.
 
 Each invariant is a function of its own in `invariants`; it does no I/O, reads no clock, and needs
-one pass over what it looks at.
+few passes over what it looks at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 
 from tests.history.events import Event
+from tests.history.invariants import logs
+from tests.history.invariants.found import NotChecked
 from tests.history.observed import Observed
+from tests.history.run import Run
+from tests.history.verdict import Promises, Verdict, Violation
 
-SHOWN = 5
-"""Events that a violation shows; its text tells how many there are."""
+__all__ = ("INVARIANTS", "Promises", "Verdict", "Violation", "check", "judge")
 
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """What was promised and not held. `events` are those that show it, the first few."""
-
-    invariant: int
-    text: str
-    events: tuple[object, ...] = ()
-
-    def __str__(self) -> str:
-        return f"({self.invariant}) {self.text}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promises:
-    """What a programme promises of its run; what clients promise follows from their options.
-
-    `durable`: brokers lose nothing that all replicas in sync had (min.insync.replicas 2, no unclean
-    election, at most one node at a time loses what it had not written). `resets`: positions may be
-    lost by retention or truncation. `topics_remade`: topics are deleted and made again.
-    `complete_groups`: groups of which each record must have been given to some member at the end.
-    `complete_readers`: consumers without a group, likewise. `consumed_within_s`: after the heal.
-    `hostile`: peers send bytes that break the protocol. `slack_s`: how late a call may be.
-    `secrets`: what must stand in no log line and no repr.
-    """
-
-    durable: bool = True
-    resets: bool = False
-    topics_remade: bool = False
-    complete_groups: tuple[str, ...] = ()
-    complete_readers: tuple[str, ...] = ()
-    consumed_within_s: float = 60.0
-    hostile: bool = False
-    slack_s: float = 0.25
-    secrets: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What was found; `not_checked` says why an invariant had nothing to look at."""
-
-    violations: tuple[Violation, ...]
-    not_checked: dict[int, str]
+INVARIANTS: dict[int, Callable[[Run], Iterable[Violation]]] = {
+    1: logs.acknowledged_is_readable,
+    2: logs.nothing_twice,
+    3: logs.in_order,
+    4: logs.nothing_failed_appears,
+}
 
 
 def check(history: Sequence[Event], observed: Observed, promises: Promises) -> list[Violation]:
@@ -67,4 +32,12 @@ def check(history: Sequence[Event], observed: Observed, promises: Promises) -> l
 
 def judge(history: Sequence[Event], observed: Observed, promises: Promises) -> Verdict:
     """As `check`, and which invariants could not be looked at, with the reason."""
-    return Verdict((), {})
+    run = Run(history, observed, promises)
+    violations: list[Violation] = []
+    not_checked: dict[int, str] = {}
+    for number, invariant in INVARIANTS.items():
+        try:
+            violations += invariant(run)
+        except NotChecked as reason:
+            not_checked[number] = str(reason)
+    return Verdict(tuple(violations), not_checked)

@@ -139,12 +139,16 @@ class HandedOver(Event):
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged(Event):
-    """Records of a send were acknowledged, at these offsets (-1: not told)."""
+    """Records of a send were acknowledged, at these offsets (-1: not told).
+
+    `awaited_at` is since when the application waited for it; None if it did not.
+    """
 
     send: int
     topic: str
     partition: int
     records: tuple[tuple[int, bytes], ...]
+    awaited_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +164,7 @@ class Failed(Event):
     may_be_written: bool
     typed: bool = True
     text: str = ""
+    awaited_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +334,13 @@ class Healed(Event):
     """From now on nothing is broken any more."""
 
 
+@dataclass(frozen=True, slots=True)
+class Settled(Event):
+    """These groups have come to rest: nothing is broken, and no rebalance is under way."""
+
+    groups: tuple[str, ...]
+
+
 # --- to and from JSON ----------------------------------------------------------------------------
 
 
@@ -382,6 +394,7 @@ _BACK: dict[str, Any] = {
     "records": _records,
     "offsets": _offsets,
     "topics": tuple,
+    "groups": tuple,
 }
 
 

@@ -69,12 +69,13 @@ class RecordedDelivery:
         return metadata
 
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
+        since = self._producer.now()
         try:
             metadata = yield from self._delivery.__await__()
         except Exception as error:
-            self._producer.failed(self._send, self._value, error)
+            self._producer.failed(self._send, self._value, error, since)
             raise
-        self._producer.acknowledged(self._send, self._value, metadata)
+        self._producer.acknowledged(self._send, self._value, metadata, since)
         return metadata
 
 
@@ -229,17 +230,24 @@ class RecordedProducer:
             self._open[value] = recorded
         return recorded
 
-    def acknowledged(self, send: int, value: bytes, metadata: RecordMetadata) -> None:
-        """A record's outcome; told once, however often the application asks."""
-        self._open.pop(value, None)
-        self._journal.note(
-            Acknowledged, send, metadata.topic, metadata.partition, ((metadata.offset, value),)
-        )
+    def now(self) -> float:
+        return self._journal.now()
 
-    def failed(self, send: int, value: bytes, error: BaseException) -> None:
+    def acknowledged(
+        self, send: int, value: bytes, metadata: RecordMetadata, since: float | None = None
+    ) -> None:
+        """A record's outcome, for which the application waited since then."""
+        self._open.pop(value, None)
+        topic, partition = metadata.topic_partition
+        record = (metadata.offset, value)
+        self._journal.note(Acknowledged, send, topic, partition, (record,), since)
+
+    def failed(
+        self, send: int, value: bytes, error: BaseException, since: float | None = None
+    ) -> None:
         """A record's outcome, as `acknowledged`."""
         self._open.pop(value, None)
-        self._journal.note(Failed, send, (value,), *_told_of(error, written=False))
+        self._journal.note(Failed, send, (value,), *_told_of(error, written=False), since)
 
     def settle(self) -> None:
         """Write down the outcomes of deliveries that nobody awaited, as far as they are there."""

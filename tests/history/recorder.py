@@ -33,6 +33,7 @@ from tests.history.events import (
     Healed,
     Opened,
     Returned,
+    Settled,
     TopicDeleted,
     TopicMade,
 )
@@ -110,6 +111,7 @@ class Journal:
             ended = isinstance(error, StopAsyncIteration)
             self.note(
                 Returned,
+                Settled,
                 call.number,
                 None if ended else error_name(error),
                 ended or typed(error),
@@ -141,14 +143,18 @@ class Recorder:
         from tests.history.producing import RecordedProducer
 
         self.opened(name, "producer", producer.config)
-        return RecordedProducer(producer, Journal(self, name))
+        return RecordedProducer(producer, self.journal(name))
 
     def consumer(self, consumer: Consumer, name: str) -> RecordedConsumer:
         """A consumer that is written down as `name`, which no other client has."""
         from tests.history.consuming import RecordedConsumer
 
         self.opened(name, "consumer", consumer.config)
-        return RecordedConsumer(consumer, Journal(self, name))
+        return RecordedConsumer(consumer, self.journal(name))
+
+    def journal(self, name: str) -> Journal:
+        """What a client's own calls are written down with: `with journal.call("name", limit_s)`."""
+        return Journal(self, name)
 
     def opened(self, name: str, kind: str, config: Any) -> None:
         """A client was made with these options."""
@@ -176,6 +182,10 @@ class Recorder:
 
     def healed(self) -> None:
         self.note(Healed(self.now(), ""))
+
+    def settled(self, *groups: str) -> None:
+        """From what was waited for, these groups have come to rest: each partition is owned."""
+        self.note(Settled(self.now(), "", groups))
 
     def topic_made(self, topic: str, partitions: int) -> None:
         """A topic is there now with so many partitions (also: made again, or has more)."""
