@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop
+from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop, SeenRequest
 from aiokafkawire.errors import (
     BrokerError,
     BufferFull,
@@ -398,11 +398,15 @@ async def test_lost_requests_and_lost_answers(broker: Broker, new_producer: New,
     assert await stored(broker, "t") == numbers(31)
 
 
-@pytest.mark.slow
 async def test_five_requests_are_in_flight_and_no_more(broker: Broker, new_producer: New):
-    async with new_producer(linger_ms=0, batch_size_bytes=1) as producer:
+    gate = anyio.Event()
+
+    async def hold(_: SeenRequest) -> None:
+        await gate.wait()
+
+    async with new_producer(linger_ms=0, batch_size_bytes=1, request_timeout_ms=10_000) as producer:
         await producer.send_and_wait("t", b"warm", partition=0)
-        gate = broker.on(ApiKey.PRODUCE, Delay(0.2), times=1)
+        broker.on(ApiKey.PRODUCE, hold, times=1)
         broker.requests.clear()
         deliveries = [await producer.send("t", value, partition=0) for value in numbers(10)]
         intake = producer._lifecycle.session.sender.accumulator.topics["t"].by_partition[0]
@@ -411,7 +415,7 @@ async def test_five_requests_are_in_flight_and_no_more(broker: Broker, new_produ
             await anyio.lowlevel.checkpoint()
         assert len(intake.in_flight) == 5
         assert len(intake.waiting) == 5
-        gate.remove()
+        gate.set()
         for delivery in deliveries:
             await delivery
     assert await stored(broker, "t") == [b"warm", *numbers(10)]

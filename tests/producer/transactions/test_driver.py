@@ -887,17 +887,26 @@ async def test_a_record_that_expired_under_way_does_not_come_behind_the_abort(
 async def test_an_answer_about_a_transaction_that_is_over_does_not_end_the_producer(
     anyio_backend: object,
 ):
+    aborting = anyio.Event()
+
+    async def fence_late(_: SeenRequest) -> Answer:
+        await aborting.wait()
+        return Answer(ErrorCode.PRODUCER_FENCED)
+
+    options = QUICK | {"request_timeout_ms": 10_000}
     async with (
         Broker(as_of="4.3") as broker,
-        Producer(bootstrap_servers=broker.bootstrap_servers, **QUICK) as producer,
+        Producer(bootstrap_servers=broker.bootstrap_servers, **options) as producer,
     ):
         await producer.partitions_for("t")
-        broker.on(ApiKey.PRODUCE, Delay(0.1), times=1)
-        broker.on(ApiKey.PRODUCE, Answer(ErrorCode.PRODUCER_FENCED), times=1)
+        broker.on(ApiKey.PRODUCE, fence_late, times=1)
         await producer.begin_transaction()
         await producer.send("t", b"never")
         await broker.wait_for_request(ApiKey.PRODUCE)
-        await producer.abort_transaction()
+        async with anyio.create_task_group() as group:
+            group.start_soon(producer.abort_transaction)
+            await anyio.wait_all_tasks_blocked()
+            aborting.set()
         # Its requests are answered after the one that was given up.
         async with producer.transaction():
             await producer.send("t", b"v")
