@@ -1,0 +1,170 @@
+"""Queue workers that come, go, die and stall, with every assignor, and an upgrade among them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import anyio
+
+from aiokafkawire.errors import GroupFailed, NoBrokerAvailable
+from tests.history.checker import Promises
+from tests.simulation.faults import Scene, draw_steps
+from tests.simulation.plan import Plan, PlannedClient, Step
+from tests.simulation.programme import Programme
+from tests.simulation.programmes.crew import (
+    COMMITS,
+    READS,
+    Cellar,
+    Crew,
+    Shift,
+    host_of,
+    send_steadily,
+    steps_of_life,
+)
+from tests.simulation.stage import Stage
+
+GROUP = "billing"
+TO_S = 20.0
+MOST_WORKERS = 23
+
+UPGRADE: Sequence[Sequence[str]] = (
+    ["range"],
+    ["cooperative-sticky", "range"],
+    ["cooperative-sticky"],
+)
+"""From eager to cooperative in two rounds: no two members may be two rounds apart."""
+
+MIXES: Mapping[str, Sequence[Sequence[str]]] = {
+    "range": (["range"],),
+    "roundrobin": (["roundrobin"],),
+    "sticky": (["sticky"],),
+    "cooperative": (["cooperative-sticky"],),
+    "mixed": (["sticky", "range"], ["range", "cooperative-sticky"], ["roundrobin", "range"]),
+    "upgrade": (UPGRADE[0],),
+}
+"""The assignors that workers list, by turns; what all of one mix list must have one in common."""
+
+
+def draw(rng: random.Random) -> Plan:
+    count = rng.choices((rng.randint(2, 5), rng.randint(6, MOST_WORKERS)), (12, 1))[0]
+    topics = {f"orders{n}": rng.randint(1, 4 + count // 4) for n in range(rng.choice((1, 1, 2, 3)))}
+    mix = rng.choice(list(MIXES))
+    workers = tuple(_a_worker(rng, number, list(topics)) for number in range(count))
+    sender = PlannedClient("sender", "10.0.1.1", "sends", {"pause_s": 0.08})
+    hosts = [client.host for client in (sender, *workers)]
+    scene = Scene(3, hosts, topics, groups=(GROUP,))
+    lives = steps_of_life(rng, workers, rng.randint(1, 4 + count), TO_S)
+    faults = draw_steps(rng, scene, count=rng.randint(0, 4), from_s=0.1, to_s=TO_S)
+    upgrade = _an_upgrade(rng, workers) if mix == "upgrade" else ()
+    return Plan(
+        broker={
+            "nodes": 3,
+            "as_of": rng.choice((None, None, None, "2.0", "2.8", "3.9")),
+            "group_min_session_timeout_ms": 100,
+            "group_initial_rebalance_delay_ms": rng.choice((0, 0, 500)),
+        },
+        network={"max_delay_s": rng.choice((0.002, 0.02))},
+        topics=topics,
+        options={"mix": mix},
+        records=rng.randint(20, 120),
+        clients=(sender, *workers),
+        steps=tuple(sorted((*lives, *faults, *upgrade), key=lambda step: step.at_s)),
+    )
+
+
+def _a_worker(rng: random.Random, number: int, topics: Sequence[str]) -> PlannedClient:
+    some = topics if number == 0 else rng.sample(topics, rng.randint(1, len(topics)))
+    arguments = {
+        "topics": sorted(some),
+        "number": number,
+        "comes_at_s": round(rng.choice((0.0, rng.uniform(0, TO_S / 2))), 3),
+        "reads": rng.choice(list(READS)),
+        "commits": rng.choice(COMMITS),
+        "work_s": rng.choice((0.0, 0.01, 0.1)),
+        "whims": rng.choice((0.0, 0.0, 0.1)),
+        "listens": rng.random() < 0.5,
+        "static": rng.random() < 0.25,
+    }
+    return PlannedClient(f"worker-{number}", host_of(number), "works", arguments)
+
+
+def _an_upgrade(rng: random.Random, workers: Sequence[PlannedClient]) -> tuple[Step, ...]:
+    """Each is restarted twice, one after the other."""
+    gap_s = TO_S / (2 * len(workers))
+    names = [worker.name for worker in workers] * 2
+    return tuple(
+        Step(round(gap_s * number, 3), "upgrade", {"worker": name, "for_s": rng.uniform(0, 0.5)})
+        for number, name in enumerate(names)
+    )
+
+
+class Rounds:
+    """How far the upgrade of each worker has come. It goes on when a life begins."""
+
+    def __init__(self, workers: Sequence[PlannedClient]) -> None:
+        self.wanted = dict.fromkeys((worker.name for worker in workers), 0)
+        self._rounds = dict(self.wanted)
+
+    def assignors(self, worker: str) -> Sequence[str]:
+        """What a worker lists that begins now: no one may be two rounds ahead of another."""
+        soonest = min(self._rounds.values()) + 1
+        self._rounds[worker] = min(self.wanted[worker], soonest, len(UPGRADE) - 1)
+        return UPGRADE[self._rounds[worker]]
+
+
+async def run(stage: Stage) -> None:
+    await stage.make_topics()
+    workers = stage.plan.of("works")
+    rounds = Rounds(workers)
+    mix = MIXES[stage.plan.options["mix"]]
+    upgraded = mix is MIXES["upgrade"]
+
+    async def work(shift: Shift) -> None:
+        name, number = shift.client.name, shift.told("number")
+        options: dict[str, Any] = {
+            "group_id": GROUP,
+            "enable_auto_commit": shift.told("commits") == "automatic",
+            "partition_assignment_strategy": (
+                rounds.assignors(name) if upgraded else mix[number % len(mix)]
+            ),
+        }
+        if shift.told("static") and stage.plan.broker["as_of"] != "2.0":
+            options["group_instance_id"] = name
+        worker = shift.consumer(**options)
+        listener = Cellar(worker, shift) if shift.told("listens") else None
+        worker.subscribe(shift.told("topics"), listener=listener)
+        async with worker:
+            await READS[shift.told("reads")](worker, shift)
+
+    async with anyio.create_task_group() as tasks:
+        # What a worker that died listed counts until its session ends.
+        expects = (NoBrokerAvailable, GroupFailed) if upgraded else (NoBrokerAvailable,)
+        crew = Crew(stage, tasks, workers, work, expects=expects)
+
+        async def upgrade(worker: str, for_s: float) -> None:
+            if worker in rounds.wanted:
+                rounds.wanted[worker] += 1
+            await crew.leave(worker, for_s)
+
+        stage.on("upgrade", upgrade)
+        async with anyio.create_task_group() as busy:
+            busy.start_soon(stage.carry_out)
+            for client in stage.plan.of("sends"):
+                busy.start_soon(send_steadily, stage, client)
+        if workers:
+            await stage.until_consumed(*read_by(workers))
+        await crew.dismiss()
+
+
+def read_by(workers: Sequence[PlannedClient]) -> list[str]:
+    """The topics that somebody reads."""
+    return sorted({topic for worker in workers for topic in worker.arguments["topics"]})
+
+
+def promises(plan: Plan) -> Promises:
+    return Promises(complete_groups=(GROUP,))
+
+
+PROGRAMME = Programme("churn", draw, run, promises, share=30)

@@ -1,0 +1,154 @@
+"""A day on which hardly anything happens: connections that idle are closed, metadata ages, members
+beat. Nothing may grow, and nobody may connect more often than there is reason to."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+
+from tests.history.checker import Promises
+from tests.simulation.plan import Plan, PlannedClient
+from tests.simulation.programme import Programme
+from tests.simulation.programmes.crew import a_consumer, a_producer, host_of
+from tests.simulation.stage import Stage
+
+TOPIC, GROUP = "orders", "billing"
+MINUTE_S, HOUR_S = 60.0, 3_600.0
+
+PACES: Mapping[str, tuple[float, dict[str, Any]]] = {
+    "as it comes": (0.25, {}),
+    "calm": (
+        24.0,
+        {
+            "fetch_max_wait_ms": 120_000,
+            "request_timeout_ms": 150_000,
+            "default_api_timeout_ms": 200_000,
+            "heartbeat_interval_ms": 60_000,
+            "session_timeout_ms": 200_000,
+            "auto_commit_interval_ms": 600_000,
+        },
+    ),
+}
+"""How many hours, and the options of consumers: with the defaults an hour holds many requests."""
+
+SETTLED_AFTER = 0.2
+"""The part of the day after which nothing more may grow."""
+
+CONNECTS_AN_HOUR = 12
+"""Connections that a client makes in an hour in which one record is sent: to each of three nodes,
+what idles being closed after nine minutes."""
+
+ROOMS = tuple(
+    f"aiokafkawire.{room}"
+    for room in ("connection", "cluster", "consumer", "group", "producer", "runtime", "wire")
+)
+GROWTH, SPARE = 1.2, 60
+
+
+def draw(rng: random.Random) -> Plan:
+    pace = rng.choices(list(PACES), (2, 1))[0]
+    partitions = rng.randint(1, 4)
+    strategy = rng.choice(("range", "cooperative-sticky"))
+    clients = (
+        PlannedClient("sender", "10.0.1.1", "sends"),
+        *(
+            PlannedClient(f"worker-{number}", host_of(number), "works", {"strategy": strategy})
+            for number in range(rng.randint(1, 2))
+        ),
+        *(PlannedClient(f"onlooker-{n}", f"10.0.3.{n}", "looks") for n in range(rng.randint(0, 1))),
+    )
+    return Plan(
+        broker={"nodes": rng.choice((1, 3)), "as_of": rng.choice((None, "2.8"))},
+        topics={TOPIC: partitions},
+        options={"pace": pace},
+        records=rng.randint(2, 24),
+        clients=clients,
+    )
+
+
+async def run(stage: Stage) -> None:
+    await stage.make_topics()
+    hours, options = PACES[stage.plan.options["pace"]]
+    day_s = hours * HOUR_S
+    async with anyio.create_task_group() as tasks:
+        for client in stage.plan.of("sends"):
+            tasks.start_soon(send, stage, client, day_s)
+        for kind in ("works", "looks"):
+            for client in stage.plan.of(kind):
+                tasks.start_soon(read, stage, client, options)
+        await anyio.sleep(day_s * SETTLED_AFTER)
+        before = census(stage)
+        await anyio.sleep_until(day_s)
+        compare(stage, before, census(stage), day_s * (1 - SETTLED_AFTER) / HOUR_S)
+        await stage.heal()
+        if stage.plan.of("works"):
+            await stage.until_consumed(TOPIC)
+        tasks.cancel_scope.cancel()
+
+
+async def send(stage: Stage, client: PlannedClient, day_s: float) -> None:
+    """A record now and then, spread over the day."""
+    async with a_producer(stage, client.name, client.host) as sender:
+        for _ in range(stage.plan.records):
+            await sender.send_and_wait(TOPIC, sender.value())
+            await anyio.sleep(day_s / (stage.plan.records + 1))
+
+
+async def read(stage: Stage, client: PlannedClient, options: Mapping[str, Any]) -> None:
+    mine: dict[str, Any] = {**AS_IT_COMES, **options}
+    if client.kind == "works":
+        mine["group_id"] = GROUP
+        mine["partition_assignment_strategy"] = [client.arguments["strategy"]]
+    async with a_consumer(stage, client.name, client.host, TOPIC, **mine) as worker:
+        while True:
+            await worker.getmany(timeout_ms=MINUTE_S * 1_000)
+
+
+AS_IT_COMES: Mapping[str, Any] = {
+    "request_timeout_ms": 30_000,
+    "metadata_max_age_ms": 300_000,
+    "session_timeout_ms": 45_000,
+    "heartbeat_interval_ms": 3_000,
+    "max_poll_interval_ms": 300_000,
+    "auto_commit_interval_ms": 5_000,
+    "default_api_timeout_ms": 60_000,
+}
+"""The defaults, in place of what the workers of other programmes have."""
+
+
+# --- what may not grow ---
+
+
+def census(stage: Stage) -> Counter[str]:
+    """How much there is of everything: objects of the client, tasks and timers, connections."""
+    gc.collect()
+    counted: Counter[str] = Counter()
+    for each in gc.get_objects():
+        kind = type(each)
+        if kind.__module__.startswith(ROOMS):
+            counted[f"{kind.__module__}.{kind.__qualname__}"] += 1
+    counted["left behind, if it ended now"] = len(stage.world.left_behind())
+    counted["connections made"] = stage.world.network.connects
+    return counted
+
+
+def compare(stage: Stage, before: Counter[str], after: Counter[str], hours: float) -> None:
+    made = after.pop("connections made") - before.pop("connections made")
+    allowed = CONNECTS_AN_HOUR * max(hours, 1) * len(stage.plan.clients)
+    if made > allowed:
+        stage.violated(10, f"{made} connections were made in {hours} hours, {allowed:.0f} allowed")
+    for what, count in sorted(after.items()):
+        if count > before[what] * GROWTH + SPARE:
+            stage.violated(10, f"{what} grew from {before[what]} to {count} in {hours} hours")
+
+
+def promises(plan: Plan) -> Promises:
+    return Promises(complete_groups=(GROUP,) if plan.of("works") else ())
+
+
+PROGRAMME = Programme("idle_day", draw, run, promises, share=2, limit_s=90_000)
