@@ -4,217 +4,336 @@ from __future__ import annotations
 
 import errno
 import random
-from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal
 
-from aiokafkawire.runtime import Address, Clock, Promise, Signal, Transport, checkpoint
+from aiokafkawire.runtime import Address, Clock, Promise, Transport, checkpoint
 from aiokafkawire.runtime.resolver import is_literal
-from aiokafkawire.testing.simulation.stream import Link, Pipe, SimulatedTransport
+from aiokafkawire.testing.simulation.listener import SimulatedListener
+from aiokafkawire.testing.simulation.names import Names
+from aiokafkawire.testing.simulation.stream import Pipe, SimulatedTransport
 from aiokafkawire.testing.simulation.trace import Trace
+from aiokafkawire.testing.simulation.virtual_time import VirtualTime
+from aiokafkawire.testing.simulation.ways import NetworkOptions, Way, Ways
 
-__all__ = ("MAX_BACKLOG", "Network", "NetworkOptions", "SimulatedListener")
+__all__ = ("Network",)
 
-MAX_BACKLOG = 128
-"""Connections that wait to be accepted; further ones are refused."""
+LAST_PORT = 20_000
+"""Free ports come after it, each once."""
 
-FIRST_FREE_PORT = 20_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkOptions:
-    """How the network is on a good day. Times are in seconds."""
-
-    min_delay_s: float = 0.000_2
-    max_delay_s: float = 0.002
+NAME_SERVICE = "names"
+"""Where look-ups go: a host that is reached like the others."""
 
 
-class Connection(NamedTuple):
-    """A connection that is established: the hosts of its ends, and its two directions."""
+@dataclass(slots=True, eq=False)
+class Connection:
+    """Two ends, each at a host; the server's has a port too."""
 
+    number: int
     client: str
-    server: str
-    pipes: tuple[Pipe, Pipe]
+    server: Address
+    ends: dict[Literal["client", "server"], SimulatedTransport]
+    there: Pipe
+    back: Pipe
+
+    def end_at(self, end: str, other: str) -> Literal["client", "server"] | None:
+        """Which end is at `end`, if the connection is one between the two."""
+        server = (self.server.host, str(self.server))
+        if end == self.client and other in server:
+            return "client"
+        if end in server and other == self.client:
+            return "server"
+        return None
+
+    def is_of(self, host: str) -> bool:
+        return host in (self.client, self.server.host)
 
 
-class SimulatedListener:
-    """A listening port (`runtime.Listener`)."""
+@dataclass(slots=True, eq=False)
+class ConnectRule:
+    """What becomes of connects to a host or a port."""
 
-    def __init__(self, network: Network, address: Address) -> None:
-        self.address = address
-        self.waiting: deque[Transport] = deque()
-        self.error: OSError | None = None
-        self._network = network
-        self._news = Signal()
+    kind: Literal["refused", "hang"]
+    to: str
+    by: str | None
+    left: int | None
+    over: Promise[None]
 
-    def offer(self, transport: Transport) -> None:
-        self.waiting.append(transport)
-        self._news.set()
-
-    def fail(self, error: OSError) -> None:
-        self.error = error
-        self._news.set()
-
-    async def accept(self) -> Transport:
-        await checkpoint()
-        while not self.waiting:
-            if self.error is not None:
-                raise ConnectionResetError(self.error.errno, self.error.strerror)
-            await self._news.wait()
-        return self.waiting.popleft()
-
-    async def aclose(self) -> None:
-        self._network.forget(self)
-        self.fail(ConnectionResetError(errno.ECONNRESET, "the listener is closed"))
-        for transport in self.waiting:
-            transport.abort()
-        self.waiting.clear()
-        await checkpoint()
+    def take(self, host: str, address: Address) -> bool:
+        """Whether it is meant for one connect, which then counts."""
+        if self.to not in (address.host, str(address)) or self.by not in (None, host):
+            return False
+        if self.left is not None:
+            if self.left <= 0:
+                return False
+            self.left -= 1
+        return True
 
 
 class Network:
-    """All hosts. A host is its IP address; names are given to it by `name`."""
+    """All hosts. A host is its IP address; names are given to it by `name`.
+
+    Where an end of a connection is asked for, that is a host, or one port of it as "host:port".
+    Everything that lasts ends with `heal_all`. `connects` and `connects_refused` count.
+    """
 
     def __init__(
-        self, clock: Clock, rng: random.Random, trace: Trace, options: NetworkOptions
+        self,
+        clock: Clock,
+        time: VirtualTime,
+        rng: random.Random,
+        trace: Trace,
+        options: NetworkOptions,
     ) -> None:
         self._clock = clock
-        self._rng = rng
+        self._time = time
         self._trace = trace
-        self._options = options
-        self._names: dict[str, list[str]] = {}
+        self._ways = Ways(options, rng)
+        self._names = Names(trace)
         self._listeners: dict[Address, SimulatedListener] = {}
         self._connections: dict[int, Connection] = {}
-        self._severed: dict[tuple[str, str], None] = {}
-        self._down: dict[str, None] = {}
+        self._rules: list[ConnectRule] = []
         self._changed: Promise[None] = Promise()
-        self._numbers = 0
-        self._free_port = FIRST_FREE_PORT
+        self.connects = 0
+        self.connects_refused = 0
+        self._last_port = LAST_PORT
 
-    # --- names and ports ---
+    # --- ports and connections ---
 
-    def name(self, name: str, *hosts: str) -> None:
-        """Let a name stand for these hosts."""
-        self._names[name] = list(hosts)
-
-    async def resolve(self, host: str, port: int) -> list[Address]:
+    async def resolve(self, host: str, name: str, port: int) -> list[Address]:
         await checkpoint()
-        if is_literal(host):
-            return [Address(host, port)]
-        await self._pass()
-        if host not in self._names:
-            raise OSError(errno.ENOENT, "Name or service not known")
-        return [Address(found, port) for found in self._names[host]]
+        if is_literal(name):
+            return [Address(name, port)]
+        way = self._ways.between(host, NAME_SERVICE)
+        await self._clock.sleep_until(way.arrival(self._time.now()))
+        await self._open(way)
+        return [Address(found, port) for found in await self._names.look_up(name)]
+
+    async def _open(self, *ways: Way) -> None:
+        while any(way.cut for way in ways):
+            await self._changed.wait()
 
     async def listen(self, host: str, address: Address) -> SimulatedListener:
         await checkpoint()
-        port = address.port
-        if port == 0:
-            port = self._free_port = self._free_port + 1
-        taken = Address(address.host, port)
+        taken = address if address.port else self._free(address.host)
         if taken in self._listeners:
             raise OSError(errno.EADDRINUSE, "Address already in use")
-        listener = self._listeners[taken] = SimulatedListener(self, taken)
+        listener = self._listeners[taken] = SimulatedListener(taken, self._forget)
         self._trace.note(f"{host} listens on {taken}")
         return listener
 
-    def forget(self, listener: SimulatedListener) -> None:
+    def _free(self, host: str) -> Address:
+        self._last_port += 1
+        return Address(host, self._last_port)
+
+    def _forget(self, listener: SimulatedListener) -> None:
         """A port is free again."""
         if self._listeners.get(listener.address) is listener:
             del self._listeners[listener.address]
             self._trace.note(f"{listener.address} is closed")
 
-    # --- connections ---
-
     async def connect(self, host: str, address: Address) -> Transport:
         """Connect; hangs while nothing gets through, as it does on a network."""
-        await self._pass()
-        while self.severed(host, address.host):
-            await self._changed.wait()
+        there = self._ways.between(host, str(address))
+        back = self._ways.between(str(address), host)
+        await self._clock.sleep_until(there.arrival(self._time.now()))
+        rule = next((rule for rule in self._rules if rule.take(host, address)), None)
+        if rule is not None and rule.kind == "hang":
+            self._trace.note(f"{host} to {address}: hangs")
+            await rule.over.wait()
+        await self._open(there, back)
         listener = self._listeners.get(address)
-        if listener is None or len(listener.waiting) >= MAX_BACKLOG:
+        if listener is None or listener.is_full or (rule is not None and rule.kind == "refused"):
+            self.connects_refused += 1
             self._trace.note(f"{host} to {address}: refused")
             raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
-        self._numbers += 1
-        number = self._numbers
-        server = address.host
-        link = Link(
-            self._delay, self._rng, self._clock, self._trace, lambda: self.severed(host, server)
-        )
-        there = Pipe(f"#{number} {host} -> {address}", link)
-        back = Pipe(f"#{number} {address} -> {host}", link)
-        self._forget_closed()
-        self._connections[number] = Connection(host, server, (there, back))
-        self._trace.note(f"#{number} {host} to {address}: connected")
-        listener.offer(SimulatedTransport(str(Address(host, 10_000 + number)), back, there))
-        return SimulatedTransport(str(address), there, back)
+        connection = self._establish(host, address, there, back)
+        listener.offer(connection.ends["server"])
+        try:
+            await self._clock.sleep_until(back.arrival(self._time.now()))
+        except BaseException:
+            connection.ends["client"].abort()
+            raise
+        return connection.ends["client"]
 
-    def _forget_closed(self) -> None:
-        for number, connection in list(self._connections.items()):
-            if all(pipe.over for pipe in connection.pipes):
+    def _establish(self, host: str, address: Address, there: Way, back: Way) -> Connection:
+        self.connects += 1
+        number, server = self.connects, str(address)
+        outgoing = Pipe(f"#{number} {host} -> {server}", there, self._time, self._trace)
+        incoming = Pipe(f"#{number} {server} -> {host}", back, self._time, self._trace)
+
+        def closed() -> None:
+            if all(end.closed for end in connection.ends.values()):
                 del self._connections[number]
 
-    def _delay(self) -> float:
-        return self._rng.uniform(self._options.min_delay_s, self._options.max_delay_s)
+        client = SimulatedTransport(server, outgoing, incoming, closed)
+        peer = str(Address(host, 10_000 + number % 50_000))
+        accepted = SimulatedTransport(peer, incoming, outgoing, closed)
+        connection = Connection(
+            number, host, address, {"client": client, "server": accepted}, outgoing, incoming
+        )
+        self._connections[number] = connection
+        self._trace.note(f"#{number} {host} to {server}: connected")
+        return connection
 
-    async def _pass(self) -> None:
-        """Let the time of one packet pass."""
-        await self._clock.sleep_until(self._clock.now() + self._delay())
+    def _between(self, one: str, other: str) -> Iterator[tuple[Connection, SimulatedTransport]]:
+        """The connections between two ends, each with its end at the first."""
+        for connection in list(self._connections.values()):
+            end = connection.end_at(one, other)
+            if end is not None:
+                yield connection, connection.ends[end]
 
-    # --- bad days ---
+    # --- partitions, and slow links ---
 
-    def severed(self, one: str, other: str) -> bool:
-        """Whether nothing gets through between two hosts."""
-        if one in self._down or other in self._down:
-            return True
-        return (one, other) in self._severed or (other, one) in self._severed
+    def sever(self, one: str, other: str, *, one_way: bool = False) -> None:
+        """Let nothing through between two ends until `heal`, nobody is told; what is sent waits.
 
-    def sever(self, one: str, other: str) -> None:
-        """Let nothing through between two hosts until `heal`. Nobody is told."""
-        self._trace.note(f"{one} and {other} are severed")
-        self._severed[one, other] = None
+        `one_way`: nothing from the first to the second, while the way back is open.
+        """
+        self._trace.note(f"{one} and {other} are severed{' one way' * one_way}")
+        self._ways.sever(one, other)
+        if not one_way:
+            self._ways.sever(other, one)
 
     def heal(self, one: str, other: str) -> None:
         """Let through what was sent meanwhile, and everything from now on."""
         self._trace.note(f"{one} and {other} are healed")
-        self._severed.pop((one, other), None)
-        self._severed.pop((other, one), None)
+        self._ways.heal(one, other)
+        self._ways.heal(other, one)
         self._tell()
 
+    def lose_power(self, host: str) -> None:
+        """A host vanishes without a word: who talks to it waits, until `restore`."""
+        self._trace.note(f"{host} vanishes")
+        self._ways.lose(host)
+
+    def restore(self, host: str) -> None:
+        """The host is there again, with its connections."""
+        self._trace.note(f"{host} is back")
+        self._ways.restore(host)
+        self._tell()
+
+    def set_link(self, one: str, other: str, options: NetworkOptions | None) -> None:
+        """How packets fare between two ends from now on; None: as everywhere."""
+        self._trace.note(f"{one} and {other} are linked by {options or 'the usual'}")
+        self._ways.link(one, other, options)
+
+    def heal_all(self) -> None:
+        """The end of all that lasts; what was broken stays so."""
+        self._trace.note("all is healed")
+        self._ways.heal_all()
+        self._drop_rules(self._rules)
+        self._names.heal_all()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Who waits for a way to be open looks again, and what was held up there comes."""
+        changed, self._changed = self._changed, Promise()
+        changed.resolve(None)
+        for connection in self._connections.values():
+            connection.there.healed()
+            connection.back.healed()
+
+    # --- broken connections ---
+
     def reset(self, one: str, other: str) -> None:
-        """Break every connection between two hosts; what was on its way is lost."""
-        for connection in list(self._connections.values()):
-            if {one, other} == {connection.client, connection.server}:
-                self._break(connection, "Connection reset by peer")
+        """Break every connection between two ends; what was on its way is lost."""
+        for connection, _ in self._between(one, other):
+            self._break(connection, "Connection reset by peer")
 
     def crash(self, host: str) -> None:
         """A host dies: its connections are reset, its ports are closed."""
         self._trace.note(f"{host} crashes")
         for connection in list(self._connections.values()):
-            if host in {connection.client, connection.server}:
+            if connection.is_of(host):
                 self._break(connection, "the host crashed")
         for listener in [held for held in self._listeners.values() if held.address.host == host]:
-            self.forget(listener)
+            self._forget(listener)
             listener.fail(ConnectionResetError(errno.ECONNRESET, "the host crashed"))
 
-    def lose_power(self, host: str) -> None:
-        """A host vanishes without a word: who talks to it waits, until `restore`."""
-        self._trace.note(f"{host} vanishes")
-        self._down[host] = None
-
-    def restore(self, host: str) -> None:
-        """The host is there again."""
-        self._trace.note(f"{host} is back")
-        self._down.pop(host, None)
-        self._tell()
-
-    def _tell(self) -> None:
-        changed, self._changed = self._changed, Promise()
-        changed.resolve(None)
-        for connection in self._connections.values():
-            for pipe in connection.pipes:
-                pipe.healed()
-
     def _break(self, connection: Connection, why: str) -> None:
-        for pipe in connection.pipes:
-            pipe.reset(ConnectionResetError(errno.ECONNRESET, why))
+        self._trace.note(f"#{connection.number} reset: {why}")
+        for end in connection.ends.values():
+            end.lose(ConnectionResetError(errno.ECONNRESET, why))
+
+    def reset_mid_write(self, sender: str, receiver: str) -> None:
+        """Let only a part of what the sender writes next get through, on each connection that there
+        is now; then it is broken at both ends."""
+        for connection, end in self._between(sender, receiver):
+            pipe = connection.there if end is connection.ends["client"] else connection.back
+            pipe.tears = True
+            self._trace.note(f"{pipe.name} will tear")
+
+    def half_open(self, gone: str, left: str, *, silent: bool = False) -> None:
+        """Break the connections between two ends at the first alone.
+
+        The other is not told, and would read for ever. What it writes is answered by a reset;
+        `silent`: by nothing, as behind a firewall that has forgotten the connection.
+        """
+        for connection, end in self._between(gone, left):
+            self._trace.note(f"#{connection.number} is gone at {gone}{' silently' * silent}")
+            end.lose(ConnectionResetError(errno.ECONNRESET, "gone without a word"), deaf=silent)
+
+    # --- connects ---
+
+    def refuse_connects(self, to: str, *, by: str | None = None, times: int | None = None) -> None:
+        """Refuse connects (of one host; so many) to a host or port, until `allow_connects`."""
+        self._rule("refused", to, by, times)
+
+    def hang_connects(self, to: str, *, by: str | None = None, times: int | None = None) -> None:
+        """Let connects (of one host; so many) wait until `allow_connects`."""
+        self._rule("hang", to, by, times)
+
+    def allow_connects(self, to: str) -> None:
+        """The end of both; connects that hang go on."""
+        self._trace.note(f"connects to {to} are allowed")
+        self._drop_rules([rule for rule in self._rules if rule.to == to])
+
+    def _rule(
+        self, kind: Literal["refused", "hang"], to: str, by: str | None, times: int | None
+    ) -> None:
+        many = "" if times is None else f", {times} times"
+        self._trace.note(f"connects by {by or 'all'} to {to}: {kind}{many}")
+        self._rules.append(ConnectRule(kind, to, by, times, Promise()))
+
+    def _drop_rules(self, dropped: list[ConnectRule]) -> None:
+        self._rules = [rule for rule in self._rules if rule not in dropped]
+        for rule in dropped:
+            rule.over.resolve(None)
+
+    # --- names ---
+
+    def name(self, name: str, *hosts: str) -> None:
+        """Let a name stand for these hosts from now on."""
+        self._names.set(name, list(hosts))
+
+    def fail_name(self, name: str) -> None:
+        """Let look-ups of a name fail until `heal_name`."""
+        self._names.fail(name)
+
+    def hang_name(self, name: str) -> None:
+        """Let look-ups of a name wait until `heal_name`."""
+        self._names.hang(name)
+
+    def heal_name(self, name: str) -> None:
+        """Look-ups of the name are answered again."""
+        self._names.heal(name)
+
+    # --- to be told ---
+
+    def left_open(self) -> Iterator[str]:
+        """Ports that are listened on, and ends of connections that their owner has not closed."""
+        for address in self._listeners:
+            yield f"listener {address}"
+        for connection in self._connections.values():
+            hosts = {"client": connection.client, "server": str(connection.server)}
+            for name, end in connection.ends.items():
+                if not end.closed:
+                    yield f"{connection.there.name}: the end at {hosts[name]}"
+
+    def told(self) -> Iterator[str]:
+        """What is on its way on each connection."""
+        for connection in self._connections.values():
+            yield str(connection.there)
+            yield str(connection.back)

@@ -1,172 +1,255 @@
-"""One direction of a simulated connection, and the two of them as a transport."""
+"""The two directions of a simulated connection, and its two ends."""
 
 from __future__ import annotations
 
-import random
+import errno
 import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 
-from aiokafkawire.runtime import NEVER, Buffer, Clock, Signal, checkpoint
+from aiokafkawire.runtime import Buffer, Signal, checkpoint
 from aiokafkawire.testing.simulation.trace import Trace
+from aiokafkawire.testing.simulation.virtual_time import VirtualTime
+from aiokafkawire.testing.simulation.ways import Way
 
-__all__ = ("MAX_ON_THE_WAY_BYTES", "Link", "Pipe", "SimulatedTransport")
+__all__ = ("MAX_ON_THE_WAY_BYTES", "Pipe", "SimulatedTransport")
 
 MAX_ON_THE_WAY_BYTES = 256 * 1024
 """What may be sent and not yet received; then the sender waits."""
 
-MAX_FRAGMENTS = 4
-"""Into how many pieces one write is cut at most."""
+Piece = memoryview | ConnectionResetError | None
+"""What travels: bytes, that the connection is broken, or (None) that nothing more will come."""
 
 
-@dataclass(slots=True)
-class Link:
-    """How one connection behaves: the delay of each packet, and whether packets get through."""
-
-    delay_s: Callable[[], float]
-    rng: random.Random
-    clock: Clock
-    trace: Trace
-    cut: Callable[[], bool]
+def reset_by_peer() -> ConnectionResetError:
+    return ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
 
 
 class Pipe:
-    """Bytes on their way, in order, each piece with the time at which it arrives."""
+    """One direction of a connection: what is on its way, in order, and when it arrives."""
 
-    def __init__(self, name: str, link: Link) -> None:
+    __slots__ = (
+        "_last_at",
+        "_on_the_way",
+        "_scheduled",
+        "_time",
+        "_trace",
+        "name",
+        "receiver",
+        "sender",
+        "size_bytes",
+        "tears",
+        "vanishes",
+        "way",
+    )
+
+    def __init__(self, name: str, way: Way, time: VirtualTime, trace: Trace) -> None:
         self.name = name
-        self._link = link
-        self._pieces: deque[tuple[float, memoryview]] = deque()
-        self._size = 0
+        self.way = way
+        self.size_bytes = 0  # sent and not yet received
+        self.tears = False  # in the next write
+        self.vanishes = False  # whatever is sent from now on
+        self.sender: SimulatedTransport
+        self.receiver: SimulatedTransport
+        self._on_the_way: deque[tuple[float, Piece]] = deque()
+        self._scheduled = False
         self._last_at = 0.0
-        self._ends_at = NEVER
-        self._news = Signal()
-        self._room = Signal()
-        self.error: OSError | None = None
+        self._time = time
+        self._trace = trace
 
-    # --- the sender's end ---
+    def write(self, data: memoryview) -> None:
+        """Put bytes on their way."""
+        if self.vanishes:
+            self.size_bytes += len(data)
+            return
+        if self.tears and len(data) > 1:
+            self._tear(data)
+            return
+        self._trace.note(f"{self.name} {len(data)} bytes, crc {zlib.crc32(data):08x}")
+        self._send(data)
 
-    async def write(self, data: bytes) -> None:
-        """Send; waits while too much is on the way."""
-        await checkpoint()
-        left = memoryview(data)
-        while left:
-            self._check()
-            room = MAX_ON_THE_WAY_BYTES - self._size
-            if room <= 0:
-                await self._room.wait()
-                continue
-            self._cut(left[:room])
-            left = left[room:]
+    def _send(self, data: memoryview) -> None:
+        self.size_bytes += len(data)
+        for piece in self.way.pieces(data):
+            self._put(piece, len(piece))
 
-    def _check(self) -> None:
-        if self.error is not None:
-            raise ConnectionResetError(self.error.errno, self.error.strerror)
-        if self._ends_at != NEVER:
-            raise BrokenPipeError("the connection is closed")
-
-    def _cut(self, data: memoryview) -> None:
-        """Put data on its way in pieces, as a network does."""
-        rng = self._link.rng
-        count = min(rng.randint(1, MAX_FRAGMENTS), len(data))
-        cuts = [0, *sorted(rng.randrange(1, len(data)) for _ in range(count - 1)), len(data)]
-        for start, end in pairwise(cuts):
-            if start < end:
-                self._pieces.append((self._arrival(), data[start:end]))
-        self._size += len(data)
-        self._link.trace.note(f"{self.name} {len(data)} bytes, crc {zlib.crc32(data):08x}")
-        self._news.set()
-
-    def _arrival(self) -> float:
-        self._last_at = max(self._last_at, self._link.clock.now() + self._link.delay_s())
-        return self._last_at
+    def _tear(self, data: memoryview) -> None:
+        """Let a part of a write through, and break the connection at both ends."""
+        part = self.way.torn(data)
+        self._trace.note(f"{self.name} torn after {len(part)} of {len(data)} bytes")
+        self._send(part)
+        self._put(reset_by_peer())
+        self.vanishes = True
+        self._time.at(self._last_at, lambda: self.sender.fail(reset_by_peer()))
 
     def end(self) -> None:
-        """Nothing more will be sent: the receiver gets what is on its way, and then the end."""
-        if not self.over:
-            self._ends_at = self._arrival()
-            self._link.trace.note(f"{self.name} ends")
-            self._wake()
+        """Nothing more will be sent."""
+        if not self.vanishes:
+            self._trace.note(f"{self.name} ends")
+            self._put(None)
+            self.vanishes = True
 
-    def reset(self, error: OSError) -> None:
-        """What is on its way is lost; both ends hear of it."""
-        if self.error is None:
-            self.error = error
-            self._pieces.clear()
-            self._size = 0
-            self._link.trace.note(f"{self.name} reset: {error}")
-            self._wake()
+    def refuse(self) -> None:
+        """Tell the other end that there is nobody at this one any more."""
+        self._trace.note(f"{self.name} refuses")
+        self._put(reset_by_peer())
+        self.vanishes = True
 
-    def _wake(self) -> None:
-        self._news.set()
-        self._room.set()
+    def lose(self) -> None:
+        """What is on its way will not arrive, nor anything after it."""
+        self._on_the_way.clear()
+        self.vanishes = True
 
-    @property
-    def over(self) -> bool:
-        """Whether nothing will be sent any more."""
-        return self._ends_at != NEVER or self.error is not None
+    def _put(self, piece: Piece, size_bytes: int = 0) -> None:
+        self._last_at = max(self._last_at, self.way.arrival(self._time.now(), size_bytes))
+        self._on_the_way.append((self._last_at, piece))
+        if not self._scheduled and not self.way.cut:
+            self._schedule(self._last_at)
 
-    # --- the receiver's end ---
+    def _schedule(self, at: float) -> None:
+        self._scheduled = True
+        self._time.at(at, self._arrive)
+
+    def _arrive(self) -> None:
+        self._scheduled = False
+        if self.way.cut:
+            return
+        now, on_the_way = self._time.now(), self._on_the_way
+        while on_the_way and on_the_way[0][0] <= now:
+            self.receiver.arrived(on_the_way.popleft()[1])
+        if on_the_way:
+            self._schedule(on_the_way[0][0])
 
     def healed(self) -> None:
-        """Packets get through again."""
-        self._wake()
+        """Packets get through again: those that were held come now."""
+        if self._on_the_way and not self._scheduled and not self.way.cut:
+            now = self._time.now()
+            self._schedule(max(self._on_the_way[0][0], self.way.arrival(now)))
 
-    async def read(self, buffer: memoryview) -> int:
-        """Wait for bytes; 0 at the end."""
-        await checkpoint()
-        while True:
-            if self.error is not None:
-                raise ConnectionResetError(self.error.errno, self.error.strerror)
-            now = self._link.clock.now()
-            next_at = self._pieces[0][0] if self._pieces else self._ends_at
-            if self._link.cut():
-                next_at = NEVER
-            if next_at <= now:
-                return self._take(buffer)
-            await self._news.wait(next_at)
+    def taken(self, size_bytes: int) -> None:
+        """The receiver has taken bytes: there is room for more."""
+        was_full = self.size_bytes >= MAX_ON_THE_WAY_BYTES
+        self.size_bytes -= size_bytes
+        if was_full:
+            self.sender.has_room()
 
-    def _take(self, buffer: memoryview) -> int:
-        if not self._pieces:
-            return 0
-        arrived_at, piece = self._pieces.popleft()
-        count = min(len(piece), len(buffer))
-        buffer[:count] = piece[:count]
-        if count < len(piece):
-            self._pieces.appendleft((arrived_at, piece[count:]))
-        self._size -= count
-        self._room.set()
-        return count
+    def __str__(self) -> str:
+        held = ", held up" if self.way.cut else ""
+        return f"{self.name}: {self.size_bytes} bytes not received{held}"
 
 
 class SimulatedTransport:
     """One end of a connection (`runtime.Transport`)."""
 
-    def __init__(self, peer: str, outgoing: Pipe, incoming: Pipe) -> None:
+    def __init__(
+        self, peer: str, outgoing: Pipe, incoming: Pipe, on_close: Callable[[], None]
+    ) -> None:
         self.peer = peer
+        self.closed = False  # by its owner
         self._outgoing = outgoing
         self._incoming = incoming
-        self._gone = False
+        self._on_close = on_close
+        self._here: deque[memoryview] = deque()
+        self._ended = False
+        self._error: ConnectionResetError | None = None
+        self._deaf = False
+        self._news = Signal()
+        self._room = Signal()
+        outgoing.sender = self
+        incoming.receiver = self
+
+    # --- what the owner calls ---
 
     async def receive_into(self, buffer: memoryview) -> int:
-        if self._gone:
+        if self._here or self._ended or self._error is not None or self.closed:
             await checkpoint()
-            return 0
-        count = await self._incoming.read(buffer)
-        return 0 if self._gone else count
+        while not self.closed:
+            if self._here:
+                return self._take(buffer)
+            if self._error is not None:
+                raise ConnectionResetError(self._error.errno, self._error.strerror)
+            if self._ended:
+                return 0
+            await self._news.wait()
+        return 0
+
+    def _take(self, buffer: memoryview) -> int:
+        piece = self._here[0]
+        count = min(len(piece), len(buffer))
+        buffer[:count] = piece[:count]
+        if count < len(piece):
+            self._here[0] = piece[count:]
+        else:
+            self._here.popleft()
+        self._incoming.taken(count)
+        return count
 
     async def send(self, buffers: Sequence[Buffer]) -> None:
-        await self._outgoing.write(b"".join(buffers))
+        await checkpoint()
+        left = memoryview(b"".join(buffers))
+        while left:
+            if self.closed:
+                raise BrokenPipeError(errno.EPIPE, "the connection is closed")
+            if self._error is not None:
+                raise ConnectionResetError(self._error.errno, self._error.strerror)
+            room = MAX_ON_THE_WAY_BYTES - self._outgoing.size_bytes
+            if room > 0:
+                self._outgoing.write(left[:room])
+                left = left[room:]
+            else:
+                await self._room.wait()
 
     def abort(self) -> None:
-        if not self._gone:
-            self._gone = True
-            self._outgoing.end()
-            # Whoever receives at this end wakes; what the peer still sends is lost.
-            self._incoming.end()
+        if not self.closed:
+            self.closed = True
+            if self._here:
+                # As TCP does: the peer, who may wait for room, hears that nobody reads any more.
+                self._here.clear()
+                self._outgoing.refuse()
+            else:
+                self._outgoing.end()
+            self._wake()
+            self._on_close()
 
     async def aclose(self) -> None:
         self.abort()
         await checkpoint()
+
+    # --- what the network calls ---
+
+    def arrived(self, piece: Piece) -> None:
+        """Something has come from the other end."""
+        if isinstance(piece, ConnectionResetError):
+            self.fail(piece)
+        elif piece is None:
+            self._ended = True
+        elif not self.closed and self._error is None:
+            self._here.append(piece)
+        elif not self._deaf:
+            self._deaf = True
+            self._outgoing.refuse()
+        self._news.set()
+
+    def has_room(self) -> None:
+        self._room.set()
+
+    def fail(self, error: ConnectionResetError) -> None:
+        """The connection is broken; what has arrived can still be read."""
+        if self._error is None:
+            self._error = error
+            self._outgoing.vanishes = True
+            self._wake()
+
+    def lose(self, error: ConnectionResetError, *, deaf: bool = True) -> None:
+        """The connection is broken, and all that was on its way to the other end is lost.
+
+        What comes from there is ignored by one that is deaf, and answered by a reset otherwise.
+        """
+        self._deaf = self._deaf or deaf
+        self._here.clear()
+        self._outgoing.lose()
+        self.fail(error)
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._room.set()

@@ -33,5 +33,9 @@ class Trace:
         """Of all lines so far."""
         return self._hash.hexdigest()
 
+    def last(self, count: int) -> list[str]:
+        """The last lines."""
+        return list(self.lines)[-count:]
+
     def __str__(self) -> str:
         return "\n".join(self.lines)

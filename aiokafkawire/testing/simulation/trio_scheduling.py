@@ -1,50 +1,58 @@
-"""trio with a clock of its own and an order of tasks that a seed decides.
+"""trio in virtual time, and in an order of tasks that a seed decides.
 
-The only module that uses private names of trio: nothing public makes its order reproducible.
+The only module that uses private names of trio: nothing public makes its order reproducible. It is
+imported only where trio runs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import trio
+from trio._core import _run
+from trio.testing import MockClock
+
+from aiokafkawire.testing.simulation.virtual_time import VirtualTime
 from aiokafkawire.testing.simulation.waits import Waiting, waiting
 
-if TYPE_CHECKING:
-    import trio
-    from trio.testing import MockClock
+__all__ = ("Turns", "seeded", "tasks", "timers", "virtual_clock")
 
-__all__ = ("seeded", "tasks_waiting", "virtual_clock")
+LONG_S = 1e9
+"""What trio is told to wait for real; it is called off at once."""
 
 
-def virtual_clock(on_stuck: Callable[[], None]) -> MockClock:
-    """A clock that jumps to the next deadline whenever all tasks wait.
-
-    `on_stuck` is called when all wait and there is no deadline.
-    """
-    import trio.testing  # noqa: PLC0415
-
-    clock = trio.testing.MockClock(autojump_threshold=0.0)
+def virtual_clock(time: VirtualTime) -> MockClock:
+    """Lets the time pass whenever all tasks wait."""
+    clock = MockClock(autojump_threshold=0.0)
 
     def jump() -> None:
-        ahead = trio.lowlevel.current_statistics().seconds_to_next_deadline
-        if ahead == math.inf:
-            on_stuck()
-        else:
-            clock.jump(max(ahead, 0.0))
+        time.idle(_run.GLOBAL_RUN_CONTEXT.runner.deadlines.next_deadline())
 
-    # The class is final, and does nothing where there is no deadline.
-    clock._autojump = jump  # type: ignore[method-assign]
+    # trio wants no other class, which is final, and knows nothing of what a world does by itself.
+    ours: Any = clock
+    ours.current_time = time.now
+    ours.deadline_to_sleep_time = lambda deadline: LONG_S if deadline > time.now() else 0.0
+    ours._autojump = jump
     return clock
+
+
+class Turns(trio.abc.Instrument):
+    """Tells the time of each turn of trio's loop."""
+
+    def __init__(self, time: VirtualTime) -> None:
+        self._time = time
+
+    def before_io_wait(self, timeout: float) -> None:
+        if timeout == 0.0:
+            self._time.turn()
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Let the seed decide in which order tasks run that could run at the same time."""
-    from trio._core import _run  # noqa: PLC0415
-
     run: Any = _run
     before = run._ALLOW_DETERMINISTIC_SCHEDULING
     run._ALLOW_DETERMINISTIC_SCHEDULING = True
@@ -57,10 +65,8 @@ def seeded(seed: int) -> Iterator[None]:
         run._r.setstate(state)
 
 
-def tasks_waiting() -> Iterator[Waiting]:
-    """Who waits where, in the running trio."""
-    import trio  # noqa: PLC0415
-
+def tasks() -> Iterator[tuple[object, Waiting]]:
+    """All tasks of the running trio, and what they wait for."""
     root = trio.lowlevel.current_root_task()
     found: list[trio.lowlevel.Task] = []
     nurseries = list(root.child_nurseries) if root is not None else []
@@ -68,5 +74,13 @@ def tasks_waiting() -> Iterator[Waiting]:
         for task in nurseries.pop().child_tasks:
             found.append(task)
             nurseries.extend(task.child_nurseries)
-    for task in sorted(found, key=lambda task: task.name):
-        yield waiting(task.name, task.coro)
+    # Tasks of one name in the order in which they were made.
+    for task in sorted(found, key=lambda task: (task.name, task._counter)):
+        yield task, waiting(task.name, task.coro)
+
+
+def timers() -> Iterator[str]:
+    """What waits for its time; trio tells only of the first."""
+    ahead = trio.lowlevel.current_statistics().seconds_to_next_deadline
+    if ahead != math.inf:
+        yield f"a deadline at {trio.current_time() + ahead:.6f} s"

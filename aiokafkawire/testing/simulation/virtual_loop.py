@@ -1,15 +1,25 @@
-"""asyncio's event loop with a clock of its own, which stands while there is something to do."""
+"""asyncio's event loop in virtual time, with nothing in it that hangs on addresses in memory.
+
+The only module that uses private names of anyio: its scopes cancel their tasks in an order that
+differs from process to process.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Callable, Iterator
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
+from anyio._backends import _asyncio as anyio_asyncio
+
+from aiokafkawire.runtime import NEVER
+from aiokafkawire.testing.simulation.virtual_time import VirtualTime
 from aiokafkawire.testing.simulation.waits import Waiting, waiting
 
-__all__ = ("VirtualLoop",)
+__all__ = ("VirtualLoop", "scopes_in_order")
 
 RESOLUTION_S = 1e-9
 """Timers that are due within this run together; smaller differences are lost in the arithmetic."""
@@ -18,41 +28,88 @@ RESOLUTION_S = 1e-9
 class _NoWaiting(selectors.SelectSelector):
     """Never waits for descriptors: whoever would wait lets the time pass."""
 
-    idle: Callable[[float | None], None]
+    time: VirtualTime
 
     def select(self, timeout: float | None = None) -> list[Any]:
-        self.idle(timeout)
+        if timeout == 0:
+            self.time.turn()
+        else:
+            self.time.idle(NEVER if timeout is None else self.time.now() + timeout)
         return []
 
 
+class NumberedTask(asyncio.Task[Any]):
+    """A task whose place in a set hangs on its number alone."""
+
+    def __init__(self, number: int, coroutine: Coroutine[Any, Any, Any], **options: Any) -> None:
+        self._number = number  # before anything asks for the hash
+        super().__init__(coroutine, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+    def __repr__(self) -> str:
+        # anyio notes this at each cancellation, and asyncio's own is long.
+        return f"<Task {self.get_name()}>"
+
+
+class NumberedScope(anyio_asyncio.CancelScope):
+    """A scope whose place in a set hangs on its number alone."""
+
+    __slots__ = ("_number",)
+    _numbers = count()
+
+    def __init__(self, deadline: float = NEVER, shield: bool = False) -> None:
+        self._number = next(self._numbers)
+        super().__init__(deadline, shield)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+@contextmanager
+def scopes_in_order() -> Iterator[None]:
+    """Let anyio make scopes that cancel in an order which is the same in every process."""
+    before = anyio_asyncio.CancelScope
+    numbers, NumberedScope._numbers = NumberedScope._numbers, count()
+    anyio_asyncio.CancelScope = NumberedScope  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        anyio_asyncio.CancelScope = before  # type: ignore[misc]
+        NumberedScope._numbers = numbers
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Jumps to the next timer whenever all tasks wait.
+    """Lets the time pass whenever all tasks wait."""
 
-    `on_stuck` is called when all wait and there is no timer, `on_turn` at each turn of the loop
-    that takes no time.
-    """
-
-    def __init__(self, on_stuck: Callable[[], None], on_turn: Callable[[], None]) -> None:
-        self._now = 0.0
-        self._on_stuck = on_stuck
-        self._on_turn = on_turn
+    def __init__(self, time: VirtualTime) -> None:
+        self._virtual_time = time
+        self._task_numbers = count()
         selector = _NoWaiting()
-        selector.idle = self._idle
+        selector.time = time
         super().__init__(selector)
         self._clock_resolution = RESOLUTION_S
 
     def time(self) -> float:
-        return self._now
+        return self._virtual_time.now()
 
-    def _idle(self, timeout: float | None) -> None:
-        if timeout is None:
-            self._on_stuck()
-        elif timeout > 0:
-            self._now += timeout
-        else:
-            self._on_turn()
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, Any], **options: Any
+    ) -> asyncio.Task[Any]:
+        number = next(self._task_numbers)
+        name = options.pop("name", None) or f"Task-{number}"
+        return NumberedTask(number, coro, loop=self, name=name, **options)
 
-    def waiting(self) -> Iterator[Waiting]:
-        """Who waits where."""
+    def tasks(self) -> Iterator[tuple[object, Waiting]]:
+        """All tasks, and what they wait for."""
         for task in sorted(asyncio.all_tasks(self), key=asyncio.Task.get_name):
-            yield waiting(task.get_name(), task.get_coro())
+            yield task, waiting(task.get_name(), task.get_coro())
+
+    def timers(self) -> Iterator[str]:
+        """What waits for its time."""
+        handles: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        for handle in sorted(handles, key=asyncio.TimerHandle.when):
+            if not handle.cancelled():
+                called = getattr(handle._callback, "__qualname__", "?")  # type: ignore[attr-defined]
+                yield f"{called} at {handle.when():.6f} s"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
+import asyncio
+import linecache
+from pathlib import Path, PurePath
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -11,19 +13,23 @@ __all__ = ("Waiting", "waiting")
 MAX_FRAMES = 100
 """How deep a chain of awaits is followed."""
 
-SHOWN_FRAMES = 4
+SHOWN_FRAMES = 5
 
-PACKAGE = __name__.partition(".")[0]
+WAYS_OF_WAITING = "aiokafkawire/runtime/waiting.py"
+LIBRARIES = ("site-packages", str(Path(asyncio.__file__).parent), WAYS_OF_WAITING)
+"""Files whose frames say how a task waits, not what for."""
 
 
 class Waiting(NamedTuple):
-    """A task and where it is suspended, from the outside inwards."""
+    """A task, where it is suspended from the outside inwards, and the line that awaits."""
 
     task: str
     where: tuple[str, ...]
+    line: str = ""
 
     def __str__(self) -> str:
-        return f"{self.task}: {' > '.join(self.where) or 'not started'}"
+        waits = f": {self.line}" if self.line else ""
+        return f"{self.task}: {' > '.join(self.where) or 'not started'}{waits}"
 
 
 def waiting(task: str, coroutine: Any) -> Waiting:
@@ -36,8 +42,13 @@ def waiting(task: str, coroutine: Any) -> Waiting:
         coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "gi_yieldfrom", None)
         if coroutine is None:
             break
-    own = [frame for frame in frames if "site-packages" not in frame.f_code.co_filename]
-    return Waiting(task, tuple(map(_place, (own or frames)[-SHOWN_FRAMES:])))
+    own = [frame for frame in frames if not _of_a_library(frame)] or frames[-1:]
+    line = linecache.getline(own[-1].f_code.co_filename, own[-1].f_lineno).strip() if own else ""
+    return Waiting(task, tuple(map(_place, own[-SHOWN_FRAMES:])), line)
+
+
+def _of_a_library(frame: FrameType) -> bool:
+    return any(library in frame.f_code.co_filename for library in LIBRARIES)
 
 
 def _place(frame: FrameType) -> str:

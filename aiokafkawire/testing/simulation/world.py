@@ -3,39 +3,50 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Literal, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any, Literal, Protocol, TypeVar
 
 import anyio
 
-from aiokafkawire.testing.simulation.network import Network, NetworkOptions
-from aiokafkawire.testing.simulation.runtime import SimulatedClock, SimulatedRuntime
+from aiokafkawire.runtime import NEVER, checkpoint
+from aiokafkawire.runtime.host import current_task
+from aiokafkawire.testing.simulation.clock import SimulatedClock
+from aiokafkawire.testing.simulation.network import Network
+from aiokafkawire.testing.simulation.runtime import SimulatedRuntime
 from aiokafkawire.testing.simulation.trace import Trace
-from aiokafkawire.testing.simulation.virtual_loop import VirtualLoop
+from aiokafkawire.testing.simulation.virtual_loop import VirtualLoop, scopes_in_order
+from aiokafkawire.testing.simulation.virtual_time import Stop, VirtualTime
 from aiokafkawire.testing.simulation.waits import Waiting
+from aiokafkawire.testing.simulation.ways import NetworkOptions
 
-__all__ = ("MAX_TURNS_AT_ONE_TIME", "Backend", "Deadlock", "Livelock", "World")
+__all__ = ("Backend", "World")
 
-MAX_TURNS_AT_ONE_TIME = 100_000
-"""Turns of the event loop without any time passing; more means that tasks run in a circle."""
+MAX_SETTLING_TURNS = 100
+"""How many turns of the event loop things may take to end when the program has ended."""
+
+GRACE_S = 120.0
+"""What a program gets to close its clients when it has taken too long."""
+
+SHOWN_LINES = 20
+"""How many lines of the trace stand in a failure."""
 
 T = TypeVar("T")
 Backend = Literal["asyncio", "trio"]
 
 
-class Deadlock(Exception):
-    """All tasks wait, and nothing will ever wake any of them. The text says who waits where."""
+class Loop(Protocol):
+    """What a world asks of the event loop that runs it."""
 
-
-class Livelock(Exception):
-    """Tasks wake each other without end, and no time passes."""
+    def tasks(self) -> Iterable[tuple[object, Waiting]]: ...
+    def timers(self) -> Iterable[str]: ...
 
 
 class World:
     """Runs one program in simulated time; a world is used once.
 
-    `runtime(host)` is given to clients and brokers, `network` makes bad days, `trace` is what the
-    network did. Whatever is decided by chance is decided by the seed.
+    `runtime(host)` is given to clients and brokers, `network` makes bad days, `clock` is the wall
+    clock of all hosts, `trace` is what the network did. Whatever is decided by chance is decided by
+    the seed.
     """
 
     def __init__(
@@ -47,37 +58,50 @@ class World:
     ) -> None:
         self.seed = seed
         self.backend = backend
+        self._time = VirtualTime(self._stop)
+        self.now: Callable[[], float] = self._time.now  # seconds since the beginning
         self.trace = Trace(self.now)
-        self.clock = SimulatedClock(self.now)
+        self.clock = SimulatedClock(self.now, self.trace)
         self.network = Network(
-            self.clock, self.rng("network"), self.trace, network or NetworkOptions()
+            self.clock, self._time, self.rng("network"), self.trace, network or NetworkOptions()
         )
-        self._time: Callable[[], float] = lambda: 0.0
-        self._waiting: Callable[[], Iterable[Waiting]] = tuple
-        self._turns = 0
-        self._turned_at = -1.0
-        self._failure: Deadlock | Livelock | None = None
+        self._clocks: dict[str, SimulatedClock] = {}
+        self._runtimes = 0
+        self._loop: Loop | None = None
+        self._first_tasks: list[object] = []
+        self._left_behind: list[str] = []
+        self._failure: Stop | None = None
         self._scope: anyio.CancelScope | None = None
-
-    def now(self) -> float:
-        """Seconds since the beginning."""
-        return self._time()
 
     def rng(self, purpose: str) -> random.Random:
         """A source of chance of its own, the same for the same seed and purpose."""
         return random.Random(f"{self.seed}/{purpose}")
 
     def runtime(self, host: str) -> SimulatedRuntime:
-        """The outside world as one host, given by its IP address, sees it."""
-        return SimulatedRuntime(host, self.network, self.clock, self.rng(host))
+        """The outside world as one client or broker on a host, given by its IP address, sees it.
 
-    def run(self, main: Callable[[], Awaitable[T]]) -> T:
-        """Run the program to its end. Raises what it raises, `Deadlock`, `Livelock`."""
+        Those of one host share its clock, and each has a chance of its own.
+        """
+        clock = self._clocks.get(host)
+        if clock is None:
+            clock = self._clocks[host] = SimulatedClock(self.now, self.trace, host, self.clock)
+        self._runtimes += 1
+        rng = self.rng(f"{host}/{self._runtimes}")
+        return SimulatedRuntime(host, self.network, clock, rng)
+
+    def run(self, main: Callable[[], Awaitable[T]], *, limit_s: float = NEVER) -> T:
+        """Run the program to its end, which comes before `limit_s` of simulated time.
+
+        Raises what it raises, `Deadlock`, `Livelock`, `Overdue`.
+        """
         results: list[T] = []
+        self._time.limit_s = limit_s
 
         async def guarded() -> None:
+            self._first_tasks = [task for task, _ in self._tasks()]
             with anyio.CancelScope() as self._scope:
                 results.append(await main())
+            await self._settle()
 
         try:
             if self.backend == "trio":
@@ -85,55 +109,67 @@ class World:
             else:
                 self._run_on_asyncio(guarded)
         finally:
+            self._loop = None
             if self._failure is not None:
                 raise self._failure
         return results[0]
 
     def _run_on_asyncio(self, main: Callable[[], Awaitable[None]]) -> None:
         def make_loop() -> VirtualLoop:
-            loop = VirtualLoop(self._stuck, self._turn)
-            self._time, self._waiting = loop.time, loop.waiting
+            self._loop = loop = VirtualLoop(self._time)
             return loop
 
-        anyio.run(main, backend="asyncio", backend_options={"loop_factory": make_loop})
+        with scopes_in_order():
+            anyio.run(main, backend="asyncio", backend_options={"loop_factory": make_loop})
 
     def _run_on_trio(self, main: Callable[[], Awaitable[None]]) -> None:
         # Whoever has no trio can simulate on asyncio.
         from aiokafkawire.testing.simulation import trio_scheduling  # noqa: PLC0415
 
-        clock = trio_scheduling.virtual_clock(self._stuck)
-        self._time, self._waiting = clock.current_time, trio_scheduling.tasks_waiting
-        options: dict[str, Any] = {"clock": clock, "instruments": [_Turns(self._turn)]}
+        self._loop = trio_scheduling
+        options: dict[str, Any] = {
+            "clock": trio_scheduling.virtual_clock(self._time),
+            "instruments": [trio_scheduling.Turns(self._time)],
+        }
         with trio_scheduling.seeded(self.seed):
             anyio.run(main, backend="trio", backend_options=options)
 
-    def _stuck(self) -> None:
-        self._fail(Deadlock, "nobody can ever go on")
+    def left_behind(self) -> list[str]:
+        """What there is still: tasks, timers, listening ports, connections that nobody closed.
 
-    def _turn(self) -> None:
-        now = self._time()
-        if now != self._turned_at:
-            self._turned_at, self._turns = now, 0
-        self._turns += 1
-        if self._turns > MAX_TURNS_AT_ONE_TIME:
-            self._turns = 0
-            self._fail(Livelock, f"no time passes in {MAX_TURNS_AT_ONE_TIME} turns")
+        Within the program: now, without the task that asks. After it: when it had returned.
+        """
+        if self._loop is None:
+            return self._left_behind
+        return sorted(self._still_there(self._loop))
 
-    def _fail(self, kind: type[Deadlock | Livelock], why: str) -> None:
+    def _still_there(self, loop: Loop) -> Iterator[str]:
+        own = [*self._first_tasks, current_task()]
+        for task, waits in loop.tasks():
+            if task not in own:
+                yield f"task {waits}"
+        yield from (f"timer {timer}" for timer in loop.timers())
+        yield from self.network.left_open()
+
+    async def _settle(self) -> None:
+        for _ in range(MAX_SETTLING_TURNS):
+            self._left_behind = self.left_behind()
+            if not self._left_behind:
+                return
+            await checkpoint()
+
+    def _tasks(self) -> Iterable[tuple[object, Waiting]]:
+        return () if self._loop is None else self._loop.tasks()
+
+    def _stop(self, kind: type[Stop], why: str) -> None:
         """Cancel the program; if that does not help either, break off."""
-        tasks = "\n".join(f"  {task}" for task in self._waiting())
-        failure = kind(f"{why}, at {self._time():.6f} s, seed {self.seed}:\n{tasks}")
+        lines = [f"{why}, at {self.now():.6f} s, seed {self.seed}:"]
+        lines += [f"  {waits}" for _, waits in self._tasks()]
+        lines += ["connections:", *(f"  {told}" for told in self.network.told())]
+        lines += ["what happened last:", *(f"  {line}" for line in self.trace.last(SHOWN_LINES))]
+        failure = kind("\n".join(lines))
+        self._time.limit_s = self.now() + GRACE_S
         if self._failure is not None or self._scope is None:
             raise failure
         self._failure = failure
         self._scope.cancel()
-
-
-class _Turns:
-    """Counts the turns of trio's loop (a `trio.abc.Instrument`)."""
-
-    def __init__(self, on_turn: Callable[[], None]) -> None:
-        self._on_turn = on_turn
-
-    def before_io_wait(self, timeout: float) -> None:
-        self._on_turn()

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from aiokafkawire.runtime import Address
-from aiokafkawire.testing.simulation import World
+from aiokafkawire.testing.simulation import NetworkOptions, World
 from aiokafkawire.testing.simulation import stream as module
 from aiokafkawire.testing.simulation.world import Backend
 
@@ -60,5 +60,82 @@ def test_a_sender_that_waits_hears_of_a_reset(
             group.start_soon(reset)
             with pytest.raises(ConnectionResetError):
                 await client.send([bytes(5_000)])
+
+    world.run(main)
+
+
+def test_a_sender_that_waits_hears_that_nobody_reads_any_more(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_ON_THE_WAY_BYTES", 1_000)
+    world = World(1, backend=backend)
+
+    async def main() -> None:
+        listener = await world.runtime(PORT.host).listen(PORT)
+        client = await world.runtime("10.0.0.2").connect(PORT)
+        server = await listener.accept()
+
+        async def close() -> None:
+            await anyio.sleep(1)
+            server.abort()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(close)
+            with pytest.raises(ConnectionResetError):
+                await client.send([bytes(5_000)])
+
+    world.run(main)
+
+
+def test_what_has_come_before_a_reset_can_be_read(backend: Backend) -> None:
+    world = World(1, backend=backend, network=NetworkOptions(fragmented=0.0))
+
+    async def main() -> None:
+        listener = await world.runtime(PORT.host).listen(PORT)
+        client = await world.runtime("10.0.0.2").connect(PORT)
+        server = await listener.accept()
+        await client.send([b"unread"])
+        await server.send([b"last words"])
+        await anyio.sleep(1)
+        server.abort()
+        await anyio.sleep(1)
+        buffer = memoryview(bytearray(100))
+        assert await client.receive_into(buffer) == 10
+        with pytest.raises(ConnectionResetError):
+            await client.receive_into(buffer)
+
+    world.run(main)
+
+
+def test_a_slow_line_takes_its_time(backend: Backend) -> None:
+    world = World(1, backend=backend, network=NetworkOptions(bandwidth_bytes_per_s=10_000))
+
+    async def main() -> None:
+        listener = await world.runtime(PORT.host).listen(PORT)
+        client = await world.runtime("10.0.0.2").connect(PORT)
+        server = await listener.accept()
+        await client.send([bytes(50_000)])
+        left = 50_000
+        while left:
+            left -= await server.receive_into(memoryview(bytearray(50_000)))
+        assert 5 <= world.now() < 5.1
+
+    world.run(main)
+
+
+def test_single_bytes_are_a_stream_too(backend: Backend) -> None:
+    world = World(1, backend=backend, network=NetworkOptions(single_bytes=1.0))
+
+    async def main() -> None:
+        listener = await world.runtime(PORT.host).listen(PORT)
+        client = await world.runtime("10.0.0.2").connect(PORT)
+        server = await listener.accept()
+        sent = bytes(range(256)) * 4
+        await client.send([sent])
+        got = b""
+        buffer = memoryview(bytearray(300))
+        while len(got) < len(sent):
+            got += buffer[: await server.receive_into(buffer)]
+        assert got == sent
 
     world.run(main)

@@ -31,3 +31,7 @@ def test_old_lines_go_and_still_count(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(trace.lines) == 2
     assert trace.count == 3
     assert trace.digest == trace_of("a", "b", "c").digest
+
+
+def test_the_last_lines_are_told() -> None:
+    assert trace_of("a", "b", "c").last(2) == ["1.500000000 b", "1.500000000 c"]

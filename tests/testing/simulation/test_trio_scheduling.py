@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import anyio
+import pytest
 import trio
 
-from aiokafkawire.testing.simulation.trio_scheduling import seeded, tasks_waiting, virtual_clock
+from aiokafkawire.testing.simulation.trio_scheduling import (
+    Turns,
+    seeded,
+    tasks,
+    timers,
+    virtual_clock,
+)
+from aiokafkawire.testing.simulation.virtual_time import Deadlock, Livelock, Stop, VirtualTime
+
+
+def told(kind: type[Stop], why: str) -> None:
+    raise kind(why)
 
 
 def order_of(seed: int) -> list[int]:
@@ -21,7 +33,7 @@ def order_of(seed: int) -> list[int]:
                 nursery.start_soon(work, number)
 
     with seeded(seed):
-        trio.run(main, clock=virtual_clock(lambda: None))
+        trio.run(main, clock=virtual_clock(VirtualTime(told)))
     return order
 
 
@@ -47,15 +59,16 @@ def test_time_jumps_to_the_next_deadline() -> None:
         await trio.sleep(86_400)
         return trio.current_time()
 
-    assert trio.run(main, clock=virtual_clock(lambda: None)) == 86_400
+    assert trio.run(main, clock=virtual_clock(VirtualTime(told))) == 86_400
 
 
 def test_whoever_waits_for_ever_is_told() -> None:
     calls: list[list[str]] = []
     scopes: list[anyio.CancelScope] = []
 
-    def stuck() -> None:
-        calls.append([str(waiting) for waiting in tasks_waiting()])
+    def stop(kind: type[Stop], why: str) -> None:
+        assert kind is Deadlock
+        calls.append([str(waiting) for _, waiting in tasks()])
         scopes[0].cancel()
 
     async def main() -> None:
@@ -63,6 +76,35 @@ def test_whoever_waits_for_ever_is_told() -> None:
             scopes.append(scope)
             await trio.sleep_forever()
 
-    trio.run(main, clock=virtual_clock(stuck))
+    trio.run(main, clock=virtual_clock(VirtualTime(stop)))
     assert len(calls) == 1
     assert any("main (test_trio_scheduling.py:" in line for line in calls[0])
+
+
+def test_who_runs_in_a_circle_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiokafkawire.testing.simulation.virtual_time.MAX_TURNS_AT_ONE_TIME", 50)
+    calls: list[type[Stop]] = []
+    time = VirtualTime(lambda kind, why: calls.append(kind))
+
+    async def main() -> None:
+        while not calls:
+            await trio.lowlevel.checkpoint()
+
+    trio.run(main, clock=virtual_clock(time), instruments=[Turns(time)])
+    assert calls == [Livelock]
+
+
+def test_what_the_world_does_wakes_tasks() -> None:
+    time = VirtualTime(told)
+
+    async def main() -> float:
+        event = trio.Event()
+        time.at(5, event.set)
+        await event.wait()
+        assert list(timers()) == []
+        with trio.move_on_at(70):
+            assert list(timers()) == ["a deadline at 70.000000 s"]
+            await trio.lowlevel.checkpoint()
+        return trio.current_time()
+
+    assert trio.run(main, clock=virtual_clock(time)) == 5

@@ -1,29 +1,33 @@
-"""asyncio's loop in virtual time."""
+"""asyncio's loop in virtual time, and in an order that no address decides."""
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any
 
+import anyio
 import pytest
+from anyio._backends import _asyncio as anyio_asyncio
 
-from aiokafkawire.testing.simulation.virtual_loop import VirtualLoop
-from tests.elapsed import ends_within
-
-
-class Stuck(Exception):
-    pass
-
-
-def stuck() -> None:
-    raise Stuck
+from aiokafkawire.runtime import checkpoint
+from aiokafkawire.testing.simulation.virtual_loop import (
+    NumberedScope,
+    VirtualLoop,
+    scopes_in_order,
+)
+from aiokafkawire.testing.simulation.virtual_time import Stop, VirtualTime
 
 
-def run(main: object) -> VirtualLoop:
-    turns: list[None] = []
-    loop = VirtualLoop(stuck, lambda: turns.append(None))
+def stop(kind: type[Stop], why: str) -> None:
+    raise kind(why)
+
+
+def run(main: Coroutine[Any, Any, Any]) -> VirtualLoop:
+    loop = VirtualLoop(VirtualTime(stop))
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        runner.run(main)  # type: ignore[arg-type]
-    assert turns
+        runner.run(main)
     return loop
 
 
@@ -36,29 +40,69 @@ def test_timers_run_in_their_order_and_at_once() -> None:
             loop.call_later(days * 86_400, order.append, days)
         await asyncio.sleep(4 * 86_400)
 
-    with ends_within(5):
-        loop = run(main())
-        assert order == [1, 2, 3]
-        assert loop.time() == pytest.approx(4 * 86_400)
+    began = time.monotonic()
+    loop = run(main())
+    assert order == [1, 2, 3]
+    assert loop.time() == pytest.approx(4 * 86_400)
+    assert time.monotonic() - began < 5
 
 
 def test_whoever_waits_for_ever_is_told() -> None:
     async def main() -> None:
         await asyncio.get_running_loop().create_future()
 
-    with pytest.raises(Stuck):
+    with pytest.raises(Stop):
         run(main())
 
 
-def test_it_tells_who_waits() -> None:
-    async def main() -> list[str]:
-        task = asyncio.get_running_loop().create_task(asyncio.sleep(1), name="sleeper")
-        await asyncio.sleep(0)
+def test_who_runs_in_a_circle_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiokafkawire.testing.simulation.virtual_time.MAX_TURNS_AT_ONE_TIME", 50)
+
+    async def main() -> None:
+        while True:
+            await checkpoint()
+
+    with pytest.raises(Stop, match="50 turns"):
+        run(main())
+
+
+def test_it_tells_of_tasks_and_timers() -> None:
+    async def main() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
-        found = [waiting.task for waiting in loop.waiting()]
-        await task
-        assert "sleeper" in found
-        return found
+        sleeper = loop.create_task(asyncio.sleep(1), name="sleeper")
+        await asyncio.sleep(0)
+        loop.call_at(9, print).cancel()
+        told = dict(loop.tasks())
+        assert told[sleeper].task == "sleeper"
+        assert told[sleeper].line
+        assert [timer.rpartition(" at ")[2] for timer in loop.timers()] == ["1.000000 s"]
+        await sleeper
+        assert list(loop.timers()) == []
 
     run(main())
+
+
+def test_tasks_and_scopes_stand_in_sets_by_their_numbers() -> None:
+    """Thirty of each: their addresses have them in another order."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        tasks = [loop.create_task(asyncio.sleep(1)) for _ in range(30)]
+        backwards = tasks[::-1]
+        assert list(set(backwards)) == tasks
+        assert repr(tasks[0]) == f"<Task {tasks[0].get_name()}>"
+        scopes = [anyio.CancelScope() for _ in range(30)]
+        scopes_backwards = scopes[::-1]
+        assert list(set(scopes_backwards)) == scopes
+        await asyncio.wait(tasks)
+
+    with scopes_in_order():
+        run(main())
+
+
+def test_scopes_are_as_before_afterwards() -> None:
+    before = anyio_asyncio.CancelScope
+    with scopes_in_order():
+        assert anyio_asyncio.CancelScope is NumberedScope
+    assert anyio_asyncio.CancelScope is before

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator
 from types import coroutine
 
-from aiokafkawire.testing.simulation.waits import SHOWN_FRAMES, waiting
+import anyio
+
+from aiokafkawire.runtime import Promise
+from aiokafkawire.testing.simulation.waits import SHOWN_FRAMES, Waiting, waiting
 
 
 @coroutine
@@ -27,6 +31,7 @@ def test_frames_go_inwards() -> None:
     found = waiting("name", task)
     assert [place.partition(" ")[0] for place in found.where] == ["outer", "inner", "suspended"]
     assert str(found).startswith("name: outer (test_waits.py:")
+    assert str(found).endswith(": yield")
     task.close()
 
 
@@ -43,3 +48,22 @@ def test_one_that_ended_has_no_place() -> None:
     task = outer()
     task.close()
     assert str(waiting("name", task)) == "name: not started"
+
+
+def test_ways_of_waiting_are_left_out() -> None:
+    async def wait() -> None:
+        await Promise[None]().wait()
+
+    async def main() -> Waiting:
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait, name="hopeful")
+            await anyio.wait_all_tasks_blocked()
+            loop = asyncio.get_running_loop()
+            task = next(task for task in asyncio.all_tasks(loop) if task.get_name() == "hopeful")
+            found = waiting("hopeful", task.get_coro())
+            group.cancel_scope.cancel()
+        return found
+
+    found = anyio.run(main)
+    assert "wait (test_waits.py:" in found.where[-1]
+    assert found.line == "await Promise[None]().wait()"

@@ -12,8 +12,9 @@ import pytest
 
 from aiokafkawire.errors import RequestTimedOut
 from aiokafkawire.producer import Producer
-from aiokafkawire.testing.simulation import Deadlock, Livelock, NetworkOptions, World
-from aiokafkawire.testing.simulation import world as module
+from aiokafkawire.runtime import Address, Host
+from aiokafkawire.testing.simulation import Deadlock, Livelock, NetworkOptions, Overdue, World
+from aiokafkawire.testing.simulation import virtual_time as module
 from aiokafkawire.testing.simulation.world import Backend
 from tests.elapsed import ends_within
 from tests.testing.simulation.programs import BROKER, broker, run
@@ -145,6 +146,68 @@ def test_a_circle_of_tasks_is_found(backend: Backend, monkeypatch: pytest.Monkey
 
     with pytest.raises(Livelock, match="no time passes in 500 turns"):
         World(3, backend=backend).run(main)
+
+
+def test_a_program_that_takes_too_long_is_told(backend: Backend) -> None:
+    closed: list[float] = []
+
+    async def main() -> None:
+        try:
+            await anyio.sleep(1_000)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(20)  # it may still close what it has
+            closed.append(world.now())
+
+    world = World(3, backend=backend)
+    with pytest.raises(Overdue, match="not ended in 100 s, at 100") as caught:
+        world.run(main, limit_s=100)
+    assert "await anyio.sleep(1_000)" in str(caught.value)
+    assert closed == [pytest.approx(120)]
+
+
+def test_a_failure_tells_of_the_network(backend: Backend) -> None:
+    world = World(3, backend=backend)
+
+    async def main() -> None:
+        async with broker(world) as servers:
+            host, _, port = servers.bootstrap_servers.partition(",")[0].partition(":")
+            client = await world.runtime("10.0.1.1").connect(Address(host, int(port)))
+            world.network.sever("10.0.1.1", BROKER, one_way=True)
+            await client.send([b"hello?"])
+            await anyio.Event().wait()
+
+    with pytest.raises(Overdue) as caught:
+        world.run(main, limit_s=10)
+    told = str(caught.value)
+    assert f"#1 10.0.1.1 -> {BROKER}:20001: 6 bytes not received, held up" in told
+    assert "severed one way" in told
+
+
+def test_what_a_program_leaves_behind(backend: Backend) -> None:
+    world = World(3, backend=backend)
+    address = Address("10.0.0.1", 9092)
+
+    async def main() -> None:
+        assert world.left_behind() == []
+        host = Host("worker")
+        await host.start()
+        host.spawn(anyio.sleep, 60.0, name="sleeper")
+        await world.runtime(address.host).listen(address)
+        await world.runtime("10.0.0.2").connect(address)
+        inside = world.left_behind()
+        assert [line.split(":")[0] for line in inside if "sleeper" in line] == ["task worker"]
+        assert f"listener {address}" in inside
+
+    world.run(main)
+    left = world.left_behind()
+    assert any(line.startswith("task worker:sleeper: ") for line in left)
+    assert any(line.startswith("timer ") and "60." in line for line in left)
+    assert f"#1 10.0.0.2 -> {address}: the end at 10.0.0.2" in left
+
+
+def test_what_is_closed_leaves_nothing_behind(backend: Backend) -> None:
+    assert run("rebalance", 2, backend)[0].left_behind() == []
 
 
 def test_what_the_program_raises_comes_out(backend: Backend) -> None:

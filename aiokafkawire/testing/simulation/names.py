@@ -1,0 +1,56 @@
+"""Names of hosts, and what befalls their look-ups."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from aiokafkawire.runtime import Promise
+from aiokafkawire.testing.simulation.trace import Trace
+
+__all__ = ("Names",)
+
+
+class Names:
+    """The name service that all hosts ask."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._hosts: dict[str, list[str]] = {}
+        self._failing: dict[str, None] = {}
+        self._hanging: dict[str, Promise[None]] = {}
+
+    def set(self, name: str, hosts: list[str]) -> None:
+        """What a name stands for from now on."""
+        self._trace.note(f"{name} is {', '.join(hosts) or 'nobody'}")
+        self._hosts[name] = hosts
+
+    def fail(self, name: str) -> None:
+        self._trace.note(f"looking up {name} fails")
+        self._failing[name] = None
+
+    def hang(self, name: str) -> None:
+        self._trace.note(f"looking up {name} hangs")
+        self._hanging.setdefault(name, Promise())
+
+    def heal(self, name: str) -> None:
+        """The end of both; whoever waits is answered."""
+        self._trace.note(f"looking up {name} works")
+        self._failing.pop(name, None)
+        hanging = self._hanging.pop(name, None)
+        if hanging is not None:
+            hanging.resolve(None)
+
+    def heal_all(self) -> None:
+        for name in dict.fromkeys([*self._failing, *self._hanging]):
+            self.heal(name)
+
+    async def look_up(self, name: str) -> list[str]:
+        """The hosts of a name; `OSError` if there are none."""
+        while name in self._hanging:
+            await self._hanging[name].wait()
+        if name in self._failing:
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        if not self._hosts.get(name):
+            raise OSError(errno.ENOENT, "Name or service not known")
+        return self._hosts[name]

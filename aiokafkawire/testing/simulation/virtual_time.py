@@ -1,0 +1,84 @@
+"""The time of a world, which passes only when nobody can do anything before it has passed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+from aiokafkawire.runtime import NEVER
+
+__all__ = ("MAX_TURNS_AT_ONE_TIME", "Deadlock", "Livelock", "Overdue", "Stop", "VirtualTime")
+
+MAX_TURNS_AT_ONE_TIME = 100_000
+"""Turns of the event loop without any time passing; more means that tasks run in a circle."""
+
+
+class Stop(Exception):
+    """A program will not come to its end. The text says who waits for what."""
+
+
+class Deadlock(Stop):
+    """All tasks wait, and nothing will ever wake any of them."""
+
+
+class Livelock(Stop):
+    """Tasks wake each other without end, and no time passes."""
+
+
+class Overdue(Stop):
+    """The program runs longer than it may."""
+
+
+class VirtualTime:
+    """Seconds since the beginning, and what the world itself does at which time.
+
+    Event loops ask it for the time, tell it of each of their turns, and when all tasks wait.
+    `on_stop` hears when the program will not come to its end; it may be called again.
+    """
+
+    def __init__(self, on_stop: Callable[[type[Stop], str], None]) -> None:
+        self.limit_s = NEVER
+        self._now = 0.0
+        self._ahead: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = 0
+        self._turns = 0
+        self._turned_at = -1.0
+        self._on_stop = on_stop
+
+    def now(self) -> float:
+        return self._now
+
+    def at(self, when: float, action: Callable[[], None]) -> None:
+        """Let the world do something at a time; of two at the same time the first one first."""
+        self._numbers += 1
+        heappush(self._ahead, (when, self._numbers, action))
+
+    def turn(self) -> None:
+        """The event loop has something to do at once."""
+        if self._now != self._turned_at:
+            self._turned_at, self._turns = self._now, 0
+        self._turns += 1
+        if self._turns > MAX_TURNS_AT_ONE_TIME:
+            self._turns = 0
+            self._on_stop(Livelock, f"no time passes in {MAX_TURNS_AT_ONE_TIME} turns")
+
+    def idle(self, until: float) -> None:
+        """All tasks wait: go on to `until`, or to what the world does before."""
+        ahead = self._ahead
+        when = min(ahead[0][0], until) if ahead else until
+        if when > self.limit_s:
+            self._now = max(self._now, self.limit_s)
+            self._on_stop(Overdue, f"the program has not ended in {self.limit_s:g} s")
+        elif when == NEVER:
+            self._on_stop(Deadlock, "nobody can ever go on")
+        else:
+            self._go_to(when)
+
+    def _go_to(self, when: float) -> None:
+        if when > self._now:
+            self._now = when
+        else:
+            self.turn()
+        ahead = self._ahead
+        while ahead and ahead[0][0] <= self._now:
+            heappop(ahead)[2]()

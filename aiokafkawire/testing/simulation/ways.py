@@ -1,0 +1,164 @@
+"""How packets fare between hosts: delays, bandwidth, cutting, and whether any get through."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+__all__ = ("MAX_SINGLE_BYTES", "NetworkOptions", "Way", "Ways")
+
+MAX_SINGLE_BYTES = 64
+"""How many bytes of one write come one by one at most: more cost time, and show nothing new."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkOptions:
+    """Delays, bandwidth and cutting. Times are in seconds, chances from 0 to 1.
+
+    A packet takes `min_delay_s` to `max_delay_s`, and with the chance `slow_packets` up to
+    `max_slow_delay_s` more. `bandwidth_bytes_per_s` is that of each direction between a host and a
+    port, for all connections together; None for no limit. A write is cut with the chance
+    `fragmented` into 2 to `max_fragments` pieces, and with the chance `single_bytes` up to
+    `MAX_SINGLE_BYTES` bytes at its beginning come one by one.
+    """
+
+    min_delay_s: float = 0.000_2
+    max_delay_s: float = 0.002
+    slow_packets: float = 0.0
+    max_slow_delay_s: float = 1.0
+    bandwidth_bytes_per_s: float | None = None
+    fragmented: float = 0.5
+    max_fragments: int = 4
+    single_bytes: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_delay_s <= self.max_delay_s or self.max_slow_delay_s < 0:
+            raise ValueError(f"delays that cannot be: {self}")
+        if self.bandwidth_bytes_per_s is not None and self.bandwidth_bytes_per_s <= 0:
+            raise ValueError("bandwidth_bytes_per_s must be above 0")
+        for chance in (self.slow_packets, self.fragmented, self.single_bytes):
+            if not 0 <= chance <= 1:
+                raise ValueError(f"{chance} is no chance from 0 to 1")
+        if self.max_fragments < 1:
+            raise ValueError("max_fragments must be at least 1")
+
+
+class Way:
+    """One direction between a host and a port: what all connections there have in common."""
+
+    __slots__ = ("_free_at", "_rng", "cut", "options")
+
+    def __init__(self, options: NetworkOptions, rng: random.Random) -> None:
+        self.options = options
+        self.cut = False
+        self._rng = rng
+        self._free_at = 0.0
+
+    def arrival(self, now: float, size_bytes: int = 0) -> float:
+        """When a packet that is sent now will be there."""
+        options, rng = self.options, self._rng
+        delay = options.min_delay_s + (options.max_delay_s - options.min_delay_s) * rng.random()
+        if options.slow_packets and rng.random() < options.slow_packets:
+            delay += options.max_slow_delay_s * rng.random()
+        if options.bandwidth_bytes_per_s is None:
+            return now + delay
+        self._free_at = max(self._free_at, now) + size_bytes / options.bandwidth_bytes_per_s
+        return self._free_at + delay
+
+    def pieces(self, data: memoryview) -> Iterator[memoryview]:
+        """Cut one write, as a network does."""
+        options, rng = self.options, self._rng
+        if options.single_bytes and rng.random() < options.single_bytes:
+            singles = min(rng.randint(1, MAX_SINGLE_BYTES), len(data))
+            for place in range(singles):
+                yield data[place : place + 1]
+            data = data[singles:]
+        if len(data) > 1 and options.max_fragments > 1 and rng.random() < options.fragmented:
+            count = rng.randint(2, options.max_fragments)
+            cuts = sorted({rng.randrange(1, len(data)) for _ in range(count - 1)})
+            for start, end in pairwise((0, *cuts, len(data))):
+                yield data[start:end]
+        elif data:
+            yield data
+
+    def torn(self, data: memoryview) -> memoryview:
+        """What comes through of a write in the midst of which the connection breaks."""
+        return data[: self._rng.randrange(1, len(data))] if len(data) > 1 else data[:0]
+
+
+class Ways:
+    """All ways. An end is a host, or one port of it as "host:port"."""
+
+    def __init__(self, options: NetworkOptions, rng: random.Random) -> None:
+        self._options = options
+        self._rng = rng
+        self._ways: dict[tuple[str, str], Way] = {}
+        self._links: dict[tuple[str, str], NetworkOptions] = {}
+        self._severed: dict[tuple[str, str], None] = {}
+        self._down: dict[str, None] = {}
+
+    def between(self, sender: str, receiver: str) -> Way:
+        """The way from one end to another; one of the two is a port."""
+        way = self._ways.get((sender, receiver))
+        if way is None:
+            way = self._ways[sender, receiver] = Way(self._options, self._rng)
+            self._arrange(sender, receiver, way)
+        return way
+
+    def _arrange(self, sender: str, receiver: str, way: Way) -> None:
+        pairs = _pairs(sender, receiver)
+        way.options = next((self._links[p] for p in pairs if p in self._links), self._options)
+        way.cut = any(
+            pair in self._severed or pair[0] in self._down or pair[1] in self._down
+            for pair in pairs
+        )
+
+    def _rearrange(self) -> None:
+        for (sender, receiver), way in self._ways.items():
+            self._arrange(sender, receiver, way)
+
+    def link(self, one: str, other: str, options: NetworkOptions | None) -> None:
+        for pair in ((one, other), (other, one)):
+            if options is None:
+                self._links.pop(pair, None)
+            else:
+                self._links[pair] = options
+        self._rearrange()
+
+    def sever(self, sender: str, receiver: str) -> None:
+        self._severed[sender, receiver] = None
+        self._rearrange()
+
+    def heal(self, sender: str, receiver: str) -> None:
+        self._severed.pop((sender, receiver), None)
+        self._rearrange()
+
+    def lose(self, end: str) -> None:
+        """Nothing gets from or to it."""
+        self._down[end] = None
+        self._rearrange()
+
+    def restore(self, end: str) -> None:
+        self._down.pop(end, None)
+        self._rearrange()
+
+    def heal_all(self) -> None:
+        self._links.clear()
+        self._severed.clear()
+        self._down.clear()
+        self._rearrange()
+
+
+def _pairs(one: str, other: str) -> list[tuple[str, str]]:
+    """What stands for two ends, the closest first: a port, then its host."""
+    return [(a, b) for a in _names(one) for b in _names(other)]
+
+
+def _names(end: str) -> tuple[str, ...]:
+    """A host; or "host:port", as `Address` writes it, and its host."""
+    host, _, port = end.rpartition(":")
+    if not port.isdigit() or (":" in host and not host.startswith("[")):
+        return (end,)
+    return (end, host.strip("[]"))
