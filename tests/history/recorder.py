@@ -111,7 +111,6 @@ class Journal:
             ended = isinstance(error, StopAsyncIteration)
             self.note(
                 Returned,
-                Settled,
                 call.number,
                 None if ended else error_name(error),
                 ended or typed(error),
