@@ -93,10 +93,10 @@ class BadDays:
                     self.seen.update((record.partition, record.offset) for record in records)
 
     async def make_trouble(self) -> None:
+        troubles = [self.kill, self.sever, self.reset, self.hang, self.move, self.confuse]
         for _ in range(TROUBLES):
             await anyio.sleep(self.chance.uniform(0.2, 2))
-            trouble = self.chance.choice([self.kill, self.sever, self.reset, self.hang, self.move])
-            await trouble()
+            await self.chance.choice(troubles)()
 
     async def kill(self) -> None:
         node = self.chance.randint(1, 3)
@@ -106,12 +106,40 @@ class BadDays:
 
     async def sever(self) -> None:
         host = self.chance.choice([PRODUCER, *MEMBERS])
-        self.world.network.sever(host, BROKER)
+        ends = self.chance.choice([(host, BROKER), (BROKER, host)])
+        self.world.network.sever(*ends, one_way=self.chance.random() < 0.5)
         await anyio.sleep(self.chance.uniform(0.1, 5))
         self.world.network.heal(host, BROKER)
 
     async def reset(self) -> None:
-        self.world.network.reset(self.chance.choice([PRODUCER, *MEMBERS]), BROKER)
+        network, host = self.world.network, self.chance.choice([PRODUCER, *MEMBERS])
+        self.chance.choice(
+            [
+                lambda: network.reset(host, BROKER),
+                lambda: network.reset_mid_write(host, BROKER),
+                lambda: network.reset_mid_write(BROKER, host),
+                lambda: network.half_open(BROKER, host),
+                lambda: network.half_open(BROKER, host, silent=True),
+            ]
+        )()
+
+    async def confuse(self) -> None:
+        """What lasts a while, and hurts less."""
+        network, host = self.world.network, self.chance.choice([PRODUCER, *MEMBERS])
+        slow = NetworkOptions(
+            max_delay_s=0.2, slow_packets=0.05, bandwidth_bytes_per_s=20_000, single_bytes=0.3
+        )
+        self.chance.choice(
+            [
+                lambda: network.set_link(host, BROKER, slow),
+                lambda: network.refuse_connects(BROKER, by=host),
+                lambda: network.hang_connects(BROKER, by=host),
+                lambda: self.world.runtime(host).clock.jump(self.chance.uniform(-3_600, 3_600)),
+            ]
+        )()
+        await anyio.sleep(self.chance.uniform(0.1, 5))
+        network.set_link(host, BROKER, None)
+        network.allow_connects(BROKER)
 
     async def hang(self) -> None:
         node = self.chance.randint(1, 3)

@@ -12,6 +12,7 @@ from aiokafkawire.broker import Broker
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.producer import Producer
 from aiokafkawire.testing.simulation import World
+from tests.testing.simulation.bad_days import PARTITIONS, BadDays
 
 BROKER = "10.0.0.1"
 MEMBER: dict[str, Any] = {
@@ -88,9 +89,43 @@ async def rebalance(world: World) -> dict[str, int]:
     return counts
 
 
+async def scatter(world: World) -> list[str]:
+    """Tasks that are cancelled all at once, within scopes of their own: who hears when."""
+    heard: list[str] = []
+
+    async def wait(name: str) -> None:
+        try:
+            with anyio.CancelScope(deadline=world.now() + 60):
+                await anyio.sleep_forever()
+        finally:
+            world.trace.note(f"{name} hears")
+            heard.append(name)
+
+    async with anyio.create_task_group() as group:
+        for number in range(40):
+            group.start_soon(wait, f"task {number}")
+        await anyio.sleep(1)
+        group.cancel_scope.cancel()
+    return heard
+
+
+async def bad_days(world: World) -> str:
+    """All that can befall a network and a cluster."""
+    async with broker(
+        world,
+        default_partitions=PARTITIONS,
+        default_replication_factor=3,
+        group_min_session_timeout_ms=100,
+    ) as servers:
+        await BadDays(world, servers, "cooperative-sticky").run()
+    return f"left behind: {world.left_behind()}"
+
+
 PROGRAMS: dict[str, Callable[[World], Awaitable[Any]]] = {
     "produce_and_consume": produce_and_consume,
     "rebalance": rebalance,
+    "scatter": scatter,
+    "bad_days": bad_days,
 }
 
 

@@ -37,17 +37,10 @@ def test_a_group_outlives_a_member_and_a_node(backend: Backend) -> None:
     assert any("10.0.2.3 crashes" in line for line in world.trace.lines)
 
 
-def told_by_a_process(seed: int, backend: Backend, hash_seed: int) -> str:
+def told_by_a_process(program: str, seed: int, backend: Backend, **environment: str) -> str:
     ran = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.testing.simulation.programs",
-            "rebalance",
-            str(seed),
-            backend,
-        ],
-        env=os.environ | {"PYTHONHASHSEED": str(hash_seed)},
+        [sys.executable, "-m", "tests.testing.simulation.programs", program, str(seed), backend],
+        env=os.environ | environment,
         capture_output=True,
         text=True,
         timeout=100,
@@ -57,12 +50,13 @@ def told_by_a_process(seed: int, backend: Backend, hash_seed: int) -> str:
     return ran.stdout
 
 
-@pytest.mark.slow
-def test_a_seed_is_a_run_in_every_process(backend: Backend) -> None:
-    first = told_by_a_process(5, backend, 1)
-    assert told_by_a_process(5, backend, 2) == first
-    world, counts = run("rebalance", 5, backend)
-    assert f"{world.trace.count} {world.trace.digest} {counts}\n" == first
+@pytest.mark.parametrize("program", ["scatter", "rebalance", "bad_days"])
+def test_a_seed_is_a_run_in_every_process(backend: Backend, program: str) -> None:
+    world, told = run(program, 5, backend)
+    here = f"{world.trace.count} {world.trace.digest} {told}\n"
+    assert told_by_a_process(program, 5, backend, PYTHONHASHSEED="1") == here
+    other = {"PYTHONHASHSEED": "2", "PYTHONMALLOC": "malloc"}
+    assert told_by_a_process(program, 5, backend, **other) == here
 
 
 def test_another_seed_is_another_run(backend: Backend) -> None:
