@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,6 +36,9 @@ CHECKSUM_POSITIONS = {0: HEAD_BYTES, 1: HEAD_BYTES, 2: CRC_POSITION}
 MAX_LOGGED_REQUESTS = 10_000
 MAX_LOGGED_BYTES = 32 * 2**20
 """Requests in the log keep their records alive; older ones go when it is over either bound."""
+
+MAX_UNREADABLE = 100
+"""Of what was no request the last ones are told."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -209,6 +212,8 @@ class RequestLog:
         self._seen: OrderedDict[SeenRequest, int] = OrderedDict()
         self._size_bytes = 0
         self._watchers: dict[Callable[[SeenRequest], None], None] = {}
+        self.unreadable: deque[str] = deque(maxlen=MAX_UNREADABLE)
+        """What came in that is no request: which connection, and what is wrong with it."""
 
     def __len__(self) -> int:
         return len(self._seen)

@@ -23,7 +23,12 @@ from aiokafkawire.broker.faults import (
     SeenRequest,
 )
 from aiokafkawire.broker.releases import NotServed, Release, Versions
-from aiokafkawire.errors import MalformedFrame, MalformedMessage, UnsupportedVersion
+from aiokafkawire.errors import (
+    KafkaError,
+    MalformedFrame,
+    MalformedMessage,
+    UnsupportedVersion,
+)
 from aiokafkawire.runtime import Buffer, Signal, Transport
 from aiokafkawire.wire import ApiKey, ErrorCode, Response
 from aiokafkawire.wire.api import APIS
@@ -106,6 +111,7 @@ class ServerConnection:
                 for frame in reader.received(count):
                     await self._queue(frame)
         except MalformedFrame as error:
+            self._unreadable(error)
             logger.warning("%s: closed: %s", self.name, error)
         except OSError as error:
             logger.debug("%s: lost: %s", self.name, error)
@@ -164,8 +170,10 @@ class ServerConnection:
         try:
             header = decode_request_header(frame)
         except UnsupportedVersion as error:
+            self._unreadable(error)
             return self._refuse(str(error))
         except MalformedMessage as error:
+            self._unreadable(error)
             raise Disconnect(str(error)) from error
         served = release.served.get(header.api_key)
         if served is None or not served.low <= header.api_version <= served.high:
@@ -175,6 +183,7 @@ class ServerConnection:
             # Brokers do not mind what follows a request: librdkafka leaves bytes there.
             message, _ = decode_prefix(cls, header.api_version, frame[header.header_size :])
         except MalformedMessage as error:
+            self._unreadable(error)
             return self._refuse(str(error))
         seen = SeenRequest(
             api_key=header.api_key,
@@ -195,6 +204,9 @@ class ServerConnection:
         now = self._site.state.clock.now()
         self._site.requests.answered(seen, now, sum(map(len, buffers)))
         return buffers if corrupt is None else corrupt.frame(buffers)
+
+    def _unreadable(self, error: KafkaError) -> None:
+        self._site.requests.unreadable.append(f"{self.name}: {error}")
 
     def _refuse(self, reason: str) -> list[Buffer]:
         """What an API or a version is answered that this release does not have."""

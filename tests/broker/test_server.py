@@ -125,6 +125,18 @@ async def test_a_client_without_a_name_is_refused(client: RawClient) -> None:
     assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
+async def test_what_cannot_be_read_is_kept_for_whoever_looks_for_it(
+    broker: Broker, client: RawClient
+) -> None:
+    await client.call(VERSIONS, 0)
+    assert not broker.requests.unreadable
+    await client.transport.send([framed(header(ApiKey.METADATA, 4) + b"\x7f\xff")])
+    assert await client.closed()
+    [told] = broker.requests.unreadable
+    assert "connection" in told
+    assert "MetadataRequest v4" in told
+
+
 async def test_bytes_after_a_request_do_no_harm(client: RawClient) -> None:
     (frame,) = encode_request(metadata_request(create=True), 1, 9, "c")
     await client.transport.send([framed(bytes(frame[4:]) + b"left over")])
