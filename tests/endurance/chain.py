@@ -16,21 +16,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 
-import anyio
 import confluent_kafka
 from confluent_kafka.admin import AdminClient
 
-from aiokafkawire import Consumer, TopicPartition
 from tests.brokers.kafka import Kafka
+from tests.endurance import ours
 from tests.endurance.checker import check_copies
 from tests.endurance.proofs import Report, new_topic
-from tests.endurance.reading import log
+from tests.endurance.reading import log, numbers
 from tests.endurance.tellers import Teller
 
 PARTITIONS = 6
 WORKERS = 3
 FILL_TIMEOUT_SECONDS = 60.0
-READ_TIMEOUT_SECONDS = 120.0
 POLL_SECONDS = 0.2
 QUIET_SECONDS = 5.0
 DOWN_SECONDS = 3.0
@@ -155,23 +153,6 @@ def stages(kafka: Kafka, topics: list[str], manner: str) -> Iterator[list[Stage]
     finally:
         for stage in found:
             stage.close()
-
-
-async def read_by_us(servers: str, topic: str) -> dict[int, list[tuple[int, int]]]:
-    """What our reader of committed records sees, in the form of `reading.log`."""
-    found: dict[int, list[tuple[int, int]]] = {}
-    async with Consumer(
-        bootstrap_servers=servers, auto_offset_reset="earliest", isolation_level="read_committed"
-    ) as consumer:
-        tps = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-        consumer.assign(tps)
-        ends = await consumer.end_offsets(*tps)
-        with anyio.fail_after(READ_TIMEOUT_SECONDS):
-            while {tp: await consumer.position(tp) for tp in tps} != ends:
-                for tp, batch in (await consumer.getmany(timeout_ms=200)).items():
-                    entries = [(record.offset, int(record.value or b"")) for record in batch]
-                    found.setdefault(tp.partition, []).extend(entries)
-    return found
 
 
 def fill(kafka: Kafka, topic: str, messages: int) -> None:
@@ -326,7 +307,8 @@ def chain(
             )
     found = log(kafka.bootstrap_servers, topics[-1], committed=True)
     report.problems += check_copies(messages, PARTITIONS, found)
-    if anyio.run(read_by_us, kafka.bootstrap_servers, topics[-1]) != found:
+    by_us = ours.records(kafka.bootstrap_servers, topics[-1], PARTITIONS, committed=True)
+    if numbers(by_us) != found:
         report.problems.append("our reader sees other records than the other client's")
     stored = sum(map(len, log(kafka.bootstrap_servers, topics[-1]).values()))
     report.saw(f"C holds {stored:,} records, {sum(map(len, found.values())):,} of them committed")

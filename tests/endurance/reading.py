@@ -11,6 +11,7 @@ import confluent_kafka
 from tests.endurance.checker import Place
 
 QUIET_SECONDS = 30.0
+COMMITTED_SECONDS = 20.0
 BATCH = 10_000
 OFFSET_KEY_VERSIONS = (0, 1)
 
@@ -81,16 +82,45 @@ def messages(
         consumer.close()
 
 
-def log(servers: str, topic: str, *, committed: bool = False) -> dict[int, list[tuple[int, int]]]:
-    """A topic whose values are numbers: (offset, number) of each partition in the log's order.
+def records(
+    servers: str, topic: str, *, committed: bool = False
+) -> dict[int, list[tuple[int, bytes]]]:
+    """(offset, value) of each record of each partition in the log's order.
 
     All of them, or those that a reader of committed records sees.
     """
-    found: dict[int, list[tuple[int, int]]] = {}
+    found: dict[int, list[tuple[int, bytes]]] = {}
     for message in messages(servers, topic, committed=committed):
-        entry = (message.offset(), int(message.value()))
+        entry = (message.offset(), message.value() or b"")
         found.setdefault(message.partition(), []).append(entry)
     return found
+
+
+def log(servers: str, topic: str, *, committed: bool = False) -> dict[int, list[tuple[int, int]]]:
+    """As `records`, of a topic whose values are numbers."""
+    return numbers(records(servers, topic, committed=committed))
+
+
+def numbers(found: dict[int, list[tuple[int, bytes]]]) -> dict[int, list[tuple[int, int]]]:
+    return {
+        partition: [(offset, int(value)) for offset, value in entries]
+        for partition, entries in found.items()
+    }
+
+
+def committed_offsets(
+    servers: str, group: str, topic: str, partitions: int
+) -> dict[int, int | None]:
+    """What a group has committed of a topic; None where it has nothing."""
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": servers, "group.id": group, "log_level": 0}
+    )
+    try:
+        asked = [confluent_kafka.TopicPartition(topic, number) for number in range(partitions)]
+        found = consumer.committed(asked, timeout=COMMITTED_SECONDS)
+    finally:
+        consumer.close()
+    return {each.partition: None if each.offset < 0 else each.offset for each in found}
 
 
 def commits(servers: str, group: str, topic: str) -> list[Place]:

@@ -1,4 +1,5 @@
-"""A child process that tells what it does as lines of JSON. It is ended by its own id."""
+"""A child process that tells what it does as lines of JSON. It is ended by its own id, and does not
+outlive who began it."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+from tests.brokers.process import start_guard
 
 ROOT = Path(__file__).parents[2]
 LOOK_EVERY_SECONDS = 0.05
@@ -33,7 +36,10 @@ class Teller:
             stdout=subprocess.PIPE,
             cwd=ROOT,
             text=True,
+            # A session of its own: Ctrl-C at the terminal is for who began it.
+            start_new_session=True,
         )
+        self._guard: subprocess.Popen[bytes] | None = start_guard(self._process.pid)
         self._reader = threading.Thread(target=self._listen, name=name, daemon=True)
         self._reader.start()
 
@@ -55,14 +61,21 @@ class Teller:
         self.alive = False
         self._process.kill()
         self._process.wait(END_TIMEOUT_SECONDS)
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.communicate()
+            self._guard = None
         self._reader.join(END_TIMEOUT_SECONDS)
         if self._process.stdout is not None:
             self._process.stdout.close()
 
     def leave(self, timeout_seconds: float = END_TIMEOUT_SECONDS) -> None:
         """Ask it to end; a process that does not, or fails at it, is a finding."""
-        self.send(signal.SIGTERM)
+        self.ask_to_end()
         self.finish(timeout_seconds)
+
+    def ask_to_end(self) -> None:
+        self.send(signal.SIGTERM)
 
     def finish(self, timeout_seconds: float) -> None:
         """Wait until it ends."""
