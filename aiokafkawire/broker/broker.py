@@ -11,13 +11,14 @@ from typing import Any, Unpack
 from aiokafkawire.broker.apis import CONTROLLER_HANDLERS, HANDLERS
 from aiokafkawire.broker.call import State
 from aiokafkawire.broker.faults import Action, Fault, Faults, RequestLog, SeenRequest
+from aiokafkawire.broker.features import ELIGIBLE_REPLICAS_VERSION, finalized
 from aiokafkawire.broker.fetch_sessions import FetchSessions
 from aiokafkawire.broker.groups import Groups, OffsetStore
 from aiokafkawire.broker.kafka07 import Logs, connection_to
 from aiokafkawire.broker.node import Node
 from aiokafkawire.broker.options import MAX_NODES, BrokerConfig, BrokerOptions
 from aiokafkawire.broker.refusal import Refusal
-from aiokafkawire.broker.releases import Release, release_of
+from aiokafkawire.broker.releases import Release, release_of, replicating
 from aiokafkawire.broker.replication import Registry, Replication
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.broker.topics import Cluster, Partition
@@ -25,6 +26,7 @@ from aiokafkawire.broker.transactions import Transactions
 from aiokafkawire.config import nearest
 from aiokafkawire.errors import InvalidOption, KafkaError
 from aiokafkawire.runtime import Address, Client, Host, Runtime, Signal
+from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, error_for
 
 __all__ = ("Broker",)
@@ -36,9 +38,6 @@ KAFKA07_NODE_ID = 0
 
 EPOCH_BUMPING_VERSION = 2
 """Since this transaction.version every end of a transaction gives a new epoch (KIP-890)."""
-
-CONTROLLERS_UNTIL = "3.0"
-"""Releases before this one can replicate here; there a controller still told nodes what to do."""
 
 UNCLEAN_UNTIL = "0.11.0"
 """Before this release a replica that was out of sync became leader if there was no other."""
@@ -193,8 +192,14 @@ class Broker(Client[State]):
         assert self._runtime is not None
         if not self.options.replicate:
             return Cluster(node_ids, store, self.options, self._runtime.rng)
-        unclean = not self._release.since(UNCLEAN_UNTIL)
-        return Registry(node_ids, store, self.options, self._runtime.rng, unclean=unclean)
+        return Registry(
+            node_ids,
+            store,
+            self.options,
+            self._runtime.rng,
+            unclean=not self._release.since(UNCLEAN_UNTIL),
+            eligible=finalized(self._release).get(ELIGIBLE_REPLICAS_VERSION, 0) > 0,
+        )
 
     async def _bind_node(self, node: Node, address: Address, state: State) -> None:
         try:
@@ -279,6 +284,18 @@ class Broker(Client[State]):
     def isr(self, topic: str, partition: int) -> tuple[int, ...]:
         """The replicas of a partition that are in sync."""
         return tuple(self._partition(topic, partition).isr)
+
+    def alone_in_sync(self, node_id: int) -> tuple[TopicPartition, ...]:
+        """The partitions of which no other node that lives has all that was acknowledged.
+
+        If it loses unsynced data, acknowledged records of them can be lost (the last replica
+        standing). Without `replicate` all nodes share one log: none.
+        """
+        registry = self._running.cluster
+        if not isinstance(registry, Registry):
+            return ()
+        found = registry.alone_in_sync(self._node(node_id).node_id)
+        return tuple(TopicPartition(each.topic, each.index) for each in found)
 
     def end_offset(self, topic: str, partition: int, *, node: int | None = None) -> int:
         """The offset that the next record of a partition will get; -1 if nobody leads it.
@@ -365,9 +382,15 @@ class Broker(Client[State]):
         """Remove every rule made with `on`."""
         self._faults.clear()
 
-    async def kill(self, node_id: int) -> None:
-        """Close a node's sockets without a goodbye; what it led moves to other replicas."""
+    async def kill(self, node_id: int, *, lose_unsynced: bool = False) -> None:
+        """Close a node's sockets without a goodbye; what it led moves to other replicas.
+
+        With `lose_unsynced` its logs lose what was not synced to the disk yet, as when a machine
+        loses power; only with `replicate`, as otherwise all nodes share one log (ValueError).
+        """
         node = self._node(node_id)
+        if lose_unsynced and self._running.replication is None:
+            raise ValueError("without replicate=True all nodes share one log, which none can lose")
         if not node.running:
             return
         node.cut()
@@ -376,7 +399,7 @@ class Broker(Client[State]):
         if self._running.replication is None:
             cluster.node_died(node_id)
         else:
-            self._running.replication.died(node_id)
+            self._running.replication.died(node_id, lose_unsynced=lose_unsynced)
         groups.moved(cluster.coordinator, before)
         self._running.transactions.moved()
         await node.stopped()
@@ -534,12 +557,5 @@ def _options(given: BrokerOptions) -> tuple[Release, BrokerConfig]:
 
 def _release(as_of: str | None, *, replicate: bool) -> Release:
     """The release to answer as. Raises `InvalidOption`."""
-    if not replicate:
-        return release_of(as_of, HANDLERS)
-    release = release_of(as_of, [*HANDLERS, *CONTROLLER_HANDLERS])
-    if release.sums_up or release.since(CONTROLLERS_UNTIL):
-        raise InvalidOption(
-            f"replicate needs an as_of from '0.8' to '2.8', not {as_of!r}: brokers replicate here"
-            " as they did before KRaft"
-        )
-    return release
+    release = release_of(as_of, [*HANDLERS, *CONTROLLER_HANDLERS] if replicate else HANDLERS)
+    return replicating(release) if replicate else release

@@ -9,7 +9,7 @@ from aiokafkawire.broker.fetch_sessions import FetchSessions
 from aiokafkawire.broker.groups.coordinator import Groups
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.refusal import Refusal
-from aiokafkawire.broker.releases import Release
+from aiokafkawire.broker.releases import NODE_CLIENT_ID, Release
 from aiokafkawire.broker.replication import ReplicaManager, Replication
 from aiokafkawire.broker.topics import Cluster, Partition, Topic
 from aiokafkawire.broker.transactions import Transactions
@@ -91,6 +91,11 @@ class Call:
         """What the node has for itself, where nodes replicate."""
         replication = self.state.replication
         return None if replication is None else replication.managers[self.node_id]
+
+    @property
+    def is_of_node(self) -> bool:
+        """Whether another node asks."""
+        return self.replicas is not None and self.client_id.startswith(NODE_CLIENT_ID)
 
     @property
     def takes_changes(self) -> bool:

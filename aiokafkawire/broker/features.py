@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from aiokafkawire.broker.releases import Release
 
-__all__ = ("TRANSACTION_VERSION", "Feature", "finalized", "supported")
+__all__ = ("ELIGIBLE_REPLICAS_VERSION", "TRANSACTION_VERSION", "Feature", "finalized", "supported")
 
 METADATA_VERSION = "metadata.version"
 TRANSACTION_VERSION = "transaction.version"
+ELIGIBLE_REPLICAS_VERSION = "eligible.leader.replicas.version"
 
 
 class Feature(NamedTuple):
@@ -41,8 +42,8 @@ _OTHERS: tuple[tuple[str, Feature], ...] = (
     ("3.9", Feature("kraft.version", 0, 1, 1)),
     ("4.0", Feature(TRANSACTION_VERSION, 0, 2, 2)),
     ("4.0", Feature("group.version", 0, 1, 1)),
-    ("4.0", Feature("eligible.leader.replicas.version", 0, 1, 0)),
-    ("4.1", Feature("eligible.leader.replicas.version", 0, 1, 1)),
+    ("4.0", Feature(ELIGIBLE_REPLICAS_VERSION, 0, 1, 0)),
+    ("4.1", Feature(ELIGIBLE_REPLICAS_VERSION, 0, 1, 1)),
     ("4.1", Feature("share.version", 0, 1, 0)),
     ("4.2", Feature("share.version", 0, 1, 1)),
     ("4.2", Feature("streams.version", 0, 1, 1)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -108,16 +109,23 @@ def _marker(view: BatchView) -> Marker | None:
 
 
 class PartitionLog:
-    """Offsets from `start_offset` up to, not including, `end_offset`."""
+    """Offsets from `start_offset` up to, not including, `end_offset`.
+
+    What comes before `recovery_point` outlives the machine (as far as that is modelled), the rest
+    only the process.
+    """
 
     def __init__(self, name: str, store: Store, options: BrokerConfig, start: int = 0) -> None:
         """Load what `store` holds of the partition `name`; a torn or corrupt tail is cut off."""
         self.name = name
         self.start_offset = start
         self.end_offset = 0
+        self.recovery_point = 0
         self.producers = ProducerStates(refuse_unknown=options.refuse_unknown_producers)
         self._store = store
         self._options = options
+        number = options.flush_messages
+        self._flush_messages = math.inf if number is None else number
         self._segments: list[Segment] = []
         self._epochs: list[tuple[int, int]] = []
         self._load()
@@ -136,6 +144,8 @@ class PartitionLog:
         segment = self._writable(len(data))
         self._index(segment, view, segment.data.size_bytes)
         segment.data.append(data)
+        if self.end_offset - self.recovery_point >= self._flush_messages:
+            self.flush()
         while (
             len(self._segments) > 1
             and self.size_bytes - self._segments[0].data.size_bytes >= self._options.retention_bytes
@@ -166,9 +176,18 @@ class PartitionLog:
         if end == self.end_offset:
             return
         self.end_offset = max(end, self.start_offset)
+        self.recovery_point = min(self.recovery_point, self.end_offset)
         while self._epochs and self._epochs[-1][1] >= self.end_offset:
             self._epochs.pop()
         self._remember_producers()
+
+    def flush(self) -> None:
+        """Sync everything that was written."""
+        self.recovery_point = self.end_offset
+
+    def lose_unsynced(self) -> None:
+        """Be as after a loss of power: what was not synced is gone, with what was known of it."""
+        self.truncate(self.recovery_point)
 
     def _remember_producers(self) -> None:
         """Learn anew, from what the log holds, what to know of idempotent producers."""
@@ -193,7 +212,7 @@ class PartitionLog:
         while self._segments:
             self._segments.pop().data.delete()
         self._epochs.clear()
-        self.start_offset = self.end_offset = offset
+        self.start_offset = self.end_offset = self.recovery_point = offset
         self._remember_producers()
 
     def delete(self) -> None:
@@ -207,6 +226,8 @@ class PartitionLog:
             fits = last.data.size_bytes + size_bytes <= self._options.segment_bytes
             if fits or not last.batches:
                 return last
+        # Kafka syncs a segment when the next one begins.
+        self.flush()
         data = self._store.new_segment(self.name, self.end_offset)
         self._segments.append(Segment(self.end_offset, data))
         return self._segments[-1]
@@ -238,6 +259,7 @@ class PartitionLog:
         if self._segments:
             self.start_offset = max(self.start_offset, self._segments[0].base_offset)
         self.end_offset = max(self.end_offset, self.start_offset)
+        self.flush()
         self.delete_before(self.start_offset)
 
     def _load_segment(self, segment: Segment) -> bool:

@@ -96,6 +96,21 @@ class BrokerConfig:
         meaning="Whether an idempotent producer that the log holds nothing of is refused unless it"
         " begins at 0, as brokers did before KIP-360.",
     )
+    flush_messages: int | None = _number(
+        None,
+        meaning="After how many records a log is synced to the disk; None: no number (with"
+        " `replicate`).",
+    )
+    flush_interval_ms: int = _number(
+        30_000,
+        meaning="How long what is written may wait to be synced. Kafka leaves that to the system,"
+        " which takes about so long (with `replicate`).",
+    )
+    high_watermark_checkpoint_interval_ms: int = _number(
+        5_000,
+        meaning="How old the high watermark may be that outlives the process of a node (with"
+        " `replicate`).",
+    )
     max_connections: int = _number(1_024, meaning="Connections to one node; more are closed.")
     connections_max_idle_ms: int = _number(
         600_000, meaning="How long a connection may bring no request before it is closed."
@@ -105,8 +120,7 @@ class BrokerConfig:
     )
     replicate: bool = _switch(
         False,
-        meaning="Whether each node has logs of its own that it replicates, as brokers before KRaft;"
-        ' needs an `as_of` of at most "2.8".',
+        meaning="Whether each node has logs of its own that it replicates.",
     )
     replica_lag_time_max_ms: int = _number(
         30_000,
@@ -154,6 +168,9 @@ class BrokerOptions(TypedDict, total=False):
     transaction_max_timeout_ms: int
     transaction_marker_delay_ms: int
     refuse_unknown_producers: bool
+    flush_messages: int | None
+    flush_interval_ms: int
+    high_watermark_checkpoint_interval_ms: int
     max_connections: int
     connections_max_idle_ms: int
     max_fetch_sessions: int

@@ -7,7 +7,7 @@ cannot be asked, those that they answer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -15,7 +15,15 @@ from aiokafkawire.config import nearest
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode
 
-__all__ = ("RELEASES", "NotServed", "Release", "Versions", "release_of")
+__all__ = (
+    "NODE_CLIENT_ID",
+    "RELEASES",
+    "NotServed",
+    "Release",
+    "Versions",
+    "release_of",
+    "replicating",
+)
 
 Number = tuple[int, ...]
 
@@ -97,6 +105,9 @@ _OF_THE_CONTROLLER = frozenset(
 )
 """What nodes told each other while there was ZooKeeper; from 3.0 on we take them for KRaft's."""
 
+NODE_CLIENT_ID = "broker-"
+"""What the client ids of nodes begin with, when they talk to each other."""
+
 _TOLD_LOWEST: Mapping[ApiKey, str] = {
     ApiKey.PRODUCE: "0.8.0:0",
     ApiKey.CONTROLLED_SHUTDOWN: "0.10.0:1 1.0:0",
@@ -123,13 +134,15 @@ class NotServed(Enum):
 class Release:
     """One release, or the sum of all (`sums_up`), which behaves as the newest.
 
-    `served` are the versions that are answered, `told` those that ApiVersions tells.
+    `served` are the versions that are answered, `told` those that ApiVersions tells. `between` are
+    of `served`, and told to nodes alone.
     """
 
     name: str
     served: Mapping[ApiKey, Versions]
     told: Mapping[ApiKey, Versions]
     sums_up: bool = False
+    between: Mapping[ApiKey, Versions] = field(default_factory=dict)
 
     @property
     def number(self) -> tuple[int, ...]:
@@ -287,6 +300,20 @@ def release_of(as_of: str | None, served: Iterable[ApiKey]) -> Release:
         {key: found.told[key] for key in served if key in found.told},
         found.sums_up,
     )
+
+
+def replicating(release: Release) -> Release:
+    """The same release for nodes that replicate.
+
+    Where clients are told nothing of what a controller tells nodes, they do so as the last release
+    did that had it.
+    """
+    if release.told.keys() >= _OF_THE_CONTROLLER and not release.sums_up:
+        return release
+    last = RELEASES[[name for name in LINES if not RELEASES[name].since(_GONE_IN)][-1]]
+    between = {key: last.served[key] for key in sorted(_OF_THE_CONTROLLER)}
+    told = {key: versions for key, versions in release.told.items() if key not in between}
+    return replace(release, served={**release.served, **between}, told=told, between=between)
 
 
 def _line(as_of: object) -> str:

@@ -55,7 +55,9 @@ TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 class Partition:
     """One partition. All nodes share its log, so that every replica is as good as the leader.
 
-    Where nodes replicate it says who leads, and each node has one of its own (`Replica`).
+    Where nodes replicate it says who leads, and each node has one of its own (`Replica`). `elr` are
+    then those who may lead without a loss although they are out of sync, and `last_leader` is who
+    led when nobody was in sync any more (KIP-966).
     """
 
     topic: str
@@ -65,6 +67,8 @@ class Partition:
     leader: int = NO_LEADER
     leader_epoch: int = 0
     isr: list[int] = field(default_factory=list)
+    elr: list[int] = field(default_factory=list)
+    last_leader: int = NO_LEADER
     deleted: bool = False
     changed: Watchers = field(default_factory=Watchers)
 
@@ -205,6 +209,7 @@ class Cluster:
                 partition.lead(node_id)
             elif node_id not in partition.isr:
                 partition.isr.append(node_id)
+                partition.changed.notify()
 
     def move_leader(self, partition: Partition, node_id: int) -> None:
         """Make a live node the leader; one that is no replica takes the old leader's place."""

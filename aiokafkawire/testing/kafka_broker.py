@@ -21,6 +21,7 @@ from aiokafkawire.broker.faults import Action, Outcome
 from aiokafkawire.errors import ClientClosed
 from aiokafkawire.runtime import NEVER, Address, Host, Signal
 from aiokafkawire.runtime.host import thread_notifier
+from aiokafkawire.types import TopicPartition
 
 __all__ = ("BrokerFault", "KafkaBroker", "SeenRequests")
 
@@ -282,6 +283,10 @@ class KafkaBroker:
         """The replicas of a partition that are in sync."""
         return self._call(self._running.isr, topic, partition)
 
+    def alone_in_sync(self, node_id: int) -> tuple[TopicPartition, ...]:
+        """The partitions of which no other node that lives has all that was acknowledged."""
+        return self._call(self._running.alone_in_sync, node_id)
+
     def end_offset(self, topic: str, partition: int, *, node: int | None = None) -> int:
         """The offset that the next record of a partition will get; -1 if nobody leads it.
 
@@ -364,9 +369,12 @@ class KafkaBroker:
         """Remove every rule made with `on`."""
         self._call(self._running.clear_faults)
 
-    def kill(self, node_id: int) -> None:
-        """Close a node's sockets without a goodbye; what it led moves to other replicas."""
-        self._await(partial(self._running.kill, node_id))
+    def kill(self, node_id: int, *, lose_unsynced: bool = False) -> None:
+        """Close a node's sockets without a goodbye; what it led moves to other replicas.
+
+        With `replicate` it may lose what was not synced to the disk yet.
+        """
+        self._await(partial(self._running.kill, node_id, lose_unsynced=lose_unsynced))
 
     def shut_down(self, node_id: int) -> None:
         """Stop a node in good order: with `replicate` other replicas lead before it goes."""

@@ -264,7 +264,7 @@ async def test_the_log_keeps_what_became_of_a_request(broker: Broker, client: Ra
     began = RealRuntime().clock.now()
     answer = await client.call(VERSIONS, 0)
     (asked,) = broker.requests
-    assert asked.response is not None
+    assert isinstance(asked.response, ApiVersionsResponse)
     assert asked.response.error_code == answer.error_code
     assert asked.carried_out
     assert asked.answered_at is not None

@@ -327,3 +327,54 @@ def test_a_control_record_without_a_type_changes_nothing(store: Store) -> None:
         control(target, b"\x00", b"")
     assert (target.end_offset, target.first_open_offset) == (1, 0)
     assert offsets(target.read(0, 10_000)) == [0]
+
+
+def test_a_loss_of_power_leaves_what_was_synced(store: Store) -> None:
+    target = log(store)
+    append(target, b"a", b"b", epoch=1)
+    target.flush()
+    append(target, b"c", epoch=1)
+    append(target, b"d", epoch=4)
+    assert target.recovery_point == 2
+    target.lose_unsynced()
+    assert (target.end_offset, target.last_epoch) == (2, 1)
+    assert target.epoch_end(4, 5) == (1, 2), "of that epoch nothing is known any more"
+    append(target, b"e", epoch=5)
+    target.lose_unsynced()
+    assert target.end_offset == 2
+
+
+def test_a_log_is_synced_after_so_many_records() -> None:
+    target = log(MemoryStore(), flush_messages=3)
+    append(target, b"a", b"b")
+    assert target.recovery_point == 0
+    append(target, b"c", b"d")
+    assert target.recovery_point == 4
+
+
+def test_a_segment_is_synced_when_the_next_one_begins(store: Store) -> None:
+    target = log(store, segment_bytes=100)
+    append(target, b"a" * 60)
+    append(target, b"b" * 60)
+    assert target.recovery_point == 1
+    target.lose_unsynced()
+    assert everything(target) == [0]
+
+
+def test_what_is_cut_off_needs_no_sync(store: Store) -> None:
+    target = log(store)
+    for value in (b"a", b"b", b"c"):
+        append(target, value)
+    target.flush()
+    target.truncate(1)
+    assert target.recovery_point == 1
+    append(target, b"d")
+    target.lose_unsynced()
+    assert target.end_offset == 1
+    target.begin_at(9)
+    assert target.recovery_point == 9
+
+
+def test_what_a_start_finds_is_synced(tmp_path: Path) -> None:
+    append(log(DirectoryStore(tmp_path)), b"a")
+    assert log(DirectoryStore(tmp_path)).recovery_point == 1

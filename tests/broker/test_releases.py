@@ -10,7 +10,7 @@ import pytest
 
 from aiokafkawire.broker import Broker
 from aiokafkawire.broker.apis import CONTROLLER_HANDLERS, HANDLERS
-from aiokafkawire.broker.releases import LINES, RELEASES, NotServed, release_of
+from aiokafkawire.broker.releases import LINES, RELEASES, NotServed, release_of, replicating
 from aiokafkawire.connection.versions import RELEASES as WHAT_CLIENTS_ASSUME
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.records.batch import iter_batches
@@ -337,3 +337,19 @@ def test_errors_bear_the_code_that_they_had() -> None:
     unknown = ErrorCode.UNKNOWN_PRODUCER_ID
     assert told("0.11.0", unknown) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert told("1.0", unknown) is unknown
+
+
+def test_nodes_that_replicate_tell_each_other_what_clients_are_not_told() -> None:
+    last = RELEASES["2.8"]
+    for as_of in ("3.0", "3.9", "4.3", None):
+        release = replicating(release_of(as_of, [*HANDLERS, *CONTROLLER_HANDLERS]))
+        assert release.between == {key: last.served[key] for key in CONTROLLER_HANDLERS}
+        assert release.between.items() <= release.served.items()
+        assert not release.between.keys() & release.told.keys()
+        assert release.told == release_of(as_of, HANDLERS).told
+
+
+def test_with_zookeeper_they_told_it_to_everybody() -> None:
+    for name in ("0.8.2", "1.0", "2.8"):
+        release = release_of(name, [*HANDLERS, *CONTROLLER_HANDLERS])
+        assert replicating(release) is release

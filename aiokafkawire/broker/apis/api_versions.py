@@ -33,11 +33,12 @@ async def handle(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse
     ):
         return failed(request, call.version, ErrorCode.INVALID_REQUEST)
     features = finalized(call.state.oldest_release)
+    told = {**call.release.told, **(call.release.between if call.is_of_node else {})}
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)
-            for key, (low, high) in sorted(call.release.told.items())
+            for key, (low, high) in sorted(told.items())
         ],
         supported_features=[
             SupportedFeatureKey(name=each.name, min_version=each.low, max_version=each.high)

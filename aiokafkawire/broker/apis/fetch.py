@@ -11,6 +11,7 @@ from aiokafkawire.broker.call import Call
 from aiokafkawire.broker.fetch_sessions import Wanted
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.replication import Replica
 from aiokafkawire.broker.topics import Partition
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.records.compression import Compression
@@ -138,9 +139,9 @@ def _note_follower(call: Call, request: FetchRequest, asked: Sequence[Wanted]) -
     now = call.state.clock.now()
     for wanted in asked:
         position = _look(call, request, wanted)
-        replica = replicas.replicas.get((wanted.topic, wanted.asked.partition))
-        if replica is not None and not position.code:
-            replicas.fetched(replica, follower, wanted.asked.fetch_offset, now)
+        partition = position.readable
+        if isinstance(partition, Replica):
+            replicas.fetched(partition, follower, wanted.asked.fetch_offset, now)
 
 
 def _look(call: Call, request: FetchRequest, wanted: Wanted) -> _Position:

@@ -9,7 +9,7 @@ from typing import Protocol
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.releases import Release
 from aiokafkawire.broker.replication.controller import Controller
-from aiokafkawire.broker.replication.fetcher import RETRY_S, Fetcher
+from aiokafkawire.broker.replication.fetcher import RETRY_S, Fetcher, fetch_in, names_topics
 from aiokafkawire.broker.replication.manager import ReplicaManager
 from aiokafkawire.broker.replication.messages import (
     LeadOrder,
@@ -27,10 +27,12 @@ from aiokafkawire.broker.storage import Store
 from aiokafkawire.broker.topics import Partition
 from aiokafkawire.broker.watchers import Watchers
 from aiokafkawire.connection import ByVersion, Lane
+from aiokafkawire.connection.versions import MAX_WITHOUT_TOPIC_IDS
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.runtime import Address, Host, Runtime, Signal
-from aiokafkawire.wire import ApiKey, ErrorCode, Response
+from aiokafkawire.wire import ApiKey, ErrorCode, Request, Response
 from aiokafkawire.wire.messages.controlled_shutdown import ControlledShutdownRequest
+from aiokafkawire.wire.messages.fetch import FetchRequest
 
 __all__ = ("Replication", "Site")
 
@@ -41,6 +43,12 @@ SHUTDOWN_ATTEMPTS = 3
 
 EPOCHS_SINCE = "0.11.0"
 """Since this release a follower cuts its log off by epochs (KIP-101)."""
+
+TOLD_BY_FETCH_SINCE = "2.7"
+"""Since this release a fetch tells a follower where its log parts from the leader's (KIP-595)."""
+
+STRICT_SINCE = "3.7"
+"""Since this release a high watermark waits until enough replicas are in sync (KIP-966)."""
 
 
 class Site(Protocol):
@@ -100,7 +108,11 @@ class Replication:
         if manager is None:
             manager = ReplicaManager(node_id, self._options, self._store, self.registry)
             self.managers[node_id] = manager
-        manager.by_epoch = self._releases[node_id].since(EPOCHS_SINCE)
+        release = self._releases[node_id]
+        manager.by_epoch = release.since(EPOCHS_SINCE)
+        oldest = min(self._releases.values(), key=lambda each: each.number)
+        manager.on_fetch = oldest.since(TOLD_BY_FETCH_SINCE)
+        manager.strict = release.since(STRICT_SINCE)
         manager.on_leader = lambda leader: self._fetch_from(site, leader)
         assert site.address is not None, "it listens"
         self._sites[node_id] = site
@@ -108,14 +120,20 @@ class Replication:
         self._peers[node_id] = Peers(node_id, self._runtime, self._host, self._releases.__getitem__)
         self._fetched_from[node_id] = set()
         site.spawn(self._tick, "isr", site)
+        options = self._options
+        for interval_ms, act, name in (
+            (options.flush_interval_ms, manager.flush, "flush"),
+            (options.high_watermark_checkpoint_interval_ms, manager.checkpoint, "checkpoint"),
+        ):
+            site.spawn(self._after_writes, name, site, interval_ms / 1000, act)
         for peers in self._peers.values():
             peers.forget(node_id)
         self.registry.node_came(node_id)
         self._begin_term()
 
-    def died(self, node_id: int) -> None:
+    def died(self, node_id: int, *, lose_unsynced: bool = False) -> None:
         """A node was killed; its tasks were cancelled already."""
-        self.managers[node_id].crash()
+        self.managers[node_id].crash(lose_unsynced=lose_unsynced)
         self._peers[node_id].abort()
         if self.controller is not None:
             self.controller.forget(node_id)
@@ -140,6 +158,7 @@ class Replication:
                 break
             await self._pause()
         await self.settled(ANSWER_TIMEOUT_S)
+        self.managers[site.node_id].checkpoint()
 
     def abort(self) -> None:
         """Close the connections between nodes."""
@@ -300,9 +319,10 @@ class Replication:
                 if ask is None or address is None:
                     await signal.wait(fetcher.next_deadline(clock.now()))
                     continue
+                request, max_version = _in_any_version(ask.request)
                 try:
                     response = await self._peers[site.node_id].ask(
-                        leader, address, ask.request, Lane.FETCH
+                        leader, address, request, Lane.FETCH, max_version
                     )
                 except KafkaError as error:
                     logger.debug("node %d: node %d: %s", site.node_id, leader, error)
@@ -322,6 +342,30 @@ class Replication:
             await clock.sleep_until(clock.now() + interval_s)
             await site.not_paused()
             manager.tick(clock.now())
+
+    async def _after_writes(self, site: Site, interval_s: float, act: Callable[[], None]) -> None:
+        """Do something so long after something was written, as long as the node runs."""
+        clock, written = self._runtime.clock, self.managers[site.node_id].written
+        signal = Signal()
+        written.add(signal.set)
+        try:
+            while True:
+                await signal.wait()
+                await clock.sleep_until(clock.now() + interval_s)
+                await site.not_paused()
+                act()
+        finally:
+            written.remove(signal.set)
+
+
+def _in_any_version(
+    request: Request[Response],
+) -> tuple[Request[Response] | ByVersion[Response], int | None]:
+    """What a follower asks, and the highest version that it can go in, if there is one."""
+    if not isinstance(request, FetchRequest):
+        return request, None
+    last = MAX_WITHOUT_TOPIC_IDS[ApiKey.FETCH] if names_topics(request) else None
+    return ByVersion(ApiKey.FETCH, lambda version: fetch_in(request, version)), last
 
 
 def _request(order: Order) -> ByVersion[Response]:

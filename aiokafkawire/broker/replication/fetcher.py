@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.replication.manager import ReplicaManager
 from aiokafkawire.broker.replication.messages import Key
 from aiokafkawire.broker.replication.replica import (
+    Diverged,
     EpochEnded,
     Event,
     Following,
@@ -24,13 +25,14 @@ from aiokafkawire.broker.replication.replica import (
     Truncating,
 )
 from aiokafkawire.errors import CorruptRecords
-from aiokafkawire.wire import ErrorCode, Request, Response
+from aiokafkawire.wire import NO_ID, ErrorCode, Request, Response
 from aiokafkawire.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     PartitionData,
+    ReplicaState,
 )
 from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -47,7 +49,7 @@ from aiokafkawire.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
-__all__ = ("RETRY_S", "Ask", "Fetcher")
+__all__ = ("RETRY_S", "Ask", "Fetcher", "fetch_in", "names_topics")
 
 logger = logging.getLogger("aiokafkawire.broker")
 
@@ -61,6 +63,9 @@ PARTITION_MAX_BYTES = 2**20
 
 LATEST = -1
 EARLIEST = -2
+
+FIRST_EPOCH_VERSION = 12
+FIRST_REPLICA_STATE_VERSION = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +136,10 @@ class Fetcher:
 
     def answered(self, ask: Ask, response: Response, now: float) -> None:
         """Let the replicas go on that are still as they were when it was asked."""
-        for key, event, code in _events(response):
+        if isinstance(response, FetchResponse) and response.error_code != ErrorCode.NONE:
+            logger.debug("node %d answers a fetch with %d", self.leader, response.error_code)
+            self.failed(now)
+        for key, event, code in _events(ask.request, response):
             asked = ask.asked.get(key)
             if asked is None or not asked.stands:
                 continue
@@ -190,6 +198,7 @@ class Fetcher:
                 partition=replica.index,
                 current_leader_epoch=replica.leader_epoch,
                 fetch_offset=replica.log.end_offset,
+                last_fetched_epoch=replica.log.last_epoch if replica.on_fetch else -1,
                 log_start_offset=replica.log.start_offset,
                 partition_max_bytes=max(PARTITION_MAX_BYTES, self._manager.max_batch(replica)),
             )
@@ -199,7 +208,11 @@ class Fetcher:
             max_wait_ms=self._options.replica_fetch_wait_max_ms,
             min_bytes=1,
             topics=[
-                FetchTopic(topic=topic, partitions=partitions)
+                FetchTopic(
+                    topic=topic,
+                    topic_id=self._manager.topic_id(topic, partitions[0].partition),
+                    partitions=partitions,
+                )
                 for topic, partitions in _by_topic(replicas, ask)
             ],
         )
@@ -222,10 +235,29 @@ def _by_topic(
     return topics.items()
 
 
+def fetch_in(request: FetchRequest, version: int) -> FetchRequest:
+    """A fetch as a version lays it out."""
+    if version >= FIRST_REPLICA_STATE_VERSION:
+        state = ReplicaState(replica_id=request.replica_id)
+        return replace(request, replica_id=-1, replica_state=state)
+    if version < FIRST_EPOCH_VERSION:
+        for topic in request.topics:
+            for partition in topic.partitions:
+                partition.last_fetched_epoch = -1
+    return request
+
+
+def names_topics(request: FetchRequest) -> bool:
+    """Whether a fetch has to name its topics, as the id of one is not known."""
+    return any(topic.topic_id == NO_ID for topic in request.topics)
+
+
 # --- answers -------------------------------------------------------------------------------------
 
 
-def _events(response: Response) -> Iterator[tuple[Key, Event | None, int]]:
+def _events(
+    request: Request[Response], response: Response
+) -> Iterator[tuple[Key, Event | None, int]]:
     """What an answer means to each partition; None for an error, which is named."""
     match response:
         case OffsetForLeaderEpochResponse():
@@ -238,9 +270,12 @@ def _events(response: Response) -> Iterator[tuple[Key, Event | None, int]]:
                     key = listed.name, found.partition_index
                     yield key, _log_found(found), found.error_code
         case FetchResponse():
+            assert isinstance(request, FetchRequest)
+            names = {topic.topic_id: topic.topic for topic in request.topics}
             for fetched in response.responses:
+                name = fetched.topic or names.get(fetched.topic_id, "")
                 for data in fetched.partitions:
-                    yield (fetched.topic, data.partition_index), _received(data), data.error_code
+                    yield (name, data.partition_index), _received(data), data.error_code
 
 
 def _epoch_end(end: EpochEndOffset) -> Event | None:
@@ -260,4 +295,6 @@ def _received(data: PartitionData) -> Event | None:
         return OutOfRange()
     if data.error_code != ErrorCode.NONE:
         return None
+    if data.diverging_epoch.end_offset >= 0:
+        return Diverged(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
     return Received(data.records or b"", data.high_watermark, data.log_start_offset)

@@ -55,6 +55,10 @@ class Records(Protocol):
         """Which topic has that name now; `NO_ID` if none has."""
         ...
 
+    def min_in_sync(self, topic: str) -> int:
+        """How many replicas have to be in sync for a write with acks=all."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
@@ -68,24 +72,29 @@ class _Kept:
 class ReplicaManager:
     """Everything that a node has and knows for itself.
 
-    Logs and their high watermarks outlive a crash; what the node was told does not. `by_epoch`: how
-    followers cut their logs off. `on_leader` hears of every node that there is something to fetch
-    from.
+    Logs outlive a crash, and high watermarks as they were at the last checkpoint; what the node was
+    told does not. `by_epoch` and `on_fetch`: how followers cut their logs off. `strict`: high
+    watermarks wait until enough replicas are in sync. `on_leader` hears of every node that there is
+    something to fetch from, `written` of everything that is written.
     """
 
     def __init__(self, node_id: int, options: BrokerConfig, store: Store, records: Records) -> None:
         self.node_id = node_id
         self.by_epoch = True
+        self.on_fetch = False
+        self.strict = False
         self.controller_epoch = 0
         self.metadata = MetadataCache()
         self.replicas: dict[Key, Replica] = {}
         self.endpoints: dict[int, Address] = {}
         self.on_leader: Callable[[int], None] | None = None
         self.changed = Watchers()
+        self.written = Watchers()
         self._options = options
         self._store = store
         self._records = records
         self._kept: dict[Key, _Kept] = {}
+        self._checkpoint: dict[Key, int] = {}
         self._topic_ids: dict[Key, UUID] = {}
 
     # --- what the controller says ------------------------------------------------------------
@@ -159,11 +168,15 @@ class ReplicaManager:
             leader_epoch=-1,
             node_id=self.node_id,
             by_epoch=self.by_epoch,
+            on_fetch=self.on_fetch,
             watermark=watermark,
+            min_in_sync=self._records.min_in_sync(topic) if self.strict else 0,
         )
+        replica.changed.add(self.written.notify)
         return replica
 
     def _delete(self, key: Key) -> None:
+        self._checkpoint.pop(key, None)
         kept = self._kept.pop(key, None)
         if kept is not None:
             kept.log.delete()
@@ -202,6 +215,10 @@ class ReplicaManager:
             if replica.leader == leader and not isinstance(replica.state, Leading | Offline)
         )
 
+    def topic_id(self, topic: str, index: int) -> UUID:
+        """The topic of a replica; `NO_ID` if that is not known."""
+        return self._topic_ids[topic, index]
+
     def max_batch(self, replica: Replica) -> int:
         """The largest batch that a partition may hold, in bytes."""
         return self._records.max_batch(replica.topic)
@@ -216,10 +233,26 @@ class ReplicaManager:
 
     # --- life --------------------------------------------------------------------------------
 
-    def crash(self) -> None:
-        """Forget what a process forgets; the logs stay."""
+    def flush(self) -> None:
+        """Sync all logs."""
+        for replica in self.replicas.values():
+            replica.log.flush()
+
+    def checkpoint(self) -> None:
+        """Put the high watermarks down where they outlive the process."""
         for key, replica in self.replicas.items():
-            self._kept[key] = _Kept(replica.log, replica.watermark, self._topic_ids[key])
+            self._checkpoint[key] = replica.watermark
+
+    def crash(self, *, lose_unsynced: bool = False) -> None:
+        """Forget what a process forgets; the logs stay, or only what was synced of them."""
+        for key, replica in self.replicas.items():
+            log = replica.log
+            if lose_unsynced:
+                log.lose_unsynced()
+            # The next start looks through the log, and syncs what it finds.
+            log.flush()
+            watermark = min(self._checkpoint.get(key, 0), log.end_offset)
+            self._kept[key] = _Kept(log, watermark, self._topic_ids[key])
         self.replicas.clear()
         self.endpoints.clear()
         self.controller_epoch = 0

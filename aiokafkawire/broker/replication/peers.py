@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from aiokafkawire.broker.releases import Release
+from aiokafkawire.broker.releases import NODE_CLIENT_ID, Release
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection import BrokerClient, ByVersion, Lane
 from aiokafkawire.errors import RequestTimedOut
@@ -46,12 +46,15 @@ class Peers:
         address: Address,
         request: Request[R] | ByVersion[R],
         lane: Lane,
+        max_version: int | None = None,
     ) -> R:
         """One request to a node. Raises `KafkaError`."""
         client = self._client(node_id, address)
         deadline = self._runtime.clock.now() + ANSWER_TIMEOUT_S
         try:
-            return await client.request(request, deadline=deadline, lane=lane)
+            return await client.request(
+                request, deadline=deadline, lane=lane, max_version=max_version
+            )
         except RequestTimedOut:
             # What comes next would wait behind the answer that did not come.
             client.leave(lane)
@@ -76,7 +79,7 @@ class Peers:
         release = self._release_of(node_id)
         config = ClientConfig(
             bootstrap_servers=str(address),
-            client_id=f"broker-{self._node_id}",
+            client_id=f"{NODE_CLIENT_ID}{self._node_id}",
             api_version=None if release.since(FIRST_ASKABLE) else release.name,
             reconnect_backoff_max_ms=RECONNECT_BACKOFF_MAX_MS,
         )

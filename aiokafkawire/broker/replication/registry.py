@@ -7,7 +7,7 @@ ISR down in it, and whoever watches is told.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from uuid import UUID
 
 from aiokafkawire.broker.options import BrokerConfig
@@ -23,7 +23,9 @@ __all__ = ("Registry",)
 class Registry(Cluster):
     """The state of a cluster whose nodes replicate; `unclean`: may a leader be out of sync?
 
-    The logs of its own partitions stay empty: each node has its own.
+    The logs of its own partitions stay empty: each node has its own. `eligible`: who fell out of an
+    ISR that is too small for writes may still lead, as long as its log cannot have lost anything
+    (KIP-966).
     """
 
     def __init__(
@@ -34,12 +36,15 @@ class Registry(Cluster):
         rng: random.Random,
         *,
         unclean: bool,
+        eligible: bool = False,
     ) -> None:
         self.changed = Watchers()
         self.controller_epoch = 0
         self.shutting_down: set[int] = set()
         self._controller = NO_LEADER
         self._unclean = unclean
+        self._eligible = eligible
+        self._crashed: set[int] = set()
         super().__init__(node_ids, store, options, rng)
         self.live = []
 
@@ -55,6 +60,8 @@ class Registry(Cluster):
     # --- nodes -------------------------------------------------------------------------------
 
     def node_died(self, node_id: int) -> None:
+        if node_id not in self.shutting_down:
+            self._crashed.add(node_id)
         self.shutting_down.discard(node_id)
         super().node_died(node_id)
 
@@ -67,17 +74,23 @@ class Registry(Cluster):
         if self._controller == node_id:
             self._elect_controller()
         for partition in self.partitions():
-            if partition.leader == node_id:
+            led, rest = partition.leader == node_id, [n for n in partition.isr if n != node_id]
+            if node_id in partition.isr and (rest or self._eligible):
+                self._put_isr(partition, rest)
+                partition.leader_epoch += not led
+            if led:
                 self._elect_leader(partition)
-            elif node_id in partition.isr and len(partition.isr) > 1:
-                partition.isr.remove(node_id)
-                partition.leader_epoch += 1
 
     def _joined_by(self, node_id: int) -> None:
         """It comes back into an ISR when it has caught up; what has no leader may now have one."""
+        crashed = node_id in self._crashed
         for partition in self.partitions():
+            if crashed and node_id in partition.elr:
+                # It may have lost what was not synced.
+                partition.elr.remove(node_id)
             if partition.leader == NO_LEADER and node_id in partition.replicas:
                 self._elect_leader(partition)
+        self._crashed.discard(node_id)
 
     def _elect_controller(self) -> None:
         if self._controller in self.live:
@@ -101,7 +114,7 @@ class Registry(Cluster):
             if partition.leader == node_id:
                 self._give(partition, rest)
             else:
-                partition.isr = rest
+                self._put_isr(partition, rest)
                 partition.leader_epoch += 1
         self.save()
         return [(each.topic, each.index) for each in shared if each.leader == node_id]
@@ -126,7 +139,7 @@ class Registry(Cluster):
         stands = (partition.leader, partition.leader_epoch) == (leader, leader_epoch)
         if not stands or not set(isr) <= {leader, *self._able(isr)}:
             return False
-        partition.isr = list(isr)
+        self._put_isr(partition, isr)
         self.save()
         partition.changed.notify()
         return True
@@ -137,16 +150,34 @@ class Registry(Cluster):
         known = self.topics.get(topic)
         return default if known is None else known.number("max.message.bytes", default)
 
+    def min_in_sync(self, topic: str) -> int:
+        """How many replicas have to be in sync for a write with acks=all."""
+        default = self.options.min_insync_replicas
+        known = self.topics.get(topic)
+        return default if known is None else known.number("min.insync.replicas", default)
+
     def topic_id(self, topic: str) -> UUID:
         """Which topic has that name now; `NO_ID` if none has."""
         known = self.topics.get(topic)
         return NO_ID if known is None else known.topic_id
 
+    def alone_in_sync(self, node_id: int) -> Iterator[Partition]:
+        """The partitions of which no other live node surely has everything."""
+        for partition in self.partitions():
+            others = [node for node in (*partition.isr, *partition.elr) if node != node_id]
+            if node_id in partition.isr and not self._able(others):
+                yield partition
+
     def _elect_leader(self, partition: Partition) -> None:
         """Choose among those in sync, or as a last resort, if that is allowed, among all."""
         rest = self._able(partition.isr)
+        if not rest:
+            rest = [node for node in self._able(partition.replicas) if node in partition.elr][:1]
         if not rest and self._may_be_unclean(partition):
             rest = self._able(partition.replicas)[:1]
+        if not rest and not partition.isr and not partition.elr:
+            # Everybody may have lost something; who led last has most.
+            rest = self._able([partition.last_leader])
         if rest:
             self._give(partition, rest)
         elif partition.leader != NO_LEADER:
@@ -155,8 +186,19 @@ class Registry(Cluster):
 
     def _give(self, partition: Partition, isr: Sequence[int]) -> None:
         """Let the first of the replicas that is in the ISR lead."""
-        partition.isr = list(isr)
+        self._put_isr(partition, isr)
+        partition.last_leader = NO_LEADER
         partition.lead(next(node for node in partition.replicas if node in isr))
+
+    def _put_isr(self, partition: Partition, isr: Sequence[int]) -> None:
+        """Put down who is in sync, and who else has all that was ever acknowledged."""
+        if self._eligible:
+            needed = min(self.min_in_sync(partition.topic), len(partition.replicas))
+            complete = {*partition.isr, *partition.elr} if len(isr) < needed else set()
+            partition.elr = [n for n in partition.replicas if n in complete and n not in isr]
+            if not isr and partition.leader != NO_LEADER:
+                partition.last_leader = partition.leader
+        partition.isr = list(isr)
 
     def _able(self, nodes: Iterable[int]) -> list[int]:
         return [node for node in nodes if node in self.live and node not in self.shutting_down]

@@ -4,7 +4,8 @@ A node leads a partition or follows its leader as the controller tells it (Leade
 knows from the fetches of its followers how far they are: what all in-sync replicas (the ISR) have
 is before the high watermark, and only that is for consumers. A follower's log has to be a beginning
 of its leader's, so it first cuts off what may not be: all after the high watermark, or since
-KIP-101 all after the end of the epoch that both know.
+KIP-101 all after the end of the epoch that both know, which since KIP-595 the answer to a fetch
+tells.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ __all__ = (
     "Appended",
     "BecomeFollower",
     "BecomeLeader",
+    "Diverged",
     "EpochEnded",
     "Event",
     "Fetched",
@@ -123,6 +125,14 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
+class Diverged:
+    """The leader's log ends an epoch before what was fetched last: both part there (KIP-595)."""
+
+    epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class OutOfRange:
     """The leader has no such offset as this node asked for."""
 
@@ -144,6 +154,7 @@ Event = (
     | IsrRecorded
     | EpochEnded
     | Received
+    | Diverged
     | OutOfRange
     | LogFound
 )
@@ -205,13 +216,17 @@ class Replica(Partition):
     """A partition as one node has it.
 
     The leader, its epoch, the ISR and the replicas are those that the controller told the node; the
-    ISR also what the node as leader made of it. `by_epoch`: how a follower cuts its log off.
+    ISR also what the node as leader made of it. `by_epoch`: how a follower cuts its log off;
+    `on_fetch`: it need not ask where before it fetches.
+    `min_in_sync`: with fewer replicas in sync than that the high watermark stands (KIP-966).
     """
 
     node_id: int = NO_LEADER
     by_epoch: bool = True
+    on_fetch: bool = False
     state: State = field(default_factory=Offline)
     watermark: int = 0
+    min_in_sync: int = 0
 
     @property
     def high_watermark(self) -> int:
@@ -282,11 +297,11 @@ def _lead(replica: Replica, event: BecomeLeader, now: float) -> None:
 def _follow(replica: Replica, event: BecomeFollower, now: float) -> None:
     _take(replica, event.told)
     epoch = replica.log.last_epoch
-    if replica.by_epoch and epoch != UNKNOWN:
-        replica.state = Truncating(epoch)
-    else:
+    if epoch == UNKNOWN or not replica.by_epoch:
         replica.cut(replica.watermark)
         replica.state = Following()
+    else:
+        replica.state = Following() if replica.on_fetch else Truncating(epoch)
     replica.changed.notify()
 
 
@@ -310,6 +325,8 @@ def _advance(replica: Replica, event: Appended | None = None, now: float = 0.0) 
     """Raise the high watermark to what every in-sync replica has."""
     state = replica.state
     assert isinstance(state, Leading)
+    if len(replica.isr) < min(replica.min_in_sync, len(replica.replicas)):
+        return
     ends = [state.followers[node].offset for node in replica.isr if node in state.followers]
     replica.raise_watermark(min([replica.log.end_offset, *ends]))
 
@@ -335,7 +352,8 @@ def _note(replica: Replica, event: Fetched, now: float) -> Isr | None:
     _advance(replica)
     # Who waits for acknowledgements of a number of replicas counts them.
     replica.changed.notify()
-    if event.follower in replica.isr or event.offset < replica.watermark:
+    # The high watermark of the leader before may have been as far as where this one began.
+    if event.follower in replica.isr or event.offset < max(replica.watermark, state.began_at):
         return None
     grown = {*replica.isr, event.follower}
     return tuple(node for node in replica.replicas if node in grown)
@@ -377,6 +395,18 @@ def _truncate(replica: Replica, event: EpochEnded, now: float) -> None:
             return
         replica.cut(event.end_offset if own is None else min(own[1], event.end_offset))
     replica.state = Following()
+
+
+def _part(replica: Replica, event: Diverged, now: float) -> None:
+    """Cut the log off where it parts from the leader's; the next fetch tells if it was enough."""
+    own = replica.log.epoch_end(event.epoch, replica.leader_epoch)
+    if own is None:
+        replica.cut(event.end_offset)
+    elif own[0] == event.epoch:
+        replica.cut(min(own[1], event.end_offset))
+    else:
+        # The leader has an epoch that is not known here.
+        replica.cut(own[1])
 
 
 def _extend(replica: Replica, event: Received, now: float) -> None:
@@ -433,6 +463,7 @@ TRANSITIONS: Mapping[
     (Following, BecomeFollower): _follow_on,
     (Following, Stop): _stop,
     (Following, Received): _extend,
+    (Following, Diverged): _part,
     (Following, OutOfRange): _leave_range,
     (Outside, BecomeLeader): _lead,
     (Outside, BecomeFollower): _follow,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from aiokafkawire.broker.groups.offsets import OffsetStore
 from aiokafkawire.broker.options import BrokerConfig
@@ -48,6 +49,18 @@ WALL_CLOCK_STEP_S = 0.001
 """The clock that transactions go by counts milliseconds."""
 
 
+class _Sent(NamedTuple):
+    """A marker that a leader wrote, and that others may not have yet."""
+
+    partition: Partition
+    leader_epoch: int
+    end_offset: int
+
+    def stands(self, leading: Partition) -> bool:
+        """Whether it is in the log of who leads now."""
+        return leading is self.partition and leading.leader_epoch == self.leader_epoch
+
+
 class Transactions:
     """All transactional ids of the cluster."""
 
@@ -77,6 +90,7 @@ class Transactions:
         self._known: dict[str, Transaction] = {}
         self._ending: dict[str, None] = {}
         self._with_offsets: dict[str, dict[str, None]] = {}
+        self._sent: dict[tuple[str, TopicPartition], _Sent] = {}
         self._armed = NO_DEADLINE
         self._rearm = Signal()
         for line in store.load_transactions():
@@ -211,7 +225,7 @@ class Transactions:
         if transaction.is_ending:
             due_ms = self._markers_due_ms(transaction)
             if due_ms <= self._clock.wall_ms():
-                # What is missing is a leader, and whoever comes to lead says so.
+                # What is missing is a leader, or replicas: a change of the partition says so.
                 return NO_DEADLINE
         if due_ms == NO_DEADLINE:
             return NO_DEADLINE
@@ -255,18 +269,42 @@ class Transactions:
         self._keep(transaction)
 
     def _mark(self, transaction: Transaction, tp: TopicPartition, commit: bool) -> bool:
-        """Write the marker of one partition; False if nobody leads it now."""
+        """Write the marker of one partition; False until a leader and all in sync have it."""
         try:
             partition = self._cluster.partition(self._cluster.topic(tp.topic), tp.partition)
         except Refusal:
             # The topic was deleted: there is nothing left to end.
+            self._sent.pop((transaction.transactional_id, tp), None)
             return True
         leading = None if partition.leader == NO_LEADER else self._leading(partition)
-        if leading is None:
-            partition.changed.add(self._rearm.set)
+        partition.changed.add(self._rearm.set)
+        if leading is None or not self._replicated(transaction, tp, leading, commit):
             return False
         partition.changed.remove(self._rearm.set)
-        self._append(transaction, leading, commit)
+        return True
+
+    def _replicated(
+        self, transaction: Transaction, tp: TopicPartition, leading: Partition, commit: bool
+    ) -> bool:
+        """Have a leader write a marker, unless it did, and see whether all in sync have it."""
+        key = transaction.transactional_id, tp
+        sent = self._sent.get(key)
+        if sent is None or not sent.stands(leading):
+            if sent is not None:
+                sent.partition.changed.remove(self._rearm.set)
+                del self._sent[key]
+            leading.changed.add(self._rearm.set)
+            default = self._options.min_insync_replicas
+            wanted = self._cluster.topic(tp.topic).number("min.insync.replicas", default)
+            if len(leading.isr) < min(wanted, len(leading.replicas)):
+                return False
+            self._append(transaction, leading, commit)
+            sent = _Sent(leading, leading.leader_epoch, leading.log.end_offset)
+        if leading.high_watermark < sent.end_offset:
+            self._sent[key] = sent
+            return False
+        leading.changed.remove(self._rearm.set)
+        self._sent.pop(key, None)
         return True
 
     def _append(self, transaction: Transaction, partition: Partition, commit: bool) -> None:

@@ -20,6 +20,7 @@ from aiokafkawire.broker.replication.messages import (
     stop_request,
 )
 from aiokafkawire.wire import NO_ID, ApiKey, ErrorCode, Request
+from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafkawire.wire.messages.controlled_shutdown import ControlledShutdownRequest
 
 from ..raw_client import connected
@@ -70,8 +71,8 @@ def test_all_apis_are_here() -> None:
     assert served == reached, "each release that brought a version is asked for it"
 
 
-@pytest.mark.parametrize("as_of", EVERY_VERSION)
-async def test_every_version_is_answered_and_can_be_told_to_fail(as_of: str) -> None:
+@pytest.mark.parametrize("as_of", [*EVERY_VERSION, "3.9", None])
+async def test_every_version_is_answered_and_can_be_told_to_fail(as_of: str | None) -> None:
     async with Broker(as_of=as_of, replicate=True) as broker, connected(broker) as client:
         served = broker._release.served
         for key, (make, expected) in REQUESTS.items():
@@ -91,3 +92,15 @@ async def test_where_nodes_do_not_replicate_nobody_is_told_what_to_lead() -> Non
             async with connected(broker) as client:
                 await client.send(make(1), 1)
                 assert await client.closed()
+
+
+@pytest.mark.parametrize("as_of", ["3.0", "4.3", None])
+async def test_since_kraft_clients_are_not_told_of_them(as_of: str | None) -> None:
+    async with Broker(nodes=2, as_of=as_of, replicate=True) as broker:
+        asked = broker.requests.of(ApiKey.API_VERSIONS)[0]
+        assert asked.client_id == "broker-1"
+        assert isinstance(asked.response, ApiVersionsResponse)
+        assert {each.api_key for each in asked.response.api_keys} >= set(REQUESTS)
+        async with connected(broker) as client:
+            answer = await client.call(ApiVersionsRequest(), 0)
+        assert not {each.api_key for each in answer.api_keys} & set(REQUESTS)

@@ -6,12 +6,20 @@ from typing import Any
 import pytest
 
 from aiokafkawire.broker.options import BrokerConfig
-from aiokafkawire.broker.replication.fetcher import PARTITION_MAX_BYTES, RETRY_S, Ask, Fetcher
+from aiokafkawire.broker.replication.fetcher import (
+    PARTITION_MAX_BYTES,
+    RETRY_S,
+    Ask,
+    Fetcher,
+    fetch_in,
+    names_topics,
+)
 from aiokafkawire.broker.replication.manager import ReplicaManager
 from aiokafkawire.broker.replication.messages import Assignment, LeadOrder
 from aiokafkawire.broker.replication.replica import Following, Outside, Replica, Truncating
 from aiokafkawire.broker.storage import MemoryStore
-from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire import NO_ID, ErrorCode, decode, encode
+from aiokafkawire.wire.messages.fetch import EpochEndOffset as Diverging
 from aiokafkawire.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -134,6 +142,59 @@ def test_a_failed_request_rests_all(follower: Follower) -> None:
     assert follower.fetcher.next(5.0) is None
     assert follower.fetcher.next_deadline(5.0) == 5.0 + RETRY_S
     follower.ask(FetchRequest, 5.0 + RETRY_S)
+
+
+def test_a_fetch_that_failed_as_a_whole_rests_all(follower: Follower) -> None:
+    follower.follow(0)
+    failed = FetchResponse(error_code=E.UNKNOWN_SERVER_ERROR, responses=[])
+    follower.fetcher.answered(follower.ask(FetchRequest), failed, 5.0)
+    assert follower.fetcher.next(5.0) is None
+    follower.ask(FetchRequest, 5.0 + RETRY_S)
+
+
+def test_an_answer_may_name_topics_by_their_ids(follower: Follower) -> None:
+    follower.follow(0)
+    ask = follower.ask(FetchRequest)
+    assert isinstance(ask.request, FetchRequest)
+    answer = fetched(data=records(0, 2))
+    answer.responses[0].topic, answer.responses[0].topic_id = "", ask.request.topics[0].topic_id
+    follower.fetcher.answered(ask, answer, 0.0)
+    assert follower.replica().log.end_offset == 2
+
+
+def test_where_fetches_tell_it_says_what_it_fetched_last(follower: Follower) -> None:
+    follower.manager.on_fetch = True
+    follower.follow(0, epoch=4)
+    write(follower.replica().log, 3, epoch=4)
+    request: Any = follower.ask(FetchRequest).request
+    assert request.topics[0].partitions[0].last_fetched_epoch == 4
+    diverging = Diverging(epoch=4, end_offset=1)
+    ask = follower.ask(FetchRequest)
+    follower.fetcher.answered(ask, fetched(diverging_epoch=diverging), 0.0)
+    assert follower.replica().log.end_offset == 1
+
+
+def test_a_fetch_says_the_same_in_every_version(follower: Follower) -> None:
+    follower.manager.on_fetch = True
+    follower.follow(0, epoch=4)
+    write(follower.replica().log, 3, epoch=4)
+    for version in range(19):
+        request: Any = follower.ask(FetchRequest).request
+        assert not names_topics(request)
+        body = encode(fetch_in(request, version), version)
+        found = decode(FetchRequest, version, body)
+        by_state = found.replica_state.replica_id
+        assert (by_state if version >= 15 else found.replica_id) == NODE
+        assert (found.topics[0].topic_id != NO_ID) is (version >= 13)
+        last = found.topics[0].partitions[0].last_fetched_epoch
+        assert last == (4 if version >= 12 else -1)
+
+
+def test_a_topic_whose_id_is_not_known_is_named(follower: Follower) -> None:
+    follower.follow(0)
+    request: Any = follower.ask(FetchRequest).request
+    request.topics[0].topic_id = NO_ID
+    assert names_topics(request)
 
 
 def test_damaged_records_are_fetched_again(follower: Follower) -> None:

@@ -47,6 +47,9 @@ class Ledger:
     def max_batch(self, topic: str) -> int:
         return len(topic)
 
+    def min_in_sync(self, topic: str) -> int:
+        return 2
+
     def topic_id(self, topic: str) -> UUID:
         return self.known_as
 
@@ -204,6 +207,9 @@ def test_a_crash_leaves_the_logs_and_the_high_watermarks(manager: ReplicaManager
     before = manager.replica("t", 0)
     write(before.log, 3)
     manager.fetched(before, 2, 2, 1.0)
+    manager.checkpoint()
+    manager.fetched(before, 2, 3, 1.0)
+    assert before.high_watermark == 3
     manager.crash()
     assert manager.replicas == {}
     assert manager.metadata.live == {}
@@ -212,6 +218,43 @@ def test_a_crash_leaves_the_logs_and_the_high_watermarks(manager: ReplicaManager
     after = manager.replica("t", 0)
     assert (after.log.end_offset, after.high_watermark) == (3, 2)
     assert after.state == Truncating(0)
+
+
+def test_a_loss_of_power_leaves_what_was_synced(manager: ReplicaManager) -> None:
+    manager.lead_and_follow(order(isr=(NODE,)), 0.0)
+    before = manager.replica("t", 0)
+    write(before.log, 2)
+    manager.flush()
+    write(before.log, 3)
+    before.appended()
+    manager.checkpoint()
+    manager.crash(lose_unsynced=True)
+    manager.lead_and_follow(order(isr=(NODE,)), 0.0)
+    after = manager.replica("t", 0)
+    assert (after.log.end_offset, after.high_watermark) == (2, 2)
+    # What a start found is synced.
+    manager.crash(lose_unsynced=True)
+    manager.lead_and_follow(order(isr=(NODE,)), 0.0)
+    assert manager.replica("t", 0).log.end_offset == 2
+
+
+def test_everything_that_is_written_is_told(manager: ReplicaManager) -> None:
+    told_of: list[int] = []
+    manager.written.add(lambda: told_of.append(1))
+    manager.lead_and_follow(order(), 0.0)
+    replica = manager.replica("t", 0)
+    before = len(told_of)
+    replica.appended()
+    assert len(told_of) > before
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_the_release_says_how_many_have_to_be_in_sync(
+    manager: ReplicaManager, strict: bool
+) -> None:
+    manager.strict = strict
+    manager.lead_and_follow(order(), 0.0)
+    assert manager.replica("t", 0).min_in_sync == (2 if strict else 0)
 
 
 def test_what_a_crash_left_of_another_topic_of_that_name_is_gone(

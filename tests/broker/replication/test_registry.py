@@ -14,8 +14,17 @@ from aiokafkawire.wire import NO_ID
 ALL = [1, 2, 3]
 
 
-def registry(*, unclean: bool = False, live: list[int] = ALL) -> Registry:
-    made = Registry(ALL, MemoryStore(), BrokerConfig(), random.Random(1), unclean=unclean)
+def registry(
+    *, unclean: bool = False, live: list[int] = ALL, eligible: bool = False, **options: Any
+) -> Registry:
+    made = Registry(
+        ALL,
+        MemoryStore(),
+        BrokerConfig(**options),
+        random.Random(1),
+        unclean=unclean,
+        eligible=eligible,
+    )
     for node in live:
         made.node_came(node)
     return made
@@ -197,3 +206,86 @@ def test_the_largest_batch_is_the_topics() -> None:
     partition(made, 1, configs={"max.message.bytes": "5000000"})
     assert made.max_batch("t") == 5_000_000
     assert made.max_batch("u") == made.options.max_message_bytes
+
+
+# --- who may lead without a loss (KIP-966) -------------------------------------------------------
+
+
+def eligible() -> tuple[Registry, Partition]:
+    made = registry(eligible=True, min_insync_replicas=2)
+    return made, partition(made, 1, 2, 3)
+
+
+def test_who_left_an_isr_that_is_too_small_may_still_lead() -> None:
+    made, of = eligible()
+    made.record_isr(("t", 0), 1, 0, (1, 3))
+    assert of.elr == [], "enough are in sync"
+    made.record_isr(("t", 0), 1, 0, (1,))
+    assert (of.isr, of.elr) == ([1], [3])
+    made.node_died(1)
+    assert (of.leader, of.isr, of.elr) == (3, [3], [1])
+    made.record_isr(("t", 0), 3, of.leader_epoch, (2, 3))
+    assert of.elr == []
+
+
+def test_who_crashed_may_have_lost_something() -> None:
+    made, of = eligible()
+    made.node_died(3)
+    made.node_died(2)
+    assert (of.isr, of.elr) == ([1], [2])
+    made.node_died(1)
+    assert (of.leader, of.isr, of.elr) == (NO_LEADER, [], [1, 2])
+    made.node_came(2)
+    assert (of.leader, of.elr) == (NO_LEADER, [1])
+
+
+def test_who_stopped_in_good_order_has_everything() -> None:
+    made, of = eligible()
+    made.node_died(3)
+    made.leave_lead(2)
+    made.node_died(2)
+    made.node_died(1)
+    assert of.elr == [1, 2]
+    made.node_came(2)
+    assert (of.leader, of.isr, of.elr) == (2, [2], [1])
+
+
+def test_if_all_crashed_who_led_last_has_most() -> None:
+    made, of = eligible()
+    for node in (3, 2, 1):
+        made.node_died(node)
+    for node in (2, 3):
+        made.node_came(node)
+        assert of.leader == NO_LEADER
+    made.node_came(1)
+    assert (of.leader, of.isr, of.elr, of.last_leader) == (1, [1], [], NO_LEADER)
+
+
+def test_a_topic_of_one_replica_comes_back_with_its_node() -> None:
+    made = registry(eligible=True)
+    of = partition(made, 1)
+    made.node_died(1)
+    assert stands(of) == (NO_LEADER, 1, [])
+    made.node_came(1)
+    assert stands(of) == (1, 2, [1])
+
+
+def test_who_is_alone_in_sync_is_told() -> None:
+    made = registry()
+    of = partition(made, 1, 2, 3)
+    assert list(made.alone_in_sync(1)) == []
+    made.node_died(3)
+    made.record_isr(("t", 0), 1, of.leader_epoch, (1,))
+    assert list(made.alone_in_sync(1)) == [of]
+    assert list(made.alone_in_sync(2)) == []
+    made.node_died(1)
+    assert list(made.alone_in_sync(1)) == [of], "dead or not"
+
+
+def test_with_somebody_eligible_nobody_is_alone() -> None:
+    made, of = eligible()
+    made.record_isr(("t", 0), 1, 0, (1,))
+    assert list(made.alone_in_sync(1)) == []
+    for node in (2, 3):
+        made.node_died(node)
+    assert list(made.alone_in_sync(1)) == [of]

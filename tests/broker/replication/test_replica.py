@@ -10,6 +10,7 @@ from aiokafkawire.broker.replication.replica import (
     Appended,
     BecomeFollower,
     BecomeLeader,
+    Diverged,
     EpochEnded,
     Event,
     Fetched,
@@ -55,6 +56,7 @@ EVENTS: list[Event] = [
     IsrRecorded((NODE,)),
     EpochEnded(0, 0),
     Received(b"", 0),
+    Diverged(0, 0),
     OutOfRange(),
     LogFound(0),
 ]
@@ -237,6 +239,33 @@ def test_a_new_leader_may_be_behind_what_consumers_were_told() -> None:
     assert made.high_watermark == 2
 
 
+def test_who_has_less_than_a_new_leader_began_with_is_not_in_sync() -> None:
+    made = following(3, watermark=1)
+    made.handle(BecomeLeader(told(NODE, 1, (1, 2))), 5.0)
+    # What it lacks was perhaps acknowledged by the leader before.
+    assert made.handle(Fetched(SECOND, 2), 6.0) is None
+    assert made.handle(Fetched(SECOND, 3), 7.0) == (1, 2, 3)
+
+
+def test_with_too_few_in_sync_a_strict_high_watermark_stands() -> None:
+    made = replica(min_in_sync=2)
+    made.handle(BecomeLeader(told(isr=(1,))), 0.0)
+    write(made.log)
+    made.appended()
+    assert made.high_watermark == 0
+    assert made.handle(Fetched(FIRST, 1), 1.0) == (1, 2)
+    made.handle(IsrRecorded((1, 2)), 1.0)
+    assert made.high_watermark == 1
+
+
+def test_a_topic_with_too_few_replicas_needs_them_all() -> None:
+    made = replica(min_in_sync=2)
+    made.handle(BecomeLeader(told(isr=(1,), replicas=(1,))), 0.0)
+    write(made.log)
+    made.appended()
+    assert made.high_watermark == 1
+
+
 def test_who_is_not_in_sync_at_first_is_late_from_the_start() -> None:
     made = leading(isr=(1, 2))
     assert isinstance(made.state, Leading)
@@ -314,6 +343,42 @@ def test_an_epoch_that_is_not_known_here_is_asked_down() -> None:
     made.handle(EpochEnded(1, 1), 0.0)
     assert made.state == Following()
     assert made.log.end_offset == 1
+
+
+def test_where_fetches_tell_a_follower_need_not_ask() -> None:
+    made = replica(on_fetch=True)
+    write(made.log, 2, epoch=3)
+    made.handle(BecomeFollower(told(FIRST, 5)), 0.0)
+    assert made.state == Following()
+    assert made.log.end_offset == 2
+
+
+def test_without_epochs_the_high_watermark_counts_there_too() -> None:
+    made = replica(on_fetch=True, watermark=1)
+    write(made.log, 2, epoch=-1)
+    made.handle(BecomeFollower(told(FIRST, 5)), 0.0)
+    assert made.state == Following()
+    assert made.log.end_offset == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "end"),
+    [
+        (Diverged(3, 4), 4),  # the same epoch ended earlier there
+        (Diverged(2, 4), 2),  # of epoch 3 nothing can be common
+        (Diverged(1, 1), 1),  # the epoch before ended earlier there as well
+        (Diverged(1, 4), 2),  # it ended earlier here
+        (Diverged(0, 0), 0),
+    ],
+)
+def test_a_fetch_tells_where_logs_part(answer: Diverged, end: int) -> None:
+    made = replica(on_fetch=True)
+    write(made.log, 2, epoch=1)
+    write(made.log, 4, epoch=3)
+    made.handle(BecomeFollower(told(FIRST, 5)), 0.0)
+    made.handle(answer, 0.0)
+    assert made.state == Following()
+    assert made.log.end_offset == end
 
 
 def test_a_follower_appends_and_learns_the_high_watermark() -> None:

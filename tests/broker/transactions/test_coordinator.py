@@ -13,7 +13,7 @@ from aiokafkawire.broker.groups import offsets
 from aiokafkawire.broker.groups.offsets import Committed, OffsetStore
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
-from aiokafkawire.broker.topics import Cluster
+from aiokafkawire.broker.topics import Cluster, Partition
 from aiokafkawire.broker.transactions import Transactions, coordinator
 from aiokafkawire.broker.transactions.events import (
     Add,
@@ -53,6 +53,7 @@ class Given:
 
     def __init__(self, store: Store | None = None, **options: Any) -> None:
         self.clock = Clock()
+        self.leading: dict[int, Partition] = {}
         self.options = BrokerConfig(**options)
         self.store = store or MemoryStore()
         self.cluster = Cluster([1, 2], self.store, self.options, random.Random(1))
@@ -66,6 +67,7 @@ class Given:
             self.offsets,
             self.store,
             bumps_epoch=lambda: True,
+            leading=lambda partition: self.leading.get(partition.index, partition),
         )
 
     def begun(self, name: str = "tx", *partitions: TopicPartition) -> ProducerIdAndEpoch:
@@ -144,6 +146,80 @@ def test_a_marker_waits_for_a_leader() -> None:
     given.transactions.tick()
     assert (len(given.markers(T0)), len(given.markers(T1))) == (1, 1)
     assert given.state() is S.COMPLETE_ABORT
+
+
+class Led(Partition):
+    """A partition whose replicas have what is before `replicated`."""
+
+    replicated = 0
+
+    @property
+    def high_watermark(self) -> int:
+        return self.replicated
+
+
+def led(given: Given, index: int = 0) -> Led:
+    """Let a leader's own log of a partition stand for it."""
+    shared = given.cluster.topics["t"].partitions[index]
+    one = Led("t", index, [1, 2], shared.log, leader=1, leader_epoch=0, isr=[1, 2])
+    given.leading[index] = one
+    return one
+
+
+def test_a_marker_waits_until_it_is_everywhere() -> None:
+    given = Given()
+    me = given.begun("tx", T0)
+    leader = led(given)
+    leader.replicated = 1
+    assert given.end(me) == E.NONE
+    assert len(given.markers(T0)) == 1
+    assert given.state() is S.PREPARE_COMMIT
+    given.transactions.tick()
+    assert len(given.markers(T0)) == 1, "it is there, and is waited for"
+    leader.replicated = 2
+    given.transactions.tick()
+    assert given.state() is S.COMPLETE_COMMIT
+    assert len(leader.changed) == 0
+
+
+def test_a_marker_that_the_next_leader_does_not_have_is_written_again() -> None:
+    given = Given()
+    me = given.begun("tx", T0)
+    first = led(given)
+    assert given.end(me, commit=False) == E.NONE
+    given.log(T0).truncate(1)
+    second = led(given)
+    second.leader_epoch = 1
+    given.transactions.tick()
+    assert len(given.markers(T0)) == 1
+    assert given.state() is S.PREPARE_ABORT
+    assert len(first.changed) == 0
+    second.replicated = 2
+    given.transactions.tick()
+    assert given.state() is S.COMPLETE_ABORT
+
+
+def test_a_marker_waits_for_enough_replicas() -> None:
+    given = Given(min_insync_replicas=2)
+    me = given.begun("tx", T0)
+    leader = led(given)
+    leader.isr = [1]
+    leader.replicated = 9
+    assert given.end(me) == E.NONE
+    assert given.markers(T0) == []
+    leader.isr = [1, 2]
+    given.transactions.tick()
+    assert given.state() is S.COMPLETE_COMMIT
+
+
+def test_a_marker_of_what_was_deleted_meanwhile_is_not_waited_for() -> None:
+    given = Given()
+    me = given.begun("tx", T0)
+    led(given)
+    assert given.end(me) == E.NONE
+    given.cluster.delete_topic(given.cluster.topics["t"])
+    given.transactions.tick()
+    assert given.state() is S.COMPLETE_COMMIT
 
 
 def test_what_was_deleted_needs_no_marker() -> None:
