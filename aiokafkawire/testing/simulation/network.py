@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -82,14 +81,13 @@ class Network:
         self,
         clock: Clock,
         time: VirtualTime,
-        rng: random.Random,
         trace: Trace,
-        options: NetworkOptions,
+        ways: Ways,
     ) -> None:
         self._clock = clock
         self._time = time
         self._trace = trace
-        self._ways = Ways(options, rng)
+        self._ways = ways
         self._names = Names(trace)
         self._listeners: dict[Address, SimulatedListener] = {}
         self._connections: dict[int, Connection] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -89,9 +89,12 @@ class Way:
 
 
 class Ways:
-    """All ways. An end is a host, or one port of it as "host:port"."""
+    """All ways. An end is a host, or one port of it as "host:port".
 
-    def __init__(self, options: NetworkOptions, rng: random.Random) -> None:
+    Each has a chance of its own, so that what happens on one hangs on no other.
+    """
+
+    def __init__(self, options: NetworkOptions, rng: Callable[[str], random.Random]) -> None:
         self._options = options
         self._rng = rng
         self._ways: dict[tuple[str, str], Way] = {}
@@ -103,7 +106,9 @@ class Ways:
         """The way from one end to another; one of the two is a port."""
         way = self._ways.get((sender, receiver))
         if way is None:
-            way = self._ways[sender, receiver] = Way(self._options, self._rng)
+            way = self._ways[sender, receiver] = Way(
+                self._options, self._rng(f"{sender} to {receiver}")
+            )
             self._arrange(sender, receiver, way)
         return way
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -17,7 +18,7 @@ from aiokafkawire.testing.simulation.trace import Trace
 from aiokafkawire.testing.simulation.virtual_loop import VirtualLoop, scopes_in_order
 from aiokafkawire.testing.simulation.virtual_time import Stop, VirtualTime
 from aiokafkawire.testing.simulation.waits import Waiting
-from aiokafkawire.testing.simulation.ways import NetworkOptions
+from aiokafkawire.testing.simulation.ways import NetworkOptions, Ways
 
 __all__ = ("Backend", "World")
 
@@ -62,11 +63,10 @@ class World:
         self.now: Callable[[], float] = self._time.now  # seconds since the beginning
         self.trace = Trace(self.now)
         self.clock = SimulatedClock(self.now, self.trace)
-        self.network = Network(
-            self.clock, self._time, self.rng("network"), self.trace, network or NetworkOptions()
-        )
+        ways = Ways(network or NetworkOptions(), self.rng)
+        self.network = Network(self.clock, self._time, self.trace, ways)
         self._clocks: dict[str, SimulatedClock] = {}
-        self._runtimes = 0
+        self._runtimes: Counter[str] = Counter()
         self._loop: Loop | None = None
         self._first_tasks: list[object] = []
         self._left_behind: list[str] = []
@@ -77,17 +77,21 @@ class World:
         """A source of chance of its own, the same for the same seed and purpose."""
         return random.Random(f"{self.seed}/{purpose}")
 
+    def clock_of(self, host: str) -> SimulatedClock:
+        """The clock of one host; its wall clock may jump alone."""
+        clock = self._clocks.get(host)
+        if clock is None:
+            clock = self._clocks[host] = SimulatedClock(self.now, self.trace, host, self.clock)
+        return clock
+
     def runtime(self, host: str) -> SimulatedRuntime:
         """The outside world as one client or broker on a host, given by its IP address, sees it.
 
         Those of one host share its clock, and each has a chance of its own.
         """
-        clock = self._clocks.get(host)
-        if clock is None:
-            clock = self._clocks[host] = SimulatedClock(self.now, self.trace, host, self.clock)
-        self._runtimes += 1
-        rng = self.rng(f"{host}/{self._runtimes}")
-        return SimulatedRuntime(host, self.network, clock, rng)
+        self._runtimes[host] += 1
+        rng = self.rng(f"{host}/{self._runtimes[host]}")
+        return SimulatedRuntime(host, self.network, self.clock_of(host), rng)
 
     def run(self, main: Callable[[], Awaitable[T]], *, limit_s: float = NEVER) -> T:
         """Run the program to its end, which comes before `limit_s` of simulated time.

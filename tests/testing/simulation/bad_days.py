@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -113,15 +114,14 @@ class BadDays:
 
     async def reset(self) -> None:
         network, host = self.world.network, self.chance.choice([PRODUCER, *MEMBERS])
-        self.chance.choice(
-            [
-                lambda: network.reset(host, BROKER),
-                lambda: network.reset_mid_write(host, BROKER),
-                lambda: network.reset_mid_write(BROKER, host),
-                lambda: network.half_open(BROKER, host),
-                lambda: network.half_open(BROKER, host, silent=True),
-            ]
-        )()
+        breaks: list[Callable[[], None]] = [
+            lambda: network.reset(host, BROKER),
+            lambda: network.reset_mid_write(host, BROKER),
+            lambda: network.reset_mid_write(BROKER, host),
+            lambda: network.half_open(BROKER, host),
+            lambda: network.half_open(BROKER, host, silent=True),
+        ]
+        self.chance.choice(breaks)()
 
     async def confuse(self) -> None:
         """What lasts a while, and hurts less."""
@@ -129,14 +129,13 @@ class BadDays:
         slow = NetworkOptions(
             max_delay_s=0.2, slow_packets=0.05, bandwidth_bytes_per_s=20_000, single_bytes=0.3
         )
-        self.chance.choice(
-            [
-                lambda: network.set_link(host, BROKER, slow),
-                lambda: network.refuse_connects(BROKER, by=host),
-                lambda: network.hang_connects(BROKER, by=host),
-                lambda: self.world.runtime(host).clock.jump(self.chance.uniform(-3_600, 3_600)),
-            ]
-        )()
+        confusions: list[Callable[[], None]] = [
+            lambda: network.set_link(host, BROKER, slow),
+            lambda: network.refuse_connects(BROKER, by=host),
+            lambda: network.hang_connects(BROKER, by=host),
+            lambda: self.world.clock_of(host).jump(self.chance.uniform(-3_600, 3_600)),
+        ]
+        self.chance.choice(confusions)()
         await anyio.sleep(self.chance.uniform(0.1, 5))
         network.set_link(host, BROKER, None)
         network.allow_connects(BROKER)

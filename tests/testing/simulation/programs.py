@@ -135,7 +135,6 @@ def run(name: str, seed: int, backend: Any) -> tuple[World, Any]:
 
 
 if __name__ == "__main__":
-    ran, told = run(sys.argv[1], int(sys.argv[2]), sys.argv[3])
-    if "--lines" in sys.argv:
-        print(ran.trace)
-    print(ran.trace.count, ran.trace.digest, told)
+    for program in sys.argv[3:]:
+        ran, told = run(program, int(sys.argv[1]), sys.argv[2])
+        print(ran.trace.count, ran.trace.digest, told)

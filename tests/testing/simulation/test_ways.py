@@ -18,7 +18,7 @@ def way(**options: Any) -> Way:
 
 
 def ways(**options: Any) -> Ways:
-    return Ways(NetworkOptions(**options), random.Random(1))
+    return Ways(NetworkOptions(**options), random.Random)
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,14 @@ def test_there_is_one_way_between_two_ends() -> None:
     all_ways = ways()
     assert all_ways.between(ONE, PORT) is all_ways.between(ONE, PORT)
     assert all_ways.between(OTHER, PORT) is not all_ways.between(PORT, OTHER)
+
+
+def test_what_happens_on_a_way_hangs_on_no_other() -> None:
+    one, other = ways(), ways()
+    one.between(OTHER, SECOND).arrival(0.0)
+    first = one.between(OTHER, PORT).arrival(0.0)
+    assert other.between(OTHER, PORT).arrival(0.0) == first
+    assert other.between(PORT, OTHER).arrival(0.0) != first
 
 
 @pytest.mark.parametrize("early", [True, False])
