@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from aiokafkawire.broker import Answer, Close, Delay, Drop
+from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop
+from aiokafkawire.testing.simulation import NetworkOptions
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.simulation.plan import BROKER_HOST, Step
 
@@ -30,16 +31,18 @@ class Scene:
     topics: Mapping[str, int] = field(default_factory=dict)
     groups: Sequence[str] = ()
     transactional_ids: Sequence[str] = ()
+    replicated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     """`draw` chooses the arguments, `befall` does it and undoes it. `weight`: how often it is drawn
-    beside the others."""
+    beside the others; with 0 only by programmes that name it. `applies`: in which scenes."""
 
     draw: Callable[[random.Random, Scene], Arguments]
     befall: Callable[..., Awaitable[None]]
     weight: int = 10
+    applies: Callable[[Scene], bool] = lambda scene: True
 
 
 def draw_steps(
@@ -52,8 +55,9 @@ def draw_steps(
     kinds: Iterable[str] | None = None,
 ) -> tuple[Step, ...]:
     """So many faults between two times, in their order; of these kinds, or of all."""
-    names = list(FAULTS if kinds is None else kinds)
-    weights = [FAULTS[name].weight for name in names]
+    chosen = FAULTS if kinds is None else kinds
+    names = [name for name in chosen if FAULTS[name].applies(scene)]
+    weights = [FAULTS[name].weight if kinds is None else 1 for name in names]
     steps = []
     for _ in range(count):
         at_s = round(rng.uniform(from_s, to_s), 3)
@@ -95,6 +99,33 @@ async def _hang(stage: Stage, node: int, for_s: float) -> None:
     stage.broker.resume(node)
 
 
+async def _kill_losing(stage: Stage, node: int, for_s: float) -> None:
+    """What was not written to its disk is lost: never of two nodes at once, nor the last copy."""
+    broker = stage.broker
+    if stage.losing or node not in broker.live_nodes or broker.alone_in_sync(node):
+        await _kill(stage, node, for_s)
+        return
+    stage.losing = True
+    await broker.kill(node, lose_unsynced=True)
+    await anyio.sleep(for_s)
+    await broker.restart(node)
+    stage.losing = False
+
+
+def _a_coordinator(rng: random.Random, scene: Scene) -> Arguments:
+    key = rng.choice([*scene.groups, *scene.transactional_ids])
+    return {"key": key, "node": rng.randint(1, scene.nodes)}
+
+
+async def _move_coordinator(stage: Stage, key: str, node: int) -> None:
+    if node in stage.broker.live_nodes:
+        stage.broker.move_coordinator(key, node)
+
+
+def _is_coordinated(scene: Scene) -> bool:
+    return hasattr(Broker, "move_coordinator") and bool(scene.groups or scene.transactional_ids)
+
+
 def _a_partition(rng: random.Random, scene: Scene) -> Arguments:
     topic = rng.choice(list(scene.topics))
     partition = rng.randrange(scene.topics[topic])
@@ -125,24 +156,103 @@ async def _sever(stage: Stage, host: str, for_s: float) -> None:
     stage.world.network.heal(host, BROKER_HOST)
 
 
+async def _lose_power(stage: Stage, host: str, for_s: float) -> None:
+    stage.world.network.lose_power(host)
+    await anyio.sleep(for_s)
+    stage.world.network.restore(host)
+
+
 async def _reset(stage: Stage, host: str) -> None:
     stage.world.network.reset(host, BROKER_HOST)
 
 
+def _a_pair(rng: random.Random, scene: Scene) -> Arguments:
+    """A client's host and a node, and which of them it comes from."""
+    node = rng.randint(1, scene.nodes)
+    return _a_host(rng, scene) | {"node": node, "from_client": rng.random() < 0.5}
+
+
+def _a_pair_for(rng: random.Random, scene: Scene) -> Arguments:
+    return _a_pair(rng, scene) | {"for_s": _seconds(rng, 0.1, 6)}
+
+
+def _ends(stage: Stage, host: str, node: int, from_client: bool) -> tuple[str, str]:
+    ends = host, stage.node_ends[node]
+    return ends if from_client else (ends[1], ends[0])
+
+
+async def _sever_node(
+    stage: Stage, host: str, node: int, *, from_client: bool, for_s: float, one_way: bool
+) -> None:
+    ends = _ends(stage, host, node, from_client)
+    stage.world.network.sever(*ends, one_way=one_way)
+    await anyio.sleep(for_s)
+    stage.world.network.heal(*ends)
+
+
+def _a_cut(rng: random.Random, scene: Scene) -> Arguments:
+    return _a_pair_for(rng, scene) | {"one_way": rng.random() < 0.6}
+
+
+async def _reset_mid_write(stage: Stage, host: str, node: int, from_client: bool) -> None:
+    stage.world.network.reset_mid_write(*_ends(stage, host, node, from_client))
+
+
+def _a_loss(rng: random.Random, scene: Scene) -> Arguments:
+    return _a_pair(rng, scene) | {"silent": rng.random() < 0.5}
+
+
+async def _half_open(stage: Stage, host: str, node: int, from_client: bool, silent: bool) -> None:
+    """One end is gone; with `silent` what the other sends vanishes."""
+    stage.world.network.half_open(*_ends(stage, host, node, from_client), silent=silent)
+
+
+async def _refuse_connects(stage: Stage, node: int, for_s: float) -> None:
+    end = stage.node_ends[node]
+    stage.world.network.refuse_connects(end)
+    await anyio.sleep(for_s)
+    stage.world.network.allow_connects(end)
+
+
+async def _hang_connects(stage: Stage, node: int, for_s: float) -> None:
+    end = stage.node_ends[node]
+    stage.world.network.hang_connects(end)
+    await anyio.sleep(for_s)
+    stage.world.network.allow_connects(end)
+
+
+def _a_slow_way(rng: random.Random, scene: Scene) -> Arguments:
+    way = rng.choice(
+        [
+            {"min_delay_s": 0.2, "max_delay_s": 1.0},
+            {"bandwidth_bytes_per_s": 2_000},
+            {"slow_packets": 0.2, "max_slow_delay_s": 3.0},
+            {"single_bytes": 0.5},
+        ]
+    )
+    return _a_host_for(rng, scene) | {"way": way}
+
+
+async def _slow_way(stage: Stage, host: str, for_s: float, way: Arguments) -> None:
+    stage.world.network.set_link(host, BROKER_HOST, NetworkOptions(**way))
+    await anyio.sleep(for_s)
+    stage.world.network.set_link(host, BROKER_HOST, None)
+
+
 # --- single requests ---
 
-APIS = (
-    ApiKey.PRODUCE,
-    ApiKey.FETCH,
-    ApiKey.METADATA,
+OF_ALL = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.LIST_OFFSETS)
+OF_PRODUCERS = (ApiKey.INIT_PRODUCER_ID,)
+OF_GROUPS = (
     ApiKey.FIND_COORDINATOR,
-    ApiKey.INIT_PRODUCER_ID,
-    ApiKey.OFFSET_COMMIT,
-    ApiKey.OFFSET_FETCH,
-    ApiKey.LIST_OFFSETS,
     ApiKey.JOIN_GROUP,
     ApiKey.SYNC_GROUP,
     ApiKey.HEARTBEAT,
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FETCH,
+)
+OF_TRANSACTIONS = (
+    ApiKey.FIND_COORDINATOR,
     ApiKey.ADD_PARTITIONS_TO_TXN,
     ApiKey.ADD_OFFSETS_TO_TXN,
     ApiKey.TXN_OFFSET_COMMIT,
@@ -185,8 +295,15 @@ REFUSALS: Mapping[ApiKey, Sequence[ErrorCode]] = {
 """What a broker may answer without carrying out the request, and a client is to try again."""
 
 
+def _apis(scene: Scene) -> list[ApiKey]:
+    """What clients of this scene ask for."""
+    groups = OF_GROUPS if scene.groups else ()
+    transactions = OF_TRANSACTIONS if scene.transactional_ids else ()
+    return list(dict.fromkeys((*OF_ALL, *OF_PRODUCERS, *groups, *transactions)))
+
+
 def _a_request(rng: random.Random, scene: Scene) -> Arguments:
-    return {"api": rng.choice(APIS).name, "times": rng.randint(1, 3)}
+    return {"api": rng.choice(_apis(scene)).name, "times": rng.randint(1, 3)}
 
 
 def _a_lost_request(rng: random.Random, scene: Scene) -> Arguments:
@@ -198,7 +315,7 @@ def _a_late_request(rng: random.Random, scene: Scene) -> Arguments:
 
 
 def _a_refused_request(rng: random.Random, scene: Scene) -> Arguments:
-    api = rng.choice(list(REFUSALS))
+    api = rng.choice([api for api in _apis(scene) if api in REFUSALS])
     return {"api": api.name, "times": rng.randint(1, 4), "code": rng.choice(REFUSALS[api]).name}
 
 
@@ -220,11 +337,25 @@ async def _refuse_request(stage: Stage, api: str, times: int, code: str) -> None
 
 FAULTS: Mapping[str, Fault] = {
     "kill": Fault(_a_node, _kill),
+    "kill, losing what is not on disk": Fault(
+        _a_node,
+        _kill_losing,
+        weight=20,
+        applies=lambda scene: scene.replicated and hasattr(Broker, "alone_in_sync"),
+    ),
     "shut down": Fault(_a_node, _shut_down, weight=4),
     "hang": Fault(_a_node, _hang),
     "move leader": Fault(_a_partition, _move_leader),
-    "sever": Fault(_a_host_for, _sever),
+    "move coordinator": Fault(_a_coordinator, _move_coordinator, applies=_is_coordinated),
+    "sever": Fault(_a_host_for, _sever, weight=5),
+    "sever from a node": Fault(_a_cut, _sever_node),
+    "lose power": Fault(_a_host_for, _lose_power, weight=0),
     "reset": Fault(_a_host, _reset),
+    "reset in a write": Fault(_a_pair, _reset_mid_write),
+    "half open": Fault(_a_loss, _half_open),
+    "refuse connects": Fault(_a_node, _refuse_connects, weight=5),
+    "hang connects": Fault(_a_node, _hang_connects, weight=5),
+    "slow way": Fault(_a_slow_way, _slow_way, weight=5),
     "close instead of an answer": Fault(_a_lost_request, _close_request),
     "no answer": Fault(_a_lost_request, _drop_request, weight=5),
     "late answer": Fault(_a_late_request, _delay_request, weight=5),

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, TypeVar
 
 import anyio
 
 from aiokafkawire.broker import Broker
 from aiokafkawire.testing.simulation import NetworkOptions, SimulatedRuntime, World
+from tests.history.checker import Violation
+from tests.history.observed import Log, Observed
+from tests.history.recorder import Recorder
+from tests.simulation.consumed import Consumed
 from tests.simulation.faults import FAULTS
+from tests.simulation.logs import Watch
 from tests.simulation.plan import BROKER_HOST, Plan, Step
 
 __all__ = ("Stage", "Unsettled", "world_of")
@@ -19,6 +27,10 @@ HEALED_WITHIN_S = 60.0
 """All that there is must be consumed so soon after the last fault has ended (simulated)."""
 
 POLL_S = 0.25
+SLACK_S = 0.25
+"""How late a call may end: turns of the loop take no time, but packets do."""
+
+T = TypeVar("T")
 
 
 class Unsettled(Exception):
@@ -32,16 +44,36 @@ class Stage:
     plan happen when `carry_out` is awaited.
     """
 
-    def __init__(self, world: World, plan: Plan, recorder: Any) -> None:
+    def __init__(self, world: World, plan: Plan) -> None:
         self.world = world
         self.plan = plan
-        self.recorder = recorder
+        self.recorder = Recorder(world.now)
         self.chance = world.rng("programme")
         self.broker = Broker(
             host=BROKER_HOST, runtime=world.runtime(BROKER_HOST), **dict(plan.broker)
         )
-        self.healed_at: float | None = None
+        self.observed: Observed | None = None
+        self.violations: list[Violation] = []
+        self.crashes: list[str] = []
+        self.losing = False
+        self._watch: Watch | None = None
+        self._consumed = Consumed(self.broker, self.recorder)
         self._meanings: dict[str, Callable[..., Awaitable[None]]] = {}
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """While the broker runs; what it holds is `observed` at the end."""
+        if self.world.backend == "asyncio":  # trio lets nothing out of its tasks unheard
+            asyncio.get_running_loop().set_exception_handler(self._crashed)
+        async with self.broker:
+            self._watch = Watch(self.broker)
+            try:
+                yield
+            finally:
+                self.observed = self._watch.observed()
+
+    def _crashed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.crashes.append(f"{context.get('message')}: {context.get('exception')!r}")
 
     @property
     def servers(self) -> str:
@@ -67,10 +99,32 @@ class Stage:
         """Say something in the trace. It must be the same in every process."""
         self.world.trace.note(text)
 
+    def violated(self, invariant: int, text: str) -> None:
+        """The programme itself has seen that an invariant does not hold; the run goes on."""
+        self.note(f"violated: ({invariant}) {text}")
+        self.violations.append(Violation(invariant, text))
+
+    # --- topics ---
+
     async def make_topics(self) -> None:
         """The topics of the plan, with as many replicas as the broker gives by default."""
         for topic, partitions in self.plan.topics.items():
-            await self.broker.create_topic(topic, partitions=partitions)
+            await self.make_topic(topic, partitions)
+
+    async def make_topic(self, topic: str, partitions: int) -> None:
+        await self.broker.create_topic(topic, partitions=partitions)
+        self.recorder.topic_made(topic, partitions)
+
+    async def grow_topic(self, topic: str, partitions: int) -> None:
+        """Let a topic have so many partitions in all."""
+        await self.broker.add_partitions(topic, partitions)
+        self.recorder.topic_made(topic, partitions)
+
+    async def delete_topic(self, topic: str) -> None:
+        assert self._watch is not None
+        self.recorder.topic_deleted(topic)
+        self._watch.topic_gone(topic)
+        await self.broker.delete_topic(topic)
 
     # --- steps ---
 
@@ -81,6 +135,7 @@ class Stage:
     async def fault(self, step: Step) -> None:
         """Carry out one step now; comes back when it is undone."""
         self.note(f"step {step.kind} {dict(step.arguments)}")
+        self.recorder.fault(str(step))
         meaning = self._meanings.get(step.kind)
         if meaning is not None:
             await meaning(**step.arguments)
@@ -100,24 +155,68 @@ class Stage:
         self.world.network.heal_all()
         self.broker.clear_faults()
         for node in self.broker.nodes:
+            self.broker.resume(node)
             if node not in self.broker.live_nodes:
                 await self.broker.restart(node)
-            self.broker.resume(node)
-        self.healed_at = self.now()
+        self.recorder.healed()
         self.note("healed")
+
+    def crash(self, host: str, scope: anyio.CancelScope, *names: str) -> None:
+        """A process dies: its connections are reset, and it says nothing any more.
+
+        `scope` is around all that it does, `names` are its clients. `revive` its host when that has
+        ended.
+        """
+        for name in names:
+            self.recorder.crashed(name)
+        self.world.network.crash(host)
+        self.world.network.lose_power(host)
+        scope.cancel()
+
+    def revive(self, host: str) -> None:
+        """A host whose process had crashed may be used again."""
+        self.world.network.restore(host)
 
     # --- waiting ---
 
     async def until(
         self, done: Callable[[], bool], what: str, within_s: float = HEALED_WITHIN_S
     ) -> None:
-        """Wait until something is so. Raises `Unsettled`, by default 60 s after the last fault."""
+        """Wait until something is so. Raises `Unsettled`, by default after 60 s."""
         deadline = self.now() + within_s
         while not done():
             if self.now() >= deadline:
                 raise Unsettled(f"after {within_s} s not yet: {what}")
             await anyio.sleep(POLL_S)
 
+    async def until_consumed(self, *topics: str, committed: bool = False) -> None:
+        """Wait until each record of these topics (of all in the plan) was given to somebody.
+
+        `committed`: none of transactions that are open or were aborted. Raises `Unsettled`.
+        """
+        names = topics or tuple(self.plan.topics)
+        missing = partial(self._consumed.missing, names, committed=committed)
+        try:
+            await self.until(lambda: not missing(), "consumed")
+        except Unsettled as error:
+            left = missing()
+            raise Unsettled(f"{error}: {len(left)} records, {left[:5]}") from None
+
+    def log(self, topic: str, partition: int) -> Log:
+        """What a partition holds now."""
+        return self._consumed.log(topic, partition)
+
+    async def bounded(self, what: str, at_most_s: float, call: Awaitable[T]) -> T:
+        """Await a call, which must end in this time, however it ends."""
+        began = self.now()
+        try:
+            return await call
+        finally:
+            took = self.now() - began
+            if took > at_most_s + SLACK_S:
+                self.violated(9, f"{what} took {took:.3f} s, at most {at_most_s} s")
+
 
 def world_of(seed: int, backend: Any, plan: Plan) -> World:
+    """The world of a run."""
     return World(seed, backend=backend, network=NetworkOptions(**dict(plan.network)))

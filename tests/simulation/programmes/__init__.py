@@ -8,7 +8,19 @@ from tests.simulation.programme import Programme
 
 __all__ = ("NAMES", "load")
 
-NAMES = ("plain",)
+NAMES = (
+    "plain",
+    "producing",
+    "transacting",
+    "leaving",
+    "churn",
+    "chain",
+    "short_lived",
+    "slow",
+    "topics",
+    "clock",
+    "idle_day",
+)
 """In the order in which seeds choose among them; a module's name is its programme's."""
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import anyio
 
+from aiokafkawire.errors import KafkaError
 from tests.history.checker import Promises
-from tests.simulation.plan import Plan, PlannedClient
+from tests.simulation.plan import Plan, PlannedClient, Step
 from tests.simulation.programme import Programme
 from tests.simulation.programmes.crew import a_consumer, a_producer, host_of
 from tests.simulation.stage import Stage
@@ -39,14 +40,22 @@ PACES: Mapping[str, tuple[float, dict[str, Any]]] = {
 SETTLED_AFTER = 0.2
 """The part of the day after which nothing more may grow."""
 
+DARK_FROM, DARK_FOR = 0.4, 0.1
+"""The part of the day in which a node is away, if one is."""
+
 CONNECTS_AN_HOUR = 12
 """Connections that a client makes in an hour in which one record is sent: to each of three nodes,
 what idles being closed after nine minutes."""
 
+CONNECTS_A_SECOND = 1.5
+"""And how often it tries to reach a node that is away: a second is the longest pause."""
+
 ROOMS = tuple(
     f"aiokafkawire.{room}"
-    for room in ("connection", "cluster", "consumer", "group", "producer", "runtime", "wire")
+    for room in ("connection", "cluster", "consumer", "group", "producer", "runtime")
 )
+"""Whose objects are counted. Messages are not: the brokers keep a log of them."""
+
 GROWTH, SPARE = 1.2, 60
 
 
@@ -62,17 +71,34 @@ def draw(rng: random.Random) -> Plan:
         ),
         *(PlannedClient(f"onlooker-{n}", f"10.0.3.{n}", "looks") for n in range(rng.randint(0, 1))),
     )
+    day_s = PACES[pace][0] * HOUR_S
+    nodes = rng.choice((1, 3))
+    dark = {"node": rng.randint(1, nodes), "for_s": day_s * DARK_FOR, "hangs": rng.random() < 0.5}
     return Plan(
-        broker={"nodes": rng.choice((1, 3)), "as_of": rng.choice((None, "2.8"))},
+        broker={"nodes": nodes, "as_of": rng.choice((None, "2.8"))},
         topics={TOPIC: partitions},
         options={"pace": pace},
         records=rng.randint(2, 24),
         clients=clients,
+        steps=(Step(day_s * DARK_FROM, "dark", dark),) if rng.random() < 0.5 else (),
     )
 
 
 async def run(stage: Stage) -> None:
     await stage.make_topics()
+
+    async def dark(node: int, for_s: float, hangs: bool) -> None:
+        """A node is away for long."""
+        if hangs:
+            stage.broker.pause(node)
+        else:
+            await stage.broker.kill(node)
+        await anyio.sleep(for_s)
+        stage.broker.resume(node)
+        if not hangs:
+            await stage.broker.restart(node)
+
+    stage.on("dark", dark)
     hours, options = PACES[stage.plan.options["pace"]]
     day_s = hours * HOUR_S
     async with anyio.create_task_group() as tasks:
@@ -81,11 +107,11 @@ async def run(stage: Stage) -> None:
         for kind in ("works", "looks"):
             for client in stage.plan.of(kind):
                 tasks.start_soon(read, stage, client, options)
-        await anyio.sleep(day_s * SETTLED_AFTER)
+        tasks.start_soon(stage.carry_out)
+        await anyio.sleep_until(day_s * SETTLED_AFTER)
         before = census(stage)
         await anyio.sleep_until(day_s)
         compare(stage, before, census(stage), day_s * (1 - SETTLED_AFTER) / HOUR_S)
-        await stage.heal()
         if stage.plan.of("works"):
             await stage.until_consumed(TOPIC)
         tasks.cancel_scope.cancel()
@@ -93,9 +119,13 @@ async def run(stage: Stage) -> None:
 
 async def send(stage: Stage, client: PlannedClient, day_s: float) -> None:
     """A record now and then, spread over the day."""
-    async with a_producer(stage, client.name, client.host) as sender:
+    options = {name: AS_IT_COMES[name] for name in ("request_timeout_ms", "metadata_max_age_ms")}
+    async with a_producer(stage, client.name, client.host, **options) as sender:
         for _ in range(stage.plan.records):
-            await sender.send_and_wait(TOPIC, sender.value())
+            try:
+                await sender.send_and_wait(TOPIC, sender.value())
+            except KafkaError as error:
+                stage.note(f"{client.name}: {error}")
             await anyio.sleep(day_s / (stage.plan.records + 1))
 
 
@@ -133,13 +163,16 @@ def census(stage: Stage) -> Counter[str]:
         if kind.__module__.startswith(ROOMS):
             counted[f"{kind.__module__}.{kind.__qualname__}"] += 1
     counted["left behind, if it ended now"] = len(stage.world.left_behind())
-    counted["connections made"] = stage.world.network.connects
+    network = stage.world.network
+    counted["connections made"] = network.connects + network.connects_refused
     return counted
 
 
 def compare(stage: Stage, before: Counter[str], after: Counter[str], hours: float) -> None:
     made = after.pop("connections made") - before.pop("connections made")
-    allowed = CONNECTS_AN_HOUR * max(hours, 1) * len(stage.plan.clients)
+    dark_s = sum(step.arguments["for_s"] for step in stage.plan.steps)
+    allowed = CONNECTS_AN_HOUR * max(hours, 1) + CONNECTS_A_SECOND * dark_s
+    allowed *= len(stage.plan.clients)
     if made > allowed:
         stage.violated(10, f"{made} connections were made in {hours} hours, {allowed:.0f} allowed")
     for what, count in sorted(after.items()):

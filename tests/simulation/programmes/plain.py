@@ -10,6 +10,7 @@ import anyio
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.producer import Producer
+from tests.history.checker import Promises
 from tests.simulation.faults import Scene, draw_steps
 from tests.simulation.plan import Plan, PlannedClient
 from tests.simulation.programme import Programme
@@ -45,19 +46,23 @@ async def run(stage: Stage) -> None:
             group.start_soon(stage.carry_out)
             for client in stage.plan.of("sends"):
                 group.start_soon(send, stage, client)
+        if stage.plan.of("reads"):
+            await stage.until_consumed()
         readers.cancel_scope.cancel()
 
 
 async def send(stage: Stage, client: PlannedClient) -> None:
     rng = stage.rng(client.name)
     producer = Producer(
-        bootstrap_servers=stage.servers, _runtime=stage.runtime(client.host), **HASTY
+        client_id=client.name,
+        bootstrap_servers=stage.servers,
+        _runtime=stage.runtime(client.host),
+        **HASTY,
     )
     async with stage.recorder.producer(producer, client.name) as sender:
-        for number in range(stage.plan.records):
-            value = b"%s-%d" % (client.name.encode(), number)
+        for _ in range(stage.plan.records):
             try:
-                await sender.send_and_wait(TOPIC, value)
+                await sender.send_and_wait(TOPIC, sender.value())
             except KafkaError as error:
                 stage.note(f"{client.name}: {error}")
             await anyio.sleep(rng.uniform(0, 0.3))
@@ -66,6 +71,7 @@ async def send(stage: Stage, client: PlannedClient) -> None:
 async def read(stage: Stage, client: PlannedClient) -> None:
     consumer = Consumer(
         TOPIC,
+        client_id=client.name,
         bootstrap_servers=stage.servers,
         _runtime=stage.runtime(client.host),
         auto_offset_reset="earliest",
@@ -76,4 +82,4 @@ async def read(stage: Stage, client: PlannedClient) -> None:
             await reader.getmany(timeout_ms=500)
 
 
-PROGRAMME = Programme("plain", draw, run, lambda plan: None, share=1)
+PROGRAMME = Programme("plain", draw, run, lambda plan: Promises(), share=1)

@@ -1,0 +1,62 @@
+"""What the logs hold, and what of it was given to nobody yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiokafkawire.broker import Broker
+from tests.history.events import Polled
+from tests.history.observed import Log
+from tests.history.recorder import Recorder
+from tests.simulation.logs import log_of
+
+__all__ = ("Consumed",)
+
+SEEN = ("none", "committed")
+"""What readers of committed records are given, by the fate of its transaction."""
+
+
+class Consumed:
+    """Compares logs with a history that grows; nothing is read twice that has not changed."""
+
+    def __init__(self, broker: Broker, recorder: Recorder) -> None:
+        self._broker = broker
+        self._history = recorder.history
+        self._heard = 0
+        self._given: dict[tuple[str, int], set[int]] = {}
+        self._logs: dict[tuple[str, int], tuple[tuple[int, int], Log]] = {}
+
+    def missing(
+        self, topics: Sequence[str], *, committed: bool = False
+    ) -> list[tuple[str, int, int]]:
+        """Topic, partition and offset of each record that was given to nobody.
+
+        `committed`: none of transactions that are open or were aborted.
+        """
+        self._hear()
+        found = []
+        for topic in topics:
+            for partition in range(self._broker.topics.get(topic, 0)):
+                given = self._given.get((topic, partition), set())
+                found += [
+                    (topic, partition, record.offset)
+                    for record in self.log(topic, partition).records
+                    if record.offset not in given and (not committed or record.fate in SEEN)
+                ]
+        return found
+
+    def log(self, topic: str, partition: int) -> Log:
+        """What a partition holds now."""
+        end = self._broker.end_offset(topic, partition)
+        state = (end, self._broker.leader_epoch(topic, partition))
+        kept = self._logs.get((topic, partition))
+        if kept is None or kept[0] != state:
+            kept = self._logs[topic, partition] = (state, log_of(self._broker, topic, partition))
+        return kept[1]
+
+    def _hear(self) -> None:
+        for event in self._history[self._heard :]:
+            if isinstance(event, Polled):
+                given = self._given.setdefault((event.topic, event.partition), set())
+                given.update(offset for offset, _ in event.records)
+        self._heard = len(self._history)

@@ -1,0 +1,53 @@
+"""What programmes draw in the same way: brokers, networks, options that make clients hasty."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from aiokafkawire.broker.releases import LINES
+
+__all__ = ("HASTY", "draw_broker", "draw_network", "draw_release")
+
+HASTY: dict[str, Any] = {"request_timeout_ms": 2_000}
+"""Options of clients that do not wait long: a simulated fault lasts seconds."""
+
+NEWEST = 0.5
+"""The share of runs on the newest release."""
+
+
+def draw_release(rng: random.Random, since: str, until: str | None = None) -> str | None:
+    """A release to answer as, None for the newest; none before `since`."""
+    lines = LINES[LINES.index(since) : None if until is None else LINES.index(until) + 1]
+    return None if until is None and rng.random() < NEWEST else rng.choice(lines)
+
+
+def draw_broker(
+    rng: random.Random, *, since: str = "0.10.1", replicated: float = 0.3
+) -> dict[str, Any]:
+    """Arguments of a `Broker` of three nodes; in a share of runs its nodes replicate."""
+    broker: dict[str, Any] = {
+        "nodes": 3,
+        "as_of": draw_release(rng, since),
+        "auto_create_topics": False,
+        "group_min_session_timeout_ms": 100,
+    }
+    if rng.random() < replicated:
+        broker |= {
+            "replicate": True,
+            "as_of": draw_release(rng, since, "2.8"),
+            "min_insync_replicas": 2,
+            "replica_lag_time_max_ms": 3_000,
+        }
+    return broker
+
+
+def draw_network(rng: random.Random) -> dict[str, Any]:
+    """Fields of `NetworkOptions`."""
+    return rng.choice(
+        [
+            {},
+            {"max_delay_s": 0.02},
+            {"max_delay_s": 0.1},
+        ]
+    )

@@ -1,0 +1,206 @@
+"""Producers of all kinds under faults; readers must see what was acknowledged, in its order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+
+from aiokafkawire.consumer import Consumer
+from aiokafkawire.errors import BufferFull, DeliveriesFailed, KafkaError
+from aiokafkawire.producer import Producer
+from tests.history.checker import Promises
+from tests.simulation.drawing import HASTY, draw_broker, draw_network
+from tests.simulation.faults import Scene, draw_steps
+from tests.simulation.plan import Plan, PlannedClient
+from tests.simulation.programme import Programme
+from tests.simulation.stage import Stage
+
+TOPIC = "orders"
+DELIVERY_TIMEOUT_MS = 30_000
+SMALL_BATCHES_BYTES = 700
+LARGEST_PAYLOAD_BYTES = 300
+"""One record is never over `SMALL_BATCHES_BYTES`, a batch of some is: it has to be split."""
+
+STYLES = ("send", "send_and_wait", "send_many", "send_nowait", "cancelled", "short_lived")
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4")
+MANY = 5
+"""Records of one `send_many`."""
+
+
+def draw(rng: random.Random) -> Plan:
+    broker = draw_broker(rng)
+    if rng.random() < 0.25:
+        broker["max_message_bytes"] = SMALL_BATCHES_BYTES
+    topics = {TOPIC: rng.randint(1, 4)}
+    clients = [_sender(rng, number) for number in range(rng.choice([1, 1, 2, 3]))]
+    clients.append(PlannedClient("reader", "10.0.2.1", "reads"))
+    scene = Scene(
+        nodes=3,
+        hosts=[client.host for client in clients],
+        topics=topics,
+        replicated="replicate" in broker,
+    )
+    records = rng.choice([20, 40, 80, 150])
+    senders = clients[:-1]
+    pause_s = max(client.arguments["pause_s"] for client in senders)
+    to_s = 1.0 + records / len(senders) * pause_s
+    return Plan(
+        broker=broker,
+        network=draw_network(rng),
+        topics=topics,
+        records=records,
+        clients=tuple(clients),
+        steps=draw_steps(rng, scene, count=rng.randint(0, 12), from_s=0.05, to_s=to_s),
+    )
+
+
+def _sender(rng: random.Random, number: int) -> PlannedClient:
+    options: dict[str, Any] = {
+        "compression_type": rng.choice(COMPRESSIONS),
+        "linger_ms": rng.choice([0, 5, 5, 100]),
+        "batch_size_bytes": rng.choice([200, 2_000, 16_384]),
+        "max_in_flight_requests_per_connection": rng.choice([1, 2, 5]),
+    }
+    acks = rng.choice(["all", "all", "all", 1, 0])
+    if acks != "all":
+        options["acks"] = acks
+    elif rng.random() < 0.2:
+        options["enable_idempotence"] = False
+    if rng.random() < 0.2:
+        options |= {"buffer_memory_bytes": 20_000, "max_block_ms": 3_000, "batch_size_bytes": 2_000}
+    return PlannedClient(
+        f"sender{number}",
+        f"10.0.1.{number + 1}",
+        "sends",
+        {
+            "style": rng.choice(STYLES),
+            "payload_bytes": rng.choice([0, 20, LARGEST_PAYLOAD_BYTES]),
+            "pause_s": rng.choice([0.0, 0.02, 0.05, 0.2]),
+            "keyed": rng.random() < 0.3,
+            "options": options,
+        },
+    )
+
+
+def promises(plan: Plan) -> Promises:
+    readers = tuple(client.name for client in plan.of("reads"))
+    return Promises(complete_readers=readers)
+
+
+async def run(stage: Stage) -> None:
+    await stage.make_topics()
+    async with anyio.create_task_group() as readers:
+        for client in stage.plan.of("reads"):
+            readers.start_soon(read, stage, client)
+        async with anyio.create_task_group() as group:
+            group.start_soon(stage.carry_out)
+            for client in stage.plan.of("sends"):
+                group.start_soon(Sender(stage, client).run)
+        if stage.plan.of("reads"):
+            await stage.until_consumed()
+        readers.cancel_scope.cancel()
+
+
+class Sender:
+    """One application that sends its share of the records, in its style."""
+
+    def __init__(self, stage: Stage, client: PlannedClient) -> None:
+        self.stage = stage
+        self.client = client
+        self.style: str = client.arguments["style"]
+        self.rng = stage.rng(client.name)
+        self.left = max(1, stage.plan.records // len(stage.plan.of("sends")))
+        self.lives = 0
+
+    async def run(self) -> None:
+        while self.left > 0:
+            self.lives += 1
+            name = f"{self.client.name}.{self.lives}"
+            producer = Producer(
+                client_id=name,
+                bootstrap_servers=self.stage.servers,
+                _runtime=self.stage.runtime(self.client.host),
+                delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+                **(HASTY | self.client.arguments["options"]),
+            )
+            try:
+                async with self.stage.recorder.producer(producer, name) as sender:
+                    await self.live(sender)
+            except DeliveriesFailed as error:
+                self.stage.note(f"{name}: {error}")
+            except KafkaError as error:  # it could not start
+                self.stage.note(f"{name}: {error}")
+                self.left -= 1
+
+    async def live(self, sender: Any) -> None:
+        ends_at = float("inf")
+        if self.style == "short_lived":
+            ends_at = self.stage.now() + self.rng.uniform(0.5, 1.5)
+        ways: dict[str, Callable[[Any], Awaitable[None]]] = {
+            "send": self.send,
+            "send_and_wait": self.send_and_wait,
+            "send_many": self.send_many,
+            "send_nowait": self.send_nowait,
+            "cancelled": self.cancelled,
+            "short_lived": self.send,
+        }
+        while self.left > 0 and self.stage.now() < ends_at:
+            try:
+                await ways[self.style](sender)
+            except KafkaError as error:
+                self.stage.note(f"{sender.name}: {error}")
+            await anyio.sleep(self.rng.uniform(0, 2 * self.client.arguments["pause_s"]))
+
+    def value(self, sender: Any) -> bytes:
+        self.left -= 1
+        size = self.rng.randint(0, self.client.arguments["payload_bytes"])
+        value: bytes = sender.value(self.rng.randbytes(size))
+        return value
+
+    def key(self) -> bytes | None:
+        return b"%d" % self.rng.randrange(10) if self.client.arguments["keyed"] else None
+
+    async def send(self, sender: Any) -> None:
+        await sender.send(TOPIC, self.value(sender), key=self.key())
+
+    async def send_and_wait(self, sender: Any) -> None:
+        await sender.send_and_wait(TOPIC, self.value(sender), key=self.key())
+
+    async def send_many(self, sender: Any) -> None:
+        count = min(MANY, self.left)
+        await sender.send_many(TOPIC, [self.value(sender) for _ in range(count)])
+        if self.rng.random() < 0.2:
+            await sender.flush()
+
+    async def send_nowait(self, sender: Any) -> None:
+        await sender.partitions_for(TOPIC)
+        try:
+            sender.send_nowait(TOPIC, self.value(sender), key=self.key())
+        except BufferFull:
+            await anyio.sleep(0.5)
+
+    async def cancelled(self, sender: Any) -> None:
+        """Gives up waiting now and then, at any moment."""
+        after_s = self.rng.choice([0.0, 0.001, 0.01, 0.1, 1.0, 5.0])
+        with anyio.move_on_after(self.rng.uniform(0, after_s)):
+            await self.send_and_wait(sender)
+
+
+async def read(stage: Stage, client: PlannedClient) -> None:
+    consumer = Consumer(
+        TOPIC,
+        client_id=client.name,
+        bootstrap_servers=stage.servers,
+        _runtime=stage.runtime(client.host),
+        auto_offset_reset="earliest",
+        **HASTY,
+    )
+    async with stage.recorder.consumer(consumer, client.name) as reader:
+        while True:
+            await reader.getmany(timeout_ms=500)
+
+
+PROGRAMME = Programme("producing", draw, run, promises)

@@ -1,0 +1,101 @@
+"""What runs are told as: a table of programmes, and for each that failed how to see it again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.simulation.play import Failure, Played
+from tests.simulation.runner import Job
+from tests.simulation.shrink import Shrunk
+
+__all__ = ("Tally", "command_of", "failures", "table", "told")
+
+SECONDS_PER_HOUR = 3_600
+
+
+@dataclass(slots=True)
+class Tally:
+    """Of one programme."""
+
+    seeds: int = 0
+    failed: int = 0
+    events: int = 0
+    hours: float = 0.0
+    cpu_s: float = 0.0
+
+    def add(self, played: Played, cpu_s: float) -> None:
+        self.seeds += 1
+        self.failed += bool(played.failures)
+        self.events += played.events
+        self.hours += played.seconds / SECONDS_PER_HOUR
+        self.cpu_s += cpu_s
+
+
+def table(tallies: dict[str, Tally]) -> str:
+    """One line a programme, and one of all."""
+    total = Tally()
+    for tally in tallies.values():
+        total.seeds += tally.seeds
+        total.failed += tally.failed
+        total.events += tally.events
+        total.hours += tally.hours
+        total.cpu_s += tally.cpu_s
+    heads = ("programme", "seeds", "events", "hours", "s CPU", "failed")
+    rows = [heads, *(_row(name, tallies[name]) for name in sorted(tallies)), _row("all", total)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+    return "\n".join(
+        "  ".join(
+            [
+                row[0].ljust(widths[0]),
+                *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
+            ]
+        )
+        for row in rows
+    )
+
+
+def _row(name: str, tally: Tally) -> tuple[str, ...]:
+    return (
+        name,
+        str(tally.seeds),
+        str(tally.events),
+        f"{tally.hours:.1f}",
+        f"{tally.cpu_s:.0f}",
+        str(tally.failed),
+    )
+
+
+def command_of(job: Job, shrunk: Shrunk | None = None) -> str:
+    """What runs it again."""
+    parts = [f"python -m tests.simulation --seed {job.seed} --programme {job.programme}"]
+    parts.append(f"--backend {job.backend} --trace")
+    if shrunk is not None:
+        parts.append(f"--steps {_numbers(shrunk.steps)} --clients {_numbers(shrunk.clients)}")
+        parts.append(f"--records {shrunk.records}")
+    return " ".join(parts)
+
+
+def _numbers(numbers: list[int]) -> str:
+    return ",".join(map(str, numbers)) or "none"
+
+
+def failures(found: tuple[Failure, ...]) -> str:
+    return "\n".join(f"  {failure.kind}: {failure.text}" for failure in found)
+
+
+def told(job: Job, played: Played, shrunk: Shrunk | None, last: Played | None) -> str:
+    """A failed run: what failed, the shortest plan that fails too, and the end of its trace."""
+    lines = [
+        f"--- seed {job.seed}: {job.programme} on {job.backend}",
+        failures(played.failures),
+        f"again: {command_of(job)}",
+    ]
+    if shrunk is not None and last is not None:
+        lines += [
+            f"shortest: {command_of(job, shrunk)}",
+            str(shrunk.made()),
+            failures(last.failures),
+            "the end of its trace:",
+            *last.trace,
+        ]
+    return "\n".join(lines)

@@ -1,0 +1,127 @@
+"""Seeds by the hundred, in several processes; and one seed made short."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from types import FrameType
+
+from aiokafkawire.testing.simulation.world import Backend
+from tests.simulation.plan import Plan
+from tests.simulation.play import BACKENDS, MAX_SHOWN_LINES, Failure, Played, draw, play
+from tests.simulation.programme import Programme
+from tests.simulation.programmes import load
+from tests.simulation.shrink import Shrunk, shrink
+
+__all__ = ("Job", "TookTooLong", "jobs_of", "perform", "perform_all", "shortest")
+
+MAX_WALL_S = 60
+"""A seed that takes longer than that on a real clock has run into a circle."""
+
+AHEAD = 4
+"""Jobs that wait for each process."""
+
+
+class TookTooLong(SystemExit):
+    """A run took too long on a real clock. Ends the event loop, as a Ctrl-C does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A seed of a programme on a backend."""
+
+    seed: int
+    programme: str
+    backend: Backend
+
+
+def jobs_of(
+    seeds: Iterable[int],
+    programmes: Mapping[str, Programme],
+    backend: Backend | None = None,
+) -> Iterator[Job]:
+    """Each seed chooses among the programmes by their shares, and its backend unless given."""
+    names = list(programmes)
+    shares = [programmes[name].share for name in names]
+    for seed in seeds:
+        rng = random.Random(f"{seed}/run")
+        name = rng.choices(names, shares)[0]
+        chosen = rng.choice(BACKENDS)
+        yield Job(seed, name, backend or chosen)
+
+
+def perform(
+    job: Job,
+    plan: Plan | None = None,
+    *,
+    shown_lines: int = MAX_SHOWN_LINES,
+    with_history: bool = False,
+) -> Played:
+    """Run one job in this process, within `MAX_WALL_S`."""
+    programme = load((job.programme,))[job.programme]
+    before = signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(MAX_WALL_S)
+    try:
+        return play(
+            programme,
+            job.seed,
+            job.backend,
+            plan,
+            shown_lines=shown_lines,
+            with_history=with_history,
+        )
+    except TookTooLong as error:
+        failure = Failure("took too long", str(error))
+        return Played(job.programme, job.seed, job.backend, "", 0.0, 0, (failure,))
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _too_long(number: int, frame: FrameType | None) -> None:
+    where = [] if frame is None else [f"{frame.f_code.co_qualname}:{frame.f_lineno}"]
+    raise TookTooLong(f"not over after {MAX_WALL_S} s of real time {where}")
+
+
+def _timed(job: Job) -> tuple[Job, Played, float]:
+    began = time.process_time()
+    played = perform(job)
+    return job, played, time.process_time() - began
+
+
+def perform_all(jobs: Iterable[Job], processes: int) -> Iterator[tuple[Job, Played, float]]:
+    """Run jobs as they come; gives each with what came of it, and its seconds of CPU."""
+    if processes == 1:
+        yield from map(_timed, jobs)
+        return
+    left = iter(jobs)
+    with ProcessPoolExecutor(processes) as pool:
+        running: set[Future[tuple[Job, Played, float]]] = set()
+        try:
+            while True:
+                for job in left:
+                    running.add(pool.submit(_timed, job))
+                    if len(running) >= processes * AHEAD:
+                        break
+                if not running:
+                    return
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield future.result()
+        finally:
+            for future in running:
+                future.cancel()
+
+
+def shortest(job: Job, failed: Played, max_runs: int) -> Shrunk:
+    """The shortest plan found that fails in one of the ways in which the job did."""
+    programme = load((job.programme,))[job.programme]
+
+    def fails(plan: Plan) -> bool:
+        return bool(perform(job, plan).kinds & failed.kinds)
+
+    return shrink(draw(programme, job.seed), fails, max_runs)
