@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -64,6 +64,25 @@ class _Listener(RebalanceListener):
                 await result
         finally:
             self._journal.note(CallbackEnded, name)
+
+
+class _Given:
+    """What is iterated over: records, or batches."""
+
+    def __init__(self, iterator: Any, journal: Journal, note: Callable[[Any, str], None]) -> None:
+        self._iterator = iterator
+        self._journal = journal
+        self._note = note
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        task = self._journal.task()
+        with self._journal.call("anext", None, task):
+            found = await anext(self._iterator)
+            self._note(found, task)
+        return found
 
 
 class RecordedConsumer:
@@ -196,23 +215,11 @@ class RecordedConsumer:
                 self._polled(records, task)
         return found
 
-    async def __aiter__(self) -> AsyncIterator[Record]:
-        iterator = aiter(self.inner)
-        while True:
-            task = self._journal.task()
-            with self._journal.call("anext", None, task):
-                record = await anext(iterator)
-                self._one(record, task)
-            yield record
+    def __aiter__(self) -> _Given:
+        return _Given(aiter(self.inner), self._journal, self._one)
 
-    async def batches(self) -> AsyncIterator[Records]:
-        iterator = self.inner.batches()
-        while True:
-            task = self._journal.task()
-            with self._journal.call("anext", None, task):
-                records = await anext(iterator)
-                self._polled(records, task)
-            yield records
+    def batches(self) -> _Given:
+        return _Given(self.inner.batches(), self._journal, self._polled)
 
     # --- offsets ---
 

@@ -5,7 +5,7 @@ None instead of a collection says that nothing is known of it (requests, at a re
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from tests.history.events import Offsets, Partitions
@@ -77,6 +77,27 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
+class GenerationAssigned:
+    """What the leader of a generation gave to each member."""
+
+    at: float
+    group: str
+    generation: int
+    members: tuple[tuple[str, Partitions], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A heartbeat of a member, and what it was answered (-1: nothing)."""
+
+    at: float
+    client: str
+    group: str
+    member: str
+    error: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PositionLost:
     """A fetch was answered by OFFSET_OUT_OF_RANGE, a diverging epoch or another topic id: the
     reader's position is no more."""
@@ -110,6 +131,8 @@ class Observed:
     committed: dict[str, Offsets] | None = None
     commits: tuple[CommitRequest, ...] | None = None
     assignments: tuple[Assignment, ...] | None = None
+    generations: tuple[GenerationAssigned, ...] | None = None
+    heard: tuple[Heard, ...] | None = None
     positions_lost: tuple[PositionLost, ...] | None = None
     left_behind: tuple[str, ...] | None = None
     peaks: tuple[Peak, ...] | None = None
@@ -117,4 +140,4 @@ class Observed:
     crashes: tuple[str, ...] | None = None
     log_lines: tuple[str, ...] | None = None
     reprs: tuple[str, ...] | None = None
-    ended_at: float | None = field(default=None)
+    ended_at: float | None = None

@@ -15,7 +15,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
     TransactionFailed,
 )
-from aiokafkawire.producer import Delivery
+from aiokafkawire.producer import Delivery, PreparedTransaction
 from aiokafkawire.types import RecordMetadata, TopicPartition
 from tests.history.events import (
     Acknowledged,
@@ -354,6 +354,17 @@ class RecordedProducer:
             self._journal.note(OffsetsSent, number, group, plain_offsets(offsets))
         with self._journal.call("send_offsets", self._block_s):
             await self.inner.send_offsets(*given)
+
+    async def detach(self) -> PreparedTransaction:
+        """As of the producer; `Recorder.end_transaction` ends it."""
+        number = self._transaction
+        limit = (self.config.max_block_ms + self.config.delivery_timeout_ms) / 1_000
+        with self._journal.call("detach", limit):
+            prepared = await self.inner.detach()
+        if number is not None:
+            self._journal.recorder.detached(prepared, self._journal, number)
+            self._transaction = None
+        return prepared
 
     def _began(self) -> int:
         self._transactions += 1

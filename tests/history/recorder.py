@@ -21,13 +21,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from aiokafkawire.errors import KafkaError
+from aiokafkawire.errors import KafkaError, ProducerFenced, TransactionFailed
+from aiokafkawire.producer import end_transaction
 from aiokafkawire.runtime import current_task
 from tests.history.events import (
     CANCELLED,
     Called,
     Closed,
     Crashed,
+    EndAsked,
+    Ended,
+    Ending,
     Event,
     Fault,
     Healed,
@@ -40,6 +44,7 @@ from tests.history.events import (
 
 if TYPE_CHECKING:
     from aiokafkawire import Consumer, Producer
+    from aiokafkawire.producer import PreparedTransaction
     from tests.history.consuming import RecordedConsumer
     from tests.history.producing import RecordedProducer
 
@@ -121,50 +126,84 @@ class Journal:
 
 
 class Recorder:
-    """Collects a history. `now` gives seconds on the run's clock; `write`, if given, hears of each
-    event at once (a process that may be killed writes it to a file)."""
+    """Collects a history. `now` gives seconds on the run's clock.
+
+    With `write` each event is given to it at once, and `history` stays empty: a process that may be
+    killed writes to a file. `reprs` are those of the clients and their options.
+    """
 
     def __init__(
         self, now: Callable[[], float], write: Callable[[Event], None] | None = None
     ) -> None:
         self.now = now
         self.history: list[Event] = []
+        self.reprs: dict[str, None] = {}
         self._write = write
+        self._detached: dict[str, tuple[Journal, int]] = {}
 
     def note(self, event: Event) -> None:
         """Put an event behind the others."""
-        self.history.append(event)
-        if self._write is not None:
+        if self._write is None:
+            self.history.append(event)
+        else:
             self._write(event)
 
     def producer(self, producer: Producer, name: str) -> RecordedProducer:
         """A producer that is written down as `name`, which no other client has."""
         from tests.history.producing import RecordedProducer
 
-        self.opened(name, "producer", producer.config)
+        self.opened(name, "producer", producer)
         return RecordedProducer(producer, self.journal(name))
 
     def consumer(self, consumer: Consumer, name: str) -> RecordedConsumer:
         """A consumer that is written down as `name`, which no other client has."""
         from tests.history.consuming import RecordedConsumer
 
-        self.opened(name, "consumer", consumer.config)
+        self.opened(name, "consumer", consumer)
         return RecordedConsumer(consumer, self.journal(name))
 
     def journal(self, name: str) -> Journal:
         """What a client's own calls are written down with: `with journal.call("name", limit_s)`."""
         return Journal(self, name)
 
-    def opened(self, name: str, kind: str, config: Any) -> None:
-        """A client was made with these options."""
+    def opened(self, name: str, kind: str, client: Any) -> None:
+        """A client was made, with the options of its `config`."""
+        config = client.config
         options = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-        for derived in ("idempotent", "required_acks"):
+        for derived in ("idempotent", "required_acks", "effective_session_timeout_ms"):
             if hasattr(config, derived):
                 options[derived] = getattr(config, derived)
         strategy = options.get("partition_assignment_strategy")
         if strategy is not None:
             options["partition_assignment_strategy"] = tuple(map(str, strategy))
+        self.reprs |= {repr(client): None, repr(config): None}
         self.note(Opened(self.now(), name, kind, options))
+
+    def detached(self, prepared: PreparedTransaction, journal: Journal, number: int) -> None:
+        """A producer gave its transaction away."""
+        self._detached[prepared.to_json()] = (journal, number)
+
+    async def end_transaction(
+        self, prepared: PreparedTransaction, *, commit: bool, **options: Any
+    ) -> None:
+        """As `aiokafkawire.producer.end_transaction`; how it ends is told of the producer that
+        gave the transaction away."""
+        journal, number = self._detached[prepared.to_json()]
+        limit = options.get("default_api_timeout_ms", 60_000) / 1_000
+        journal.note(EndAsked, number, commit)
+        outcome: Ending = "unknown"
+        try:
+            with journal.call("end_transaction", limit):
+                await end_transaction(prepared, commit=commit, **options)
+            outcome = "committed" if commit else "aborted"
+        except ProducerFenced:
+            # It may be an earlier call that ended it.
+            raise
+        except TransactionFailed:
+            outcome = "aborted"
+            raise
+        finally:
+            journal.note(Ended, number, outcome)
 
     def crashed(self, name: str) -> None:
         """A client, its process or its host ended without a goodbye."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import anyio
 import pytest
 
 from aiokafkawire import Consumer, Producer, TopicPartition
@@ -16,6 +17,7 @@ from tests.history.events import (
     Called,
     Closed,
     Committed,
+    EndAsked,
     Ended,
     Failed,
     HandedOver,
@@ -144,3 +146,43 @@ async def test_transactions_are_written_down_with_how_they_ended() -> None:
     assert [event.transaction for event in of(recorder, Sending)] == [1, 2]
     assert [event.error for event in of(recorder, Failed)] == ["TransactionAborted"]
     assert [event.group for event in of(recorder, OffsetsSent)] == ["g"]
+
+
+async def test_a_transaction_that_is_given_away_ends_as_its_producers() -> None:
+    recorder = Recorder(Steps())
+    async with Broker() as broker:
+        servers = broker.bootstrap_servers
+        producer = recorder.producer(
+            Producer(bootstrap_servers=servers, client_id="p", transactional_id="x"), "p"
+        )
+        async with producer:
+            await producer.begin_transaction()
+            await producer.send("t", producer.value())
+            prepared = await producer.detach()
+        await recorder.end_transaction(prepared, commit=True, bootstrap_servers=servers)
+    assert [(event.client, event.commit) for event in of(recorder, EndAsked)] == [("p", True)]
+    assert [event.outcome for event in of(recorder, Ended)] == ["committed"]
+
+
+async def test_errors_are_written_down_with_their_kind() -> None:
+    written: list[Any] = []
+    recorder = Recorder(Steps(), written.append)
+    with pytest.raises(OwnError), recorder.journal("c").call("mine", 1.0):
+        raise OwnError("why")
+    with pytest.raises(KeyError), recorder.journal("c").call("other", None):
+        raise KeyError("k")
+    assert recorder.history == []
+    returned = [event for event in written if type(event) is Returned]
+    assert [(event.error, event.typed, event.text) for event in returned] == [
+        ("OwnError", True, "why"),
+        ("KeyError", False, "'k'"),
+    ]
+
+
+async def test_a_cancelled_call_is_no_error_of_anybody() -> None:
+    recorder = Recorder(Steps())
+    with anyio.CancelScope() as scope, recorder.journal("c").call("wait", None):
+        scope.cancel()
+        await anyio.sleep(1)
+    [returned] = of(recorder, Returned)
+    assert (returned.error, returned.typed) == ("Cancelled", True)

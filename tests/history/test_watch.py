@@ -1,0 +1,98 @@
+"""What is seen of an embedded broker."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from aiokafkawire import Consumer, Producer, TopicPartition
+from aiokafkawire.broker import Broker
+from tests.history.watch import Watch, log_of
+
+T0 = TopicPartition("t", 0)
+
+
+async def test_a_log_is_read_with_the_fates_of_its_records() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("t", partitions=2)
+        servers = broker.bootstrap_servers
+        async with Producer(bootstrap_servers=servers) as producer:
+            await producer.send_and_wait("t", b"plain", partition=0)
+        async with Producer(bootstrap_servers=servers, transactional_id="x") as producer:
+            async with producer.transaction():
+                await producer.send("t", b"committed", partition=0)
+            await producer.begin_transaction()
+            await (await producer.send("t", b"aborted", partition=0))
+            await producer.abort_transaction()
+            await producer.begin_transaction()
+            await (await producer.send("t", b"open", partition=0))
+            found = log_of(broker, "t", 0)
+            assert [(each.value, each.fate) for each in found.records] == [
+                (b"plain", "none"),
+                (b"committed", "committed"),
+                (b"aborted", "aborted"),
+                (b"open", "open"),
+            ]
+            assert [each.offset for each in found.records] == [0, 1, 3, 5]
+            assert (found.start_offset, found.end_offset) == (0, 6)
+            assert log_of(broker, "t", 1).records == ()
+
+
+async def test_what_a_group_did_is_seen() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("t", partitions=1)
+        watch = Watch(broker)
+        servers = broker.bootstrap_servers
+        async with Producer(bootstrap_servers=servers) as producer:
+            await producer.send_and_wait("t", b"1")
+        async with Consumer(
+            "t",
+            bootstrap_servers=servers,
+            client_id="c",
+            group_id="g",
+            auto_offset_reset="earliest",
+        ) as consumer:
+            await consumer.getone()
+            await consumer.commit()
+            consumer.seek(T0, 50)
+            await consumer.getmany(timeout_ms=200)
+            await consumer.getone()
+        watch.topic_gone("t")
+        await broker.delete_topic("t")
+        await broker.create_topic("t", partitions=1)
+        watch.end()
+        seen = watch.observed()
+    assert seen.assignments is not None
+    assert seen.commits is not None
+    assert seen.positions_lost is not None
+    assert seen.generations is not None
+    [assignment] = seen.assignments
+    assert (assignment.client, assignment.group, assignment.partitions) == ("c", "g", (T0,))
+    [generation] = seen.generations
+    assert generation.members == ((assignment.member, (T0,)),)
+    commit = seen.commits[0]
+    assert (commit.client, commit.member) == ("c", assignment.member)
+    assert (commit.generation, commit.offsets) == (assignment.generation, ((T0, 1),))
+    assert commit.errors == (0,)
+    assert commit.connected_at <= commit.at
+    assert {(each.client, each.topic) for each in seen.positions_lost} == {("c", "t")}
+    assert [(log.incarnation, len(log.records)) for log in seen.logs] == [(0, 1), (1, 0)]
+    assert seen.unreadable == ()
+    assert seen.crashes == ()
+
+
+async def test_failures_that_nobody_was_told_are_seen(caplog: pytest.LogCaptureFixture) -> None:
+    async with Broker() as broker:
+        watch = Watch(broker)
+        try:
+            raise KeyError("k")
+        except KeyError:
+            logging.getLogger("aiokafkawire.x").exception("a task failed")
+        logging.getLogger("aiokafkawire.x").warning("that happens")
+        watch.end()
+        logging.getLogger("aiokafkawire.x").warning("later")
+        seen = watch.observed()
+    assert seen.crashes == ("aiokafkawire.x: a task failed: KeyError('k')",)
+    assert seen.log_lines is not None
+    assert seen.log_lines[-1] == "aiokafkawire.x: that happens"
