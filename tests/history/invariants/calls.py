@@ -1,0 +1,163 @@
+"""Calls, errors, and what is left behind: invariants 9, 10, 12 and 13."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator
+
+from tests.history.events import Acknowledged, Called, Failed, Returned
+from tests.history.invariants.found import Finding, NotChecked, one_of_a_kind
+from tests.history.run import Client, Run
+from tests.history.verdict import Violation
+
+__all__ = ("calls_end", "errors_are_typed", "no_secret_is_told", "nothing_is_left")
+
+PROTOCOL_ERRORS = {"ProtocolError", "MalformedFrame", "MalformedMessage", "CorruptRecords"}
+"""What no peer that keeps the protocol can cause."""
+
+
+def calls_end(run: Run) -> Iterator[Violation]:
+    """(9) Every call ends by its deadline, and every record that was handed over has an outcome by
+    its own, as far as the application waited for it.
+
+    Calls of a client that crashed are left out.
+    """
+    if not any(True for _ in run.of(Called)) and not run.sent:
+        raise NotChecked("nothing was called")
+    slack = run.promises.slack_s
+    late: list[Finding] = []
+    never: list[Finding] = []
+    open_: dict[tuple[str, int], Called] = {}
+    for event in run.history:
+        if type(event) is Called:
+            open_[event.client, event.call] = event
+        elif type(event) is Returned:
+            called = open_.pop((event.client, event.call), None)
+            if called is None or called.limit_s is None:
+                continue
+            took = event.at - called.at
+            if took > called.limit_s + slack and not _crashed(run, event.client):
+                text = f"{called.name} of {called.client} took {took:.3f} s of {called.limit_s} s"
+                late.append((text, called))
+    for called in open_.values():
+        limit = called.limit_s
+        if limit is None or _crashed(run, called.client):
+            continue
+        if run.ended_at > called.at + limit + slack:
+            never.append((f"{called.name} of {called.client}, since {called.at:.3f} s", called))
+    yield from one_of_a_kind(9, "calls ended after their deadline", late)
+    yield from one_of_a_kind(9, "calls never ended", never)
+    yield from one_of_a_kind(9, "records were told of after their deadline", _late(run))
+    hanging = [(f"{each.values[0]!r} of {each.client}", each) for each in run.unheard]
+    yield from one_of_a_kind(9, "records have no outcome after their producer's end", hanging)
+
+
+def _crashed(run: Run, name: str) -> bool:
+    client = run.clients.get(name)
+    return client is not None and client.crashed
+
+
+def _late(run: Run) -> list[Finding]:
+    """Records: the handing over, and the outcome."""
+    slack = run.promises.slack_s
+    late: list[Finding] = []
+    for sent in run.sent.values():
+        outcome: Acknowledged | Failed | None = sent.acknowledged or sent.failed
+        began, limit = sent.sending.at, sent.sending.limit_s
+        name = sent.value.decode("latin-1")
+        handed = sent.handed_at
+        if handed is None and outcome is not None:
+            handed = outcome.at
+        if limit is not None and not _crashed(run, sent.client):
+            ended = run.ended_at if handed is None else handed
+            if ended > began + limit + slack:
+                late.append((f"{name} was handed over in {ended - began:.3f} s", sent.sending))
+                continue
+        if outcome is None or outcome.awaited_at is None:
+            continue
+        if sent.handed_at is None or sent.limit_s is None:
+            continue
+        due = max(outcome.awaited_at, sent.handed_at + sent.limit_s)
+        if outcome.at > due + slack:
+            late.append((f"{name} after {outcome.at - sent.handed_at:.3f} s", outcome))
+    return late
+
+
+def nothing_is_left(run: Run) -> Iterator[Violation]:
+    """(10) After closing there is no task, socket, timer or member of a group left, and nobody held
+    more than the configured limits allow."""
+    observed = run.observed
+    if observed.left_behind is None and not observed.peaks:
+        raise NotChecked("nobody looked for what is left behind")
+    left: list[Finding] = [(line, line) for line in observed.left_behind or ()]
+    yield from one_of_a_kind(10, "things were left behind", left)
+    over: list[Finding] = [
+        (f"{peak.client} held {peak.value} {peak.what}, of {peak.limit}", peak)
+        for peak in observed.peaks or ()
+        if peak.value > peak.limit
+    ]
+    yield from one_of_a_kind(10, "limits were passed", over)
+
+
+def errors_are_typed(run: Run) -> Iterator[Violation]:
+    """(12) Whatever peers send, callers see errors of the documented kinds, no task fails unseen,
+    and nobody sends what cannot be read.
+
+    Where nobody breaks the protocol no error says that somebody did.
+    """
+    strange: list[Finding] = []
+    protocol: list[Finding] = []
+    ended: Returned | Failed
+    for ended in _ends(run):
+        if ended.error is None:
+            continue
+        text = f"{ended.error} at {ended.client}: {ended.text}"
+        if not ended.typed:
+            strange.append((text, ended))
+        elif ended.error in PROTOCOL_ERRORS and not run.promises.hostile:
+            protocol.append((text, ended))
+    yield from one_of_a_kind(12, "errors are of no kind that callers know", strange)
+    yield from one_of_a_kind(12, "errors blame peers that keep the protocol", protocol)
+    crashes: list[Finding] = [(line, line) for line in run.observed.crashes or ()]
+    yield from one_of_a_kind(12, "failures that nobody was told", crashes)
+    unreadable: list[Finding] = [(line, line) for line in run.observed.unreadable or ()]
+    yield from one_of_a_kind(12, "requests that no broker can read", unreadable)
+
+
+def _ends(run: Run) -> Iterator[Returned | Failed]:
+    yield from run.of(Returned)
+    yield from run.of(Failed)
+
+
+def no_secret_is_told(run: Run) -> Iterator[Violation]:
+    """(13) No secret stands in a log line, a repr or the text of an error: neither as it is, nor in
+    another base."""
+    if not run.promises.secrets:
+        raise NotChecked("there is no secret")
+    observed = run.observed
+    if observed.log_lines is None and observed.reprs is None:
+        raise NotChecked("nobody kept what was written")
+    needles = [shape for secret in run.promises.secrets for shape in _shapes(secret)]
+    for where, lines in (
+        ("log lines", observed.log_lines or ()),
+        ("reprs", observed.reprs or ()),
+        ("errors", [ended.text for ended in _ends(run) if ended.text]),
+    ):
+        yield from one_of_a_kind(13, f"{where} tell a secret", list(_telling(lines, needles)))
+
+
+def _shapes(secret: str) -> list[str]:
+    data = secret.encode()
+    return [secret, data.hex(), base64.b64encode(data).decode().rstrip("=")]
+
+
+def _telling(lines: Iterable[str], needles: list[str]) -> Iterator[Finding]:
+    for line in lines:
+        if any(needle in line for needle in needles):
+            yield line[:80], line
+
+
+def grace_s(client: Client) -> float:
+    """How long after the heal a client may still suffer from what was before: a request that was
+    under way is given up, and a connection made anew."""
+    return client.seconds("request_timeout_ms", 30_000) + 5.0
