@@ -69,17 +69,23 @@ def messages(
             elif time.monotonic() > deadline:
                 raise TimeoutError(f"{topic} gives nothing more; partitions missing: {missing}")
             for message in found:
-                error, after = message.error(), message.offset() + 1
+                error, (partition, offset) = message.error(), _place(message)
                 if error is None:
                     yield message
-                elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
-                    after = message.offset()
-                else:
+                    offset += 1
+                elif error.code() != confluent_kafka.KafkaError._PARTITION_EOF:
                     raise confluent_kafka.KafkaException(error)
-                if after >= missing.get(message.partition(), 0):
-                    missing.pop(message.partition(), None)
+                if offset >= missing.get(partition, 0):
+                    missing.pop(partition, None)
     finally:
         consumer.close()
+
+
+def _place(message: confluent_kafka.Message) -> Place:
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    return Place(partition, offset)
 
 
 def records(
@@ -91,8 +97,8 @@ def records(
     """
     found: dict[int, list[tuple[int, bytes]]] = {}
     for message in messages(servers, topic, committed=committed):
-        entry = (message.offset(), message.value() or b"")
-        found.setdefault(message.partition(), []).append(entry)
+        partition, offset = _place(message)
+        found.setdefault(partition, []).append((offset, message.value() or b""))
     return found
 
 
@@ -126,10 +132,11 @@ def committed_offsets(
 def commits(servers: str, group: str, topic: str) -> list[Place]:
     """Every commit of a group in a topic, in the order in which the coordinator wrote them.
 
-    Kafka keeps them in __consumer_offsets; one group's stand in one partition of it.
+    Kafka keeps them in __consumer_offsets; one group's stand in one partition of it. Those of
+    transactions that were aborted do not count.
     """
     found = []
-    for message in messages(servers, "__consumer_offsets"):
+    for message in messages(servers, "__consumer_offsets", committed=True):
         key, value = message.key(), message.value()
         if key is None or value is None:
             continue

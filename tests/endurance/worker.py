@@ -14,10 +14,11 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any
 
 from aiokafkawire import Consumer, KafkaError, TopicPartition
+from aiokafkawire.consumer import RebalanceListener
 from aiokafkawire.errors import CommitFailed
 
 POLL_MS = 100
@@ -27,20 +28,20 @@ def tell(what: str, **facts: Any) -> None:
     print(json.dumps({"at": time.monotonic(), "what": what, **facts}), flush=True)
 
 
-def numbers(partitions: Sequence[TopicPartition]) -> list[int]:
+def numbers(partitions: Collection[TopicPartition]) -> list[int]:
     return sorted(partition.partition for partition in partitions)
 
 
-class Listener:
+class Listener(RebalanceListener):
     """Tells which partitions are taken away: under the cooperative protocol only those that go."""
 
-    async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+    async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
         tell("assigned", partitions=numbers(partitions))
 
-    async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+    async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         tell("revoked", partitions=numbers(partitions))
 
-    async def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
+    async def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
         tell("lost", partitions=numbers(partitions))
 
 

@@ -33,7 +33,7 @@ from tests.history.events import (
 )
 from tests.history.observed import Log, LogRecord, Observed
 
-SLACK_SECONDS = 3.0
+SLACK_SECONDS = 5.0
 """How late a call may come back where two cores run three brokers and all applications."""
 SHOWN = 5
 

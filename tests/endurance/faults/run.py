@@ -20,6 +20,8 @@ from tests.history.recorder import Recorder
 
 NODES = 3
 REPLICAS = 3
+PROPERTIES = {"leader.imbalance.check.interval.seconds": "30"}
+"""Leaders move back soon: else all would be with the nodes that were struck last long ago."""
 BEGIN_SECONDS = 60.0
 CONSUMED_SECONDS = 60.0
 """What the groups may take to come to the end, once nothing is broken any more."""
@@ -42,7 +44,7 @@ class Outcome:
 
 def nodes(place: Path, *, small_disks: bool) -> Kafka:
     """Three nodes with their data in a folder: on small disks of their own, where that can be."""
-    kafka = Kafka(nodes=NODES, directory=place / "kafka", apart=True)
+    kafka = Kafka(nodes=NODES, directory=place / "kafka", properties=PROPERTIES, apart=True)
     if small_disks:
         for number in range(1, NODES + 1):
             disks.mount(place / "kafka" / f"node-{number}" / "data")
