@@ -153,6 +153,8 @@ class SimulatedTransport:
         self._ended = False
         self._error: ConnectionResetError | None = None
         self._deaf = False
+        self._listener: tuple[Callable[[], memoryview], Callable[[int], None]] | None = None
+        self._failure: Exception | None = None
         self._news = Signal()
         self._room = Signal()
         outgoing.sender = self
@@ -173,6 +175,35 @@ class SimulatedTransport:
             await self._news.wait()
         return 0
 
+    async def receive_each(
+        self, get_buffer: Callable[[], memoryview], received: Callable[[int], None]
+    ) -> None:
+        """Receive to the end, telling `received` in the moment in which something arrives."""
+        await checkpoint()
+        self._listener = get_buffer, received
+        try:
+            self._tell()
+            while not self._told_all():
+                await self._news.wait()
+        finally:
+            self._listener = None
+
+    def _tell(self) -> None:
+        while self._here and self._listener is not None and self._failure is None:
+            get_buffer, received = self._listener
+            try:
+                received(self._take(get_buffer()))
+            except Exception as error:
+                self._failure = error
+
+    def _told_all(self) -> bool:
+        """Whether nothing more will be told; raises what is wrong."""
+        if self._failure is not None:
+            raise self._failure
+        if self._error is not None and not self.closed:
+            raise ConnectionResetError(self._error.errno, self._error.strerror)
+        return self._ended or self.closed
+
     def _take(self, buffer: memoryview) -> int:
         piece = self._here[0]
         count = min(len(piece), len(buffer))
@@ -183,6 +214,16 @@ class SimulatedTransport:
             self._here.popleft()
         self._incoming.taken(count)
         return count
+
+    def send_now(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+        """Send what is taken at once, which may be nothing; the rest is returned."""
+        data = memoryview(b"".join(buffers))
+        room = MAX_ON_THE_WAY_BYTES - self._outgoing.size_bytes
+        count = self._outgoing.way.taken_at_once(min(len(data), room))
+        if count <= 0 or self.closed or self._error is not None:
+            return buffers
+        self._outgoing.write(data[:count])
+        return [data[count:]] if count < len(data) else []
 
     async def send(self, buffers: Sequence[Buffer]) -> None:
         await checkpoint()
@@ -225,6 +266,7 @@ class SimulatedTransport:
             self._ended = True
         elif not self.closed and self._error is None:
             self._here.append(piece)
+            self._tell()
         elif not self._deaf:
             self._deaf = True
             self._outgoing.refuse()

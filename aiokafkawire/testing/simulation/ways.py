@@ -21,7 +21,8 @@ class NetworkOptions:
     `max_slow_delay_s` more. `bandwidth_bytes_per_s` is that of each direction between a host and a
     port, for all connections together; None for no limit. A write is cut with the chance
     `fragmented` into 2 to `max_fragments` pieces, and with the chance `single_bytes` up to
-    `MAX_SINGLE_BYTES` bytes at its beginning come one by one.
+    `MAX_SINGLE_BYTES` bytes at its beginning come one by one. With the chance `partial_writes` only
+    a part of it is taken at once.
     """
 
     min_delay_s: float = 0.000_2
@@ -32,13 +33,14 @@ class NetworkOptions:
     fragmented: float = 0.5
     max_fragments: int = 4
     single_bytes: float = 0.0
+    partial_writes: float = 0.05
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_delay_s <= self.max_delay_s or self.max_slow_delay_s < 0:
             raise ValueError(f"delays that cannot be: {self}")
         if self.bandwidth_bytes_per_s is not None and self.bandwidth_bytes_per_s <= 0:
             raise ValueError("bandwidth_bytes_per_s must be above 0")
-        for chance in (self.slow_packets, self.fragmented, self.single_bytes):
+        for chance in (self.slow_packets, self.fragmented, self.single_bytes, self.partial_writes):
             if not 0 <= chance <= 1:
                 raise ValueError(f"{chance} is no chance from 0 to 1")
         if self.max_fragments < 1:
@@ -82,6 +84,12 @@ class Way:
                 yield data[start:end]
         elif data:
             yield data
+
+    def taken_at_once(self, size_bytes: int) -> int:
+        """How much of a write the sender's system takes without waiting."""
+        if size_bytes > 0 and self._rng.random() < self.options.partial_writes:
+            return self._rng.randrange(size_bytes)
+        return size_bytes
 
     def torn(self, data: memoryview) -> memoryview:
         """What comes through of a write in the midst of which the connection breaks."""

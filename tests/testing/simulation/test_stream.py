@@ -5,12 +5,40 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from aiokafkawire.runtime import Address
+from aiokafkawire.runtime import Address, Buffer
 from aiokafkawire.testing.simulation import NetworkOptions, World
 from aiokafkawire.testing.simulation import stream as module
+from aiokafkawire.testing.simulation.stream import SimulatedTransport
 from aiokafkawire.testing.simulation.world import Backend
 
 PORT = Address("10.0.0.1", 9092)
+CLIENT = "10.0.0.2"
+
+
+async def connected(world: World) -> tuple[SimulatedTransport, SimulatedTransport]:
+    listener = await world.runtime(PORT.host).listen(PORT)
+    client = await world.runtime(CLIENT).connect(PORT)
+    server = await listener.accept()
+    assert isinstance(client, SimulatedTransport)
+    assert isinstance(server, SimulatedTransport)
+    return client, server
+
+
+class Inbox:
+    """What `receive_each` tells."""
+
+    def __init__(self, world: World, size: int = 1_000) -> None:
+        self.world = world
+        self.buffer = bytearray(size)
+        self.data = b""
+        self.times: list[float] = []
+
+    def get_buffer(self) -> memoryview:
+        return memoryview(self.buffer)
+
+    def received(self, count: int) -> None:
+        self.data += self.buffer[:count]
+        self.times.append(self.world.now())
 
 
 def test_a_sender_waits_for_a_slow_receiver(
@@ -137,5 +165,100 @@ def test_single_bytes_are_a_stream_too(backend: Backend) -> None:
         while len(got) < len(sent):
             got += buffer[: await server.receive_into(buffer)]
         assert got == sent
+
+    world.run(main)
+
+
+def test_each_piece_is_told_as_it_comes(backend: Backend) -> None:
+    world = World(1, backend=backend)
+
+    async def main() -> None:
+        client, server = await connected(world)
+        inbox = Inbox(world, size=7)
+        await client.send([b"before"])
+        await anyio.sleep(1)
+
+        async def send() -> None:
+            await anyio.sleep(1)
+            await client.send([b"while somebody listens"])
+            await anyio.sleep(1)
+            await client.aclose()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(send)
+            await server.receive_each(inbox.get_buffer, inbox.received)
+        assert inbox.data == b"beforewhile somebody listens"
+        assert inbox.times[0] < 1.1
+        assert 2 < inbox.times[-1] < 2.1
+        assert world.now() > 3
+
+    world.run(main)
+
+
+def test_what_goes_wrong_while_telling_comes_out(backend: Backend) -> None:
+    world = World(1, backend=backend)
+
+    async def main() -> None:
+        client, server = await connected(world)
+
+        def received(count: int) -> None:
+            raise LookupError(count)
+
+        await client.send([b"x"])
+        with pytest.raises(LookupError):
+            await server.receive_each(Inbox(world).get_buffer, received)
+
+    world.run(main)
+
+
+def test_who_is_told_hears_of_a_reset_and_of_its_own_abort(backend: Backend) -> None:
+    world = World(1, backend=backend)
+
+    async def main() -> None:
+        client, server = await connected(world)
+        inbox = Inbox(world)
+
+        def received(count: int) -> None:
+            inbox.received(count)
+            server.abort()
+
+        await client.send([b"x"])
+        await server.receive_each(inbox.get_buffer, received)
+        assert inbox.data == b"x"
+        await client.receive_each(inbox.get_buffer, inbox.received)
+
+    async def hear_of_a_reset() -> None:
+        client, _ = await connected(world)
+        world.network.reset(CLIENT, PORT.host)
+        with pytest.raises(ConnectionResetError):
+            await client.receive_each(lambda: memoryview(b""), print)
+
+    world.run(main)
+    world = World(1, backend=backend)
+    world.run(hear_of_a_reset)
+
+
+def test_what_is_sent_at_once(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_ON_THE_WAY_BYTES", 1_000)
+    options = NetworkOptions(partial_writes=0.5)
+    world = World(1, backend=backend, network=options)
+
+    async def main() -> None:
+        client, server = await connected(world)
+        sent = bytes(range(200)) * 5
+        rest, rests = list[Buffer]([sent[:10], sent[10:]]), 0
+        while rest:
+            rest = list(client.send_now(rest))
+            rests += bool(rest)
+        assert rests
+        full = [b"too", b"much"]
+        assert client.send_now(full) is full
+        got = b""
+        buffer = memoryview(bytearray(300))
+        while len(got) < len(sent):
+            got += buffer[: await server.receive_into(buffer)]
+        assert got == sent
+        client.abort()
+        assert client.send_now(full) is full
 
     world.run(main)

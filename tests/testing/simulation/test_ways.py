@@ -97,6 +97,14 @@ def test_a_torn_write_is_never_whole() -> None:
     assert len(tearing.torn(DATA[:1])) == 0
 
 
+def test_a_part_of_a_write_is_taken_at_once() -> None:
+    full = way(partial_writes=1.0)
+    assert {full.taken_at_once(4) for _ in range(100)} == {0, 1, 2, 3}
+    assert {way(partial_writes=0.0).taken_at_once(4) for _ in range(100)} == {4}
+    assert full.taken_at_once(0) == 0
+    assert full.taken_at_once(-3) == -3
+
+
 def test_there_is_one_way_between_two_ends() -> None:
     all_ways = ways()
     assert all_ways.between(ONE, PORT) is all_ways.between(ONE, PORT)
