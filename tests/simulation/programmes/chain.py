@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
+import sys
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +16,7 @@ import anyio
 from aiokafkawire.errors import CommitFailed, KafkaError, RequestTimedOut
 from tests.history.checker import Promises
 from tests.history.events import told
+from tests.simulation import play
 from tests.simulation.faults import Scene, draw_steps
 from tests.simulation.plan import Plan, PlannedClient
 from tests.simulation.programme import Programme
@@ -24,6 +27,8 @@ TOPICS = ("orders", "priced", "packed", "sent")
 TO_S = 12.0
 STRATEGIES = ("range", "sticky", "cooperative-sticky")
 AT_ONCE = 500
+CALLS = 24
+"""Calls in which a small number of records is sent, over the time in which things happen."""
 
 
 def draw(rng: random.Random) -> Plan:
@@ -76,9 +81,11 @@ async def run(stage: Stage) -> None:
 async def send(stage: Stage, client: PlannedClient) -> None:
     async with a_producer(stage, client.name, client.host) as sender:
         left = stage.plan.records
-        while left:
-            values = [sender.value() for _ in range(min(left, AT_ONCE))]
+        at_once = min(AT_ONCE, left // CALLS + 1)
+        while left > 0:
+            values = [sender.value() for _ in range(min(left, at_once))]
             left -= len(values)
+            await anyio.sleep(TO_S * at_once / stage.plan.records)
             for delivery in await sender.send_many(TOPICS[0], values):
                 try:
                     await delivery
@@ -156,3 +163,17 @@ def promises(plan: Plan) -> Promises:
 
 
 PROGRAMME = Programme("chain", draw, run, promises, share=12)
+
+
+def main(records: int, seed: int) -> int:
+    """The plan of a seed with as many records as is said."""
+    plan = dataclasses.replace(play.draw(PROGRAMME, seed), records=records)
+    played = play.play(PROGRAMME, seed, "asyncio", plan)
+    print(f"{plan}\n{played.events} events in {played.seconds:.0f} s, digest {played.digest}")
+    for failure in played.failures:
+        print(f"{failure.kind}: {failure.text}")
+    return int(bool(played.failures))
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
