@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import anyio
 
 from aiokafkawire.broker import Broker
+from aiokafkawire.broker.topics import Partition
+from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.testing.simulation import NetworkOptions, SimulatedRuntime, World
 from tests.history.checker import Violation
 from tests.history.observed import Log, Observed
@@ -29,6 +31,8 @@ HEALED_WITHIN_S = 60.0
 POLL_S = 0.25
 SLACK_S = 0.25
 """How late a call may end: turns of the loop take no time, but packets do."""
+
+ALL_BYTES = 2**30
 
 T = TypeVar("T")
 
@@ -202,6 +206,21 @@ class Stage:
             left = missing()
             raise Unsettled(f"{error}: {len(left)} records, {left[:5]}") from None
 
+    async def until_replicated(self) -> None:
+        """With `replicate`: wait until all nodes are in sync, and hold the same batches."""
+        replication = self.broker._running.replication
+        if replication is None:
+            return
+        for topic, partitions in self.broker.topics.items():
+            for partition in range(partitions):
+                found = self.broker._partition(topic, partition)
+                await self.broker.wait_for_isr(
+                    topic, partition, *found.replicas, timeout_s=HEALED_WITHIN_S
+                )
+                held = [batches_of(replication.replica(found, node)) for node in found.replicas]
+                if any(batches != held[0] for batches in held):
+                    raise AssertionError(f"the replicas of {topic}/{partition} differ: {held}")
+
     def log(self, topic: str, partition: int) -> Log:
         """What a partition holds now."""
         return self._consumed.log(topic, partition)
@@ -215,6 +234,13 @@ class Stage:
             took = self.now() - began
             if took > at_most_s + SLACK_S:
                 self.violated(9, f"{what} took {took:.3f} s, at most {at_most_s} s")
+
+
+def batches_of(replica: Partition | None) -> list[tuple[int, int]]:
+    """Where each batch of a replica begins, and its checksum."""
+    assert replica is not None
+    batches = iter_batches(replica.log.read(0, ALL_BYTES))
+    return [(batch.base_offset, batch.crc) for batch in batches]
 
 
 def world_of(seed: int, backend: Any, plan: Plan) -> World:

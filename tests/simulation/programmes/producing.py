@@ -1,4 +1,4 @@
-"""Producers of all kinds under faults; readers must see what was acknowledged, in its order."""
+"""Producers of all kinds under faults, and what they sent is read, by one alone or by a group."""
 
 from __future__ import annotations
 
@@ -26,6 +26,13 @@ LARGEST_PAYLOAD_BYTES = 300
 
 STYLES = ("send", "send_and_wait", "send_many", "send_nowait", "cancelled", "short_lived")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4")
+STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
+GROUP = "billing"
+MEMBER: dict[str, Any] = {
+    "session_timeout_ms": 3_000,
+    "heartbeat_interval_ms": 300,
+    "auto_commit_interval_ms": 500,
+}
 MANY = 5
 """Records of one `send_many`."""
 
@@ -35,16 +42,16 @@ def draw(rng: random.Random) -> Plan:
     if rng.random() < 0.25:
         broker["max_message_bytes"] = SMALL_BATCHES_BYTES
     topics = {TOPIC: rng.randint(1, 4)}
-    clients = [_sender(rng, number) for number in range(rng.choice([1, 1, 2, 3]))]
-    clients.append(PlannedClient("reader", "10.0.2.1", "reads"))
+    senders = [_sender(rng, number) for number in range(rng.choice([1, 1, 2, 3]))]
+    clients = [*senders, *_readers(rng)]
     scene = Scene(
         nodes=3,
         hosts=[client.host for client in clients],
         topics=topics,
+        groups=sorted({c.arguments["group"] for c in clients if c.arguments.get("group")}),
         replicated="replicate" in broker,
     )
     records = rng.choice([20, 40, 80, 150])
-    senders = clients[:-1]
     pause_s = max(client.arguments["pause_s"] for client in senders)
     to_s = 1.0 + records / len(senders) * pause_s
     return Plan(
@@ -85,9 +92,24 @@ def _sender(rng: random.Random, number: int) -> PlannedClient:
     )
 
 
+def _readers(rng: random.Random) -> list[PlannedClient]:
+    """One that reads alone, or the members of a group."""
+    if rng.random() < 0.6:
+        return [PlannedClient("reader", "10.0.2.1", "reads", {"group": None})]
+    arguments = {"group": GROUP, "strategy": rng.choice(STRATEGIES)}
+    return [
+        PlannedClient(f"member{number}", f"10.0.2.{number + 1}", "reads", arguments)
+        for number in range(rng.randint(1, 3))
+    ]
+
+
 def promises(plan: Plan) -> Promises:
-    readers = tuple(client.name for client in plan.of("reads"))
-    return Promises(complete_readers=readers)
+    readers = plan.of("reads")
+    groups = {client.arguments["group"] for client in readers} - {None}
+    return Promises(
+        complete_readers=tuple(c.name for c in readers if c.arguments["group"] is None),
+        complete_groups=tuple(sorted(groups)),
+    )
 
 
 async def run(stage: Stage) -> None:
@@ -101,6 +123,7 @@ async def run(stage: Stage) -> None:
                 group.start_soon(Sender(stage, client).run)
         if stage.plan.of("reads"):
             await stage.until_consumed()
+        await stage.until_replicated()
         readers.cancel_scope.cancel()
 
 
@@ -190,13 +213,17 @@ class Sender:
 
 
 async def read(stage: Stage, client: PlannedClient) -> None:
+    options: dict[str, Any] = {}
+    if client.arguments["group"] is not None:
+        strategy = client.arguments["strategy"]
+        options = MEMBER | {"group_id": GROUP, "partition_assignment_strategy": [strategy]}
     consumer = Consumer(
         TOPIC,
         client_id=client.name,
         bootstrap_servers=stage.servers,
         _runtime=stage.runtime(client.host),
         auto_offset_reset="earliest",
-        **HASTY,
+        **(HASTY | options),
     )
     async with stage.recorder.consumer(consumer, client.name) as reader:
         while True:
