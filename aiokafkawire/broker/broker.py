@@ -10,6 +10,7 @@ from typing import Any, Unpack
 
 from aiokafkawire.broker.apis import CONTROLLER_HANDLERS, HANDLERS
 from aiokafkawire.broker.call import State
+from aiokafkawire.broker.coordination import Coordination
 from aiokafkawire.broker.faults import Action, Fault, Faults, RequestLog, SeenRequest
 from aiokafkawire.broker.features import ELIGIBLE_REPLICAS_VERSION, finalized
 from aiokafkawire.broker.fetch_sessions import FetchSessions
@@ -144,20 +145,24 @@ class Broker(Client[State]):
         cluster.racks.update(self._racks)
         offsets = OffsetStore(store)
         cluster.on_topic_deleted.append(offsets.forget_topic)
-        state: State = State(
+        groups = Groups(self.options, runtime.clock, runtime.rng, offsets)
+        transactions = Transactions(
+            self.options,
+            runtime.clock,
+            cluster,
+            offsets,
+            store,
+            bumps_epoch=lambda: state.transaction_version >= EPOCH_BUMPING_VERSION,
+            leading=lambda partition: self._leading(state, partition),
+        )
+        load_s = self.options.coordinator_load_ms / 1000
+        state = State(
             options=self.options,
             clock=runtime.clock,
             cluster=cluster,
-            groups=Groups(self.options, runtime.clock, runtime.rng, offsets),
-            transactions=Transactions(
-                self.options,
-                runtime.clock,
-                cluster,
-                offsets,
-                store,
-                bumps_epoch=lambda: state.transaction_version >= EPOCH_BUMPING_VERSION,
-                leading=lambda partition: self._leading(state, partition),
-            ),
+            groups=groups,
+            transactions=transactions,
+            coordination=Coordination(cluster, groups, transactions, runtime.clock, load_s=load_s),
             releases=dict.fromkeys(node_ids, self._release),
         )
         if isinstance(cluster, Registry):
@@ -173,7 +178,8 @@ class Broker(Client[State]):
         host.spawn(state.transactions.run, name="transactions")
         for node_id, address in zip(node_ids, self._bind, strict=True):
             self._nodes[node_id] = Node(node_id, host, runtime, self._faults, self.requests)
-            await self._listen(self._nodes[node_id], address, state)
+            await self._bind_node(self._nodes[node_id], address, state)
+            self._join(self._nodes[node_id], state)
         if self._kafka07_bind is not None:
             logs = Logs(self.options, runtime.rng)
             self._kafka07 = Node(
@@ -207,8 +213,8 @@ class Broker(Client[State]):
         except OSError as error:
             raise KafkaError(f"node {node.node_id} cannot listen on {address}: {error}") from error
 
-    async def _listen(self, node: Node, address: Address, state: State) -> None:
-        await self._bind_node(node, address, state)
+    def _join(self, node: Node, state: State) -> None:
+        """Let a node that listens be one of the cluster."""
         assert node.address is not None
         assert self._runtime is not None
         sessions = FetchSessions(self._runtime.rng, self.options.max_fetch_sessions)
@@ -394,14 +400,12 @@ class Broker(Client[State]):
         if not node.running:
             return
         node.cut()
-        cluster, groups = self._running.cluster, self._running.groups
-        before = {group.group_id: cluster.coordinator(group.group_id) for group in groups}
-        if self._running.replication is None:
-            cluster.node_died(node_id)
-        else:
-            self._running.replication.died(node_id, lose_unsynced=lose_unsynced)
-        groups.moved(cluster.coordinator, before)
-        self._running.transactions.moved()
+        state = self._running
+        with state.coordination.moving():
+            if state.replication is None:
+                state.cluster.node_died(node_id)
+            else:
+                state.replication.died(node_id, lose_unsynced=lose_unsynced)
         await node.stopped()
 
     async def shut_down(self, node_id: int) -> None:
@@ -426,9 +430,11 @@ class Broker(Client[State]):
         assert node.address is not None
         if release is not None:
             self._running.releases[node_id] = release
-        await self._listen(node, node.address, self._running)
-        if self._running.replication is None:
-            self._running.cluster.node_came(node_id)
+        await self._bind_node(node, node.address, self._running)
+        with self._running.coordination.moving():
+            self._join(node, self._running)
+            if self._running.replication is None:
+                self._running.cluster.node_came(node_id)
         await self._settle(self._running)
 
     def pause(self, node_id: int) -> None:
@@ -445,6 +451,16 @@ class Broker(Client[State]):
         With `replicate` it has to be in sync, and hears of it over the wire, as all others.
         """
         self._running.cluster.move_leader(self._partition(topic, partition), node_id)
+
+    def move_coordinator(self, key: str, node_id: int) -> None:
+        """Make another live node the coordinator of a group, or of a transactional id.
+
+        Others whose keys stand in the same partition of Kafka's own topic move with it. With
+        `coordinator_load_ms` it takes a while to be ready. Raises ValueError for a dead node.
+        """
+        state = self._running
+        with state.coordination.moving():
+            state.cluster.move_coordinator(key, self._node(node_id).node_id)
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
         """Lose the end of a partition's log, as in an unclean leader change.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from aiokafkawire.broker.coordination import Coordination
 from aiokafkawire.broker.features import TRANSACTION_VERSION, finalized
 from aiokafkawire.broker.fetch_sessions import FetchSessions
 from aiokafkawire.broker.groups.coordinator import Groups
@@ -51,6 +52,7 @@ class State(Session):
     cluster: Cluster
     groups: Groups
     transactions: Transactions
+    coordination: Coordination
     releases: dict[int, Release]
     addresses: dict[int, Address] = field(default_factory=dict)
     fetch_sessions: dict[int, FetchSessions] = field(default_factory=dict)
@@ -107,6 +109,13 @@ class Call:
         if self.node_id not in partition.replicas and not self.release.tells_followers_apart:
             raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partition.check_leader(self.node_id)
+
+    def check_coordinator(self, key: str) -> None:
+        """Refuse unless the node coordinates a group or a transactional id, and has loaded it."""
+        if self.cluster.coordinator(key) != self.node_id:
+            raise Refusal(ErrorCode.NOT_COORDINATOR)
+        if self.state.coordination.is_loading(key):
+            raise Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     async def told(self, timeout_ms: int) -> None:
         """Let the node hear from the controller what was changed, where nodes replicate."""

@@ -85,6 +85,12 @@ class BrokerConfig:
     offset_metadata_max_bytes: int = _number(
         4_096, meaning="The longest note that a committed offset may bear."
     )
+    coordinator_load_ms: int = _number(
+        0,
+        0,
+        meaning="How long a new coordinator of groups or transactional ids takes to load them; it"
+        " answers COORDINATOR_LOAD_IN_PROGRESS until then.",
+    )
     transaction_max_timeout_ms: int = _number(
         900_000, meaning="The longest that a producer may let a transaction take."
     )
@@ -165,6 +171,7 @@ class BrokerOptions(TypedDict, total=False):
     group_max_session_timeout_ms: int
     group_max_size: int
     offset_metadata_max_bytes: int
+    coordinator_load_ms: int
     transaction_max_timeout_ms: int
     transaction_marker_delay_ms: int
     refuse_unknown_producers: bool

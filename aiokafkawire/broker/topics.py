@@ -171,6 +171,17 @@ class Cluster:
         """The node that coordinates a group or a transactional id, -1 when none lives."""
         return self._slots[self.coordinator_slot(key)]
 
+    @property
+    def coordinators(self) -> tuple[int, ...]:
+        """The node of each slot, -1 where none lives."""
+        return tuple(self._slots)
+
+    def move_coordinator(self, key: str, node_id: int) -> None:
+        """Let a live node coordinate a group or a transactional id, with all of its slot."""
+        if node_id not in self.live:
+            raise ValueError(f"node {node_id} is not up, so it cannot coordinate {key!r}")
+        self._slots[self.coordinator_slot(key)] = node_id
+
     def coordinator_slot(self, key: str) -> int:
         """Where a group or a transactional id stands: in Kafka a partition of their topic."""
         return zlib.crc32(key.encode()) % COORDINATOR_SLOTS

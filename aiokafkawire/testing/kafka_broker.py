@@ -399,6 +399,10 @@ class KafkaBroker:
         """Make another live node the leader of a partition. Raises ValueError for a dead one."""
         self._call(self._running.move_leader, topic, partition, node_id)
 
+    def move_coordinator(self, key: str, node_id: int) -> None:
+        """Make another live node the coordinator of a group, or of a transactional id."""
+        self._call(self._running.move_coordinator, key, node_id)
+
     def truncate(self, topic: str, partition: int, offset: int) -> None:
         """Lose the end of a partition's log, as in an unclean leader change."""
         self._call(self._running.truncate, topic, partition, offset)

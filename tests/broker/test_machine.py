@@ -240,7 +240,7 @@ def do(driver: Driver, what: str) -> Any:
         "a commits late": lambda: driver.commit("a", generation + 5),
         "outsider commits": driver.commit,
         "delete": lambda: driver.give(Delete(reply="again")),
-        "moved": lambda: driver.give(CoordinatorMoved()),
+        "moved": lambda: driver.give(CoordinatorMoved(loaded_at=0.0)),
         "sessions end": lambda: driver.tick(SESSION_S + 1),
     }
     return actions[what]()
@@ -577,7 +577,7 @@ def test_a_static_member_can_be_removed_by_its_instance_id() -> None:
 def test_a_new_coordinator_knows_the_last_stable_generation() -> None:
     driver = in_state(PREPARING)
     driver.join("a")
-    driver.give(CoordinatorMoved())
+    driver.give(CoordinatorMoved(loaded_at=0.0))
     assert driver.answer("a").code is E.NOT_COORDINATOR
     assert driver.answer("c").code is E.NOT_COORDINATOR
     assert list(driver.group.members) == ["a", "b"]
@@ -629,7 +629,7 @@ def test_any_history_keeps_the_group_sound(history: list[tuple[Any, ...]]) -> No
         elif kind == "tick":
             driver.tick(seconds)
         elif flag:
-            driver.give(CoordinatorMoved())
+            driver.give(CoordinatorMoved(loaded_at=0.0))
             before = 0
         sound(driver, asked)
         assert driver.group.generation >= before

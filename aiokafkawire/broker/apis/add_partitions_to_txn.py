@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from aiokafkawire.broker.apis.transaction_requests import check_coordinator, code_for
+from aiokafkawire.broker.apis.transaction_requests import code_for
 from aiokafkawire.broker.call import Call
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.transactions.events import Add, Scope, Verify
@@ -100,7 +100,7 @@ def _judge(call: Call, asked: AddPartitionsToTxnTransaction, version: int) -> Ju
         )
     event = Verify if asked.verify_only else Add
     try:
-        check_coordinator(call, asked.transactional_id)
+        call.check_coordinator(asked.transactional_id)
         answer = call.state.transactions.handle(
             asked.transactional_id,
             event(

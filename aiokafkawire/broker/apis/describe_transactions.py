@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from aiokafkawire.broker.apis.transaction_requests import check_coordinator
 from aiokafkawire.broker.call import Call
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.transactions.machine import Transaction
@@ -40,7 +39,7 @@ def _described(call: Call, transactional_id: str) -> TransactionState:
     try:
         if not transactional_id:
             raise Refusal(ErrorCode.INVALID_REQUEST)
-        check_coordinator(call, transactional_id)
+        call.check_coordinator(transactional_id)
         found = call.state.transactions.get(transactional_id)
         if found is None:
             raise Refusal(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)

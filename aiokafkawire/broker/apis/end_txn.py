@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafkawire.broker.apis.transaction_requests import check_coordinator, code_for
+from aiokafkawire.broker.apis.transaction_requests import code_for
 from aiokafkawire.broker.call import Call
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.transactions.events import End
@@ -18,7 +18,7 @@ FIRST_BUMPING_VERSION = 5
 
 async def handle(call: Call, request: EndTxnRequest) -> EndTxnResponse:
     try:
-        check_coordinator(call, request.transactional_id)
+        call.check_coordinator(request.transactional_id)
     except Refusal as refusal:
         return failed(request, call.version, refusal.code)
     answer = call.state.transactions.handle(

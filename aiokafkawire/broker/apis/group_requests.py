@@ -15,11 +15,10 @@ __all__ = ("check_commit", "check_coordinator", "code_of", "parked")
 
 
 def check_coordinator(call: Call, group_id: str, *, named: bool = True) -> None:
-    """Raise `Refusal` unless this node coordinates the group; `named` ones cannot be ""."""
+    """Raise `Refusal` unless this node can answer for the group; `named` ones cannot be ""."""
     if named and not group_id:
         raise Refusal(ErrorCode.INVALID_GROUP_ID)
-    if call.cluster.coordinator(group_id) != call.node_id:
-        raise Refusal(ErrorCode.NOT_COORDINATOR)
+    call.check_coordinator(group_id)
 
 
 def code_of(call: Call, group: ClassicGroup, event: Event, reply: Promise[Result]) -> ErrorCode:

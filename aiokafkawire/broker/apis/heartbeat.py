@@ -20,6 +20,9 @@ async def handle(call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
         if group is None:
             raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID)
     except Refusal as refusal:
+        if refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # Its session begins when the group is loaded; until then nobody can say more.
+            return HeartbeatResponse(error_code=ErrorCode.NONE)
         return failed(request, call.version, refusal.code)
     reply: Promise[Result] = Promise()
     event = Heartbeat(

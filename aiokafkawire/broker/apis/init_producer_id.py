@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafkawire.broker.apis.transaction_requests import check_coordinator, code_for
+from aiokafkawire.broker.apis.transaction_requests import code_for
 from aiokafkawire.broker.call import Call
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.types import ProducerIdAndEpoch
@@ -45,7 +45,7 @@ def _init(call: Call, request: InitProducerIdRequest) -> ProducerIdAndEpoch:
         return ProducerIdAndEpoch(call.cluster.new_producer_id(), 0)
     if not transactional_id:
         raise Refusal(ErrorCode.INVALID_REQUEST)
-    check_coordinator(call, transactional_id)
+    call.check_coordinator(transactional_id)
     expected = None
     if request.producer_id != NONE:
         expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)

@@ -19,8 +19,9 @@ CLASSIC = "classic"
 async def handle(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
     states = [state.lower() for state in request.states_filter]
     types = [name.lower() for name in request.types_filter]
+    loading = call.state.coordination.loads_any(call.node_id)
     return ListGroupsResponse(
-        error_code=ErrorCode.NONE,
+        error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE,
         groups=[
             ListedGroup(
                 group_id=group.group_id,

@@ -29,6 +29,8 @@ async def handle(call: Call, request: ListTransactionsRequest) -> ListTransactio
         matching = re.compile(pattern) if pattern else None
     except re.error:
         return failed(request, call.version, ErrorCode.INVALID_REGULAR_EXPRESSION)
+    if call.state.coordination.loads_any(call.node_id):
+        return failed(request, call.version, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     unknown = [name for name in request.state_filters if name not in STATES]
     response = ListTransactionsResponse(
         throttle_time_ms=0,

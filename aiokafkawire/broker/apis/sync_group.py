@@ -21,7 +21,11 @@ async def handle(call: Call, request: SyncGroupRequest) -> SyncGroupResponse:
     try:
         result = await _sync(call, request)
     except Refusal as refusal:
-        return failed(request, call.version, refusal.code)
+        code = refusal.code
+        if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # The rebalance is lost with the old coordinator: the member shall join again.
+            code = ErrorCode.REBALANCE_IN_PROGRESS
+        return failed(request, call.version, code)
     return SyncGroupResponse(
         error_code=result.code,
         protocol_type=result.protocol_type,

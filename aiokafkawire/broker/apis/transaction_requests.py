@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from aiokafkawire.broker.call import Call
-from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.wire import ErrorCode
 
-__all__ = ("check_coordinator", "code_for")
-
-
-def check_coordinator(call: Call, transactional_id: str) -> None:
-    """Raise `Refusal` unless this node coordinates the transactional id."""
-    if call.cluster.coordinator(transactional_id) != call.node_id:
-        raise Refusal(ErrorCode.NOT_COORDINATOR)
+__all__ = ("code_for",)
 
 
 def code_for(version: int, code: ErrorCode, *, fenced_since: int) -> ErrorCode:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import cast
 from uuid import UUID
 
@@ -97,11 +97,9 @@ class Groups:
         if group.next_deadline() < self._armed:
             self._rearm.set()
 
-    def moved(self, owner: Callable[[str], int], before: dict[str, int]) -> None:
-        """Tell each group whose coordinator is not the one that it was."""
-        for group in self:
-            if owner(group.group_id) != before.get(group.group_id):
-                self.handle(group, CoordinatorMoved())
+    def moved(self, group: ClassicGroup, loaded_at: float) -> None:
+        """Tell a group that it has another coordinator, which knows it from then on."""
+        self.handle(group, CoordinatorMoved(loaded_at=loaded_at))
 
     async def run(self) -> None:
         """Tell groups of the time, for as long as the broker lives."""

@@ -153,7 +153,12 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorMoved:
-    """Another node has the group now, and knows of it what was kept last."""
+    """Another node has the group now, and knows of it what was kept last.
+
+    Sessions begin anew when it has loaded that.
+    """
+
+    loaded_at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

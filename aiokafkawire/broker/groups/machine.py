@@ -468,7 +468,6 @@ class ClassicGroup:
             self._complete_if_due(now)
 
     def _on_moved(self, event: CoordinatorMoved, now: float) -> None:
-        del event
         for member in self.members.values():
             self._dismiss(member, ErrorCode.NOT_COORDINATOR)
         kept = self._kept
@@ -476,7 +475,7 @@ class ClassicGroup:
         self.protocol_type, self.protocol = kept.protocol_type, kept.protocol
         self.members = {member.member_id: replace(member) for member in kept.members}
         for member in self.members.values():
-            self._touch(member, now)
+            self._touch(member, max(now, event.loaded_at))
         self.pending = {}
         self._end_sync()
         self.state = kept.state

@@ -1,0 +1,246 @@
+"""Coordinators that move, are lost, and take a while to load."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from aiokafkawire import Consumer, Producer
+from aiokafkawire.broker import Broker
+from aiokafkawire.broker.coordination import Coordination
+from aiokafkawire.broker.groups import Groups, OffsetStore
+from aiokafkawire.broker.groups.events import Join
+from aiokafkawire.broker.options import BrokerConfig
+from aiokafkawire.broker.storage import MemoryStore
+from aiokafkawire.broker.topics import Cluster
+from aiokafkawire.broker.transactions import Transactions
+from aiokafkawire.runtime import Promise
+from aiokafkawire.wire import ErrorCode, Request
+from aiokafkawire.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from aiokafkawire.wire.messages.end_txn import EndTxnRequest
+from aiokafkawire.wire.messages.find_coordinator import FindCoordinatorRequest
+from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest
+from aiokafkawire.wire.messages.init_producer_id import InitProducerIdRequest
+from aiokafkawire.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from aiokafkawire.wire.messages.leave_group import LeaveGroupRequest
+from aiokafkawire.wire.messages.list_groups import ListGroupsRequest
+from aiokafkawire.wire.messages.list_transactions import ListTransactionsRequest
+from aiokafkawire.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from aiokafkawire.wire.messages.sync_group import SyncGroupRequest
+
+from .raw_client import connected
+from .test_apis import codes
+
+E = ErrorCode
+LOAD_S = 5.0
+SESSION_S = 10.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 1_000.0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def wall_ms(self) -> int:
+        return int(self.seconds * 1_000)
+
+    async def sleep_until(self, deadline: float) -> None:
+        raise AssertionError("nothing here sleeps")
+
+
+class Given:
+    """Two nodes, and the group `g` with one member."""
+
+    def __init__(self) -> None:
+        self.clock = clock = Clock()
+        options, store, rng = BrokerConfig(), MemoryStore(), random.Random(1)
+        self.cluster = Cluster([1, 2], store, options, rng)
+        offsets = OffsetStore(store)
+        self.groups = Groups(options, clock, rng, offsets)
+        self.transactions = Transactions(
+            options, clock, self.cluster, offsets, store, bumps_epoch=lambda: True
+        )
+        self.coordination = Coordination(
+            self.cluster, self.groups, self.transactions, clock, load_s=LOAD_S
+        )
+        self.group = self.groups.create("g")
+        join = Join(
+            reply=Promise[Any](),
+            member_id="",
+            new_member_id="m",
+            protocol_type="consumer",
+            protocols=(("range", b""),),
+            session_timeout_s=SESSION_S,
+            rebalance_timeout_s=SESSION_S,
+        )
+        self.groups.handle(self.group, join)
+        self.first = self.cluster.coordinator("g")
+        self.second = 3 - self.first
+
+    def move(self) -> None:
+        with self.coordination.moving():
+            self.cluster.move_coordinator("g", self.second)
+
+
+def test_a_new_coordinator_has_to_load() -> None:
+    given = Given()
+    assert not given.coordination.is_loading("g")
+    given.move()
+    assert given.cluster.coordinator("g") == given.second
+    assert given.coordination.is_loading("g")
+    assert given.coordination.loads_any(given.second)
+    assert not given.coordination.loads_any(given.first)
+    given.clock.seconds += LOAD_S
+    assert not given.coordination.is_loading("g")
+    assert not given.coordination.loads_any(given.second)
+
+
+def test_what_stays_is_not_loaded() -> None:
+    given = Given()
+    other = next(
+        name for name in map(str, range(99)) if given.cluster.coordinator(name) == given.second
+    )
+    epoch = given.transactions.coordinator_epoch
+    with given.coordination.moving():
+        given.cluster.node_died(given.first)
+    assert given.coordination.is_loading("g")
+    assert not given.coordination.is_loading(other)
+    assert given.transactions.coordinator_epoch == epoch + 1
+    with given.coordination.moving():
+        given.cluster.node_came(given.first)
+    assert given.transactions.coordinator_epoch == epoch + 1, "nothing moved back"
+
+
+def test_what_has_not_moved_is_left_alone() -> None:
+    given = Given()
+    with given.coordination.moving():
+        given.cluster.move_coordinator("g", given.first)
+    assert list(given.group.members) == ["m"]
+    assert not given.coordination.is_loading("g")
+
+
+def test_a_dead_node_coordinates_nothing() -> None:
+    given = Given()
+    given.cluster.node_died(given.second)
+    with pytest.raises(ValueError, match="is not up"):
+        given.cluster.move_coordinator("g", given.second)
+
+
+# --- over the wire -------------------------------------------------------------------------------
+
+
+def join(member_id: str = "") -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=60_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+
+
+COMMITTED = OffsetCommitRequestPartition(
+    partition_index=0, committed_offset=1, committed_metadata=""
+)
+WHILE_LOADING: list[tuple[Request[Any], int, ErrorCode]] = [
+    (join(), 3, E.COORDINATOR_LOAD_IN_PROGRESS),
+    (
+        SyncGroupRequest(group_id="g", generation_id=1, member_id="m", assignments=[]),
+        3,
+        E.REBALANCE_IN_PROGRESS,
+    ),
+    (HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 3, E.NONE),
+    (LeaveGroupRequest(group_id="g", member_id="m"), 2, E.COORDINATOR_LOAD_IN_PROGRESS),
+    (
+        OffsetCommitRequest(
+            group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=[COMMITTED])]
+        ),
+        2,
+        E.COORDINATOR_LOAD_IN_PROGRESS,
+    ),
+    (ListGroupsRequest(), 2, E.COORDINATOR_LOAD_IN_PROGRESS),
+    (
+        ListTransactionsRequest(state_filters=[], producer_id_filters=[]),
+        0,
+        E.COORDINATOR_LOAD_IN_PROGRESS,
+    ),
+    (
+        InitProducerIdRequest(transactional_id="g", transaction_timeout_ms=1_000),
+        1,
+        E.COORDINATOR_LOAD_IN_PROGRESS,
+    ),
+    (
+        AddOffsetsToTxnRequest(transactional_id="g", producer_id=1, producer_epoch=0, group_id="g"),
+        1,
+        E.COORDINATOR_LOAD_IN_PROGRESS,
+    ),
+    (
+        EndTxnRequest(transactional_id="g", producer_id=1, producer_epoch=0, committed=True),
+        1,
+        E.COORDINATOR_LOAD_IN_PROGRESS,
+    ),
+    (FindCoordinatorRequest(key="g"), 0, E.NONE),
+]
+
+
+async def test_what_is_answered_while_a_coordinator_loads() -> None:
+    async with Broker(nodes=2, coordinator_load_ms=600_000) as broker:
+        await broker.create_topic("t")
+        before = broker.coordinator("g")
+        broker.move_coordinator("g", 3 - before)
+        assert broker.coordinator("g") == 3 - before
+        async with connected(broker, 3 - before) as client:
+            for request, version, code in WHILE_LOADING:
+                answer = await client.call(request, version)
+                assert set(codes(answer)) == {code}, request
+        async with connected(broker, before) as client:
+            assert (await client.call(join(), 3)).error_code == E.NOT_COORDINATOR
+
+
+async def test_a_parked_member_hears_that_its_coordinator_moved() -> None:
+    async with Broker(nodes=2, group_initial_rebalance_delay_ms=60_000) as broker:
+        before = broker.coordinator("g")
+        async with connected(broker, before) as client:
+            await client.send(join(), 3)
+            await broker.wait_for_request(join().api_key)
+            broker.move_coordinator("g", 3 - before)
+            _, answer = await client.receive(join().api_key, 3)
+            assert answer.error_code == E.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("lost", [True, False])
+async def test_a_group_and_a_transaction_go_on_after_a_move(lost: bool) -> None:
+    async with Broker(nodes=2, coordinator_load_ms=30) as broker:
+        servers: Any = {"bootstrap_servers": broker.bootstrap_servers}
+        async with (
+            Producer(transactional_id="g", **servers) as producer,
+            Consumer(
+                "t",
+                group_id="g",
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                isolation_level="read_committed",
+                **servers,
+            ) as consumer,
+        ):
+            for number in range(3):
+                async with producer.transaction():
+                    await producer.send("t", b"%d" % number)
+                    before = broker.coordinator("g")
+                    if lost:
+                        await broker.kill(before)
+                        await broker.restart(before)
+                    else:
+                        broker.move_coordinator("g", 3 - before)
+                    assert broker.coordinator("g") == 3 - before
+                assert (await consumer.getone()).value == b"%d" % number
+                await consumer.commit()
