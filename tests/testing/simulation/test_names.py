@@ -65,7 +65,7 @@ def test_a_name_that_hangs(backend: Backend) -> None:
 
         async with anyio.create_task_group() as group:
             group.start_soon(ask)
-            await anyio.sleep(60)
+            await world.clock.sleep_until(world.now() + 60)
             world.network.name("broker", OTHER)
             world.network.heal_name("broker")
         assert answers == [[OTHER]]

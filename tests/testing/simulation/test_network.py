@@ -419,7 +419,7 @@ def test_connects_that_hang(backend: Backend) -> None:
         world.network.hang_connects(ONE)
         async with anyio.create_task_group() as group:
             group.start_soon(world.runtime(OTHER).connect, PORT)
-            await anyio.sleep(60)
+            await world.clock.sleep_until(world.now() + 60)
             assert world.network.connects == 1
             world.network.allow_connects(ONE)
         assert world.network.connects == 2

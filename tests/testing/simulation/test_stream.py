@@ -60,7 +60,7 @@ def test_a_sender_waits_for_a_slow_receiver(
 
         async with anyio.create_task_group() as group:
             group.start_soon(send)
-            await anyio.sleep(1)
+            await world.clock.sleep_until(world.now() + 1)
             assert sent == [0, 1]
             total = 0
             while total < 2_500:
@@ -81,7 +81,7 @@ def test_a_sender_that_waits_hears_of_a_reset(
         client = await world.runtime("10.0.0.2").connect(PORT)
 
         async def reset() -> None:
-            await anyio.sleep(1)
+            await world.clock.sleep_until(world.now() + 1)
             world.network.crash(PORT.host)
 
         async with anyio.create_task_group() as group:
@@ -104,7 +104,7 @@ def test_a_sender_that_waits_hears_that_nobody_reads_any_more(
         server = await listener.accept()
 
         async def close() -> None:
-            await anyio.sleep(1)
+            await world.clock.sleep_until(world.now() + 1)
             server.abort()
 
         async with anyio.create_task_group() as group:
@@ -124,9 +124,9 @@ def test_what_has_come_before_a_reset_can_be_read(backend: Backend) -> None:
         server = await listener.accept()
         await client.send([b"unread"])
         await server.send([b"last words"])
-        await anyio.sleep(1)
+        await world.clock.sleep_until(world.now() + 1)
         server.abort()
-        await anyio.sleep(1)
+        await world.clock.sleep_until(world.now() + 1)
         buffer = memoryview(bytearray(100))
         assert await client.receive_into(buffer) == 10
         with pytest.raises(ConnectionResetError):
@@ -176,12 +176,12 @@ def test_each_piece_is_told_as_it_comes(backend: Backend) -> None:
         client, server = await connected(world)
         inbox = Inbox(world, size=7)
         await client.send([b"before"])
-        await anyio.sleep(1)
+        await world.clock.sleep_until(world.now() + 1)
 
         async def send() -> None:
-            await anyio.sleep(1)
+            await world.clock.sleep_until(world.now() + 1)
             await client.send([b"while somebody listens"])
-            await anyio.sleep(1)
+            await world.clock.sleep_until(world.now() + 1)
             await client.aclose()
 
         async with anyio.create_task_group() as group:
