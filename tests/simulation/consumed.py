@@ -8,7 +8,7 @@ from aiokafkawire.broker import Broker
 from tests.history.events import Polled
 from tests.history.observed import Log
 from tests.history.recorder import Recorder
-from tests.simulation.logs import log_of
+from tests.history.watch import log_of
 
 __all__ = ("Consumed",)
 

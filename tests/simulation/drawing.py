@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 from aiokafkawire.broker.releases import LINES
 
-__all__ = ("HASTY", "draw_broker", "draw_network", "draw_release")
+__all__ = ("HASTY", "draw_broker", "draw_network", "draw_release", "numbered")
 
 HASTY: dict[str, Any] = {"request_timeout_ms": 2_000}
 """Options of clients that do not wait long: a simulated fault lasts seconds."""
@@ -35,11 +36,17 @@ def draw_broker(
     if rng.random() < replicated:
         broker |= {
             "replicate": True,
-            "as_of": draw_release(rng, since, "2.8"),
+            "flush_interval_ms": rng.choice([100, 1_000, 30_000]),
             "min_insync_replicas": 2,
             "replica_lag_time_max_ms": 3_000,
         }
     return broker
+
+
+def numbered(broker: Mapping[str, Any]) -> bool:
+    """Whether the brokers know of producers' ids and sequence numbers."""
+    as_of = broker.get("as_of")
+    return as_of is None or LINES.index(as_of) >= LINES.index("0.11.0")
 
 
 def draw_network(rng: random.Random) -> dict[str, Any]:

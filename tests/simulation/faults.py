@@ -341,7 +341,7 @@ FAULTS: Mapping[str, Fault] = {
         _a_node,
         _kill_losing,
         weight=20,
-        applies=lambda scene: scene.replicated and hasattr(Broker, "alone_in_sync"),
+        applies=lambda scene: scene.replicated,
     ),
     "shut down": Fault(_a_node, _shut_down, weight=4),
     "hang": Fault(_a_node, _hang),

@@ -24,8 +24,6 @@ BACKENDS: tuple[Backend, ...] = ("asyncio", "trio")
 MAX_SHOWN_LINES = 60
 """Of the end of a trace, in a report."""
 
-MAX_LOG_LINES = 10_000
-
 MAX_FAILURES = 20
 """That are told of one run."""
 
@@ -62,14 +60,10 @@ class Listener(logging.Handler):
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.WARNING)
-        self.lines: list[str] = []
         self._world = world
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        self._world.trace.note(f"{record.levelname}: {text}")
-        if len(self.lines) < MAX_LOG_LINES:
-            self.lines.append(text)
+        self._world.trace.note(f"{record.levelname}: {record.getMessage()}")
 
 
 def draw(programme: Programme, seed: int) -> Plan:
@@ -108,8 +102,7 @@ def play(
         observed = dataclasses.replace(
             stage.observed,
             left_behind=left,
-            log_lines=tuple(listener.lines),
-            crashes=tuple(stage.crashes),
+            reprs=tuple(stage.recorder.reprs),
             ended_at=world.now(),
         )
         violations += check(stage.recorder.history, observed, promises)

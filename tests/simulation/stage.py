@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -18,9 +17,9 @@ from aiokafkawire.testing.simulation import NetworkOptions, SimulatedRuntime, Wo
 from tests.history.checker import Violation
 from tests.history.observed import Log, Observed
 from tests.history.recorder import Recorder
+from tests.history.watch import Watch
 from tests.simulation.consumed import Consumed
 from tests.simulation.faults import FAULTS
-from tests.simulation.logs import Watch
 from tests.simulation.plan import BROKER_HOST, Plan, Step
 
 __all__ = ("Stage", "Unsettled", "world_of")
@@ -58,7 +57,6 @@ class Stage:
         )
         self.observed: Observed | None = None
         self.violations: list[Violation] = []
-        self.crashes: list[str] = []
         self.losing = False
         self._watch: Watch | None = None
         self._consumed = Consumed(self.broker, self.recorder)
@@ -67,17 +65,13 @@ class Stage:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         """While the broker runs; what it holds is `observed` at the end."""
-        if self.world.backend == "asyncio":  # trio lets nothing out of its tasks unheard
-            asyncio.get_running_loop().set_exception_handler(self._crashed)
         async with self.broker:
             self._watch = Watch(self.broker)
             try:
                 yield
             finally:
+                self._watch.end()
                 self.observed = self._watch.observed()
-
-    def _crashed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        self.crashes.append(f"{context.get('message')}: {context.get('exception')!r}")
 
     @property
     def servers(self) -> str:

@@ -114,3 +114,13 @@ def test_a_run_that_does_not_end_is_a_failure(backend: Backend) -> None:
 
     (failure,) = play(programme(run, limit_s=20), 1, backend).failures
     assert failure.kind == "Overdue"
+
+
+@BOTH
+def test_a_task_left_behind_is_a_failure(backend: Backend) -> None:
+    async def run(stage: Stage) -> None:
+        # Opened and never closed.
+        await stage.runtime("10.0.1.1").connect(stage.broker.nodes[1])
+
+    played = play(programme(run), 1, backend)
+    assert [failure.kind for failure in played.failures] == ["invariant 10"]

@@ -11,7 +11,7 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import DeliveriesFailed, KafkaError
 from aiokafkawire.producer import Producer
 from tests.history.checker import Promises
-from tests.simulation.drawing import draw_network, draw_release
+from tests.simulation.drawing import draw_network, draw_release, numbered
 from tests.simulation.faults import Scene, draw_steps
 from tests.simulation.plan import BROKER_HOST, Plan, PlannedClient, Step
 from tests.simulation.programme import Programme
@@ -197,4 +197,4 @@ class Leaver:
         return self.stage.recorder.consumer(consumer, name)
 
 
-PROGRAMME = Programme("leaving", draw, run, lambda plan: Promises())
+PROGRAMME = Programme("leaving", draw, run, lambda plan: Promises(numbers=numbered(plan.broker)))

@@ -12,7 +12,7 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import BufferFull, DeliveriesFailed, KafkaError
 from aiokafkawire.producer import Producer
 from tests.history.checker import Promises
-from tests.simulation.drawing import HASTY, draw_broker, draw_network
+from tests.simulation.drawing import HASTY, draw_broker, draw_network, numbered
 from tests.simulation.faults import Scene, draw_steps
 from tests.simulation.plan import Plan, PlannedClient
 from tests.simulation.programme import Programme
@@ -107,6 +107,7 @@ def promises(plan: Plan) -> Promises:
     readers = plan.of("reads")
     groups = {client.arguments["group"] for client in readers} - {None}
     return Promises(
+        numbers=numbered(plan.broker),
         complete_readers=tuple(c.name for c in readers if c.arguments["group"] is None),
         complete_groups=tuple(sorted(groups)),
     )

@@ -89,7 +89,7 @@ def _transactor(rng: random.Random, number: int) -> PlannedClient:
             "cancels": rng.choice([0.0, 0.1, 0.4]),
             "flushes": rng.choice([0.0, 0.2]),
             "offsets": rng.choice([0.0, 0.5]),
-            "detaches": 0.0,
+            "detaches": rng.choice([0.0, 0.0, 0.3]),
             "by_hand": rng.random() < 0.3,
             "linger_ms": rng.choice([0, 5, 50]),
         },
