@@ -5,14 +5,17 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3 || command -v pyth
 BIN := .venv/bin
 READY := .venv/.ready
 PYTEST := $(BIN)/pytest
-# Two processes; the tests of one file stay in one, in their order.
+# The tests of one file stay in one process, in their order.
 APART := -n 2 --dist loadfile
+# Targets beside each other, for the same reason: each one's output comes whole, at its end.
+BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 
 # Compiled modules are kept whatever the shell says: tests start many processes, and each would
 # compile all of them again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test kafka test-brokers endurance fuzz bench lint docs check format clean
+.PHONY: help demo test kafka test-brokers brokers proofs simulate endurance fuzz bench lint docs \
+        check format clean
 
 help: ## Show the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -40,16 +43,20 @@ kafka: $(READY) ## Fetch Apache Kafka's jars into .cache (KAFKA="0.9.0.1 2.8.2":
 	done
 
 test-brokers: $(READY) ## Tests on real Apache Kafka (KAFKA="0.9.0.1 2.8.2": on these releases)
-ifdef KAFKA
-	@failed=; for version in $(KAFKA); do \
-	  $(PYTEST) tests/behaviour --on $$version || failed="$$failed $$version"; \
-	done; [ -z "$$failed" ] || { echo "failed on$$failed" >&2; exit 1; }
-else
+	@$(BESIDE) 2 $(if $(KAFKA),$(KAFKA:%=on-%),brokers proofs on-kafka on-kafka3)
+
+brokers: $(READY)
 	$(PYTEST) tests/brokers
-	$(PYTEST) tests/behaviour --on kafka
-	$(PYTEST) tests/behaviour --on kafka3
+
+on-%: $(READY)
+	$(PYTEST) tests/behaviour --on $*
+
+proofs: $(READY)
 	$(BIN)/python -m tests.endurance leader eager cooperative
-endif
+
+simulate: $(READY) ## Programmes by seed in a simulated world (SEEDS=2000, FIRST=0, PROGRAMME=name)
+	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),200) --first $(or $(FIRST),0) \
+	  $(if $(PROGRAMME),--programme $(PROGRAMME))
 
 endurance: $(READY) ## All proofs of bad days on three real nodes (20 minutes)
 	$(BIN)/python -m tests.endurance
