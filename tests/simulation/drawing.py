@@ -8,10 +8,37 @@ from typing import Any
 
 from aiokafkawire.broker.releases import LINES
 
-__all__ = ("HASTY", "draw_broker", "draw_network", "draw_release", "numbered")
+__all__ = (
+    "HASTY",
+    "draw_broker",
+    "draw_client",
+    "draw_network",
+    "draw_reader",
+    "draw_release",
+    "numbered",
+)
 
 HASTY: dict[str, Any] = {"request_timeout_ms": 2_000}
 """Options of clients that do not wait long: a simulated fault lasts seconds."""
+
+
+def draw_client(rng: random.Random) -> dict[str, Any]:
+    """Options that every kind of client has."""
+    return {
+        "request_timeout_ms": rng.choice([1_000, 2_000, 2_000, 10_000]),
+        "connections_max_idle_ms": rng.choice([400, 540_000, 540_000, 540_000]),
+        "metadata_max_age_ms": rng.choice([700, 300_000, 300_000, 300_000]),
+    }
+
+
+def draw_reader(rng: random.Random) -> dict[str, Any]:
+    """Options of a consumer."""
+    return draw_client(rng) | {
+        "max_poll_records": rng.choice([3, 500, 500]),
+        "max_partition_fetch_bytes": rng.choice([400, 1_048_576, 1_048_576]),
+        "fetch_max_wait_ms": rng.choice([0, 50, 500, 500]),
+    }
+
 
 NEWEST = 0.5
 """The share of runs on the newest release."""

@@ -12,14 +12,13 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import BufferFull, DeliveriesFailed, KafkaError
 from aiokafkawire.producer import Producer
 from tests.history.checker import Promises
-from tests.simulation.drawing import HASTY, draw_broker, draw_network, numbered
+from tests.simulation.drawing import draw_broker, draw_client, draw_network, draw_reader, numbered
 from tests.simulation.faults import Scene, draw_steps
 from tests.simulation.plan import Plan, PlannedClient
 from tests.simulation.programme import Programme
 from tests.simulation.stage import Stage
 
 TOPIC = "orders"
-DELIVERY_TIMEOUT_MS = 30_000
 SMALL_BATCHES_BYTES = 700
 LARGEST_PAYLOAD_BYTES = 300
 """One record is never over `SMALL_BATCHES_BYTES`, a batch of some is: it has to be split."""
@@ -51,7 +50,7 @@ def draw(rng: random.Random) -> Plan:
         groups=sorted({c.arguments["group"] for c in clients if c.arguments.get("group")}),
         replicated="replicate" in broker,
     )
-    records = rng.choice([20, 40, 80, 150])
+    records = rng.choice([20, 40, 80, 150, 300])
     pause_s = max(client.arguments["pause_s"] for client in senders)
     to_s = 1.0 + records / len(senders) * pause_s
     return Plan(
@@ -60,17 +59,20 @@ def draw(rng: random.Random) -> Plan:
         topics=topics,
         records=records,
         clients=tuple(clients),
-        steps=draw_steps(rng, scene, count=rng.randint(0, 12), from_s=0.05, to_s=to_s),
+        steps=draw_steps(rng, scene, count=rng.randint(0, 16), from_s=0.05, to_s=to_s),
     )
 
 
 def _sender(rng: random.Random, number: int) -> PlannedClient:
-    options: dict[str, Any] = {
+    options = draw_client(rng) | {
         "compression_type": rng.choice(COMPRESSIONS),
         "linger_ms": rng.choice([0, 5, 5, 100]),
         "batch_size_bytes": rng.choice([200, 2_000, 16_384]),
+        "delivery_timeout_ms": rng.choice([3_000, 8_000, 30_000, 30_000]),
         "max_in_flight_requests_per_connection": rng.choice([1, 2, 5]),
     }
+    if options["delivery_timeout_ms"] < 10_000:
+        options["request_timeout_ms"] = 1_000
     acks = rng.choice(["all", "all", "all", 1, 0])
     if acks != "all":
         options["acks"] = acks
@@ -95,11 +97,17 @@ def _sender(rng: random.Random, number: int) -> PlannedClient:
 def _readers(rng: random.Random) -> list[PlannedClient]:
     """One that reads alone, or the members of a group."""
     if rng.random() < 0.6:
-        return [PlannedClient("reader", "10.0.2.1", "reads", {"group": None})]
-    arguments = {"group": GROUP, "strategy": rng.choice(STRATEGIES)}
+        arguments = {"group": None, "options": draw_reader(rng)}
+        return [PlannedClient("reader", "10.0.2.1", "reads", arguments)]
+    strategy, count = rng.choice(STRATEGIES), rng.randint(1, 3)
     return [
-        PlannedClient(f"member{number}", f"10.0.2.{number + 1}", "reads", arguments)
-        for number in range(rng.randint(1, 3))
+        PlannedClient(
+            f"member{number}",
+            f"10.0.2.{number + 1}",
+            "reads",
+            {"group": GROUP, "strategy": strategy, "options": draw_reader(rng)},
+        )
+        for number in range(count)
     ]
 
 
@@ -147,8 +155,7 @@ class Sender:
                 client_id=name,
                 bootstrap_servers=self.stage.servers,
                 _runtime=self.stage.runtime(self.client.host),
-                delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
-                **(HASTY | self.client.arguments["options"]),
+                **self.client.arguments["options"],
             )
             try:
                 async with self.stage.recorder.producer(producer, name) as sender:
@@ -214,17 +221,19 @@ class Sender:
 
 
 async def read(stage: Stage, client: PlannedClient) -> None:
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = client.arguments["options"]
     if client.arguments["group"] is not None:
         strategy = client.arguments["strategy"]
-        options = MEMBER | {"group_id": GROUP, "partition_assignment_strategy": [strategy]}
+        options = (
+            options | MEMBER | {"group_id": GROUP, "partition_assignment_strategy": [strategy]}
+        )
     consumer = Consumer(
         TOPIC,
         client_id=client.name,
         bootstrap_servers=stage.servers,
         _runtime=stage.runtime(client.host),
         auto_offset_reset="earliest",
-        **(HASTY | options),
+        **options,
     )
     async with stage.recorder.consumer(consumer, client.name) as reader:
         while True:

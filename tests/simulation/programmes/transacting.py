@@ -21,7 +21,7 @@ from aiokafkawire.types import GroupMetadata, TopicPartition
 from tests.history.checker import Promises
 from tests.history.events import told
 from tests.history.recorder import OwnError
-from tests.simulation.drawing import HASTY, draw_broker, draw_network
+from tests.simulation.drawing import HASTY, draw_broker, draw_client, draw_network
 from tests.simulation.faults import Scene, draw_steps
 from tests.simulation.plan import Plan, PlannedClient, Step
 from tests.simulation.programme import Programme
@@ -59,7 +59,7 @@ def draw(rng: random.Random) -> Plan:
         transactional_ids=[client.name for client in clients if client.kind != "reads"],
         replicated="replicate" in broker,
     )
-    records = rng.choice([15, 30, 60])
+    records = rng.choice([15, 30, 60, 120])
     to_s = records / 5
     steps = list(draw_steps(rng, scene, count=rng.randint(0, 10), from_s=0.05, to_s=to_s))
     own = [client.name for client in clients if client.kind in {"transacts", "copies"}]
@@ -92,12 +92,17 @@ def _transactor(rng: random.Random, number: int) -> PlannedClient:
             "detaches": rng.choice([0.0, 0.0, 0.3]),
             "by_hand": rng.random() < 0.3,
             "linger_ms": rng.choice([0, 5, 50]),
+            "options": draw_client(rng) | {"request_timeout_ms": rng.choice([1_000, 2_000])},
         },
     )
 
 
 def _copier(rng: random.Random, number: int) -> PlannedClient:
-    arguments = {"aborts": rng.choice([0.0, 0.2]), "linger_ms": rng.choice([0, 5])}
+    arguments = {
+        "aborts": rng.choice([0.0, 0.2]),
+        "linger_ms": rng.choice([0, 5]),
+        "options": draw_client(rng) | {"request_timeout_ms": rng.choice([1_000, 2_000])},
+    }
     return PlannedClient(f"copier{number}", f"10.0.4.{number + 1}", "copies", arguments)
 
 
@@ -155,7 +160,7 @@ class Process:
         self.down_s: float | None = None
 
     def options(self) -> dict[str, Any]:
-        return HASTY | {
+        return self.client.arguments["options"] | {
             "bootstrap_servers": self.stage.servers,
             "_runtime": self.stage.runtime(self.client.host),
         }
