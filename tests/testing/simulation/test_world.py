@@ -19,17 +19,17 @@ from aiokafkawire.testing.simulation.world import Backend
 from tests.elapsed import ends_within
 from tests.testing.simulation.programs import BROKER, broker, run
 
-pytestmark = pytest.mark.slow
-
 HOUR_S = 3_600
 MOMENTS_S = 20.0
 
 
+@pytest.mark.slow
 def test_what_is_produced_is_consumed(backend: Backend) -> None:
     _, values = run("produce_and_consume", 7, backend)
     assert values == [b"%05d" % number for number in range(300)]
 
 
+@pytest.mark.slow
 def test_a_group_outlives_a_member_and_a_node(backend: Backend) -> None:
     world, counts = run("rebalance", 1, backend)
     assert len(counts) == 3
@@ -54,6 +54,7 @@ def told_by_a_process(seed: int, backend: Backend, **environment: str) -> list[s
     return ran.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_a_seed_is_a_run_in_every_process(backend: Backend) -> None:
     here: list[str] = []
     for program in PROGRAMS:
@@ -64,11 +65,13 @@ def test_a_seed_is_a_run_in_every_process(backend: Backend) -> None:
     assert told_by_a_process(5, backend, **other) == here
 
 
+@pytest.mark.slow
 def test_another_seed_is_another_run(backend: Backend) -> None:
     digests = {run("produce_and_consume", seed, backend)[0].trace.digest for seed in range(3)}
     assert len(digests) == 3
 
 
+@pytest.mark.slow
 def test_hours_pass_in_moments(backend: Backend) -> None:
     world = World(1, backend=backend)
 
@@ -205,6 +208,7 @@ def test_what_a_program_leaves_behind(backend: Backend) -> None:
     assert f"#1 10.0.0.2 -> {address}: the end at 10.0.0.2" in left
 
 
+@pytest.mark.slow
 def test_what_is_closed_leaves_nothing_behind(backend: Backend) -> None:
     assert run("rebalance", 2, backend)[0].left_behind() == []
 
