@@ -101,6 +101,7 @@ class Run:
             for group in groups:
                 self._await(crew, group, ends, healed + CONSUMED_SECONDS)
         outcome.consumed_after = time.monotonic() - healed
+        self._world.settled(*GROUPS)
         crew.end_workers()
 
     def _await(self, crew: Crew, group: str, ends: dict[int, int], deadline: float) -> None:
