@@ -99,13 +99,14 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class PositionLost:
-    """A fetch was answered by OFFSET_OUT_OF_RANGE, a diverging epoch or another topic id: the
-    reader's position is no more."""
+    """A fetch was answered by OFFSET_OUT_OF_RANGE (or a diverging epoch, told as that), or that the
+    topic is unknown or another one: the reader's position may be no more."""
 
     at: float
     client: str
     topic: str
     partition: int
+    code: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,7 +181,7 @@ class Story:
         task: str = "1",
     ) -> None:
         """A call that is given records."""
-        call = self.call("getmany", 1.0, client=client, task=task)
+        call = self.call("getmany", 10.0, client=client, task=task)
         end = records[-1][0] + 1 if following is None else following
         self.tell(Polled, client, tp.topic, tp.partition, records, end, task)
         self.returned(call, client=client)

@@ -299,8 +299,10 @@ class Watch:
                 diverged = epoch is not None and epoch.end_offset >= 0
                 if partition.error_code in POSITION_GONE or diverged:
                     name = self._name(topic.topic_id, topic.topic)
+                    code = 1 if diverged else partition.error_code
+                    index = partition.partition_index
                     self._positions_lost.append(
-                        PositionLost(seen.at, seen.client_id, name, partition.partition_index)
+                        PositionLost(seen.at, seen.client_id, name, index, code)
                     )
 
 
