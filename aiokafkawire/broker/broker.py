@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
+import errno
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
-from aiokafkawire.broker.apis import CONTROLLER_HANDLERS, HANDLERS
+from aiokafkawire.broker.as_of import chosen, release
 from aiokafkawire.broker.call import State
 from aiokafkawire.broker.coordination import Coordination
 from aiokafkawire.broker.faults import Action, Fault, Faults, RequestLog, SeenRequest
@@ -17,14 +17,12 @@ from aiokafkawire.broker.fetch_sessions import FetchSessions
 from aiokafkawire.broker.groups import Groups, OffsetStore
 from aiokafkawire.broker.kafka07 import Logs, connection_to
 from aiokafkawire.broker.node import Node
-from aiokafkawire.broker.options import MAX_NODES, BrokerConfig, BrokerOptions
+from aiokafkawire.broker.options import MAX_NODES, BrokerOptions
 from aiokafkawire.broker.refusal import Refusal
-from aiokafkawire.broker.releases import Release, release_of, replicating
 from aiokafkawire.broker.replication import Registry, Replication
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.broker.topics import Cluster, Partition
 from aiokafkawire.broker.transactions import Transactions
-from aiokafkawire.config import nearest
 from aiokafkawire.errors import InvalidOption, KafkaError
 from aiokafkawire.runtime import Address, Client, Host, Runtime, Signal
 from aiokafkawire.types import TopicPartition
@@ -94,7 +92,9 @@ class Broker(Client[State]):
             raise InvalidOption(f"{nodes} nodes need {nodes} racks, not {len(racks)}")
         if kafka07_port is not None and not 0 <= kafka07_port <= MAX_PORT:
             raise InvalidOption(f"kafka07_port must be 0 to {MAX_PORT}, not {kafka07_port}")
-        self._release, self.options = _options(options)
+        self._release, self.options = chosen(
+            options, list(inspect.signature(Broker).parameters)[:-1]
+        )
         if self.options.replicate and data_dir is not None:
             raise InvalidOption("with replicate logs are kept in memory: it takes no data_dir")
         self.requests = RequestLog()
@@ -211,7 +211,12 @@ class Broker(Client[State]):
         try:
             await node.start(state, address)
         except OSError as error:
-            raise KafkaError(f"node {node.node_id} cannot listen on {address}: {error}") from error
+            taken = error.errno == errno.EADDRINUSE
+            reason = "another process listens there" if taken else str(error)
+            raise KafkaError(
+                f"node {node.node_id} cannot listen on port {address.port} of {address.host}:"
+                f" {reason}"
+            ) from error
 
     def _join(self, node: Node, state: State) -> None:
         """Let a node that listens be one of the cluster."""
@@ -425,11 +430,11 @@ class Broker(Client[State]):
         upgrade. Options and what is stored stay as they are. Raises `InvalidOption`.
         """
         node = self._node(node_id)
-        release = None if as_of is None else _release(as_of, replicate=self.options.replicate)
+        other = None if as_of is None else release(as_of, replicate=self.options.replicate)
         await self.kill(node_id)
         assert node.address is not None
-        if release is not None:
-            self._running.releases[node_id] = release
+        if other is not None:
+            self._running.releases[node_id] = other
         await self._bind_node(node, node.address, self._running)
         with self._running.coordination.moving():
             self._join(node, self._running)
@@ -438,12 +443,37 @@ class Broker(Client[State]):
         await self._settle(self._running)
 
     def pause(self, node_id: int) -> None:
-        """Let a node hang: it takes connections and requests, and answers nothing."""
-        self._node(node_id).pause()
+        """Let a node hang: it takes connections and requests, and answers nothing.
+
+        After `broker_session_timeout_ms` others take what it leads and coordinates.
+        """
+        node = self._node(node_id)
+        if node.running and not node.paused:
+            node.pause()
+            node.spawn(self._miss, "session", node, self._running)
 
     def resume(self, node_id: int) -> None:
         """End a `pause`; what came in meanwhile is answered."""
-        self._node(node_id).resume()
+        node, state = self._node(node_id), self._running
+        node.resume()
+        if node.running and node_id not in state.cluster.live:
+            with state.coordination.moving():
+                if state.replication is None:
+                    state.cluster.node_came(node_id)
+                else:
+                    state.replication.found(node_id)
+
+    async def _miss(self, node: Node, state: State) -> None:
+        """Take a node that hangs for too long for dead, as long as another one runs to say so."""
+        session_s = self.options.broker_session_timeout_ms / 1000
+        while await node.paused_until(state.clock.now() + session_s):
+            if any(each.running and not each.paused for each in self._nodes.values()):
+                with state.coordination.moving():
+                    if state.replication is None:
+                        state.cluster.node_died(node.node_id, crashed=False)
+                    else:
+                        state.replication.lost(node.node_id)
+                return
 
     def move_leader(self, topic: str, partition: int, node_id: int) -> None:
         """Make another live node the leader of a partition. Raises ValueError for a dead one.
@@ -550,28 +580,3 @@ class Broker(Client[State]):
             return cluster.partition(cluster.topic(topic), partition)
         except Refusal as refusal:
             raise error_for(refusal.code, topic=topic, partition=partition) from refusal
-
-
-def _options(given: BrokerOptions) -> tuple[Release, BrokerConfig]:
-    """What was given, over the defaults of the release to answer as. Raises `InvalidOption`."""
-    known = [field.name for field in dataclasses.fields(BrokerConfig)]
-    for name in given:
-        if name not in known:
-            arguments = [*list(inspect.signature(Broker).parameters)[:-1], *known]
-            raise InvalidOption(f"a broker has no option {name!r}{nearest(name, arguments)}")
-    release = _release(given.get("as_of"), replicate=given.get("replicate", False))
-    options: dict[str, Any] = {**release.defaults, **given}
-    config = BrokerConfig(**options)
-    if config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms:
-        raise InvalidOption(
-            "replica_fetch_wait_max_ms must not be more than replica_lag_time_max_ms, or every"
-            f" follower would be too slow: {config.replica_fetch_wait_max_ms} is over"
-            f" {config.replica_lag_time_max_ms}"
-        )
-    return release, config
-
-
-def _release(as_of: str | None, *, replicate: bool) -> Release:
-    """The release to answer as. Raises `InvalidOption`."""
-    release = release_of(as_of, [*HANDLERS, *CONTROLLER_HANDLERS] if replicate else HANDLERS)
-    return replicating(release) if replicate else release

@@ -61,6 +61,7 @@ class Node:
         self._connections = 0
         self._listener: Listener | None = None
         self._paused = False
+        self._pauses = 0
         self._resumed = Signal()
 
     @property
@@ -98,6 +99,7 @@ class Node:
 
     def pause(self) -> None:
         """Stop answering, with all sockets left open, as a stopped process does."""
+        self._pauses += not self._paused
         self._paused = True
 
     def resume(self) -> None:
@@ -107,6 +109,14 @@ class Node:
     async def not_paused(self) -> None:
         while self._paused:
             await self._resumed.wait()
+
+    async def paused_until(self, deadline: float) -> bool:
+        """Wait for the end of a pause; True if it lasts to the deadline."""
+        this = self._pauses
+        while self._paused and self._pauses == this:
+            if not await self._resumed.wait(deadline):
+                return True
+        return False
 
     def seen(self, request: SeenRequest) -> None:
         self.requests.append(request)

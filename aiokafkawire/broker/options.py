@@ -94,6 +94,10 @@ class BrokerConfig:
     transaction_max_timeout_ms: int = _number(
         900_000, meaning="The longest that a producer may let a transaction take."
     )
+    transactional_id_expiration_ms: int = _number(
+        604_800_000,
+        meaning="How long a transactional id that is not used is known.",
+    )
     transaction_marker_delay_ms: int = _number(
         0, 0, meaning="How long the markers of a transaction wait after its end was answered."
     )
@@ -116,6 +120,11 @@ class BrokerConfig:
         5_000,
         meaning="How old the high watermark may be that outlives the process of a node (with"
         " `replicate`).",
+    )
+    broker_session_timeout_ms: int = _number(
+        9_000,
+        meaning="How long a node may hang before others take what it leads; 18 s before 3.0 and 6 s"
+        " before 2.5.",
     )
     max_connections: int = _number(1_024, meaning="Connections to one node; more are closed.")
     connections_max_idle_ms: int = _number(
@@ -173,11 +182,13 @@ class BrokerOptions(TypedDict, total=False):
     offset_metadata_max_bytes: int
     coordinator_load_ms: int
     transaction_max_timeout_ms: int
+    transactional_id_expiration_ms: int
     transaction_marker_delay_ms: int
     refuse_unknown_producers: bool
     flush_messages: int | None
     flush_interval_ms: int
     high_watermark_checkpoint_interval_ms: int
+    broker_session_timeout_ms: int
     max_connections: int
     connections_max_idle_ms: int
     max_fetch_sessions: int

@@ -207,6 +207,9 @@ class Release:
             found["max_message_bytes"] = 1_000_012
             found["replica_lag_time_max_ms"] = 10_000
             found["refuse_unknown_producers"] = self.since("0.11.0")
+            found["broker_session_timeout_ms"] = 6_000
+        elif not self.since("3.0"):
+            found["broker_session_timeout_ms"] = 18_000
         return found
 
     @property

@@ -186,8 +186,14 @@ class Cluster:
         """Where a group or a transactional id stands: in Kafka a partition of their topic."""
         return zlib.crc32(key.encode()) % COORDINATOR_SLOTS
 
-    def node_died(self, node_id: int) -> None:
-        """Move everything that a node led to the nodes that remain."""
+    def node_died(self, node_id: int, *, crashed: bool = True) -> None:
+        """Move everything that a node led to the nodes that remain.
+
+        Not `crashed`: it was not heard of for too long, and may go on.
+        """
+        del crashed
+        if node_id not in self.live:
+            return
         self.live.remove(node_id)
         self._left_by(node_id)
         for slot, leader in enumerate(self._slots):

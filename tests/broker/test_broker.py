@@ -117,9 +117,16 @@ async def test_two_brokers_can_be_closed_in_any_order() -> None:
 async def test_a_taken_port_is_said() -> None:
     async with Broker() as broker:
         port = broker.nodes[1].port
-        with pytest.raises(KafkaError, match=f"node 1 cannot listen on 127.0.0.1:{port}"):
+        taken = f"node 1 cannot listen on port {port} of 127.0.0.1: another process listens there"
+        with pytest.raises(KafkaError, match=taken):
             async with Broker(ports=[port]):
                 pass
+
+
+async def test_an_address_that_is_not_here_is_said() -> None:
+    with pytest.raises(KafkaError, match=r"cannot listen on port 0 of 192\.0\.2\.1: .*assign"):
+        async with Broker(host="192.0.2.1"):
+            pass
 
 
 @pytest.mark.parametrize(

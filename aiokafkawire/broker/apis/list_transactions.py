@@ -41,7 +41,7 @@ async def handle(call: Call, request: ListTransactionsRequest) -> ListTransactio
     if unknown and len(unknown) == len(request.state_filters):
         return response
     now_ms = call.state.clock.wall_ms()
-    for found in call.state.transactions:
+    for found in call.state.transactions.listed():
         name = found.transactional_id
         if (
             call.cluster.coordinator(name) == call.node_id

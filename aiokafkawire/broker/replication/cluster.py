@@ -140,6 +140,18 @@ class Replication:
         self.registry.node_died(node_id)
         self._begin_term()
 
+    def lost(self, node_id: int) -> None:
+        """A node was not heard of for too long: others take what it led, and it is told nothing."""
+        if self.controller is not None:
+            self.controller.forget(node_id)
+        self.registry.node_died(node_id, crashed=False)
+        self._begin_term()
+
+    def found(self, node_id: int) -> None:
+        """A node that was lost is heard of again, and is told how things are by now."""
+        self.registry.node_came(node_id)
+        self._begin_term()
+
     async def shut_down(self, site: Site) -> None:
         """Have the controller give what a node leads to others, as far as it can."""
         if site.paused:
@@ -262,6 +274,9 @@ class Replication:
         try:
             while True:
                 await site.not_paused()
+                if self.controller is not controller:
+                    # It hung for so long that another one took over.
+                    return
                 order = controller.next_order(node_id)
                 if order is None:
                     await signal.wait()

@@ -59,11 +59,11 @@ class Registry(Cluster):
 
     # --- nodes -------------------------------------------------------------------------------
 
-    def node_died(self, node_id: int) -> None:
-        if node_id not in self.shutting_down:
+    def node_died(self, node_id: int, *, crashed: bool = True) -> None:
+        if crashed and node_id not in self.shutting_down:
             self._crashed.add(node_id)
         self.shutting_down.discard(node_id)
-        super().node_died(node_id)
+        super().node_died(node_id, crashed=crashed)
 
     def node_came(self, node_id: int) -> None:
         super().node_came(node_id)

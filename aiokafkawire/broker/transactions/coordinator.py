@@ -86,6 +86,7 @@ class Transactions:
         self._offsets = offsets
         self._store = store
         self._bumps_epoch = bumps_epoch
+        self._expiration_ms = options.transactional_id_expiration_ms
         self._leading = leading
         self._known: dict[str, Transaction] = {}
         self._ending: dict[str, None] = {}
@@ -106,8 +107,24 @@ class Transactions:
         return iter(list(self._known.values()))
 
     def get(self, transactional_id: str) -> Transaction | None:
-        """What is known of an id."""
-        return self._known.get(transactional_id)
+        """What is known of an id; it is forgotten when nobody used it for long."""
+        found = self._known.get(transactional_id)
+        if found is None or self._clock.wall_ms() < found.updated_ms + self._expiration_ms:
+            return found
+        return None if self._expire(found) else found
+
+    def listed(self) -> Iterator[Transaction]:
+        """Those that are known and did not expire."""
+        return (found for name in list(self._known) if (found := self.get(name)) is not None)
+
+    def _expire(self, transaction: Transaction) -> bool:
+        """Forget an id unless it is in use."""
+        self._handle(transaction, Expire())
+        if transaction.state is not TransactionState.DEAD:
+            return False
+        self._unindex(transaction, tuple(transaction.offsets))
+        del self._known[transaction.transactional_id]
+        return True
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -120,7 +137,7 @@ class Transactions:
         """Make somebody the producer of an id."""
         if not 0 < timeout_ms <= self._options.transaction_max_timeout_ms:
             return Answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-        transaction = self._known.get(transactional_id)
+        transaction = self.get(transactional_id)
         if transaction is None:
             try:
                 self._make_room()
@@ -134,7 +151,7 @@ class Transactions:
         """Carry out a request about an id that must be known."""
         if not transactional_id:
             return Answer(ErrorCode.INVALID_REQUEST)
-        transaction = self._known.get(transactional_id)
+        transaction = self.get(transactional_id)
         if transaction is None:
             return Answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         return self._handle(transaction, event)
@@ -239,10 +256,7 @@ class Transactions:
         if len(self._known) < MAX_TRANSACTIONAL_IDS:
             return
         for transaction in sorted(self, key=lambda each: each.updated_ms):
-            self._handle(transaction, Expire())
-            if transaction.state is TransactionState.DEAD:
-                self._unindex(transaction, tuple(transaction.offsets))
-                del self._known[transaction.transactional_id]
+            if self._expire(transaction):
                 return
         raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are too many transactional ids")
 

@@ -222,6 +222,21 @@ def test_a_marker_of_what_was_deleted_meanwhile_is_not_waited_for() -> None:
     assert given.state() is S.COMPLETE_COMMIT
 
 
+def test_an_id_that_nobody_uses_is_forgotten() -> None:
+    given = Given(transactional_id_expiration_ms=60_000)
+    used, open_one = given.begun("used", T0), given.begun("open", T1)
+    assert given.end(used, name="used") == E.NONE
+    given.clock.seconds += 59
+    assert given.transactions.get("used") is not None
+    given.clock.seconds += 1
+    assert [each.transactional_id for each in given.transactions.listed()] == ["open"]
+    event = End(producer=used, commit=True)
+    code = given.transactions.handle("used", event).code
+    assert code == E.INVALID_PRODUCER_ID_MAPPING
+    assert given.transactions.init("used", 1_000).producer.producer_id != used.producer_id
+    assert given.end(open_one, name="open") == E.NONE, "it is in use, however long that takes"
+
+
 def test_what_was_deleted_needs_no_marker() -> None:
     given = Given()
     me = given.begun()

@@ -1,0 +1,43 @@
+"""What a broker is to be: the release that it answers as, and its options."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from aiokafkawire.broker.apis import CONTROLLER_HANDLERS, HANDLERS
+from aiokafkawire.broker.options import BrokerConfig, BrokerOptions
+from aiokafkawire.broker.releases import Release, release_of, replicating
+from aiokafkawire.config import nearest
+from aiokafkawire.errors import InvalidOption
+
+__all__ = ("chosen", "release")
+
+
+def chosen(given: BrokerOptions, arguments: Sequence[str]) -> tuple[Release, BrokerConfig]:
+    """What was given, over the defaults of the release to answer as.
+
+    `arguments` are what else could have been meant. Raises `InvalidOption`.
+    """
+    known = [field.name for field in dataclasses.fields(BrokerConfig)]
+    for name in given:
+        if name not in known:
+            hint = nearest(name, [*arguments, *known])
+            raise InvalidOption(f"a broker has no option {name!r}{hint}")
+    found = release(given.get("as_of"), replicate=given.get("replicate", False))
+    options: dict[str, Any] = {**found.defaults, **given}
+    config = BrokerConfig(**options)
+    if config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms:
+        raise InvalidOption(
+            "replica_fetch_wait_max_ms must not be more than replica_lag_time_max_ms, or every"
+            f" follower would be too slow: {config.replica_fetch_wait_max_ms} is over"
+            f" {config.replica_lag_time_max_ms}"
+        )
+    return found, config
+
+
+def release(as_of: str | None, *, replicate: bool) -> Release:
+    """The release to answer as, of nodes that replicate or not. Raises `InvalidOption`."""
+    found = release_of(as_of, [*HANDLERS, *CONTROLLER_HANDLERS] if replicate else HANDLERS)
+    return replicating(found) if replicate else found
