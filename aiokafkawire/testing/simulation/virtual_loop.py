@@ -59,12 +59,12 @@ class NumberedScope(anyio_asyncio.CancelScope):
     __slots__ = ("_number",)
     _numbers = count()
 
-    def __init__(self, deadline: float = NEVER, shield: bool = False) -> None:
-        self._number = next(self._numbers)
-        super().__init__(deadline, shield)
-
     def __hash__(self) -> int:
-        return self._number
+        try:
+            return self._number
+        except AttributeError:  # most scopes never stand in a set
+            self._number: int = next(self._numbers)
+            return self._number
 
 
 @contextmanager
@@ -84,15 +84,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """Lets the time pass whenever all tasks wait."""
 
     def __init__(self, time: VirtualTime) -> None:
-        self._virtual_time = time
         self._task_numbers = count()
         selector = _NoWaiting()
         selector.time = time
         super().__init__(selector)
         self._clock_resolution = RESOLUTION_S
-
-    def time(self) -> float:
-        return self._virtual_time.now()
+        self.time = time.now  # type: ignore[method-assign]
 
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, Any], **options: Any

@@ -30,7 +30,7 @@ class NetworkOptions:
     slow_packets: float = 0.0
     max_slow_delay_s: float = 1.0
     bandwidth_bytes_per_s: float | None = None
-    fragmented: float = 0.5
+    fragmented: float = 0.25
     max_fragments: int = 4
     single_bytes: float = 0.0
     partial_writes: float = 0.05

@@ -93,6 +93,8 @@ def test_tasks_and_scopes_stand_in_sets_by_their_numbers() -> None:
         assert list(set(backwards)) == tasks
         assert repr(tasks[0]) == f"<Task {tasks[0].get_name()}>"
         scopes = [anyio.CancelScope() for _ in range(30)]
+        numbers = [hash(scope) for scope in scopes]
+        assert numbers == [hash(scope) for scope in scopes] == sorted(set(numbers))
         scopes_backwards = scopes[::-1]
         assert list(set(scopes_backwards)) == scopes
         await asyncio.wait(tasks)
