@@ -1,0 +1,52 @@
+"""Run programmes by seed with one fault planted, until one fails; prints what came of it as JSON.
+
+A process of its own for each fault: `python -m tests.sabotage.one NAME --seeds 500`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+
+from tests.sabotage.faults import SABOTAGES
+from tests.sabotage.planting import Sabotage, plant
+
+__all__ = ("until_caught",)
+
+
+def until_caught(sabotage: Sabotage, first: int, seeds: int) -> dict[str, object]:
+    """Plant the fault and try seeds. `seeds` of the result is how many it took."""
+    plant(sabotage)
+    # Only now: these bring in the package.
+    from tests.simulation.programmes import load  # noqa: PLC0415
+    from tests.simulation.runner import jobs_of, perform  # noqa: PLC0415
+
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    jobs = jobs_of(range(first, first + seeds), load())
+    for count, job in enumerate(jobs, 1):
+        played = perform(job)
+        if played.failures:
+            return {
+                "caught": True,
+                "seeds": count,
+                "seed": job.seed,
+                "programme": job.programme,
+                "backend": job.backend,
+                "kinds": sorted(played.kinds),
+                "text": played.failures[0].text,
+            }
+    return {"caught": False, "seeds": seeds}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser("python -m tests.sabotage.one", description=__doc__)
+    parser.add_argument("name", choices=sorted(SABOTAGES))
+    parser.add_argument("--seeds", type=int, default=500)
+    parser.add_argument("--first", type=int, default=0)
+    asked = parser.parse_args()
+    print(json.dumps(until_caught(SABOTAGES[asked.name], asked.first, asked.seeds)))
+
+
+if __name__ == "__main__":
+    main()
