@@ -19,8 +19,8 @@ def until_caught(sabotage: Sabotage, first: int, seeds: int) -> dict[str, object
     """Plant the fault and try seeds. `seeds` of the result is how many it took."""
     plant(sabotage)
     # Only now: these bring in the package.
-    from tests.simulation.programmes import load  # noqa: PLC0415
-    from tests.simulation.runner import jobs_of, perform  # noqa: PLC0415
+    from tests.simulation.programmes import load
+    from tests.simulation.runner import jobs_of, perform
 
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     jobs = jobs_of(range(first, first + seeds), load())
