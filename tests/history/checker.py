@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from tests.history.events import Event
-from tests.history.invariants import calls, logs, reading
+from tests.history.invariants import calls, commits, logs, reading
 from tests.history.invariants.found import NotChecked
 from tests.history.observed import Observed
 from tests.history.run import Run
@@ -23,6 +23,7 @@ INVARIANTS: dict[int, Callable[[Run], Iterable[Violation]]] = {
     3: logs.in_order,
     4: logs.nothing_failed_appears,
     5: reading.reading_goes_on,
+    6: commits.commits_are_right,
     9: calls.calls_end,
     10: calls.nothing_is_left,
     12: calls.errors_are_typed,

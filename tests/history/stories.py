@@ -192,7 +192,7 @@ class Story:
     def commit(
         self, offset: int | None, outcome: Any = "ok", client: str = "c", tp: TopicPartition = T0
     ) -> None:
-        call = self.call("commit", 60.0, client=client)
+        call = self.call("commit", 60.0, client=client, task="1" if offset is None else "")
         given = None if offset is None else ((tp, offset),)
         self.tell(Committing, client, call, given)
         self.tell(Committed, client, call, outcome)

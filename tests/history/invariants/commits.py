@@ -1,0 +1,318 @@
+"""What groups commit: invariant 6."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from aiokafkawire.types import TopicPartition
+from tests.history.events import (
+    Assigned,
+    AssignedByHand,
+    Called,
+    Committing,
+    Ended,
+    Event,
+    OffsetsSent,
+    Polled,
+    Sought,
+    TopicDeleted,
+)
+from tests.history.invariants.committed import Committed
+from tests.history.invariants.found import Finding, NotChecked, one_of_a_kind
+from tests.history.invariants.reading import Visible, visible
+from tests.history.observed import CommitRequest
+from tests.history.run import Client, Run
+from tests.history.verdict import Violation
+
+__all__ = ("commits_are_right",)
+
+ANYWHERE = 2**62
+"""How far a commit may go whose position nobody knows."""
+
+Key = tuple[str, TopicPartition]
+
+
+def commits_are_right(run: Run) -> Iterator[Violation]:
+    """(6) Committed offsets never go back, except after a seek, a reset, or a commit of the same
+    member that was overtaken on its way; nor do they pass what was given and processed.
+
+    What one task was given counts as processed when it calls again; what the application commits
+    by name is its own affair.
+    """
+    if run.observed.commits is None and run.observed.committed is None:
+        raise NotChecked("what was committed is not known")
+    if not any(client.group for client in run.clients.values()):
+        raise NotChecked("nobody has a group")
+    back = list(_going_back(run)) + list(_transactions_going_back(run))
+    yield from one_of_a_kind(6, "commits went back", back)
+    yield from one_of_a_kind(6, "commits pass what was processed", list(_passing(run)))
+
+
+# --- going back ----------------------------------------------------------------------------------
+
+
+def _going_back(run: Run) -> Iterator[Finding]:
+    newest: dict[Key, tuple[CommitRequest, int]] = {}
+    reasons = _Reasons(run)
+    for request in run.observed.commits or ():
+        if request.errors is None or request.producer_id >= 0:
+            continue
+        for (tp, offset), error in zip(request.offsets, request.errors, strict=True):
+            if error:
+                continue
+            before = newest.get((request.group, tp))
+            newest[request.group, tp] = (request, offset)
+            if before is None or offset >= before[1]:
+                continue
+            if reasons.excuse(tp, offset, request, before[0]):
+                continue
+            who = request.client or request.member
+            yield f"{request.group} {tp} from {before[1]} to {offset} by {who}", request
+
+
+class _Reasons:
+    """Why a commit may be lower than the one before it."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._deleted: dict[str, list[float]] = defaultdict(list)
+        for event in run.of(TopicDeleted):
+            self._deleted[event.topic].append(event.at)
+        self._moved: dict[tuple[str, TopicPartition], list[float]] = defaultdict(list)
+        for sought in run.of(Sought):
+            for tp in sought.partitions:
+                self._moved[sought.client, tp].append(sought.at)
+        for lost in run.observed.positions_lost or ():
+            client = run.by_client_id.get(lost.client)
+            if client is not None:
+                tp = TopicPartition(lost.topic, lost.partition)
+                self._moved[client.name, tp].append(lost.at)
+        for times in self._moved.values():
+            times.sort()
+        self._asked: dict[tuple[str, TopicPartition], list[tuple[float, int]]] = defaultdict(list)
+        for event in run.of(Committing):
+            for tp, offset in event.offsets or ():
+                self._asked[event.client, tp].append((event.at, offset))
+
+    def excuse(
+        self, tp: TopicPartition, offset: int, request: CommitRequest, before: CommitRequest
+    ) -> bool:
+        if _between(self._deleted.get(tp.topic, []), before.at, request.at):
+            return True
+        overtaken = request.connected_at < before.connected_at
+        if request.client == before.client and overtaken:
+            return True
+        client = self._run.by_client_id.get(request.client)
+        if client is None:
+            return request.client in self._run.by_client_id  # several have this name
+        # A position that was moved is committed as long as nothing else was asked for.
+        moved = self._moved.get((client.name, tp), [])
+        if moved and moved[0] <= request.at:
+            return True
+        asked = self._asked.get((client.name, tp), [])
+        place = bisect_right(asked, (request.at, ANYWHERE))
+        return place > 0 and asked[place - 1][1] == offset
+
+
+def _between(times: list[float], begin: float, end: float) -> bool:
+    return bisect_left(times, begin) < bisect_right(times, end)
+
+
+def _transactions_going_back(run: Run) -> Iterator[Finding]:
+    """Offsets of committed transactions, in the order of their ends."""
+    committed = {(e.client, e.transaction): e for e in run.of(Ended) if e.outcome == "committed"}
+    sent: dict[tuple[str, int], list[OffsetsSent]] = defaultdict(list)
+    for event in run.of(OffsetsSent):
+        sent[event.client, event.transaction].append(event)
+    newest: dict[Key, int] = {}
+    moved = {tp for each in run.of(Sought) if each.to != "committed" for tp in each.partitions}
+    for key in sorted(committed, key=lambda each: committed[each].at):
+        for event in sent.get(key, ()):
+            for tp, offset in event.offsets:
+                before = newest.get((event.group, tp), 0)
+                newest[event.group, tp] = offset
+                remade = len(run.made_at.get(tp.topic, ())) > 1
+                if offset < before and tp not in moved and not remade:
+                    yield f"{event.group} {tp} from {before} to {offset} in a transaction", event
+
+
+# --- going too far -------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Reading:
+    """How far one member has come in a partition.
+
+    `cap` is the highest offset that may be committed so far; `given` are the offsets at which what
+    tasks were given and still work on begins.
+    """
+
+    position: int = 0
+    cap: int = 0
+    given: dict[str, int] = field(default_factory=dict)
+
+    def settle(self) -> None:
+        """What nobody works on any more is processed."""
+        running = min(self.given.values(), default=self.position)
+        self.cap = max(self.cap, min(running, self.position))
+
+
+class _Progress:
+    """What one member was given and has processed, event by event."""
+
+    def __init__(self, run: Run, client: Client, committed: Committed) -> None:
+        self._run = run
+        self._client = client
+        self._committed = committed
+        self.readings: dict[TopicPartition, _Reading] = {}
+        self._tasks: dict[str, set[TopicPartition]] = defaultdict(set)
+
+    def reading(self, tp: TopicPartition) -> _Reading:
+        found = self.readings.get(tp)
+        if found is None:
+            found = self.readings[tp] = _Reading()
+            self._begin(found, tp, 0.0, 0.0)
+        return found
+
+    def _begin(self, reading: _Reading, tp: TopicPartition, since: float, at: float) -> None:
+        """Reading begins at a commit, or where the policy says."""
+        if self._client.options.get("auto_offset_reset") != "earliest":
+            reading.position = reading.cap = ANYWHERE
+            return
+        if self._run.observed.commits is None:
+            reading.cap = max(reading.cap, 0)
+            return
+        starts, _ = self._committed.starts(self._client, tp, since, at)
+        reading.cap = max([reading.cap, *starts])
+
+    def happened(self, event: Event) -> None:
+        if type(event) is Called:
+            self._called(event)
+        elif type(event) is Polled:
+            self._polled(event)
+        elif type(event) is Assigned:
+            since = self._committed.assigned_since(self._client, event.at)
+            for tp in event.partitions:
+                reading = self.readings.setdefault(tp, _Reading())
+                reading.given.clear()
+                self._begin(reading, tp, since, event.at)
+        elif type(event) is AssignedByHand:
+            for tp in event.partitions:
+                self._begin(self.readings.setdefault(tp, _Reading()), tp, event.at, event.at)
+        elif type(event) is Sought:
+            for tp in event.partitions:
+                reading = self.reading(tp)
+                reading.position = event.to if isinstance(event.to, int) else ANYWHERE
+                # Whoever moves on has done with what there was.
+                reading.given.clear()
+                reading.settle()
+        elif type(event) is Committing:
+            self._committing(event)
+
+    def _called(self, event: Called) -> None:
+        for tp in sorted(self._tasks.pop(event.task, ())) if event.task else ():
+            reading = self.readings[tp]
+            reading.given.pop(event.task, None)
+            reading.settle()
+
+    def _polled(self, event: Polled) -> None:
+        tp = TopicPartition(event.topic, event.partition)
+        reading = self.reading(tp)
+        begins = event.records[0][0] if event.records else event.next_offset
+        if reading.position == ANYWHERE:
+            # It began or went on here, wherever that is.
+            reading.cap = begins
+        if event.task not in reading.given:
+            reading.given[event.task] = begins
+        reading.position = event.next_offset
+        self._tasks[event.task].add(tp)
+        reading.settle()
+
+    def _committing(self, event: Committing) -> None:
+        if event.offsets is None:
+            for reading in self.readings.values():
+                reading.cap = max(reading.cap, reading.position)
+        for tp, offset in event.offsets or ():
+            reading = self.reading(tp)
+            reading.cap = max(reading.cap, offset)
+
+
+def _passing(run: Run) -> Iterator[Finding]:
+    committed = Committed(run)
+    seen = _Seen(run)
+    requests: dict[str, list[CommitRequest]] = defaultdict(list)
+    for request in run.observed.commits or ():
+        client = run.by_client_id.get(request.client)
+        if client is not None and request.producer_id < 0:
+            requests[client.name].append(request)
+    caps: dict[Key, int] = {}
+    for client in run.clients.values():
+        if client.kind != "consumer" or client.group is None:
+            continue
+        progress = _Progress(run, client, committed)
+        waiting = iter(requests.get(client.name, ()))
+        request = next(waiting, None)
+        for event in run.by_client.get(client.name, ()):
+            while request is not None and request.at < event.at:
+                yield from _judge(request, progress, seen)
+                request = next(waiting, None)
+            progress.happened(event)
+        while request is not None:
+            yield from _judge(request, progress, seen)
+            request = next(waiting, None)
+        for tp, reading in progress.readings.items():
+            key = (client.group, tp)
+            caps[key] = max(caps.get(key, 0), reading.cap, min(reading.position, ANYWHERE))
+    yield from _in_the_end(run, caps, seen)
+
+
+def _judge(request: CommitRequest, progress: _Progress, seen: _Seen) -> Iterator[Finding]:
+    for tp, offset in request.offsets:
+        reading = progress.reading(tp)
+        if seen.passes(tp, reading.cap, offset):
+            text = f"{request.client} {tp}: {offset}, processed is what is before {reading.cap}"
+            yield text, request
+
+
+def _in_the_end(run: Run, caps: dict[Key, int], seen: _Seen) -> Iterator[Finding]:
+    """What a group has at last is not beyond what any of its members was given."""
+    transactional = {event.group for event in run.of(OffsetsSent)}
+    for group, offsets in (run.observed.committed or {}).items():
+        for tp, offset in offsets:
+            cap = caps.get((group, tp))
+            if cap is None or group in transactional:
+                continue
+            if seen.passes(tp, cap, offset):
+                yield f"{group} {tp} has {offset} in the end, given was what is before {cap}", group
+
+
+class _Seen:
+    """The logs as any reader sees them."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._logs: dict[TopicPartition, Visible | None] = {}
+        self._committed_only = {
+            client.group for client in run.clients.values() if client.read_committed
+        } and all(
+            client.read_committed
+            for client in run.clients.values()
+            if client.kind == "consumer" and client.group is not None
+        )
+
+    def passes(self, tp: TopicPartition, cap: int, offset: int) -> bool:
+        """Whether there is a record from `cap` up to `offset`, or no such offset at all."""
+        if offset <= cap:
+            return False
+        if tp not in self._logs:
+            logs = self._run.logs.get(tp, [])
+            alone = len(logs) == 1 and len(self._run.made_at.get(tp.topic, ())) <= 1
+            committed = bool(self._committed_only)
+            self._logs[tp] = visible(logs[0], committed=committed) if alone else None
+        seen = self._logs[tp]
+        if seen is None:
+            return False
+        return offset > seen.log.end_offset or seen.place(offset) > seen.place(cap)

@@ -1,0 +1,323 @@
+"""Invariant 6: that it passes what is right, and names what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.history.observed import CommitRequest, PositionLost
+from tests.history.stories import T0, Story, log, v
+
+LOG = log(*[v(number) for number in range(8)])
+
+
+def r(*offsets: int) -> list[tuple[int, bytes]]:
+    return [(offset, v(offset)) for offset in offsets]
+
+
+def reader(**options: Any) -> Story:
+    story = Story()
+    story.made()
+    story.producer()
+    story.send(*[v(number) for number in range(8)])
+    story.consumer(**options)
+    story.assigned(T0)
+    return story
+
+
+class Commits(list[CommitRequest]):
+    """What a coordinator took up."""
+
+    def __init__(self, story: Story) -> None:
+        super().__init__()
+        self.story = story
+
+    def add(
+        self, offset: int, client: str = "c", error: int | None = 0, connected_at: float = 1.0
+    ) -> None:
+        """A commit that arrives half a second after what was told last."""
+        self.append(
+            CommitRequest(
+                self.story.time + 0.5,
+                client,
+                "g",
+                client,
+                1,
+                ((T0, offset),),
+                None if error is None else (error,),
+                connected_at=connected_at,
+            )
+        )
+
+
+def sixes(story: Story, commits: Commits, **rest: Any) -> list[str]:
+    found = story.found(LOG, commits=tuple(commits), **rest)
+    return [text for number, text in found if number == 6]
+
+
+def test_commits_follow_what_is_processed() -> None:
+    story = reader()
+    commits = Commits(story)
+    story.polled(*r(0, 1))
+    story.polled(*r(2, 3))
+    commits.add(2)
+    story.polled(*r(4))
+    commits.add(4)
+    commits.add(4)
+    story.call("stop")
+    commits.add(5)
+    assert sixes(story, commits) == []
+
+
+def test_a_commit_that_goes_back() -> None:
+    story = reader()
+    commits = Commits(story)
+    story.polled(*r(0, 1, 2, 3))
+    story.call("getmany", 1.0)
+    commits.add(4)
+    commits.add(2)
+    assert sixes(story, commits) == ["1 commits went back: g t-0 from 4 to 2 by c"]
+
+
+def test_a_commit_that_was_refused_or_never_taken_up_does_not_count() -> None:
+    story = reader()
+    commits = Commits(story)
+    story.polled(*r(0, 1, 2, 3))
+    story.call("getmany", 1.0)
+    commits.add(4, error=25)
+    commits.add(4, error=None)
+    commits.add(2)
+    assert sixes(story, commits) == []
+
+
+def test_a_commit_that_was_overtaken_on_its_way() -> None:
+    def found(client: str, connected_at: float) -> int:
+        story = reader()
+        story.consumer("d")
+        commits = Commits(story)
+        for name in ("c", "d"):
+            story.polled(*r(0, 1, 2, 3), client=name)
+            story.call("getmany", 1.0, client=name)
+        commits.add(4, connected_at=5.0)
+        commits.add(2, client=client, connected_at=connected_at)
+        return len(sixes(story, commits))
+
+    assert found("c", 3.0) == 0
+    assert found("c", 5.0) == 1
+    assert found("c", 7.0) == 1
+    assert found("d", 3.0) == 1
+
+
+def test_going_back_after_a_seek() -> None:
+    story = reader()
+    commits = Commits(story)
+    story.polled(*r(0, 1, 2, 3))
+    story.call("getmany", 1.0)
+    commits.add(4)
+    story.sought(1)
+    commits.add(1)
+    assert sixes(story, commits) == []
+
+
+def test_going_back_before_the_seek() -> None:
+    story = reader()
+    commits = Commits(story)
+    story.polled(*r(0, 1, 2, 3))
+    story.call("getmany", 1.0)
+    commits.add(4)
+    commits.add(1)
+    story.sought(1)
+    assert len(sixes(story, commits)) == 1
+
+
+def test_going_back_after_a_reset() -> None:
+    story = reader()
+    commits = Commits(story)
+    story.polled(*r(0, 1, 2, 3))
+    story.call("getmany", 1.0)
+    commits.add(4)
+    reset = PositionLost(story.time + 0.6, "c", "t", 0)
+    story.time += 1
+    commits.add(0)
+    assert sixes(story, commits, positions_lost=(reset,)) == []
+    assert len(sixes(story, commits, positions_lost=())) == 1
+
+
+def test_going_back_with_a_topic_that_is_made_again() -> None:
+    story = reader()
+    commits = Commits(story)
+    story.polled(*r(0, 1, 2, 3))
+    story.call("getmany", 1.0)
+    commits.add(4)
+    story.deleted()
+    story.made()
+    commits.add(1)
+    assert sixes(story, commits) == []
+
+
+def test_what_the_application_itself_commits_may_go_back() -> None:
+    story = reader(enable_auto_commit=False)
+    commits = Commits(story)
+    story.polled(*r(0, 1, 2, 3))
+    story.commit(4)
+    commits.add(4)
+    story.commit(2)
+    commits.add(2)
+    assert sixes(story, commits) == []
+    story.commit(3)
+    commits.add(3)
+    commits.add(2)
+    assert len(sixes(story, commits)) == 1
+
+
+def test_a_commit_that_passes_the_running_record() -> None:
+    story = reader()
+    commits = Commits(story)
+    story.polled(*r(0, 1))
+    commits.add(2)
+    assert sixes(story, commits) == [
+        "1 commits pass what was processed: c t-0: 2, processed is what is before 0"
+    ]
+
+
+def test_a_commit_that_passes_what_was_given() -> None:
+    story = reader()
+    commits = Commits(story)
+    story.polled(*r(0, 1))
+    story.call("getmany", 1.0)
+    commits.add(3)
+    assert len(sixes(story, commits)) == 1
+
+
+def test_a_commit_behind_the_end_of_the_log() -> None:
+    story = reader()
+    commits = Commits(story)
+    story.polled(*r(0, 1, 2, 3, 4, 5, 6, 7))
+    story.call("getmany", 1.0)
+    commits.add(8)
+    assert sixes(story, commits) == []
+    commits.add(9)
+    assert len(sixes(story, commits)) == 1
+
+
+def test_offsets_without_records_may_be_passed() -> None:
+    story = reader()
+    commits = Commits(story)
+    story.polled(*r(0, 1))
+    story.call("getmany", 1.0)
+    commits.add(3)
+    gap = log(v(0), v(1), None, v(3))
+    found = story.found(gap, commits=tuple(commits))
+    assert [text for number, text in found if number == 6] == []
+
+
+def test_each_task_finishes_its_own() -> None:
+    story = reader()
+    commits = Commits(story)
+    story.polled(*r(0, 1), task="1")
+    story.polled(*r(2, 3), task="2")
+    story.call("getmany", 1.0, task="2")
+    commits.add(2)
+    assert len(sixes(story, commits)) == 1
+    story = reader()
+    commits = Commits(story)
+    story.polled(*r(0, 1), task="1")
+    story.polled(*r(2, 3), task="2")
+    story.call("getmany", 1.0, task="1")
+    commits.add(2)
+    assert sixes(story, commits) == []
+    commits.add(4)
+    assert len(sixes(story, commits)) == 1
+
+
+def test_committing_all_says_that_it_is_processed() -> None:
+    story = reader()
+    commits = Commits(story)
+    story.polled(*r(0, 1))
+    story.commit(None)
+    commits.add(2)
+    assert sixes(story, commits) == []
+
+
+def test_committing_by_name_says_so_of_what_is_named() -> None:
+    story = reader()
+    commits = Commits(story)
+    story.polled(*r(0, 1, 2))
+    story.commit(2)
+    commits.add(2)
+    assert sixes(story, commits) == []
+    commits.add(3)
+    assert len(sixes(story, commits)) == 1
+
+
+def test_what_was_sought_may_be_committed() -> None:
+    story = reader()
+    commits = Commits(story)
+    story.polled(*r(0, 1))
+    story.sought(5)
+    commits.add(5)
+    assert sixes(story, commits) == []
+    commits.add(6)
+    assert len(sixes(story, commits)) == 1
+
+
+def test_a_reader_of_the_end_begins_anywhere() -> None:
+    story = reader(auto_offset_reset="latest")
+    commits = Commits(story)
+    commits.add(5)
+    story.polled(*r(5, 6))
+    commits.add(5)
+    assert sixes(story, commits) == []
+    commits.add(7)
+    assert len(sixes(story, commits)) == 1
+
+
+def test_a_new_owner_commits_from_where_it_began() -> None:
+    story = reader()
+    commits = Commits(story)
+    story.polled(*r(0, 1, 2))
+    story.commit(3)
+    commits.add(3)
+    story.consumer("d")
+    story.assigned(T0, client="d")
+    commits.add(3, client="d")
+    assert sixes(story, commits) == []
+    story.polled(*r(3), client="d")
+    commits.add(4, client="d")
+    assert len(sixes(story, commits)) == 1
+
+
+def test_what_is_committed_in_the_end() -> None:
+    story = reader()
+    story.polled(*r(0, 1))
+
+    def found(offset: int) -> int:
+        seen = story.found(LOG, committed={"g": ((T0, offset),)})
+        return len([text for number, text in seen if number == 6])
+
+    assert found(2) == 0
+    assert found(3) == 1
+
+
+def test_offsets_of_transactions_do_not_go_back() -> None:
+    story = reader(enable_auto_commit=False)
+    story.producer("q", transactional_id="x")
+    for number, offset in ((1, 2), (2, 4)):
+        story.began(number, "q")
+        story.offsets_sent(number, offset, "q")
+        story.end_asked(number, client="q")
+        story.ended(number, "committed", "q")
+    assert sixes(story, Commits(story)) == []
+    story.began(3, "q")
+    story.offsets_sent(3, 3, "q")
+    story.end_asked(3, client="q")
+    story.ended(3, "aborted", "q")
+    assert sixes(story, Commits(story)) == []
+    story.ended(3, "committed", "q")
+    assert len(sixes(story, Commits(story))) == 1
+
+
+def test_without_commits_there_is_nothing_to_look_at() -> None:
+    assert 6 in reader().not_checked(LOG)
+    alone = Story()
+    alone.producer()
+    assert 6 in alone.not_checked(LOG, commits=())
