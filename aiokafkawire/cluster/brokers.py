@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from aiokafkawire.cluster.metadata import NodeInfo
 from aiokafkawire.cluster.routing import Load
 from aiokafkawire.config import ClientConfig
-from aiokafkawire.connection import PLAINTEXT, BrokerClient, Counters, Handshake
+from aiokafkawire.connection import PLAINTEXT, BrokerClient, Counters, Handshake, Versions
 from aiokafkawire.runtime import Address, Host, Runtime
 from aiokafkawire.types import NodeId
 
@@ -33,6 +33,7 @@ class Brokers:
         self._nodes: dict[NodeId, BrokerClient] = {}
         self._bootstrap: dict[Address, BrokerClient] = {}
         self._retired: list[BrokerClient] = []
+        self._features: Versions | None = None
 
     def of_node(self, node: NodeInfo) -> BrokerClient:
         """The client of a node, at its address as it is now."""
@@ -85,11 +86,21 @@ class Brokers:
         )
 
     def finalized(self, feature: str) -> int | None:
-        """The lowest level of a feature that the nodes tell to which a connection is open; None:
-        there is no connection."""
+        """The level of a feature, by the newest that any node has told; None: nobody has yet.
+
+        A node that has just started may not know them, and says nothing else as long as the
+        connection lasts.
+        """
         told = [client.versions for client in self._nodes.values()]
-        levels = [versions.features.get(feature, 0) for versions in told if versions is not None]
-        return min(levels, default=None)
+        newest = max(
+            (versions for versions in told if versions is not None),
+            key=lambda versions: versions.features_epoch,
+            default=None,
+        )
+        known = self._features
+        if newest is not None and (known is None or newest.features_epoch >= known.features_epoch):
+            self._features = known = newest
+        return None if known is None else known.features.get(feature, 0)
 
     async def aclose(self) -> None:
         """Close every connection; waiters get `ClientClosed`."""

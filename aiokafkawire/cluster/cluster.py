@@ -273,8 +273,8 @@ class Cluster:
         return self.broker(node_id).versions if known and node_id is not None else None
 
     def finalized(self, feature: str) -> int | None:
-        """The level of a feature of the whole cluster, as all nodes tell to which a connection is
-        open (the lowest, should they differ); None without a connection."""
+        """The level of a feature of the whole cluster, by the newest that a node has told; None
+        before the first connection."""
         return self._brokers.finalized(feature)
 
     def coordinator_failed(self, key: str, type: CoordinatorType = CoordinatorType.GROUP) -> None:

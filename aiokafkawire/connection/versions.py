@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from aiokafkawire.errors import InvalidOption, UnsupportedVersion
@@ -92,12 +92,14 @@ class Versions:
     """The versions that one broker speaks.
 
     `release` is set where it was found by probing or pinned; `features` are the cluster's finalised
-    feature levels.
+    feature levels as this broker knew them when it was asked. The higher `features_epoch` is the
+    newer; -1: it did not know them yet.
     """
 
     ranges: Mapping[int, ApiRange]
     release: str | None = None
     features: Mapping[str, int] = field(default_factory=dict)
+    features_epoch: int = -1
 
     @classmethod
     def of_release(cls, release: str) -> Versions:
@@ -115,7 +117,7 @@ class Versions:
             # 4.x lists Produce from 0 for the sake of an old library, and refuses 0 to 2.
             ranges[ApiKey.PRODUCE] = produce._replace(low=max(produce.low, 3))
         features = {item.name: item.max_version_level for item in response.finalized_features}
-        return cls(ranges, None, features)
+        return cls(ranges, None, features, response.finalized_features_epoch)
 
     def without_flexible(self) -> Versions:
         """The same without the versions that have compact fields and tagged ones (KIP-482)."""
@@ -125,20 +127,23 @@ class Versions:
             high = told.high if flexible_from is None else min(told.high, flexible_from - 1)
             if told.low <= high:
                 ranges[key] = ApiRange(told.low, high)
-        return Versions(ranges, self.release, self.features)
+        return replace(self, ranges=ranges)
 
     def highest(self, api_key: int, our_max: int | None = None, our_min: int = 0) -> int:
         """The highest version that both sides know and that is not unstable.
 
-        Raises `UnsupportedVersion`, naming both ranges.
+        A version that goes with a feature is not chosen unless this broker told of the feature, or
+        the caller needs it, who knows what others told. Raises `UnsupportedVersion`, naming both
+        ranges.
         """
         api = APIS[ApiKey(api_key)]
         ceiling = api.max_stable_version
         if our_max is not None:
             ceiling = min(ceiling, our_max)
         floor = max(api.min_stable_version, our_min)
-        if api_key in _NEEDS_TRANSACTION_2 and self.features.get(TRANSACTION_FEATURE, 0) < 2:
-            ceiling = min(ceiling, _NEEDS_TRANSACTION_2[api.key] - 1)
+        first = _NEEDS_TRANSACTION_2.get(api.key)
+        if first is not None and floor < first and self.features.get(TRANSACTION_FEATURE, 0) < 2:
+            ceiling = min(ceiling, first - 1)
         told = self.ranges.get(api_key)
         if told is None:
             raise UnsupportedVersion(f"{self._who()} has no {api.name}", api=api.name)

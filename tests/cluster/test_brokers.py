@@ -13,7 +13,9 @@ from aiokafkawire.cluster.metadata import NodeInfo
 from aiokafkawire.cluster.routing import Load
 from aiokafkawire.errors import ClientClosed, ConnectionFailed, ConnectionLost
 from aiokafkawire.runtime import Address
-from tests.connection.scripted import ScriptedBroker, hosted, make_config, serve
+from aiokafkawire.wire import ApiKey
+from aiokafkawire.wire.messages.api_versions import ApiVersionsResponse, FinalizedFeatureKey
+from tests.connection.scripted import ScriptedBroker, hosted, make_config, serve, speaks
 
 ONE = NodeInfo(1, Address("one", 9092))
 ONE_MOVED = NodeInfo(1, Address("uno", 9092))
@@ -97,7 +99,48 @@ async def test_aclose_ends_all_clients():
                 await client.negotiated(soon())
 
 
-async def test_a_feature_has_the_level_that_all_connected_nodes_tell():
+def telling(level: int, epoch: int) -> ScriptedBroker:
+    """One that says at which level transactions are; an epoch of -1: it does not know."""
+
+    async def answer(_: object, __: object) -> ApiVersionsResponse:
+        response = speaks()
+        response.finalized_features_epoch = epoch
+        if epoch >= 0:
+            key = FinalizedFeatureKey(
+                name="transaction.version", max_version_level=level, min_version_level=level
+            )
+            response.finalized_features = [key]
+        return response
+
+    return ScriptedBroker({ApiKey.API_VERSIONS: answer})
+
+
+async def test_a_feature_has_the_level_that_the_newest_of_what_nodes_tell_has():
+    async with contextlib.AsyncExitStack() as stack:
+        brokers = await stack.enter_async_context(registry())
+        for number, (level, epoch, expected) in enumerate(
+            [(0, -1, 0), (1, 5, 1), (2, 7, 2), (0, -1, 2), (1, 6, 2), (0, 9, 0)], start=1
+        ):
+            server = await stack.enter_async_context(serve(telling(level, epoch)))
+            client = brokers.of_node(NodeInfo(number, server.address))
+            await client.negotiated(soon())
+            assert brokers.finalized("transaction.version") == expected, number
+        await brokers.aclose()
+
+
+async def test_a_feature_is_remembered_when_those_who_told_it_are_gone():
+    async with serve(telling(2, 7)) as one, serve(telling(0, -1)) as two, registry() as brokers:
+        first = NodeInfo(1, one.address)
+        second = NodeInfo(2, two.address)
+        await brokers.of_node(first).negotiated(soon())
+        assert brokers.finalized("transaction.version") == 2
+        brokers.keep({2: second})
+        await brokers.of_node(second).negotiated(soon())
+        assert brokers.finalized("transaction.version") == 2
+        await brokers.aclose()
+
+
+async def test_a_feature_has_no_level_while_nobody_has_told():
     async with registry() as brokers:
         assert brokers.finalized("transaction.version") is None
         brokers.of_node(ONE)

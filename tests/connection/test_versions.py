@@ -196,6 +196,21 @@ def test_releases_before_2_4_rule_out_flexible_versions(text: str, flexible: boo
     assert pin.flexible is flexible
 
 
+def test_what_a_caller_needs_is_not_held_back_by_what_one_node_says_of_features():
+    fresh = Versions(EVERYTHING.ranges)
+    for key, first in ((ApiKey.PRODUCE, 12), (ApiKey.TXN_OFFSET_COMMIT, 5), (ApiKey.END_TXN, 5)):
+        assert fresh.highest(key) == first - 1
+        assert fresh.highest(key, our_min=first) >= first
+
+
+def test_the_epoch_of_features_is_kept():
+    response = told({ApiKey.PRODUCE: (0, 13)}, level=2)
+    assert Versions.from_response(response).features_epoch == -1
+    response.finalized_features_epoch = 42
+    assert Versions.from_response(response).features_epoch == 42
+    assert Versions.from_response(response).without_flexible().features_epoch == 42
+
+
 def test_without_flexible_versions():
     told = {
         ApiKey.METADATA: ApiRange(0, 13),

@@ -7,6 +7,7 @@ import anyio.lowlevel
 import pytest
 
 from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop, SeenRequest
+from aiokafkawire.broker.releases import RELEASES
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import (
     BrokerError,
@@ -24,6 +25,7 @@ from aiokafkawire.errors import (
 from aiokafkawire.producer import Producer
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
+from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from aiokafkawire.wire.messages.init_producer_id import InitProducerIdRequest
 from tests.producer.hurry import max_block
 from tests.producer.transactions.conftest import CLASSIC, QUICK, NewProducer, visible
@@ -711,6 +713,32 @@ async def test_the_protocol_is_decided_anew_for_each_transaction(anyio_backend: 
         raised = broker.requests.of(ApiKey.INIT_PRODUCER_ID)[-1].message
         assert isinstance(raised, InitProducerIdRequest)
         assert raised.producer_id >= 0
+
+
+async def test_a_node_that_does_not_know_the_features_yet_takes_part(anyio_backend: object):
+    """As one does that has just started: its connections stay as long as any other."""
+    async with Broker(nodes=3, auto_create_topics=False) as broker:
+        await broker.create_topic("t", partitions=3, replication_factor=3)
+        broker.on(ApiKey.API_VERSIONS, without_features, node=broker.leader("t", 1))
+        async with Producer(bootstrap_servers=broker.bootstrap_servers, **QUICK) as producer:
+            for number in range(3):
+                async with producer.transaction():
+                    for partition in range(3):
+                        await producer.send("t", b"%d" % number, partition=partition)
+        assert len(await visible(broker)) == 9
+        last = broker.requests.of(ApiKey.END_TXN)[-1]
+    assert last.version >= 5, "decided by the nodes that know"
+
+
+async def without_features(seen: SeenRequest) -> ApiVersionsResponse:
+    told = RELEASES["4.3"].told
+    return ApiVersionsResponse(
+        error_code=0,
+        api_keys=[
+            ApiVersion(api_key=key, min_version=low, max_version=high)
+            for key, (low, high) in told.items()
+        ],
+    )
 
 
 async def old_producer(broker: Broker) -> Producer:
