@@ -70,11 +70,13 @@ class Start:
 @dataclass(slots=True)
 class _Position:
     """Where one reader stands in a partition: at an offset, at a start that is not known yet, or
-    (None) anywhere. `looked_at` is when it was known last."""
+    (None) anywhere. `looked_at` is when it was known last, `fell_in` the incarnation of the topic in
+    which it began anew without a reason that brokers told."""
 
     at: int | Start | None
     looked_at: float
     incarnation: int = -1
+    fell_in: int = 0
     paused: bool = False
 
 
@@ -284,7 +286,10 @@ class _Judge:
         if not any(
             code == OUT_OF_RANGE or promises.topics_remade for _, code in reasons[begin:end]
         ):
-            return False
+            # Metadata may tell of the topic's new id when reading by name has begun already.
+            if position.fell_in >= position.incarnation:
+                return False
+            position.fell_in = position.incarnation
         return client.options.get("auto_offset_reset") != "earliest" or low < 0
 
     def _tell(self, kind: str, event: Polled, more: str = "") -> None:
