@@ -10,6 +10,7 @@ from aiokafkawire.broker.releases import LINES
 
 __all__ = (
     "HASTY",
+    "asks_versions",
     "draw_broker",
     "draw_client",
     "draw_network",
@@ -36,7 +37,7 @@ def draw_reader(rng: random.Random) -> dict[str, Any]:
     return draw_client(rng) | {
         "max_poll_records": rng.choice([3, 500, 500]),
         "max_partition_fetch_bytes": rng.choice([400, 1_048_576, 1_048_576]),
-        "fetch_max_wait_ms": rng.choice([0, 50, 500, 500]),
+        "fetch_max_wait_ms": rng.choice([100, 500, 500]),
     }
 
 
@@ -72,8 +73,17 @@ def draw_broker(
 
 def numbered(broker: Mapping[str, Any]) -> bool:
     """Whether the brokers know of producers' ids and sequence numbers."""
+    return _since(broker, "0.11.0")
+
+
+def asks_versions(broker: Mapping[str, Any]) -> bool:
+    """Whether the brokers tell what they speak."""
+    return _since(broker, "0.10.0")
+
+
+def _since(broker: Mapping[str, Any], line: str) -> bool:
     as_of = broker.get("as_of")
-    return as_of is None or LINES.index(as_of) >= LINES.index("0.11.0")
+    return as_of is None or LINES.index(as_of) >= LINES.index(line)
 
 
 def draw_network(rng: random.Random) -> dict[str, Any]:

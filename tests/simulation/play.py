@@ -132,7 +132,10 @@ async def _on_stage(programme: Programme, stage: Stage) -> None:
 
 def _failure(error: BaseException) -> Failure:
     kind = "invariant 11" if isinstance(error, Unsettled) else type(error).__name__
-    return Failure(kind, f"{type(error).__name__}: {error}{_where(error)}")
+    text = f"{type(error).__name__}: {error}{_where(error)}"
+    for cause in _leaves(error.__cause__):
+        text += f"\n  because of {type(cause).__name__}: {cause}{_where(cause)}"
+    return Failure(kind, text)
 
 
 def _where(error: BaseException) -> str:
@@ -146,9 +149,10 @@ def _where(error: BaseException) -> str:
     return "".join(lines[-6:])
 
 
-def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error
+def _leaves(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, or those of a group."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _leaves(each)
+    elif error is not None:
+        yield error

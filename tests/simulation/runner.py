@@ -19,15 +19,15 @@ from tests.simulation.shrink import Shrunk, shrink
 
 __all__ = ("Job", "TookTooLong", "jobs_of", "perform", "perform_all", "shortest")
 
-MAX_WALL_S = 60
-"""A seed that takes longer than that on a real clock has run into a circle."""
+MAX_CPU_S = 60
+"""A seed that takes more has run into a circle."""
 
 AHEAD = 4
 """Jobs that wait for each process."""
 
 
 class TookTooLong(SystemExit):
-    """A run took too long on a real clock. Ends the event loop, as a Ctrl-C does."""
+    """A run took too much CPU. Ends the event loop, as a Ctrl-C does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,10 @@ def perform(
     shown_lines: int = MAX_SHOWN_LINES,
     with_history: bool = False,
 ) -> Played:
-    """Run one job in this process, within `MAX_WALL_S`."""
+    """Run one job in this process, within `MAX_CPU_S`."""
     programme = load((job.programme,))[job.programme]
-    before = signal.signal(signal.SIGALRM, _too_long)
-    signal.alarm(MAX_WALL_S)
+    before = signal.signal(signal.SIGPROF, _too_long)
+    signal.setitimer(signal.ITIMER_PROF, MAX_CPU_S)
     try:
         return play(
             programme,
@@ -78,13 +78,13 @@ def perform(
         failure = Failure("took too long", str(error))
         return Played(job.programme, job.seed, job.backend, "", 0.0, 0, (failure,))
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def _too_long(number: int, frame: FrameType | None) -> None:
     where = [] if frame is None else [f"{frame.f_code.co_qualname}:{frame.f_lineno}"]
-    raise TookTooLong(f"not over after {MAX_WALL_S} s of real time {where}")
+    raise TookTooLong(f"not over after {MAX_CPU_S} s of CPU {where}")
 
 
 def _timed(job: Job) -> tuple[Job, Played, float]:

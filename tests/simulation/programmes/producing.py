@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -12,7 +13,14 @@ from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import BufferFull, DeliveriesFailed, KafkaError
 from aiokafkawire.producer import Producer
 from tests.history.checker import Promises
-from tests.simulation.drawing import draw_broker, draw_client, draw_network, draw_reader, numbered
+from tests.simulation.drawing import (
+    asks_versions,
+    draw_broker,
+    draw_client,
+    draw_network,
+    draw_reader,
+    numbered,
+)
 from tests.simulation.faults import Scene, draw_steps
 from tests.simulation.plan import Plan, PlannedClient
 from tests.simulation.programme import Programme
@@ -37,17 +45,21 @@ MANY = 5
 
 
 def draw(rng: random.Random) -> Plan:
-    broker = draw_broker(rng)
+    readers = _readers(rng)
+    grouped = any(client.arguments["group"] for client in readers)
+    broker = draw_broker(rng, since="0.9.0" if grouped else "0.8.0")
     if rng.random() < 0.25:
         broker["max_message_bytes"] = SMALL_BATCHES_BYTES
     topics = {TOPIC: rng.randint(1, 4)}
     senders = [_sender(rng, number) for number in range(rng.choice([1, 1, 2, 3]))]
-    clients = [*senders, *_readers(rng)]
+    clients = [*senders, *readers]
+    if not asks_versions(broker):
+        clients = [_patient(client) for client in clients]
     scene = Scene(
         nodes=3,
         hosts=[client.host for client in clients],
         topics=topics,
-        groups=sorted({c.arguments["group"] for c in clients if c.arguments.get("group")}),
+        groups=[GROUP] if grouped else [],
         replicated="replicate" in broker,
     )
     records = rng.choice([20, 40, 80, 150, 300])
@@ -63,6 +75,12 @@ def draw(rng: random.Random) -> Plan:
     )
 
 
+def _patient(client: PlannedClient) -> PlannedClient:
+    """Brokers that cannot be asked for their versions take 2 s for each connection."""
+    options = {**client.arguments["options"], "connections_max_idle_ms": 540_000}
+    return replace(client, arguments={**client.arguments, "options": options})
+
+
 def _sender(rng: random.Random, number: int) -> PlannedClient:
     options = draw_client(rng) | {
         "compression_type": rng.choice(COMPRESSIONS),
@@ -73,10 +91,10 @@ def _sender(rng: random.Random, number: int) -> PlannedClient:
     }
     if options["delivery_timeout_ms"] < 10_000:
         options["request_timeout_ms"] = 1_000
-    acks = rng.choice(["all", "all", "all", 1, 0])
+    acks = rng.choices(["all", 1, 0], [8, 1, 1])[0]
     if acks != "all":
         options["acks"] = acks
-    elif rng.random() < 0.2:
+    elif rng.random() < 0.15:
         options["enable_idempotence"] = False
     if rng.random() < 0.2:
         options |= {"buffer_memory_bytes": 20_000, "max_block_ms": 3_000, "batch_size_bytes": 2_000}
