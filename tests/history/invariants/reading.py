@@ -70,8 +70,8 @@ class Start:
 @dataclass(slots=True)
 class _Position:
     """Where one reader stands in a partition: at an offset, at a start that is not known yet, or
-    (None) anywhere. `looked_at` is when it was known last, `fell_in` the incarnation of the topic in
-    which it began anew without a reason that brokers told."""
+    (None) anywhere. `looked_at` is when it was known last, `fell_in` the incarnation of the topic
+    in which it began anew without a reason that brokers told."""
 
     at: int | Start | None
     looked_at: float
@@ -254,9 +254,11 @@ class _Judge:
             self._tell("polls skip records" if low >= at else "polls go back", event, begins)
             return
         starts, certain = self._starts(client, tp, at, event.at)
-        if any(low < start <= high for start in starts) or self._lost_it(poll, low):
+        if any(low < start <= high for start in starts):
             return
         if (not certain or self._remade(tp)) and _by_policy(client, seen, low):
+            return
+        if self._lost_it(poll, low):
             return
         known = f"{sorted(starts)}" if certain else f"{sorted(starts)} or nothing"
         self._tell("reading begins at a wrong place", event, f"at {high}, committed: {known}")
