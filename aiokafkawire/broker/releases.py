@@ -6,6 +6,7 @@ cannot be asked, those that they answer.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -251,6 +252,7 @@ class Release:
         return code
 
 
+@functools.cache
 def _number(name: str) -> Number:
     return tuple(int(part) for part in name.split("."))
 

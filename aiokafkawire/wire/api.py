@@ -3,6 +3,7 @@
 The classes themselves are imported when first asked for.
 """
 
+import functools
 import importlib
 import re
 from collections.abc import Mapping
@@ -152,8 +153,7 @@ class Api:
         return cast("type[Response]", self._class("Response"))
 
     def _class(self, suffix: str) -> type[Message]:
-        module = re.sub("(?<=[a-z])(?=[A-Z])", "_", self.name).lower()
-        return _load(module, self.name + suffix)
+        return _class(self.name, suffix)
 
 
 APIS: Mapping[ApiKey, Api] = MappingProxyType(
@@ -361,6 +361,13 @@ def message_class(name: str) -> type[Message]:
         name = ALIASES[stem] + suffix[0]
     api, part = _BY_NAME[name]
     return api.request if part == "Request" else api.response
+
+
+@functools.cache
+def _class(name: str, suffix: str) -> type[Message]:
+    """The class of a request or a response; asked for with every message, so it is kept."""
+    module = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    return _load(module, name + suffix)
 
 
 def _load(module: str, name: str) -> type[Message]:
