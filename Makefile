@@ -14,8 +14,8 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 # compile all of them again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test kafka test-brokers brokers proofs simulate endurance fuzz bench lint docs \
-        check format clean
+.PHONY: help demo test kafka test-brokers brokers proofs simulate endurance faults soak fuzz bench \
+        lint docs check format clean
 
 help: ## Show the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -60,6 +60,12 @@ simulate: $(READY) ## Programmes by seed in a simulated world (SEEDS=2000, FIRST
 
 endurance: $(READY) ## All proofs of bad days on three real nodes (20 minutes)
 	$(BIN)/python -m tests.endurance
+
+faults: $(READY) ## Applications on three real nodes under faults (MINUTES=10, SEED=7)
+	@$(BIN)/python -m tests.endurance.faults $(MINUTES:%=--minutes %) $(SEED:%=--seed %)
+
+soak: $(READY) ## Steady work on three real nodes: nobody grows (MINUTES=30)
+	@$(BIN)/python -m tests.endurance.soak $(MINUTES:%=--minutes %)
 
 fuzz: $(READY) ## Five million hostile frames for the decoders (7 minutes)
 	$(BIN)/python -m tests.wire.fuzz --frames 5000000
