@@ -511,7 +511,7 @@ class Broker(Client[State]):
             ) from refusal
 
     async def wait_for_isr(
-        self, topic: str, partition: int, *nodes: int, timeout_s: float = 10.0
+        self, topic: str, partition: int, *nodes: int, timeout_s: float = 30.0
     ) -> None:
         """Wait until these nodes and no others are in sync. Raises `TimeoutError`."""
         found, state = self._partition(topic, partition), self._running
@@ -527,7 +527,7 @@ class Broker(Client[State]):
         count: int = 1,
         node: int | None = None,
         matching: Callable[[SeenRequest], bool] = lambda seen: True,
-        timeout_s: float = 10.0,
+        timeout_s: float = 30.0,
     ) -> SeenRequest:
         """Wait until so many matching requests are in the log; give the last of them.
 

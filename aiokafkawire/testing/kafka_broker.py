@@ -439,7 +439,7 @@ class KafkaBroker:
         count: int = 1,
         node: int | None = None,
         matching: Callable[[SeenRequest], bool] = lambda seen: True,
-        timeout_s: float = 10.0,
+        timeout_s: float = 30.0,
     ) -> SeenRequest:
         """Wait until so many matching requests came in; give the last of them.
 
@@ -458,7 +458,7 @@ class KafkaBroker:
         return self._await(wait, timeout_s)
 
     def wait_for_isr(
-        self, topic: str, partition: int, *nodes: int, timeout_s: float = 10.0
+        self, topic: str, partition: int, *nodes: int, timeout_s: float = 30.0
     ) -> None:
         """Wait until these nodes and no others are in sync.
 

@@ -223,7 +223,7 @@ async def test_paused_partitions_leave_the_session_and_come_back() -> None:
         await broker.create_topic("orders", 2)
         async with consumer(broker) as reader:
             reader.assign([P0, P1])
-            await reader.getmany(timeout_ms=60)
+            await until(lambda: len(broker.requests.of(ApiKey.FETCH)) >= 2, reader)
             reader.pause(P0)
             left = await broker.wait_for_request(
                 ApiKey.FETCH, matching=lambda seen: bool(seen.message.forgotten_topics_data)
@@ -264,7 +264,8 @@ async def test_brokers_without_sessions_are_told_everything_each_time(options: A
         await broker.create_topic("orders", 2)
         async with consumer(broker) as first, consumer(broker, client_id="second") as reader:
             first.assign([P0])
-            await first.getmany(timeout_ms=60)  # has the only session there may be
+            # It has the only session there may be.
+            await until(lambda: len(broker.requests.of(ApiKey.FETCH)) >= 2, first)
             reader.assign([P0, P1])
             await reader.getmany(timeout_ms=100)
 

@@ -271,7 +271,7 @@ class GroupModel(RuleBasedStateMachine):
     @rule()
     def move_coordinator(self) -> None:
         self.faulty = True
-        self.reply(self.group.handle(broker.CoordinatorMoved(), self.now))
+        self.reply(self.group.handle(broker.CoordinatorMoved(loaded_at=self.now), self.now))
 
     def arrive(self, letter: Letter) -> None:
         if letter.answer is not None or letter.lane == "local":
