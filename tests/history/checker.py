@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from tests.history.events import Event
-from tests.history.invariants import calls, commits, logs, reading
+from tests.history.invariants import calls, commits, logs, reading, transactions
 from tests.history.invariants.found import NotChecked
 from tests.history.observed import Observed
 from tests.history.run import Run
@@ -28,6 +28,7 @@ INVARIANTS: dict[int, Callable[[Run], Iterable[Violation]]] = {
     10: calls.nothing_is_left,
     12: calls.errors_are_typed,
     13: calls.no_secret_is_told,
+    14: transactions.transactions_are_whole,
 }
 
 
