@@ -20,7 +20,7 @@ Key = tuple[str, int]
 
 @dataclass(slots=True)
 class _Transaction:
-    """`asked_at` is when its commit was first asked for, if it was; `outcome` is None if not told."""
+    """`asked_at`: when its commit was asked for first, if ever; `outcome` None: it was not told."""
 
     client: str
     number: int
@@ -109,7 +109,9 @@ class _Whole:
                 told = transaction.outcome or "never ended"
                 self._tell("records are visible of transactions that are not", sent, told)
             return
-        missing = [sent for sent in transaction.records if self._taken(sent) and sent not in seen]
+        missing = [
+            sent for sent in transaction.records if sent.value not in seen and self._taken(sent)
+        ]
         failed = [sent for sent in transaction.records if _failed(sent)]
         if transaction.outcome == "committed":
             for sent in missing:
