@@ -18,8 +18,8 @@ from tests.simulation.programme import Programme
 from tests.simulation.stage import Stage
 
 TOPIC, GROUP = "orders", "billing"
-SOON_S = 1.0
-"""At most, where there is nothing to wait for; `docs/lifecycle.md` has the table."""
+NO_TIME_S, SOON_S = 0.1, 1.0
+"""At most, where there is nothing to send, and nothing but a goodbye: see `docs/lifecycle.md`."""
 
 CLOSE_TIMEOUT_S = 20.0
 TROUBLES_S = 5.0
@@ -147,7 +147,9 @@ class Leaver:
     def bound_s(self, how: str) -> float:
         """What docs/lifecycle.md says, and a little for the turns of the loop."""
         kind = self.client.kind
-        if kind in {"idle producer", "reader"}:
+        if kind == "idle producer":
+            return NO_TIME_S
+        if kind == "reader":
             return SOON_S
         if kind == "member" and (how == "cancelling" or not self.waits_for_join):
             return SOON_S
