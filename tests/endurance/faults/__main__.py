@@ -8,6 +8,7 @@ python -m tests.endurance.faults --seed 8
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import shutil
 import signal
 import sys
@@ -61,6 +62,7 @@ def say(line: str) -> None:
 
 def conduct(options: argparse.Namespace, place: Path) -> int:
     """The run itself."""
+    faulthandler.register(signal.SIGUSR1)  # who hangs can be asked where
     sandboxed = sandbox.inside()
     faults, least = planned(options.minutes, options.seed, sandboxed=sandboxed)
     kafka = nodes(place, small_disks=sandboxed)

@@ -93,6 +93,7 @@ class Run:
 
     def _finish(self, crew: Crew, outcome: Outcome) -> None:
         """The producers end, then what they wrote is consumed, then the workers end."""
+        self._say("nothing is broken any more")
         crew.end_producers()
         servers = self._kafka.bootstrap_servers
         healed = time.monotonic()
@@ -119,7 +120,9 @@ class Run:
             time.sleep(LOOK_EVERY_SECONDS)
 
     def _judge(self, outcome: Outcome) -> None:
+        self._say("reading all logs")
         outcome.held = found = judging.held(self._kafka.bootstrap_servers)
+        self._say("judging")
         outcome.problems += found.problems
         outcome.problems += judging.check_copies(found)
         for group, problems in judging.check_stored_commits(outcome.history, found).items():
