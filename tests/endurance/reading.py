@@ -130,12 +130,17 @@ def committed_offsets(
 
 
 def commits(servers: str, group: str, topic: str) -> list[Place]:
-    """Every commit of a group in a topic, in the order in which the coordinator wrote them.
+    """Every commit of a group in a topic, as `all_commits`."""
+    return all_commits(servers).get((group, topic), [])
+
+
+def all_commits(servers: str) -> dict[tuple[str, str], list[Place]]:
+    """Every commit, by group and topic, in the order in which its coordinator wrote them.
 
     Kafka keeps them in __consumer_offsets; one group's stand in one partition of it. Those of
     transactions that were aborted do not count.
     """
-    found = []
+    found: dict[tuple[str, str], list[Place]] = {}
     for message in messages(servers, "__consumer_offsets", committed=True):
         key, value = message.key(), message.value()
         if key is None or value is None:
@@ -143,12 +148,11 @@ def commits(servers: str, group: str, topic: str) -> list[Place]:
         (version,) = struct.unpack_from(">h", key)
         if version not in OFFSET_KEY_VERSIONS:
             continue
-        of_group, position = _string(key, 2)
-        of_topic, position = _string(key, position)
-        if (of_group, of_topic) == (group, topic):
-            (partition,) = struct.unpack_from(">i", key, position)
-            (offset,) = struct.unpack_from(">q", value, 2)
-            found.append(Place(partition, offset))
+        group, position = _string(key, 2)
+        topic, position = _string(key, position)
+        (partition,) = struct.unpack_from(">i", key, position)
+        (offset,) = struct.unpack_from(">q", value, 2)
+        found.setdefault((group, topic), []).append(Place(partition, offset))
     return found
 
 

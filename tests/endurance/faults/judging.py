@@ -80,8 +80,9 @@ def held(servers: str) -> Held:
                 what = "committed records" if committed else "all records"
                 found.problems.append(f"{topic}: our reader of {what} and another client differ")
     offsets: dict[str, tuple[tuple[TopicPartition, int], ...]] = {}
+    commits = reading.all_commits(servers)
     for group, topic in GROUPS.items():
-        found.group_commits[group] = reading.commits(servers, group, topic)
+        found.group_commits[group] = commits.get((group, topic), [])
         last = reading.committed_offsets(servers, group, topic, PARTITIONS)
         offsets[group] = tuple(
             (TopicPartition(topic, number), offset)
