@@ -13,7 +13,16 @@ from aiokafkawire.broker.call import State
 from aiokafkawire.broker.faults import Faults, RequestLog, SeenRequest
 from aiokafkawire.broker.server import ServerConnection
 from aiokafkawire.broker.watchers import Watchers
-from aiokafkawire.runtime import Address, Host, Listener, Runtime, Signal, TaskHandle, Transport
+from aiokafkawire.runtime import (
+    NEVER,
+    Address,
+    Host,
+    Listener,
+    Runtime,
+    Signal,
+    TaskHandle,
+    Transport,
+)
 
 __all__ = ("Node",)
 
@@ -24,7 +33,14 @@ ACCEPT_RETRY_S = 0.1
 
 
 class Conversation(Protocol):
-    """One connection of a client."""
+    """One connection of a client. `idle_since`: when it began to wait for a request, if it does."""
+
+    name: str
+    idle_since: float
+
+    def hang_up(self) -> None:
+        """End it, as it is idle."""
+        ...
 
     async def run(self) -> None:
         """Serve the client to its end, and release the transport."""
@@ -57,7 +73,8 @@ class Node:
         self._runtime = runtime
         self._serve = serve
         self._tasks: dict[TaskHandle, None] = {}
-        self._open = 0
+        self._open: dict[Conversation, None] = {}
+        self._opened = Signal()
         self._connections = 0
         self._listener: Listener | None = None
         self._paused = False
@@ -80,10 +97,11 @@ class Node:
     async def start(self, state: State, address: Address) -> None:
         """Listen. Raises `OSError` when the port is taken."""
         self._state = state
-        self._open = 0
+        self._open.clear()
         self._listener = await self._runtime.listen(address)
         self.address = self._listener.address
         self.spawn(self._accept, "accept", self._listener)
+        self.spawn(self._end_idle, "idle")
 
     def cut(self) -> None:
         """End the listener and every connection at once, without a goodbye."""
@@ -151,7 +169,7 @@ class Node:
                     transport.abort()
                     await transport.aclose()
                     return
-                if self._open >= self.state.options.max_connections:
+                if len(self._open) >= self.state.options.max_connections:
                     logger.warning("node %d: too many connections, one refused", self.node_id)
                     await transport.aclose()
                     continue
@@ -166,15 +184,32 @@ class Node:
 
     def _connect(self, transport: Transport) -> None:
         self._connections += 1
-        self._open += 1
         connection = self._serve(self, transport, self._connections)
+        self._open[connection] = None
+        self._opened.set()
         self.spawn(self._converse, f"connection-{self._connections}", connection)
 
     async def _converse(self, connection: Conversation) -> None:
         try:
             await connection.run()
         finally:
-            self._open -= 1
+            self._open.pop(connection, None)
+
+    async def _end_idle(self) -> None:
+        """Close the connections that bring no request for too long."""
+        clock, idle_s = self._runtime.clock, self.state.options.connections_max_idle_ms / 1000
+        while True:
+            if not self._open:
+                await self._opened.wait()
+            now = clock.now()
+            for connection in list(self._open):
+                if connection.idle_since + idle_s <= now:
+                    logger.debug("%s: closed: it was idle", connection.name)
+                    connection.hang_up()
+                    connection.idle_since = NEVER
+            # Who begins to wait meanwhile, or comes, may do so for longer than that.
+            since = min((each.idle_since for each in self._open), default=now)
+            await clock.sleep_until(min(since, now) + idle_s)
 
 
 _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})

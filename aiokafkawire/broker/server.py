@@ -29,7 +29,7 @@ from aiokafkawire.errors import (
     MalformedMessage,
     UnsupportedVersion,
 )
-from aiokafkawire.runtime import Buffer, Signal, Transport
+from aiokafkawire.runtime import NEVER, Buffer, Signal, Transport
 from aiokafkawire.wire import ApiKey, ErrorCode, Response
 from aiokafkawire.wire.api import APIS
 from aiokafkawire.wire.codec import decode_prefix
@@ -87,6 +87,7 @@ class ServerConnection:
         self._emptied = Signal()
         self._ended = False
         self._muted = False
+        self.idle_since = site.state.clock.now()
         self.name = f"node {site.node_id}: connection {number} from {transport.peer}"
 
     @property
@@ -140,6 +141,11 @@ class ServerConnection:
             with anyio.CancelScope(shield=True):
                 await self._transport.aclose()
 
+    def hang_up(self) -> None:
+        """End it as soon as it is idle."""
+        self._ended = True
+        self._filled.set()
+
     async def _queue(self, frame: memoryview) -> None:
         while self._frames and (
             len(self._frames) >= MAX_QUEUED_REQUESTS or self._queued_bytes >= MAX_QUEUED_BYTES
@@ -150,14 +156,12 @@ class ServerConnection:
         self._filled.set()
 
     async def _next(self) -> memoryview | None:
-        state = self._site.state
-        deadline = state.clock.now() + state.options.connections_max_idle_ms / 1000
+        self.idle_since = self._site.state.clock.now()
         while not self._frames:
             if self._ended:
                 return None
-            if not await self._filled.wait(deadline):
-                logger.debug("%s: closed: it was idle", self.name)
-                return None
+            await self._filled.wait()
+        self.idle_since = NEVER
         frame = self._frames.popleft()
         self._queued_bytes -= len(frame)
         self._emptied.set()

@@ -11,7 +11,7 @@ from aiokafkawire.broker.call import Disconnect
 from aiokafkawire.broker.kafka07.logs import Logs
 from aiokafkawire.broker.server import Site
 from aiokafkawire.errors import MalformedFrame
-from aiokafkawire.runtime import Transport
+from aiokafkawire.runtime import NEVER, Transport
 from aiokafkawire.wire.frame import FrameReader
 from aiokafkawire.wire.kafka07 import MIN_FRAME_BYTES
 
@@ -27,6 +27,7 @@ class Connection:
         self._logs = logs
         self._site = site
         self._transport = transport
+        self.idle_since = site.state.clock.now()
         self.name = f"0.7 port: connection {number} from {transport.peer}"
 
     async def run(self) -> None:
@@ -45,6 +46,10 @@ class Connection:
             with anyio.CancelScope(shield=True):
                 await self._transport.aclose()
 
+    def hang_up(self) -> None:
+        """End it at once."""
+        self._transport.abort()
+
     async def _serve(self) -> None:
         reader = FrameReader(self._site.state.options.max_request_bytes, MIN_FRAME_BYTES)
         while count := await self._receive(reader):
@@ -58,12 +63,10 @@ class Connection:
                     return
 
     async def _receive(self, reader: FrameReader) -> int:
-        state = self._site.state
-        idle_s = state.options.connections_max_idle_ms / 1_000
-        with anyio.CancelScope(deadline=state.clock.now() + idle_s):
-            return await self._transport.receive_into(reader.get_buffer())
-        logger.debug("%s: closed: it was idle", self.name)
-        return 0
+        self.idle_since = self._site.state.clock.now()
+        count = await self._transport.receive_into(reader.get_buffer())
+        self.idle_since = NEVER
+        return count
 
 
 def connection_to(logs: Logs) -> Callable[[Site, Transport, int], Connection]:

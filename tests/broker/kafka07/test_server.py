@@ -118,7 +118,7 @@ async def test_the_port_is_there_when_asked_for() -> None:
         assert broker.kafka07_server.startswith("there:")
         assert broker.kafka07_server not in broker.bootstrap_servers
         taken = int(broker.kafka07_server.rpartition(":")[2])
-        with pytest.raises(KafkaError, match=f"cannot listen on 127.0.0.1:{taken}"):
+        with pytest.raises(KafkaError, match=f"cannot listen on port {taken} of"):
             await Broker(kafka07_port=taken).start()
     for wrong in (-1, 65_536):
         with pytest.raises(InvalidOption, match="kafka07_port"):
