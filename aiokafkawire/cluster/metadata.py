@@ -6,7 +6,7 @@ not taken on trust: entries that cannot be are left out, with a note for the log
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
@@ -34,6 +34,9 @@ __all__ = (
 )
 
 NO_NODE = -1
+
+MAX_LOST = 1_000
+"""Topics that are missing and would be known again by their ids."""
 
 MAX_NOTES = 20
 """Notes of one update; a hostile response could fill a log otherwise."""
@@ -92,8 +95,8 @@ class MetadataSnapshot:
     """The cluster as last told; immutable.
 
     `version` counts the changes. `errors` has the code of each topic that was asked for and could
-    not be told, e.g. UNKNOWN_TOPIC_OR_PARTITION; `lost` what was known of it before, if it has an
-    id to be known again by.
+    not be told, e.g. UNKNOWN_TOPIC_OR_PARTITION; `lost` what was known of a topic that is missing,
+    if it has an id to be known again by.
     """
 
     version: int = 0
@@ -118,8 +121,12 @@ class MetadataSnapshot:
         return tuple(known.partitions) if known is not None else ()
 
     def topic_id(self, topic: str) -> UUID:
-        """The id of a topic, `NO_ID` if it has none or is not known."""
-        known = self.topics.get(topic)
+        """The id of a topic, `NO_ID` if it has none or was never known.
+
+        One that is missing keeps its id: what was read of it must not be gone on with, by the mere
+        name, in the next one that bears it.
+        """
+        known = self.topics.get(topic) or self.lost.get(topic)
         return known.topic_id if known is not None else NO_ID
 
     def updated(
@@ -242,16 +249,26 @@ class _Reading:
             topics=MappingProxyType(topics),
             errors=MappingProxyType(errors),
             lost=MappingProxyType(
-                {name: known for name in errors if (known := self._with_id(name)) is not None}
+                self._lost(topics, None if wanted is None or partial else errors)
             ),
         )
         notes, renewed = tuple(self._notes), tuple(self._renewed)
         return Update(snapshot, notes, renewed, changed=True, topics=told_of)
 
-    def _with_id(self, name: str) -> TopicMetadata | None:
-        """What was last known of a topic, if it has an id."""
-        known = self._before.topics.get(name) or self._before.lost.get(name)
-        return known if known is not None and known.topic_id != NO_ID else None
+    def _lost(
+        self, present: Container[str], asked: Container[str] | None
+    ) -> dict[str, TopicMetadata]:
+        """What was known of topics that are missing now, of all that were or of those `asked` for.
+
+        Those that are missing longest come first.
+        """
+        known = {**self._before.lost, **self._before.topics}
+        missing = [
+            name
+            for name, topic in known.items()
+            if name not in present and topic.topic_id != NO_ID and (asked is None or name in asked)
+        ]
+        return {name: known[name] for name in missing[-MAX_LOST:]}
 
     def _nodes(self, brokers: Iterable[MetadataResponseBroker]) -> dict[NodeId, NodeInfo]:
         nodes: dict[NodeId, NodeInfo] = {}

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiokafkawire.cluster import metadata
 from aiokafkawire.cluster.metadata import (
     EMPTY,
     MAX_NOTES,
@@ -94,6 +95,33 @@ def test_epochs_do_not_go_back_over_a_time_when_the_topic_was_unknown():
     assert anew.renewed == ("t",)
     without_ids = after(led(5), unknown, led(0, 2), wanted=("t",))
     assert without_ids.snapshot.leader(T0) == (2, 0)
+
+
+@pytest.mark.parametrize("wanted", [("t",), None])
+def test_a_topic_that_is_missing_keeps_its_id(wanted: tuple[str, ...] | None):
+    """What was read of it must not be gone on with in another of its name."""
+    missing = [topic_of("t", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)] if wanted else []
+    gone = after(led(5, 1, FIRST), response(*missing), response(*missing), wanted=wanted).snapshot
+    assert "t" not in gone.topics
+    assert gone.topic_id("t") == FIRST
+    other = gone.updated(response(topic_of("u", 1)), ["u"], partial=True).snapshot
+    assert other.topic_id("t") == FIRST
+    anew = other.updated(led(0, 2, SECOND), wanted)
+    assert anew.renewed == ("t",)
+    assert anew.snapshot.topic_id("t") == SECOND
+    assert not anew.snapshot.lost
+
+
+def test_topics_that_are_missing_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(metadata, "MAX_LOST", 2)
+    snapshot: MetadataSnapshot = EMPTY
+    for name in ("a", "b", "c"):
+        there = MetadataResponseTopic(
+            error_code=0, name=name, topic_id=FIRST, partitions=[partition_of(0, 1, 0)]
+        )
+        for each in (response(there), response()):
+            snapshot = snapshot.updated(each, None).snapshot
+    assert list(snapshot.lost) == ["b", "c"]
 
 
 def test_partitions_stand_in_order():
