@@ -72,10 +72,8 @@ async def run(stage: Stage) -> None:
             busy.start_soon(stage.carry_out)
             for client in stage.plan.of("sends"):
                 busy.start_soon(send, stage, client)
-        if workers:
-            await stage.until_consumed(*sources(stage.plan))
+        await stage.until(lambda: passed_on(stage), "passed on")
         await crew.dismiss()
-    judge(stage)
 
 
 async def send(stage: Stage, client: PlannedClient) -> None:
@@ -147,15 +145,23 @@ def values(stage: Stage, topic: str) -> list[bytes]:
     return [record.value for log in logs for record in log.records]
 
 
-def judge(stage: Stage) -> None:
-    """Each record of a topic that is passed on is in the next one."""
+def passed_on(stage: Stage) -> bool:
+    """Whether each record of a topic that somebody reads is in the next one."""
     for source, target in pairwise(TOPICS):
         if source not in sources(stage.plan):
             continue
+        # What is there twice does not make up for what is not: this only saves reading it all.
+        if size(stage, target) < size(stage, source):
+            return False
         there = {origin(value) for value in values(stage, target)}
-        lost = [value for value in values(stage, source) if origin(value) not in there]
-        if lost:
-            stage.violated(1, f"{len(lost)} records of {source} are not in {target}: {lost[:3]}")
+        if any(origin(value) not in there for value in values(stage, source)):
+            return False
+    return True
+
+
+def size(stage: Stage, topic: str) -> int:
+    partitions = range(stage.broker.topics[topic])
+    return sum(stage.broker.end_offset(topic, number) for number in partitions)
 
 
 def promises(plan: Plan) -> Promises:

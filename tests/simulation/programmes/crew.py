@@ -15,10 +15,17 @@ import anyio
 import anyio.abc
 
 from aiokafkawire.consumer import Consumer, RebalanceListener
-from aiokafkawire.errors import CommitFailed, KafkaError, NoBrokerAvailable, RequestTimedOut
+from aiokafkawire.errors import (
+    BrokerError,
+    CommitFailed,
+    KafkaError,
+    NoBrokerAvailable,
+    RequestTimedOut,
+)
 from aiokafkawire.producer import Producer
 from aiokafkawire.records import Records
 from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire import ErrorCode
 from tests.simulation.plan import PlannedClient, Step
 from tests.simulation.stage import Stage
 
@@ -56,6 +63,9 @@ GRACE_S = 2.0
 
 COMMITS = ("automatic", "batch", "everything", "offsets")
 """How a worker commits."""
+
+GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+"""What a commit may be answered whose topic was deleted."""
 
 EACH_TH = 5
 """One that reads records one by one commits by hand after so many."""
@@ -138,6 +148,10 @@ class Shift:
             elif manner == "everything":
                 await worker.commit()
         except (CommitFailed, RequestTimedOut) as error:
+            self.stage.note(f"{self.name}: {error}")
+        except BrokerError as error:
+            if error.code not in GONE:
+                raise
             self.stage.note(f"{self.name}: {error}")
 
     async def whim(self, worker: Any, partition: TopicPartition, first_offset: int) -> None:
