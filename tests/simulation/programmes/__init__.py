@@ -18,6 +18,7 @@ NAMES = (
     "short_lived",
     "slow",
     "topics",
+    "coordinator",
     "clock",
     "idle_day",
 )
