@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from tests.history.events import Event
-from tests.history.invariants import calls, commits, logs, reading, transactions
+from tests.history.invariants import calls, commits, groups, logs, reading, transactions
 from tests.history.invariants.found import NotChecked
 from tests.history.observed import Observed
 from tests.history.run import Run
@@ -24,6 +24,8 @@ INVARIANTS: dict[int, Callable[[Run], Iterable[Violation]]] = {
     4: logs.nothing_failed_appears,
     5: reading.reading_goes_on,
     6: commits.commits_are_right,
+    7: groups.only_owners_commit,
+    8: groups.every_partition_is_owned,
     9: calls.calls_end,
     10: calls.nothing_is_left,
     12: calls.errors_are_typed,

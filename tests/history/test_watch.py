@@ -82,6 +82,18 @@ async def test_what_a_group_did_is_seen() -> None:
     assert seen.crashes == ()
 
 
+async def test_a_topic_that_is_gone_keeps_its_name() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("t", partitions=1)
+        watch = Watch(broker)
+        topic_id = broker._running.cluster.topics["t"].topic_id
+        watch.topic_gone("t")
+        await broker.delete_topic("t")
+        assert watch._name(topic_id, "") == "t"
+        assert watch._name(topic_id, "by name") == "by name"
+        watch.end()
+
+
 async def test_failures_that_nobody_was_told_are_seen(caplog: pytest.LogCaptureFixture) -> None:
     async with Broker() as broker:
         watch = Watch(broker)

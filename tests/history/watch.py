@@ -151,6 +151,7 @@ class Watch:
 
     def topic_gone(self, topic: str) -> None:
         """A topic is about to be deleted: what it holds is kept as of an incarnation before."""
+        self._learn_names()
         incarnation = self._incarnations.get(topic, 0)
         for partition in range(self._broker.topics[topic]):
             self._kept.append(log_of(self._broker, topic, partition, incarnation))
@@ -203,11 +204,12 @@ class Watch:
         if name:
             return name
         if topic_id not in self._names:
-            self._names |= {
-                topic.topic_id: topic.name
-                for topic in self._broker._running.cluster.topics.values()
-            }
+            self._learn_names()
         return self._names.get(topic_id, str(topic_id))
+
+    def _learn_names(self) -> None:
+        topics = self._broker._running.cluster.topics.values()
+        self._names |= {topic.topic_id: topic.name for topic in topics}
 
     def _commit(self, seen: SeenRequest, since: float) -> None:
         message: Any = seen.message
