@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from tests.history.events import Event
-from tests.history.invariants import calls, commits, groups, logs, reading, transactions
+from tests.history.invariants import (
+    calls,
+    commits,
+    consumed,
+    groups,
+    logs,
+    reading,
+    transactions,
+)
 from tests.history.invariants.found import NotChecked
 from tests.history.observed import Observed
 from tests.history.run import Run
@@ -28,6 +36,7 @@ INVARIANTS: dict[int, Callable[[Run], Iterable[Violation]]] = {
     8: groups.every_partition_is_owned,
     9: calls.calls_end,
     10: calls.nothing_is_left,
+    11: consumed.all_is_consumed,
     12: calls.errors_are_typed,
     13: calls.no_secret_is_told,
     14: transactions.transactions_are_whole,
