@@ -60,6 +60,7 @@ def draw_broker(
         "as_of": draw_release(rng, since),
         "auto_create_topics": False,
         "group_min_session_timeout_ms": 100,
+        "coordinator_load_ms": rng.choice([0, 0, 0, 500]),
     }
     if rng.random() < replicated:
         broker |= {

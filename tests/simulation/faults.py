@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop
+from aiokafkawire.broker import Answer, Close, Delay, Drop
 from aiokafkawire.testing.simulation import NetworkOptions
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.simulation.plan import BROKER_HOST, Step
@@ -77,6 +77,12 @@ def _a_node(rng: random.Random, scene: Scene) -> Arguments:
     return {"node": rng.randint(1, scene.nodes), "for_s": _seconds(rng, 0.1, 3)}
 
 
+def _a_node_that_hangs(rng: random.Random, scene: Scene) -> Arguments:
+    """Now and then for so long that the others take over what it led."""
+    arguments = _a_node(rng, scene)
+    return arguments | {"for_s": _seconds(rng, 9, 15)} if rng.random() < 0.1 else arguments
+
+
 async def _kill(stage: Stage, node: int, for_s: float) -> None:
     if node not in stage.broker.live_nodes:
         return
@@ -123,7 +129,7 @@ async def _move_coordinator(stage: Stage, key: str, node: int) -> None:
 
 
 def _is_coordinated(scene: Scene) -> bool:
-    return hasattr(Broker, "move_coordinator") and bool(scene.groups or scene.transactional_ids)
+    return bool(scene.groups or scene.transactional_ids)
 
 
 def _a_partition(rng: random.Random, scene: Scene) -> Arguments:
@@ -344,7 +350,7 @@ FAULTS: Mapping[str, Fault] = {
         applies=lambda scene: scene.replicated,
     ),
     "shut down": Fault(_a_node, _shut_down, weight=4),
-    "hang": Fault(_a_node, _hang),
+    "hang": Fault(_a_node_that_hangs, _hang),
     "move leader": Fault(_a_partition, _move_leader),
     "move coordinator": Fault(_a_coordinator, _move_coordinator, applies=_is_coordinated),
     "sever": Fault(_a_host_for, _sever, weight=5),
