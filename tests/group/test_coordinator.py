@@ -132,7 +132,7 @@ async def test_a_member_killed_without_goodbye_is_replaced_and_nothing_is_skippe
 async def test_the_end_of_the_client_is_no_answer_of_the_coordinator() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
-        async with consumer(broker, "orders", group_id="g") as reader:
+        async with consumer(broker, "orders", group_id="g", heartbeat_interval_ms=10_000) as reader:
             await read_nothing_until_assigned(reader)
             member = reader._running.need_group().member
             now = member._clock.now() + reader.config.heartbeat_interval_ms / 1_000
