@@ -294,7 +294,7 @@ class Transactions:
         partition.changed.add(self._rearm.set)
         if leading is None or not self._replicated(transaction, tp, leading, commit):
             return False
-        partition.changed.remove(self._rearm.set)
+        self._unwatch(transaction, tp, partition)
         return True
 
     def _replicated(
@@ -317,9 +317,15 @@ class Transactions:
         if leading.high_watermark < sent.end_offset:
             self._sent[key] = sent
             return False
-        leading.changed.remove(self._rearm.set)
+        self._unwatch(transaction, tp, leading)
         self._sent.pop(key, None)
         return True
+
+    def _unwatch(self, transaction: Transaction, tp: TopicPartition, partition: Partition) -> None:
+        """Wait no more for a partition, unless another transaction that ends does."""
+        ending = (self._known[name] for name in self._ending)
+        if not any(tp in other.partitions for other in ending if other is not transaction):
+            partition.changed.remove(self._rearm.set)
 
     def _append(self, transaction: Transaction, partition: Partition, commit: bool) -> None:
         marker = control_batch(

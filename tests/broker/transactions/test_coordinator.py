@@ -182,6 +182,22 @@ def test_a_marker_waits_until_it_is_everywhere() -> None:
     assert len(leader.changed) == 0
 
 
+def test_two_transactions_wait_for_the_replicas_of_one_partition() -> None:
+    given = Given()
+    leader = led(given)
+    for name in ("first", "second"):
+        assert given.end(given.begun(name, T0), name=name) == E.NONE
+    leader.replicated = given.log(T0).end_offset - 1
+    given.transactions.tick()
+    assert given.state("first") is S.COMPLETE_COMMIT
+    assert given.state("second") is S.PREPARE_COMMIT
+    assert len(leader.changed) == 1, "the second waits still"
+    leader.replicated += 1
+    given.transactions.tick()
+    assert given.state("second") is S.COMPLETE_COMMIT
+    assert len(leader.changed) == 0
+
+
 def test_a_marker_that_the_next_leader_does_not_have_is_written_again() -> None:
     given = Given()
     me = given.begun("tx", T0)
