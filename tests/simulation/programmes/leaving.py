@@ -62,8 +62,11 @@ def _client(rng: random.Random, number: int) -> PlannedClient:
 
 def _troubles(rng: random.Random, scene: Scene) -> tuple[Step, ...]:
     """Nothing, a few faults, or something that outlasts all clients."""
-    if rng.random() < 0.5:
-        return draw_steps(rng, scene, count=rng.randint(0, 4), to_s=TROUBLES_S)
+    chance = rng.random()
+    if chance < 0.2:
+        return ()
+    if chance < 0.6:
+        return draw_steps(rng, scene, count=rng.randint(1, 4), to_s=TROUBLES_S)
     at_s = round(rng.uniform(0, 4), 3)
     lasting: dict[str, Any] = {"for_s": 60.0}
     kind = rng.choice(["sever", "lose power", "kill", "hang"])
