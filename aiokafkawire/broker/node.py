@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import anyio
@@ -47,6 +48,14 @@ class Conversation(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
+class _Pause:
+    """One time that a node hangs; `over` is told of its end."""
+
+    lasts: bool = False
+    over: Signal = field(default_factory=Signal)
+
+
 class Node:
     """A broker id with a port of its own. It can be killed, paused and started again.
 
@@ -77,9 +86,7 @@ class Node:
         self._opened = Signal()
         self._connections = 0
         self._listener: Listener | None = None
-        self._paused = False
-        self._pauses = 0
-        self._resumed = Signal()
+        self._pause = _Pause()
 
     @property
     def state(self) -> State:
@@ -92,7 +99,7 @@ class Node:
 
     @property
     def paused(self) -> bool:
-        return self._paused
+        return self._pause.lasts
 
     async def start(self, state: State, address: Address) -> None:
         """Listen. Raises `OSError` when the port is taken."""
@@ -117,22 +124,22 @@ class Node:
 
     def pause(self) -> None:
         """Stop answering, with all sockets left open, as a stopped process does."""
-        self._pauses += not self._paused
-        self._paused = True
+        if not self._pause.lasts:
+            self._pause = _Pause(lasts=True)
 
     def resume(self) -> None:
-        self._paused = False
-        self._resumed.set()
+        self._pause.lasts = False
+        self._pause.over.set()
 
     async def not_paused(self) -> None:
-        while self._paused:
-            await self._resumed.wait()
+        while self._pause.lasts:
+            await self._pause.over.wait()
 
     async def paused_until(self, deadline: float) -> bool:
         """Wait for the end of a pause; True if it lasts to the deadline."""
-        this = self._pauses
-        while self._paused and self._pauses == this:
-            if not await self._resumed.wait(deadline):
+        this = self._pause
+        while this.lasts:
+            if not await this.over.wait(deadline):
                 return True
         return False
 

@@ -10,7 +10,7 @@ from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.releases import Release
 from aiokafkawire.broker.replication.controller import Controller
 from aiokafkawire.broker.replication.fetcher import RETRY_S, Fetcher, fetch_in, names_topics
-from aiokafkawire.broker.replication.manager import ReplicaManager
+from aiokafkawire.broker.replication.manager import Habits, ReplicaManager
 from aiokafkawire.broker.replication.messages import (
     LeadOrder,
     MetadataOrder,
@@ -109,10 +109,12 @@ class Replication:
             manager = ReplicaManager(node_id, self._options, self._store, self.registry)
             self.managers[node_id] = manager
         release = self._releases[node_id]
-        manager.by_epoch = release.since(EPOCHS_SINCE)
         oldest = min(self._releases.values(), key=lambda each: each.number)
-        manager.on_fetch = oldest.since(TOLD_BY_FETCH_SINCE)
-        manager.strict = release.since(STRICT_SINCE)
+        manager.habits = Habits(
+            by_epoch=release.since(EPOCHS_SINCE),
+            on_fetch=oldest.since(TOLD_BY_FETCH_SINCE),
+            strict=release.since(STRICT_SINCE),
+        )
         manager.on_leader = lambda leader: self._fetch_from(site, leader)
         assert site.address is not None, "it listens"
         self._sites[node_id] = site

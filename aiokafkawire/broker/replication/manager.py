@@ -37,7 +37,7 @@ from aiokafkawire.broker.watchers import Watchers
 from aiokafkawire.runtime import Address
 from aiokafkawire.wire import ErrorCode
 
-__all__ = ("Records", "ReplicaManager")
+__all__ = ("Habits", "Records", "ReplicaManager")
 
 
 class Records(Protocol):
@@ -69,20 +69,30 @@ class _Kept:
     topic_id: UUID
 
 
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """What the releases of a cluster have its replicas do.
+
+    `by_epoch` and `on_fetch`: how followers cut their logs off. `strict`: high watermarks wait
+    until enough replicas are in sync.
+    """
+
+    by_epoch: bool = True
+    on_fetch: bool = False
+    strict: bool = False
+
+
 class ReplicaManager:
     """Everything that a node has and knows for itself.
 
     Logs outlive a crash, and high watermarks as they were at the last checkpoint; what the node was
-    told does not. `by_epoch` and `on_fetch`: how followers cut their logs off. `strict`: high
-    watermarks wait until enough replicas are in sync. `on_leader` hears of every node that there is
-    something to fetch from, `written` of everything that is written.
+    told does not. `on_leader` hears of every node that there is something to fetch from, `written`
+    of everything that is written.
     """
 
     def __init__(self, node_id: int, options: BrokerConfig, store: Store, records: Records) -> None:
         self.node_id = node_id
-        self.by_epoch = True
-        self.on_fetch = False
-        self.strict = False
+        self.habits = Habits()
         self.controller_epoch = 0
         self.metadata = MetadataCache()
         self.replicas: dict[Key, Replica] = {}
@@ -167,10 +177,10 @@ class ReplicaManager:
             log,
             leader_epoch=-1,
             node_id=self.node_id,
-            by_epoch=self.by_epoch,
-            on_fetch=self.on_fetch,
+            by_epoch=self.habits.by_epoch,
+            on_fetch=self.habits.on_fetch,
             watermark=watermark,
-            min_in_sync=self._records.min_in_sync(topic) if self.strict else 0,
+            min_in_sync=self._records.min_in_sync(topic) if self.habits.strict else 0,
         )
         replica.changed.add(self.written.notify)
         return replica

@@ -14,7 +14,7 @@ from aiokafkawire.broker.replication.fetcher import (
     fetch_in,
     names_topics,
 )
-from aiokafkawire.broker.replication.manager import ReplicaManager
+from aiokafkawire.broker.replication.manager import Habits, ReplicaManager
 from aiokafkawire.broker.replication.messages import Assignment, LeadOrder
 from aiokafkawire.broker.replication.replica import Following, Outside, Replica, Truncating
 from aiokafkawire.broker.storage import MemoryStore
@@ -163,7 +163,7 @@ def test_an_answer_may_name_topics_by_their_ids(follower: Follower) -> None:
 
 
 def test_where_fetches_tell_it_says_what_it_fetched_last(follower: Follower) -> None:
-    follower.manager.on_fetch = True
+    follower.manager.habits = Habits(on_fetch=True)
     follower.follow(0, epoch=4)
     write(follower.replica().log, 3, epoch=4)
     request: Any = follower.ask(FetchRequest).request
@@ -175,7 +175,7 @@ def test_where_fetches_tell_it_says_what_it_fetched_last(follower: Follower) -> 
 
 
 def test_a_fetch_says_the_same_in_every_version(follower: Follower) -> None:
-    follower.manager.on_fetch = True
+    follower.manager.habits = Habits(on_fetch=True)
     follower.follow(0, epoch=4)
     write(follower.replica().log, 3, epoch=4)
     for version in range(19):

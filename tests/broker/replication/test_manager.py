@@ -10,7 +10,7 @@ import pytest
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.replication import manager as module
-from aiokafkawire.broker.replication.manager import ReplicaManager
+from aiokafkawire.broker.replication.manager import Habits, ReplicaManager
 from aiokafkawire.broker.replication.messages import (
     Assignment,
     Key,
@@ -252,7 +252,7 @@ def test_everything_that_is_written_is_told(manager: ReplicaManager) -> None:
 def test_the_release_says_how_many_have_to_be_in_sync(
     manager: ReplicaManager, strict: bool
 ) -> None:
-    manager.strict = strict
+    manager.habits = Habits(strict=strict)
     manager.lead_and_follow(order(), 0.0)
     assert manager.replica("t", 0).min_in_sync == (2 if strict else 0)
 
@@ -278,7 +278,7 @@ def test_what_a_crash_left_can_be_deleted(manager: ReplicaManager) -> None:
 
 
 def test_the_release_says_how_logs_are_cut_off(manager: ReplicaManager) -> None:
-    manager.by_epoch = False
+    manager.habits = Habits(by_epoch=False)
     manager.lead_and_follow(order(), 0.0)
     replica = manager.replica("t", 0)
     write(replica.log, 3)
