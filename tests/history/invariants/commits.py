@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from aiokafkawire.types import TopicPartition
 from tests.history.events import (
@@ -13,6 +14,7 @@ from tests.history.events import (
     AssignedByHand,
     Called,
     Committing,
+    EndAsked,
     Ended,
     Event,
     OffsetsSent,
@@ -122,21 +124,29 @@ def _between(times: list[float], begin: float, end: float) -> bool:
 
 
 def _transactions_going_back(run: Run) -> Iterator[Finding]:
-    """Offsets of committed transactions, in the order of their ends."""
-    committed = {(e.client, e.transaction): e for e in run.of(Ended) if e.outcome == "committed"}
-    sent: dict[tuple[str, int], list[OffsetsSent]] = defaultdict(list)
-    for event in run.of(OffsetsSent):
-        sent[event.client, event.transaction].append(event)
-    newest: dict[Key, int] = {}
+    """Offsets of a committed transaction that are lower than those of one that surely was over
+    when its commit was asked for: it counts from some time between the question and the answer."""
+    asked: dict[tuple[str, int], float] = {}
+    for event in run.of(EndAsked):
+        asked.setdefault((event.client, event.transaction), event.at)
+    over = {(e.client, e.transaction): e.at for e in run.of(Ended) if e.outcome == "committed"}
+    by_partition: dict[Key, list[tuple[float, float, int, OffsetsSent]]] = defaultdict(list)
+    for sent in run.of(OffsetsSent):
+        key = (sent.client, sent.transaction)
+        for tp, offset in sent.offsets if key in over else ():
+            entry = (asked.get(key, sent.at), over[key], offset, sent)
+            by_partition[sent.group, tp].append(entry)
     moved = {tp for each in run.of(Sought) if each.to != "committed" for tp in each.partitions}
-    for key in sorted(committed, key=lambda each: committed[each].at):
-        for event in sent.get(key, ()):
-            for tp, offset in event.offsets:
-                before = newest.get((event.group, tp), 0)
-                newest[event.group, tp] = offset
-                remade = len(run.made_at.get(tp.topic, ())) > 1
-                if offset < before and tp not in moved and not remade:
-                    yield f"{event.group} {tp} from {before} to {offset} in a transaction", event
+    for (group, tp), entries in by_partition.items():
+        if tp in moved or len(run.made_at.get(tp.topic, ())) > 1:
+            continue
+        ended = sorted((entry[1], entry[2]) for entry in entries)
+        times = [at for at, _ in ended]
+        highest = list(accumulate((offset for _, offset in ended), max))
+        for begin, _, offset, sent in entries:
+            place = bisect_left(times, begin)
+            if place and highest[place - 1] > offset:
+                yield f"{group} {tp} from {highest[place - 1]} to {offset} in a transaction", sent
 
 
 # --- going too far -------------------------------------------------------------------------------
