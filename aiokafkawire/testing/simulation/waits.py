@@ -8,6 +8,8 @@ from pathlib import Path, PurePath
 from types import FrameType
 from typing import Any, NamedTuple
 
+from aiokafkawire.runtime import NEVER
+
 __all__ = ("Waiting", "waiting")
 
 MAX_FRAMES = 100
@@ -15,21 +17,29 @@ MAX_FRAMES = 100
 
 SHOWN_FRAMES = 5
 
-WAYS_OF_WAITING = "aiokafkawire/runtime/waiting.py"
-LIBRARIES = ("site-packages", str(Path(asyncio.__file__).parent), WAYS_OF_WAITING)
+OWN_WAYS_OF_WAITING = (
+    "aiokafkawire/runtime/waiting.py",
+    "aiokafkawire/testing/simulation/clock.py",
+)
+LIBRARIES = ("site-packages", str(Path(asyncio.__file__).parent), *OWN_WAYS_OF_WAITING)
 """Files whose frames say how a task waits, not what for."""
+
+STARTS = ("Host._run_task", "TaskHandle.run")
+"""What all tasks of clients begin with."""
 
 
 class Waiting(NamedTuple):
-    """A task, where it is suspended from the outside inwards, and the line that awaits."""
+    """A task, where it is suspended from the outside inwards, the line that awaits, until when."""
 
     task: str
     where: tuple[str, ...]
     line: str = ""
+    until: float = NEVER
 
     def __str__(self) -> str:
         waits = f": {self.line}" if self.line else ""
-        return f"{self.task}: {' > '.join(self.where) or 'not started'}{waits}"
+        until = "" if self.until == NEVER else f" (until {self.until:.3f} s)"
+        return f"{self.task}: {' > '.join(self.where) or 'not started'}{waits}{until}"
 
 
 def waiting(task: str, coroutine: Any) -> Waiting:
@@ -44,11 +54,21 @@ def waiting(task: str, coroutine: Any) -> Waiting:
             break
     own = [frame for frame in frames if not _of_a_library(frame)] or frames[-1:]
     line = linecache.getline(own[-1].f_code.co_filename, own[-1].f_lineno).strip() if own else ""
-    return Waiting(task, tuple(map(_place, own[-SHOWN_FRAMES:])), line)
+    until = min([NEVER, *map(_deadline, frames)])
+    return Waiting(task, tuple(map(_place, own[-SHOWN_FRAMES:])), line, until)
 
 
 def _of_a_library(frame: FrameType) -> bool:
-    return any(library in frame.f_code.co_filename for library in LIBRARIES)
+    code = frame.f_code
+    return code.co_qualname in STARTS or any(name in code.co_filename for name in LIBRARIES)
+
+
+def _deadline(frame: FrameType) -> float:
+    """Until when a way of waiting waits."""
+    if not frame.f_code.co_filename.endswith(OWN_WAYS_OF_WAITING):
+        return NEVER
+    deadline = frame.f_locals.get("deadline", NEVER)
+    return deadline if isinstance(deadline, float | int) else NEVER
 
 
 def _place(frame: FrameType) -> str:

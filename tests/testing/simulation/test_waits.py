@@ -11,6 +11,8 @@ import anyio
 from aiokafkawire.runtime import Promise
 from aiokafkawire.testing.simulation.waits import SHOWN_FRAMES, Waiting, waiting
 
+FAR_AWAY = 1e9
+
 
 @coroutine
 def suspended() -> Generator[None, None, None]:
@@ -52,7 +54,7 @@ def test_one_that_ended_has_no_place() -> None:
 
 def test_ways_of_waiting_are_left_out() -> None:
     async def wait() -> None:
-        await Promise[None]().wait()
+        await Promise[None]().wait(deadline=FAR_AWAY)
 
     async def main() -> Waiting:
         async with anyio.create_task_group() as group:
@@ -66,4 +68,5 @@ def test_ways_of_waiting_are_left_out() -> None:
 
     found = anyio.run(main)
     assert "wait (test_waits.py:" in found.where[-1]
-    assert found.line == "await Promise[None]().wait()"
+    assert found.line == "await Promise[None]().wait(deadline=FAR_AWAY)"
+    assert str(found).endswith(f" (until {FAR_AWAY:.3f} s)")
