@@ -24,7 +24,7 @@ from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.broker.topics import Cluster, Partition
 from aiokafkawire.broker.transactions import Transactions
 from aiokafkawire.errors import InvalidOption, KafkaError
-from aiokafkawire.runtime import Address, Client, Host, Runtime, Signal
+from aiokafkawire.runtime import Address, Client, Host, Runtime
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, error_for
 
@@ -534,23 +534,16 @@ class Broker(Client[State]):
         Raises `TimeoutError`.
         """
         assert self._runtime is not None
+        key = ApiKey(api_key)
+
+        def wanted(seen: SeenRequest) -> bool:
+            return seen.api_key is key and node in {None, seen.node_id} and matching(seen)
+
         deadline = self._runtime.clock.now() + timeout_s
-        signal = Signal()
-        for each in self._nodes.values():
-            each.on_request.add(signal.set)
-        try:
-            while True:
-                seen = [s for s in self.requests.of(ApiKey(api_key), node=node) if matching(s)]
-                if len(seen) >= count:
-                    return seen[count - 1]
-                if not await signal.wait(deadline):
-                    raise TimeoutError(
-                        f"{len(seen)} of {count} {ApiKey(api_key).name} requests came in "
-                        f"{timeout_s} s"
-                    )
-        finally:
-            for each in self._nodes.values():
-                each.on_request.remove(signal.set)
+        found = await self.requests.wait_for(wanted, count, deadline)
+        if len(found) < count:
+            raise TimeoutError(f"{len(found)} of {count} {key.name} requests came in {timeout_s} s")
+        return found[count - 1]
 
     # --- inside ------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from aiokafkawire.records.batch import CRC_POSITION, MAGIC_POSITION
 from aiokafkawire.records.legacy import HEAD_BYTES
+from aiokafkawire.runtime import Signal
 from aiokafkawire.wire import ApiKey, Buffer, Request, Response
 from aiokafkawire.wire.messages.fetch import FetchResponse, PartitionData
 
@@ -212,6 +213,7 @@ class RequestLog:
         self._seen: OrderedDict[SeenRequest, int] = OrderedDict()
         self._size_bytes = 0
         self._watchers: dict[Callable[[SeenRequest], None], None] = {}
+        self._arrivals: dict[Callable[[SeenRequest], None], None] = {}
         self.unreadable: deque[str] = deque(maxlen=MAX_UNREADABLE)
         """What came in that is no request: which connection, and what is wrong with it."""
 
@@ -228,6 +230,8 @@ class RequestLog:
         """A request came in."""
         self._seen[seen] = seen.size_bytes
         self._grew(seen.size_bytes)
+        for hear in list(self._arrivals):
+            hear(seen)
 
     def settle(self, seen: SeenRequest, response: Response | None, *, carried_out: bool) -> None:
         """Put down what became of a request, before its answer goes out."""
@@ -256,6 +260,30 @@ class RequestLog:
             self._watchers.pop(watcher, None)
 
         return end
+
+    async def wait_for(
+        self, matching: Callable[[SeenRequest], bool], count: int, deadline: float
+    ) -> list[SeenRequest]:
+        """The matching ones once there are so many, or those that there are at the deadline.
+
+        The log is looked through once; after that only what comes in.
+        """
+        fresh, found = list(self._seen), list[SeenRequest]()
+        signal = Signal()
+
+        def hear(seen: SeenRequest) -> None:
+            fresh.append(seen)
+            signal.set()
+
+        self._arrivals[hear] = None
+        try:
+            while True:
+                found += [seen for seen in fresh if matching(seen)]
+                fresh.clear()
+                if len(found) >= count or not await signal.wait(deadline):
+                    return found
+        finally:
+            del self._arrivals[hear]
 
     def of(self, api_key: ApiKey, *, node: int | None = None) -> list[SeenRequest]:
         """The requests of one API, at one node if given."""

@@ -13,7 +13,6 @@ import anyio
 from aiokafkawire.broker.call import State
 from aiokafkawire.broker.faults import Faults, RequestLog, SeenRequest
 from aiokafkawire.broker.server import ServerConnection
-from aiokafkawire.broker.watchers import Watchers
 from aiokafkawire.runtime import (
     NEVER,
     Address,
@@ -76,7 +75,6 @@ class Node:
         self.faults = faults
         self.requests = requests
         self.address: Address | None = None
-        self.on_request = Watchers()
         self._state: State | None = None
         self._host = host
         self._runtime = runtime
@@ -145,7 +143,6 @@ class Node:
 
     def seen(self, request: SeenRequest) -> None:
         self.requests.append(request)
-        self.on_request.notify()
 
     def spawn(self, function: Callable[..., Awaitable[None]], name: str, *args: object) -> None:
         """Start a task of the node, which `cut` ends."""

@@ -355,3 +355,34 @@ def test_answers_count_as_long_as_they_are_kept(monkeypatch: pytest.MonkeyPatch)
     assert list(log) == requests[2:]
     log.answered(requests[0], 1.0, 1_000)
     assert list(log) == requests[2:]
+
+
+async def test_waiting_looks_at_each_request_once() -> None:
+    log = RequestLog()
+    looked: list[SeenRequest] = []
+    requests = [seen(1) for _ in range(3)]
+    log.append(requests[0])
+
+    def matching(asked: SeenRequest) -> bool:
+        looked.append(asked)
+        return asked is not requests[1]
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(come, log, requests[1:])
+        found = await log.wait_for(matching, 2, RealRuntime().clock.now() + 10)
+    assert found == [requests[0], requests[2]]
+    assert looked == requests
+    log.append(seen(1))
+    assert len(looked) == 3, "nobody waits any more"
+
+
+async def come(log: RequestLog, requests: list[SeenRequest]) -> None:
+    for each in requests:
+        await anyio.lowlevel.checkpoint()
+        log.append(each)
+
+
+async def test_waiting_ends_with_what_there_is() -> None:
+    log = RequestLog()
+    log.append(seen(1))
+    assert await log.wait_for(lambda asked: True, 2, RealRuntime().clock.now()) == list(log)
