@@ -87,17 +87,6 @@ class GenerationAssigned:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """A heartbeat of a member, and what it was answered (-1: nothing)."""
-
-    at: float
-    client: str
-    group: str
-    member: str
-    error: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class PositionLost:
     """A fetch was answered by OFFSET_OUT_OF_RANGE (or a diverging epoch, told as that), or that the
     topic is unknown or another one: the reader's position may be no more."""
@@ -121,7 +110,8 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """All of it. `committed` is what groups have at the end, by group, topic and partition.
+    """All of it. `committed` is what groups have at the end, by group, topic and partition;
+    `members` are those that are not static: the group, and the client's id.
 
     `left_behind` are tasks, sockets, timers after everything was closed; `unreadable` what brokers
     were sent and could not read; `crashes` what escaped from tasks to nobody; `log_lines` and
@@ -133,7 +123,7 @@ class Observed:
     commits: tuple[CommitRequest, ...] | None = None
     assignments: tuple[Assignment, ...] | None = None
     generations: tuple[GenerationAssigned, ...] | None = None
-    heard: tuple[Heard, ...] | None = None
+    members: tuple[tuple[str, str], ...] | None = None
     positions_lost: tuple[PositionLost, ...] | None = None
     left_behind: tuple[str, ...] | None = None
     peaks: tuple[Peak, ...] | None = None

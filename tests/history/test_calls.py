@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.history.events import Acknowledged, Crashed, HandedOver, Returned, Unheard
+from tests.history.events import (
+    Acknowledged,
+    Crashed,
+    Fault,
+    HandedOver,
+    Healed,
+    Returned,
+    Unheard,
+)
 from tests.history.observed import Peak
 from tests.history.stories import Story, v
 
@@ -111,6 +119,30 @@ def test_limits_that_are_passed() -> None:
     passed = Peak("p", "bytes in the buffer", 101, 100)
     assert story.found(peaks=(kept,)) == []
     assert numbers(story.found(peaks=(kept, passed))) == [10]
+
+
+@pytest.mark.parametrize(
+    ("broken", "after_s", "wrong"),
+    [(False, 0.0, True), (True, 10.0, False), (True, 40.0, True)],
+)
+def test_members_leave_their_groups(broken: bool, after_s: float, wrong: bool) -> None:
+    story = Story()
+    story.consumer()
+    if broken:
+        story.tell(Fault, "", "cut")
+        story.tell(Healed, "")
+    story.time += after_s
+    assert story.found(members=(("g", "c"), ("g", "else"))) == []
+    story.closed()
+    assert story.found(members=(("g", "else"),)) == []
+    assert numbers(story.found(members=(("g", "c"),))) == [10] * wrong
+
+
+def test_a_member_that_crashed_says_no_goodbye() -> None:
+    story = Story()
+    story.consumer()
+    story.tell(Crashed, "c")
+    assert story.found(members=(("g", "c"),)) == []
 
 
 def failing(**named: Any) -> Story:

@@ -316,6 +316,20 @@ def test_offsets_of_transactions_do_not_go_back() -> None:
     assert len(sixes(story, Commits(story))) == 1
 
 
+def test_of_transactions_at_the_same_time_none_goes_back() -> None:
+    story = reader(enable_auto_commit=False)
+    for name in ("p1", "p2"):
+        story.producer(name, transactional_id=name)
+        story.began(1, name)
+    story.offsets_sent(1, 2, "p1")
+    story.end_asked(1, client="p1")
+    story.offsets_sent(1, 4, "p2")
+    story.end_asked(1, client="p2")
+    story.ended(1, client="p2")
+    story.ended(1, client="p1")
+    assert sixes(story, Commits(story)) == []
+
+
 def test_without_commits_there_is_nothing_to_look_at() -> None:
     assert 6 in reader().not_checked(LOG)
     alone = Story()

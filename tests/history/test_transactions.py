@@ -182,6 +182,21 @@ def test_offsets_count_with_their_transaction(ends: Any, right: set[int | None])
         assert fourteens(story, committed=committed) == ([] if found in right else [OFFSETS])
 
 
+def test_transactions_at_the_same_time_end_in_either_order() -> None:
+    story = Story()
+    for name in ("p", "q"):
+        story.producer(name, transactional_id=name)
+        story.began(1, name)
+    story.offsets_sent(1, 2, "p")
+    story.offsets_sent(1, 4, "q")
+    story.end_asked(1, client="p")
+    story.end_asked(1, client="q")
+    story.ended(1, client="q")
+    story.ended(1, client="p")
+    for found, wrong in ((2, []), (4, []), (3, [OFFSETS])):
+        assert fourteens(story, committed={"g": ((T0, found),)}) == wrong
+
+
 def test_a_group_that_commits_otherwise_too_is_left_out() -> None:
     story = sent_offsets((2, "committed"))
     plain = CommitRequest(1.0, "c", "g", "m", 1, ((T0, 3),), (0,))

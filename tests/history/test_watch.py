@@ -58,6 +58,7 @@ async def test_what_a_group_did_is_seen() -> None:
             consumer.seek(T0, 50)
             await consumer.getmany(timeout_ms=200)
             await consumer.getone()
+            assert watch.observed().members == (("g", "c"),)
         watch.topic_gone("t")
         await broker.delete_topic("t")
         await broker.create_topic("t", partitions=1)
@@ -78,6 +79,7 @@ async def test_what_a_group_did_is_seen() -> None:
     assert commit.connected_at <= commit.at
     assert {(each.client, each.topic) for each in seen.positions_lost} == {("c", "t")}
     assert [(log.incarnation, len(log.records)) for log in seen.logs] == [(0, 1), (1, 0)]
+    assert seen.members == ()
     assert seen.unreadable == ()
     assert seen.crashes == ()
 

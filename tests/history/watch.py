@@ -18,7 +18,6 @@ from tests.history.observed import (
     CommitRequest,
     Fate,
     GenerationAssigned,
-    Heard,
     Log,
     LogRecord,
     Observed,
@@ -135,7 +134,6 @@ class Watch:
         self._commits: list[CommitRequest] = []
         self._assignments: list[Assignment] = []
         self._generations: list[GenerationAssigned] = []
-        self._heard: list[Heard] = []
         self._positions_lost: list[PositionLost] = []
         self._unreadable: list[str] = []
         self._connections: dict[tuple[int, int], tuple[float, int]] = {}
@@ -178,7 +176,12 @@ class Watch:
             commits=tuple(self._commits),
             assignments=tuple(self._assignments),
             generations=tuple(self._generations),
-            heard=tuple(self._heard),
+            members=tuple(
+                (group.group_id, member.client_id)
+                for group in broker._running.groups
+                for member in group.members.values()
+                if member.instance_id is None
+            ),
             positions_lost=tuple(self._positions_lost),
             unreadable=(*self._unreadable, *broker.requests.unreadable),
             crashes=tuple(self._lines.crashes),
@@ -283,14 +286,6 @@ class Watch:
             )
         )
 
-    def _heartbeat(self, seen: SeenRequest, _since: float) -> None:
-        message: Any = seen.message
-        response: Any = seen.response
-        code = -1 if response is None else response.error_code
-        self._heard.append(
-            Heard(seen.at, seen.client_id, message.group_id, message.member_id, code)
-        )
-
     def _fetch(self, seen: SeenRequest, _since: float) -> None:
         response: Any = seen.response
         if response is None or seen.client_id.startswith("broker-"):
@@ -314,7 +309,6 @@ _HANDLERS: dict[ApiKey, Callable[[Watch, SeenRequest, float], None]] = {
     ApiKey.OFFSET_COMMIT: Watch._commit,
     ApiKey.TXN_OFFSET_COMMIT: Watch._commit,
     ApiKey.SYNC_GROUP: Watch._sync,
-    ApiKey.HEARTBEAT: Watch._heartbeat,
     ApiKey.FETCH: Watch._fetch,
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Iterator
 
-from tests.history.events import Acknowledged, Called, Failed, Returned
+from tests.history.events import Acknowledged, Called, Failed, Fault, Returned
 from tests.history.invariants.found import Finding, NotChecked, one_of_a_kind
 from tests.history.run import Client, Run
 from tests.history.verdict import Violation
@@ -87,7 +87,7 @@ def nothing_is_left(run: Run) -> Iterator[Violation]:
     """(10) After closing there is no task, socket, timer or member of a group left, and nobody held
     more than the configured limits allow."""
     observed = run.observed
-    if observed.left_behind is None and not observed.peaks:
+    if observed.left_behind is None and not observed.peaks and observed.members is None:
         raise NotChecked("nobody looked for what is left behind")
     left: list[Finding] = [(line, line) for line in observed.left_behind or ()]
     yield from one_of_a_kind(10, "things were left behind", left)
@@ -97,6 +97,18 @@ def nothing_is_left(run: Run) -> Iterator[Violation]:
         if peak.value > peak.limit
     ]
     yield from one_of_a_kind(10, "limits were passed", over)
+    yield from one_of_a_kind(10, "members stay in groups that they left", list(_ghosts(run)))
+
+
+def _ghosts(run: Run) -> Iterator[Finding]:
+    """Members whose client was closed when all was well, and so could say goodbye."""
+    begin = well_since(run)
+    for group, client_id in run.observed.members or ():
+        client = run.by_client_id.get(client_id)
+        if client is None or client.ended_at is None or client.crashed or begin is None:
+            continue
+        if begin == 0.0 or client.ended_at > begin + grace_s(client):
+            yield f"{client.name} in {group}", client
 
 
 def errors_are_typed(run: Run) -> Iterator[Violation]:
@@ -155,6 +167,15 @@ def _telling(lines: Iterable[str], needles: list[str]) -> Iterator[Finding]:
     for line in lines:
         if any(needle in line for needle in needles):
             yield line[:80], line
+
+
+def well_since(run: Run) -> float | None:
+    """From when on nothing was broken; None if that never was, or nobody said."""
+    last = max((event.at for event in run.of(Fault)), default=None)
+    if last is None:
+        return 0.0
+    healed = run.healed_at
+    return healed if healed is not None and healed >= last else None
 
 
 def grace_s(client: Client) -> float:

@@ -10,12 +10,11 @@ from tests.history.events import (
     AssignedByHand,
     Called,
     EndAsked,
-    Fault,
     Polled,
     Returned,
     Subscribed,
 )
-from tests.history.invariants.calls import grace_s
+from tests.history.invariants.calls import grace_s, well_since
 from tests.history.invariants.found import Finding, NotChecked, one_of_a_kind
 from tests.history.run import Client, Run
 from tests.history.verdict import Violation
@@ -51,7 +50,7 @@ def all_is_consumed(run: Run) -> Iterator[Violation]:
     A client has as long as its requests may take to notice that all is well again.
     """
     readers = [*run.promises.complete_groups, *run.promises.complete_readers]
-    begin = _well_since(run)
+    begin = well_since(run)
     if not readers and begin is None:
         raise NotChecked("nobody promised to read everything, and it was never said to be healed")
     for group in run.promises.complete_groups:
@@ -63,15 +62,6 @@ def all_is_consumed(run: Run) -> Iterator[Violation]:
         sends, calls = _failures(run, begin)
         yield from one_of_a_kind(11, "sends failed although nothing was broken any more", sends)
         yield from one_of_a_kind(11, "calls failed although nothing was broken any more", calls)
-
-
-def _well_since(run: Run) -> float | None:
-    """From when on nothing was broken; None if that never was, or nobody said."""
-    last = max((event.at for event in run.of(Fault)), default=None)
-    if last is None:
-        return 0.0
-    healed = run.healed_at
-    return healed if healed is not None and healed >= last else None
 
 
 # --- what is read --------------------------------------------------------------------------------

@@ -244,16 +244,21 @@ def _offsets(run: Run, transactions: list[_Transaction]) -> Iterator[Finding]:
     for (group, tp), candidates in ends.items():
         if group in plain or len(run.made_at.get(tp.topic, ())) > 1:
             continue
-        sure = max(
-            (t.ended_at or 0.0 for t, _ in candidates if t.outcome == "committed"), default=0
-        )
+        # A transaction counts from some time between the question for its commit and the answer:
+        # what surely came before another one is no more.
+        begun = [
+            transaction.asked_at or 0.0
+            for transaction, _ in candidates
+            if transaction.outcome == "committed"
+        ]
+        latest = max(begun, default=0.0)
         right = {
             offset
             for transaction, offset in candidates
-            if transaction.outcome != "committed" or (transaction.ended_at or 0.0) >= sure
+            if transaction.outcome != "committed" or (transaction.ended_at or 0.0) >= latest
         }
         found = final.get((group, tp))
-        if found is None and not sure:
+        if found is None and not begun:
             continue
         if found not in right:
             text = f"{group} has {found} of {tp}, committed were {sorted(right)}"
