@@ -12,6 +12,7 @@ from aiokafkawire.runtime.base import (
     Listener,
     Runtime,
     Transport,
+    receive_each,
 )
 from aiokafkawire.runtime.client import Client
 from aiokafkawire.runtime.host import Host, TaskHandle, being_cancelled, current_task
@@ -40,5 +41,6 @@ __all__ = (
     "copy_of",
     "current_task",
     "label",
+    "receive_each",
     "wait_until",
 )

@@ -7,7 +7,16 @@ import random
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
-__all__ = ("NEVER", "Address", "Buffer", "Clock", "Listener", "Runtime", "Transport")
+__all__ = (
+    "NEVER",
+    "Address",
+    "Buffer",
+    "Clock",
+    "Listener",
+    "Runtime",
+    "Transport",
+    "receive_each",
+)
 
 Buffer = bytes | bytearray | memoryview
 
@@ -59,6 +68,19 @@ class Transport(Protocol):
         """Fill the start of `buffer`; return how many bytes, 0 at the end of the stream."""
         ...
 
+    async def receive_each(
+        self, get_buffer: Callable[[], memoryview], received: Callable[[int], None]
+    ) -> None:
+        """Receive to the end of the stream: each piece into `get_buffer()`, and then its size is
+        told to `received`, in whatever task or callback of the event loop has it. What that raises
+        comes out."""
+        ...
+
+    def send_now(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+        """Write what the system takes at once, in order; returns the rest, which has to go before
+        anything else. Only while nobody is in `send`. Cannot be cancelled, as it does not wait."""
+        ...
+
     async def send(self, buffers: Sequence[Buffer]) -> None:
         """Write all buffers, in order."""
         ...
@@ -70,6 +92,16 @@ class Transport(Protocol):
     async def aclose(self) -> None:
         """Release the stream. Safe to call more than once, and after `abort`."""
         ...
+
+
+async def receive_each(
+    transport: Transport,
+    get_buffer: Callable[[], memoryview],
+    received: Callable[[int], None],
+) -> None:
+    """`Transport.receive_each` for one that can only `receive_into`."""
+    while count := await transport.receive_into(get_buffer()):
+        received(count)
 
 
 class Listener(Protocol):

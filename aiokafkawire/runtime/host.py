@@ -1,4 +1,4 @@
-"""The supervisor task of a client: the only module that knows which backend runs.
+"""The supervisor task of a client: the only module that tells which backend runs.
 
 A client's tasks live in a task group inside a task of their own, outside of every scope of the
 caller. So a client may be left in another task than it was entered in, clients may be closed in
@@ -25,6 +25,7 @@ __all__ = (
     "current_task",
     "loop_clock",
     "loop_finder",
+    "on_trio",
     "thread_notifier",
 )
 
@@ -36,7 +37,8 @@ CANCEL_GRACE_S = 5.0
 """How long `stop` waits for cancelled tasks to end before it leaves them to the event loop."""
 
 
-def _on_trio() -> bool:
+def on_trio() -> bool:
+    """Whether trio runs here, and not asyncio."""
     # trio cannot be what runs if nobody imported it.
     if "trio" not in sys.modules:
         return False
@@ -47,7 +49,7 @@ def _on_trio() -> bool:
 
 def loop_clock() -> Callable[[], float]:
     """The running event loop's own clock, the one that its timeouts count by."""
-    if _on_trio():
+    if on_trio():
         import trio  # noqa: PLC0415
 
         return trio.current_time
@@ -56,7 +58,7 @@ def loop_clock() -> Callable[[], float]:
 
 def loop_finder() -> Callable[[], object]:
     """A cheap function that gives the event loop that runs in the calling thread, None without."""
-    if not _on_trio():
+    if not on_trio():
         return asyncio._get_running_loop
     import trio  # noqa: PLC0415
 
@@ -68,7 +70,7 @@ def loop_finder() -> Callable[[], object]:
 
 def current_task() -> object:
     """The running task: the backend's own object, which differs from that of any other task."""
-    if _on_trio():
+    if on_trio():
         import trio  # noqa: PLC0415
 
         return trio.lowlevel.current_task()
@@ -81,7 +83,7 @@ def being_cancelled() -> bool:
     If not, a cancellation that comes out of foreign code is that of another task, which the code
     waited for: asyncio raises the same exception for both.
     """
-    if _on_trio():
+    if on_trio():
         return True
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
@@ -92,7 +94,7 @@ def thread_notifier() -> Callable[[Callable[[], None]], None]:
 
     It raises RuntimeError (of whatever kind the backend has) when the loop is gone.
     """
-    if _on_trio():
+    if on_trio():
         import trio  # noqa: PLC0415
 
         return trio.lowlevel.current_trio_token().run_sync_soon
@@ -114,7 +116,7 @@ def _passed_on(error: BaseException) -> bool:
         rest = error.split(KeyboardInterrupt)[1]
     elif isinstance(error, KeyboardInterrupt):
         rest = None
-    if rest is not None or not _on_trio():
+    if rest is not None or not on_trio():
         return False
     signal.raise_signal(signal.SIGINT)
     return True
@@ -183,7 +185,7 @@ class Host:
 
     async def start(self) -> None:
         """Spawn the supervisor and wait until it can take tasks."""
-        if _on_trio():
+        if on_trio():
             import trio  # noqa: PLC0415
 
             # Ctrl-C is for the main task. It would be raised in whichever task runs, other than in

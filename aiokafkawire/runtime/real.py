@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
-import socket
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
@@ -13,17 +11,22 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from aiokafkawire.runtime.base import Address, Buffer, Clock, Listener, Transport
-from aiokafkawire.runtime.host import loop_clock
+from aiokafkawire.runtime.base import (
+    Address,
+    Buffer,
+    Clock,
+    Listener,
+    Transport,
+    receive_each,
+)
+from aiokafkawire.runtime.host import loop_clock, on_trio
 from aiokafkawire.runtime.resolver import Resolver
+from aiokafkawire.runtime.sockets import JOIN_BELOW_BYTES, Twin, joined
 
 __all__ = ("JOIN_BELOW_BYTES", "MAX_OFFLOADED", "RealRuntime", "StreamTransport")
 
 MAX_OFFLOADED = 2
 """Pieces of offloaded work that run at once."""
-
-JOIN_BELOW_BYTES = 256 * 1024
-"""Buffers are joined into writes of about this size: one copy is cheaper than many system calls."""
 
 ACCEPT_S = 1.0
 """How long a connection that is there may take to be accepted: it may have gone meanwhile."""
@@ -56,6 +59,10 @@ class RealRuntime:
         return await self._resolver.resolve(host, port)
 
     async def connect(self, address: Address) -> Transport:
+        if not on_trio():
+            from aiokafkawire.runtime import asyncio_transport  # noqa: PLC0415
+
+            return await asyncio_transport.connect(address)
         try:
             stream = await anyio.connect_tcp(address.host, address.port)
         except OSError as error:
@@ -85,8 +92,10 @@ class StreamTransport:
     def __init__(self, stream: anyio.abc.ByteStream, peer: str) -> None:
         self.peer = peer
         self._stream = stream
-        self._twin = _duplicate(stream)
-        self._aborted = False
+        raw = stream.extra(anyio.abc.SocketAttribute.raw_socket, None)
+        self._twin = None if raw is None else Twin(raw.fileno(), raw.family, raw.type)
+        # trio keeps nothing back of what it is to send, so that one may write past it.
+        self._socket = raw if on_trio() else None
 
     async def receive_into(self, buffer: memoryview) -> int:
         try:
@@ -98,24 +107,36 @@ class StreamTransport:
         buffer[: len(data)] = data
         return len(data)
 
+    async def receive_each(
+        self, get_buffer: Callable[[], memoryview], received: Callable[[int], None]
+    ) -> None:
+        await receive_each(self, get_buffer, received)
+
+    def send_now(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+        if self._socket is None:
+            return buffers
+        pieces = joined(buffers)
+        for number, piece in enumerate(pieces):
+            try:
+                count = self._socket.send(piece)
+            except BlockingIOError:
+                count = 0
+            if count < len(piece):
+                return [memoryview(piece)[count:], *pieces[number + 1 :]]
+        return ()
+
     async def send(self, buffers: Sequence[Buffer]) -> None:
         try:
-            for piece in _joined(buffers):
-                await self._stream.send(piece)
+            for piece in joined(buffers):
+                await self._stream.send(bytes(piece))
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
             raise _broken(error) from error
 
     def abort(self) -> None:
-        if self._aborted:
-            return
-        self._aborted = True
         if self._twin is not None:
-            # It may be not connected any more, which is what is wanted.
-            with contextlib.suppress(OSError):
-                self._twin.shutdown(socket.SHUT_RDWR)
+            self._twin.abort()
 
     async def aclose(self) -> None:
-        self.abort()
         if self._twin is not None:
             self._twin.close()
         await anyio.aclose_forcefully(self._stream)
@@ -170,31 +191,6 @@ async def _adapted(
         # What anyio asks such a socket for is not there: with uvloop not even the socket.
         await anyio.aclose_forcefully(stream)
         return None
-
-
-def _duplicate(stream: anyio.abc.ByteStream) -> socket.socket | None:
-    """A descriptor of our own for the stream's socket, to shut it down by.
-
-    uvloop's stand-in for a socket cannot be shut down, and keeps the number of a descriptor that
-    the system may long have given to another connection.
-    """
-    raw = stream.extra(anyio.abc.SocketAttribute.raw_socket, None)
-    return None if raw is None else socket.fromfd(raw.fileno(), raw.family, raw.type)
-
-
-def _joined(buffers: Sequence[Buffer]) -> list[bytes]:
-    pieces: list[bytes] = []
-    run: list[Buffer] = []
-    size = 0
-    for buffer in buffers:
-        run.append(buffer)
-        size += len(buffer)
-        if size >= JOIN_BELOW_BYTES:
-            pieces.append(b"".join(run))
-            run, size = [], 0
-    if run:
-        pieces.append(b"".join(run))
-    return pieces
 
 
 def _broken(error: Exception) -> OSError:

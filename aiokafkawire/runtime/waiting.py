@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import anyio
@@ -72,10 +73,11 @@ class Promise(Generic[T]):
     Costs no event until somebody waits before it is there.
     """
 
-    __slots__ = ("_error", "_event", "_value", "done")
+    __slots__ = ("_error", "_event", "_on_done", "_value", "done")
 
     def __init__(self) -> None:
         self.done = False
+        self._on_done: Callable[[Promise[T]], None] | None = None
         self._value: T | None = None
         self._error: BaseException | None = None
         self._event: anyio.Event | None = None
@@ -103,6 +105,14 @@ class Promise(Generic[T]):
             raise copy_of(self._error)
         return self._value  # type: ignore[return-value]
 
+    def when_done(self, callback: Callable[[Promise[T]], None]) -> None:
+        """Call back with this promise where the outcome is told, or now if it is there. One can be
+        called; it must not raise."""
+        if self.done:
+            callback(self)
+        else:
+            self._on_done = callback
+
     async def wait(self, deadline: float = NEVER) -> T:
         """Wait for the outcome; `TimeoutError` if the deadline comes first."""
         if not self.done:
@@ -116,3 +126,6 @@ class Promise(Generic[T]):
         self.done = True
         if self._event is not None:
             self._event.set()
+        callback, self._on_done = self._on_done, None
+        if callback is not None:
+            callback(self)

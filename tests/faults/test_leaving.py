@@ -12,7 +12,7 @@ import pytest
 from aiokafkawire.broker import Broker
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.producer import Producer
-from aiokafkawire.runtime import Address, Buffer, RealRuntime, Transport
+from aiokafkawire.runtime import Address, Buffer, RealRuntime, Transport, receive_each
 from aiokafkawire.types import TopicPartition
 from tests.elapsed import ends_within
 from tests.faults.support import READER, WITHIN_S
@@ -57,6 +57,16 @@ class BadTransport:
             self._stopped = True
             return min(count, 6)
         return count
+
+    async def receive_each(
+        self, get_buffer: Callable[[], memoryview], received: Callable[[int], None]
+    ) -> None:
+        await receive_each(self, get_buffer, received)
+
+    def send_now(self, buffers: Sequence[Buffer]) -> Sequence[Buffer]:
+        if self._network.trouble == "nothing goes out":
+            return buffers
+        return self._inner.send_now(buffers)
 
     async def send(self, buffers: Sequence[Buffer]) -> None:
         if self._network.trouble == "nothing goes out":

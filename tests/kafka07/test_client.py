@@ -23,6 +23,7 @@ from aiokafkawire.errors import (
 )
 from aiokafkawire.kafka07 import EARLIEST, LATEST, Client, ErrorCode
 from aiokafkawire.runtime import Address, RealRuntime
+from aiokafkawire.runtime.asyncio_transport import AsyncioTransport
 from aiokafkawire.runtime.real import StreamTransport
 from tests.leaks import nothing_left
 
@@ -381,7 +382,8 @@ async def test_a_produce_that_is_not_written_is_not_awaited_for_ever(
 
     async with client_of(silent, request_timeout_ms=200) as client:
         with monkeypatch.context() as patch:
-            patch.setattr(StreamTransport, "send", stuck)
+            for transport in (StreamTransport, AsyncioTransport):
+                patch.setattr(transport, "send", stuck)
             with pytest.raises(RequestTimedOut, match="not written before the deadline"):
                 await client.produce("t", [b"a"], 0)
         # It was told, so nothing is left to tell.

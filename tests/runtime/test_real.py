@@ -5,10 +5,11 @@ import socket
 import threading
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from aiokafkawire.runtime import Address, RealRuntime, Transport
-from aiokafkawire.runtime.host import thread_notifier
+from aiokafkawire.runtime import Address, RealRuntime, Transport, asyncio_transport
+from aiokafkawire.runtime.host import on_trio, thread_notifier
 from aiokafkawire.runtime.real import JOIN_BELOW_BYTES
 
 LOOPBACK = Address("127.0.0.1", 0)
@@ -156,10 +157,102 @@ async def test_a_connection_that_is_closed_at_once_is_an_error_of_the_network(
     async def connect_tcp(*_: object) -> GoneStream:
         return gone
 
+    def no_socket(*_: object) -> None:
+        raise OSError("Bad file descriptor")
+
+    runtime = RealRuntime()
+    listener = await runtime.listen(LOOPBACK)
     monkeypatch.setattr(anyio, "connect_tcp", connect_tcp)
-    with pytest.raises(ConnectionResetError, match="at once"):
-        await RealRuntime().connect(LOOPBACK)
-    assert gone.closed
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio_transport, "Twin", no_socket)
+        with pytest.raises(ConnectionResetError, match="at once"):
+            await runtime.connect(listener.address)
+    assert gone.closed is on_trio()
+    await listener.aclose()
+
+
+async def test_what_is_received_is_told_piece_by_piece_to_the_end():
+    client, server = await connected(RealRuntime())
+    heard: list[bytes] = []
+    buffer = memoryview(bytearray(3))
+
+    async def talk() -> None:
+        await server.send([b"1234567"])
+        await server.aclose()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(talk)
+        with anyio.fail_after(5):
+            await client.receive_each(
+                lambda: buffer, lambda count: heard.append(bytes(buffer[:count]))
+            )
+    assert b"".join(heard) == b"1234567"
+    assert max(map(len, heard)) <= 3
+    await client.aclose()
+
+
+async def test_what_a_listener_raises_comes_out():
+    client, server = await connected(RealRuntime())
+    await server.send([b"x"])
+
+    def refuse(_: int) -> None:
+        raise ValueError("not this")
+
+    with pytest.raises(ValueError, match="not this"):
+        await client.receive_each(lambda: memoryview(bytearray(10)), refuse)
+    await client.aclose()
+    await server.aclose()
+
+
+async def test_a_receive_that_is_cancelled_loses_nothing():
+    client, server = await connected(RealRuntime())
+    buffer = memoryview(bytearray(100))
+    whole = b"".join(b"%04d" % number for number in range(50))
+
+    async def talk() -> None:
+        for start in range(0, len(whole), 4):
+            await server.send([whole[start : start + 4]])
+            await anyio.lowlevel.checkpoint()
+
+    heard = b""
+    async with anyio.create_task_group() as group:
+        group.start_soon(talk)
+        while len(heard) < len(whole):
+            async with anyio.create_task_group() as impatient:
+
+                async def receive(scope: anyio.CancelScope = impatient.cancel_scope) -> None:
+                    nonlocal heard
+                    count = await client.receive_into(buffer)
+                    heard += bytes(buffer[:count])
+                    scope.cancel()
+
+                impatient.start_soon(receive)
+                for _ in range(3):
+                    await anyio.lowlevel.checkpoint()
+                impatient.cancel_scope.cancel()
+    assert heard == whole
+    await client.aclose()
+    await server.aclose()
+
+
+async def test_what_does_not_go_at_once_is_given_back_and_goes_before_anything_else():
+    client, server = await connected(RealRuntime())
+    pieces = [bytes([number]) * JOIN_BELOW_BYTES for number in range(64)]
+    rest = client.send_now(pieces)
+    left = sum(map(len, rest))
+    assert left
+    # Nothing more goes past it.
+    assert sum(map(len, client.send_now(rest))) == left
+    async with anyio.create_task_group() as group:
+        group.start_soon(client.send, rest)
+        received = await receive_exactly(server, sum(map(len, pieces)))
+    assert received == b"".join(pieces)
+    assert not client.send_now([b"and on"])
+    assert await receive_exactly(server, 6) == b"and on"
+    await client.aclose()
+    with pytest.raises(OSError):
+        client.send_now([b"late"])
+    await server.aclose()
 
 
 async def test_an_accept_that_is_cancelled_loses_no_connection(caplog: pytest.LogCaptureFixture):

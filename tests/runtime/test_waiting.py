@@ -49,6 +49,18 @@ async def test_a_promise_gives_its_value_to_all():
     assert promise.result() == 3
 
 
+async def test_who_left_word_is_called_back_where_the_outcome_is_told():
+    heard: list[object] = []
+    promise: Promise[int] = Promise()
+    promise.when_done(lambda told: heard.append(told.result()))
+    assert heard == []
+    promise.resolve(3)
+    promise.resolve(4)
+    assert heard == [3]
+    promise.when_done(lambda told: heard.append(told.error))
+    assert heard == [3, None]
+
+
 async def test_each_waiter_raises_an_error_of_its_own():
     promise: Promise[int] = Promise()
     error = KafkaError("broken", broker="1 (localhost:9092)")
