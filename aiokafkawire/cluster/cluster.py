@@ -43,7 +43,7 @@ from aiokafkawire.errors import (
     UnknownTopic,
     UnsupportedVersion,
 )
-from aiokafkawire.runtime import Host, Runtime
+from aiokafkawire.runtime import Host, Promise, Runtime
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import APIS, ApiKey, ErrorCode, Request, Response, error_for
 
@@ -354,22 +354,71 @@ class Cluster:
                 # While a cluster is upgraded another node may have what this one lacks.
                 continue
             except (ConnectionFailed, ConnectionLost, RequestTimedOut) as failure:
-                self._lost(to)
-                failure.attempt = failure.attempt or attempt
-                failure.api = failure.api or api
+                self._note_failure(failure, to, attempt, api)
                 if not retry or not failure.retriable:
                     raise
                 error = telling(failure, error)
             else:
-                code = misrouted(response, to)
-                if code is None:
-                    return response, client.name
-                if code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                    self._lost(to)
-                if not retry:
+                code = self._note_answer(response, to)
+                if code is None or not retry:
                     return response, client.name
                 error = error_for(code, api=api, broker=client.name, attempt=attempt)
             await self._pause(attempt, deadline, error)
+
+    def submit(
+        self,
+        message: Request[R] | ByVersion[R],
+        *,
+        to: Coordinator,
+        deadline: float,
+        told: Callable[[R | KafkaError, str], None],
+        min_version: int = 0,
+        max_version: int | None = None,
+    ) -> bool:
+        """Send a request once, as `exchange` without `retry`, if that needs no waiting: the
+        coordinator is known and connected. False if not; then nothing is done.
+
+        `told` gets what `exchange` gives or raises, and the name of the broker.
+        """
+        node_id = self._coordinators.get(to)
+        if node_id is None or node_id not in self.metadata.nodes:
+            return False
+        client = self.broker(node_id)
+        try:
+            promise = client.submit(
+                message, deadline=deadline, min_version=min_version, max_version=max_version
+            )
+        except KafkaError:
+            return False  # whoever waits for it hears it
+        if promise is None:
+            return False
+
+        def done(promise: Promise[R]) -> None:
+            error = promise.error
+            if error is None:
+                response = promise.result()
+                self._note_answer(response, to)
+                told(response, client.name)
+                return
+            assert isinstance(error, KafkaError)
+            if isinstance(error, ConnectionFailed | ConnectionLost | RequestTimedOut):
+                self._note_failure(error, to, 1, APIS[ApiKey(message.api_key)].name)
+            told(error, client.name)
+
+        promise.when_done(done)
+        return True
+
+    def _note_failure(self, failure: KafkaError, to: Route, attempt: int, api: str) -> None:
+        self._lost(to)
+        failure.attempt = failure.attempt or attempt
+        failure.api = failure.api or api
+
+    def _note_answer(self, response: Response, to: Route) -> int | None:
+        """The code by which a node says that another one should have been asked, or later."""
+        code = misrouted(response, to)
+        if code is not None and code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            self._lost(to)
+        return code
 
     async def to_all(
         self, message: Request[R] | ByVersion[R], *, deadline: float

@@ -163,22 +163,64 @@ class BrokerClient:
         `AuthenticationFailed`, `ClientClosed`.
         """
         lane = lane or lane_of(message.api_key)
+        if answer_s is not None:
+            await self.ready(message.api_key, deadline, lane)
         channel = await self._channel(lane, deadline, message.api_key)
-        while answer_s is not None and channel.silent_until > self._runtime.clock.now():
-            await self._keep_silent(channel, deadline, message.api_key)
-            channel = await self._channel(lane, deadline, message.api_key)
-        try:
-            version = choose_version(channel.versions, message, min_version, max_version)
-        except UnsupportedVersion as error:
-            error.broker = self.name
-            raise
-        built = message.build(version) if isinstance(message, ByVersion) else message
+        built, version = self._built(channel, message, min_version, max_version)
         if answer_s is not None:
             deadline = self._runtime.clock.now() + answer_s
         response: R | None = await channel.request(
             built, version, deadline=deadline, expect_response=expect_response
         )
         return response
+
+    def submit(
+        self,
+        message: Request[R] | ByVersion[R],
+        *,
+        deadline: float,
+        lane: Lane | None = None,
+        min_version: int = 0,
+        max_version: int | None = None,
+        expect_response: bool = True,
+    ) -> Promise[R] | None:
+        """Send one request as `request` does, if that needs no waiting: there is a connection, and
+        the broker may be written to. None if not.
+
+        The promise is told what `request` gives or raises while it waits; what it raises before is
+        raised here.
+        """
+        channel = self._links.get(lane or lane_of(message.api_key))
+        if not isinstance(channel, Channel) or not channel.usable:
+            return None
+        if channel.silent_until > self._runtime.clock.now():
+            return None
+        built, version = self._built(channel, message, min_version, max_version)
+        call = channel.submit(built, version, deadline=deadline, expect_response=expect_response)
+        return call.payload.promise
+
+    async def ready(self, api_key: int, deadline: float, lane: Lane | None = None) -> None:
+        """Wait until `submit` needs no waiting; raises what `request` raises before it sends."""
+        lane = lane or lane_of(api_key)
+        channel = await self._channel(lane, deadline, api_key)
+        while channel.silent_until > self._runtime.clock.now():
+            await self._keep_silent(channel, deadline, api_key)
+            channel = await self._channel(lane, deadline, api_key)
+
+    def _built(
+        self,
+        channel: Channel,
+        message: Request[R] | ByVersion[R],
+        min_version: int,
+        max_version: int | None,
+    ) -> tuple[Request[R], int]:
+        """The request in the version in which it goes out."""
+        try:
+            version = choose_version(channel.versions, message, min_version, max_version)
+        except UnsupportedVersion as error:
+            error.broker = self.name
+            raise
+        return message.build(version) if isinstance(message, ByVersion) else message, version
 
     async def negotiated(self, deadline: float) -> Versions:
         """What the broker speaks; connects if there is no connection."""

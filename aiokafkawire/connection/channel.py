@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ from aiokafkawire.wire import APIS, ApiKey, Request, Response
 from aiokafkawire.wire.frame import FrameReader
 from aiokafkawire.wire.header import decode_response, encode_request, peek_correlation_id
 
-__all__ = ("LARGE_REQUEST_BYTES", "Channel", "Limits")
+__all__ = ("LARGE_REQUEST_BYTES", "Channel", "Limits", "Pending")
 
 logger = logging.getLogger("aiokafkawire.connection")
 
@@ -50,25 +50,35 @@ class Limits:
 
 
 @dataclass(slots=True, eq=False)
-class _Pending:
+class Pending:
     """A request on its way, and who hears of its answer."""
 
-    api_key: int
+    api: str
     version: int
     response: type[Response]
     buffers: list[Buffer]
     size_bytes: int
     promise: Promise[Any]
 
-    @property
-    def api(self) -> str:
-        return APIS[ApiKey(self.api_key)].name
+
+class _Outgoing:
+    """Where the writer stands. `busy`: it is at it; `rest` of what was begun is to go before
+    anything else."""
+
+    __slots__ = ("busy", "rest", "signal")
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.rest: Sequence[Buffer] = ()
+        self.signal = Signal()
 
 
 class Channel:
     """One connection: a writer task, a reader task, and one timer for all deadlines.
 
-    Only the writer writes, so a cancelled caller never cuts a frame. The first thing that goes
+    A request is written where it is submitted if the system takes it at once: that does not wait,
+    and so cannot be cancelled in the middle of a frame. What does not go at once is the writer's,
+    alone and in its order, so a cancelled caller never cuts a frame. The first thing that goes
     wrong poisons the channel: every waiter hears of it, and no request is accepted any more.
     `versions` is set by whoever negotiates. `on_closed(channel, error)` is called once;
     `channel.quiet` tells whether it was the client's own wish.
@@ -92,14 +102,14 @@ class Channel:
         self._transport = transport
         self._client_id = client_id
         self._clock = clock
-        self._calls: InFlight[_Pending] = InFlight(
+        self._calls: InFlight[Pending] = InFlight(
             clock.now(),
             max_in_flight=limits.max_in_flight,
             request_timeout_s=limits.request_timeout_s,
             max_idle_s=limits.max_idle_s,
         )
         self._frames = FrameReader(limits.max_frame_bytes)
-        self._to_write = Signal()
+        self._outgoing = _Outgoing()
         self._to_time = Signal()
         self._timer_at = NEVER
         self._error: KafkaError | None = None
@@ -147,6 +157,24 @@ class Channel:
         `RequestTimedOut` at the deadline, `ConnectionLost` and `ProtocolError` when the connection
         ends, and what encoding raises.
         """
+        call = self.submit(message, version, deadline=deadline, expect_response=expect_response)
+        promise = call.payload.promise
+        try:
+            return await promise.wait()
+        finally:
+            if not promise.done:
+                self._calls.cancel(call, self._clock.now())
+
+    def submit(
+        self,
+        message: Request[Any],
+        version: int,
+        *,
+        deadline: float,
+        expect_response: bool = True,
+    ) -> Call[Pending]:
+        """Send a request without waiting: its `payload.promise` is told what `request` gives or
+        raises while it waits. Raises what `request` raises before."""
         now = self._clock.now()
         api = APIS[ApiKey(message.api_key)]
         if self._error is not None:
@@ -160,8 +188,7 @@ class Channel:
             )
         buffers = encode_request(message, version, self._calls.next_correlation_id, self._client_id)
         size = sum(map(len, buffers))
-        promise: Promise[Any] = Promise()
-        pending = _Pending(message.api_key, version, api.response, buffers, size, promise)
+        pending = Pending(api.name, version, api.response, buffers, size, Promise())
         try:
             call = self._calls.submit(pending, deadline, expect_response)
         except QueueFull:
@@ -171,14 +198,12 @@ class Channel:
                 api=api.name,
                 retriable=True,
             ) from None
-        self._to_write.set()
+        self._write_now(now)
+        if self._calls.waits_for_slot and not self._outgoing.busy:
+            self._outgoing.signal.set()  # the broker may want it later
         if deadline < self._timer_at:
             self._to_time.set()
-        try:
-            return await promise.wait()
-        finally:
-            if not promise.done:
-                self._calls.cancel(call, self._clock.now())
+        return call
 
     def close_when_idle(self) -> None:
         """Close as soon as nothing is under way."""
@@ -204,12 +229,12 @@ class Channel:
         self._transport.abort()
         for call in self._calls.close():
             call.payload.promise.fail(self._verdict(call, error))
-        self._to_write.set()
+        self._outgoing.signal.set()
         self._to_time.set()
         if self.on_closed is not None:
             self.on_closed(self, error)
 
-    def _verdict(self, call: Call[_Pending], error: KafkaError) -> KafkaError:
+    def _verdict(self, call: Call[Pending], error: KafkaError) -> KafkaError:
         """What the waiter of one call gets to hear of the end of the connection."""
         api = call.payload.api
         if isinstance(error, ConnectionLost) or (
@@ -220,61 +245,92 @@ class Channel:
         mine.broker, mine.api = self.name, api
         return mine
 
+    def _write_now(self, now: float) -> None:
+        """Write what may go, as far as the system takes it at once; the writer does the rest."""
+        if self._outgoing.busy or self._error is not None:
+            return
+        calls = self._calls.take(now)
+        if not calls:
+            return
+        try:
+            self._outgoing.rest = self._transport.send_now(self._buffers_of(calls))
+        except OSError as error:
+            self.poison(self._broken(error))
+            return
+        if self._outgoing.rest:
+            self._outgoing.busy = True
+            self._outgoing.signal.set()
+        else:
+            self._written(now)
+
+    def _buffers_of(self, calls: list[Call[Pending]]) -> list[Buffer]:
+        buffers: list[Buffer] = []
+        for call in calls:
+            pending = call.payload
+            buffers += pending.buffers
+            pending.buffers = []
+            self._counters.bytes_sent += pending.size_bytes
+        self._counters.requests += len(calls)
+        return buffers
+
+    def _written(self, now: float) -> None:
+        for call in self._calls.written(now):
+            call.payload.promise.resolve(None)
+        if self._calls.closes_when_idle:
+            self._to_time.set()
+
     async def _write(self) -> None:
+        """The writer: sends what did not go at once, and what the broker wanted to have later."""
         try:
             while self._error is None:
+                if self._outgoing.rest:
+                    rest, self._outgoing.rest = self._outgoing.rest, ()
+                    await self._transport.send(rest)
+                    self._written(self._clock.now())
+                self._outgoing.busy = False
                 now = self._clock.now()
-                calls = self._calls.take(now)
-                if calls:
-                    await self._send(calls)
-                else:
-                    await self._to_write.wait(self._calls.next_write_at(now))
+                self._write_now(now)
+                if not self._outgoing.busy:
+                    await self._outgoing.signal.wait(self._calls.next_write_at(now))
         except OSError as error:
             self.poison(self._broken(error))
         finally:
             # A frame may have been cut if this task was cancelled.
             self.poison(ConnectionLost("the client is closing"))
 
-    async def _send(self, calls: list[Call[_Pending]]) -> None:
-        buffers: list[Buffer] = []
-        for call in calls:
-            buffers += call.payload.buffers
-            call.payload.buffers = []
-            self._counters.bytes_sent += call.payload.size_bytes
-        self._counters.requests += len(calls)
-        await self._transport.send(buffers)
-        for call in self._calls.written(self._clock.now()):
-            call.payload.promise.resolve(None)
-        if self._calls.closes_when_idle:
-            self._to_time.set()
-
     async def _read(self) -> None:
         try:
-            while self._error is None:
-                count = await self._transport.receive_into(self._frames.get_buffer())
-                if not count:
-                    self.poison(self._broken(None))
-                    break
-                self._counters.bytes_received += count
-                for frame in self._frames.received(count):
-                    self._receive(frame)
+            await self._transport.receive_each(self._frames.get_buffer, self._received)
+            self.poison(self._broken(None))
         except OSError as error:
             self.poison(self._broken(error))
         except KafkaError as error:
-            error.broker = self.name
             self.poison(error)
         finally:
             self.poison(ConnectionLost("the client is closing"))
             with anyio.CancelScope(shield=True):
                 await self._transport.aclose()
 
+    def _received(self, count: int) -> None:
+        self._counters.bytes_received += count
+        try:
+            for frame in self._frames.received(count):
+                if self._error is not None:
+                    return
+                self._receive(frame)
+        except KafkaError as error:
+            # At once: who hears of it may go on before the reader does.
+            error.broker = self.name
+            self.poison(error)
+            raise
+        if self._calls.waits_for_slot:
+            self._write_now(self._clock.now())
+
     def _receive(self, frame: memoryview) -> None:
         now = self._clock.now()
         call, wanted = self._calls.answered(peek_correlation_id(frame), now)
         self._counters.answered(now - call.sent_at)
-        if self._calls.waits_for_slot:
-            self._to_write.set()
-        elif self._calls.closes_when_idle:
+        if self._calls.closes_when_idle:
             self._to_time.set()
         if not wanted:
             return
@@ -310,7 +366,7 @@ class Channel:
             elif due.idle:
                 self.close(ConnectionLost("the connection was closed as it was idle"))
 
-    def _expiry(self, call: Call[_Pending], now: float) -> RequestTimedOut:
+    def _expiry(self, call: Call[Pending], now: float) -> RequestTimedOut:
         if call.sent:
             reason = "no answer before the deadline"
         elif now < self._calls.throttled_until:

@@ -20,6 +20,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
+from aiokafkawire.runtime import Promise
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokafkawire.wire.messages.produce import (
     PartitionProduceData,
@@ -66,6 +67,72 @@ async def test_many_requests_at_once_each_get_their_own_answer():
         outcomes = await gather(*(heartbeat(channel) for _ in range(50)))
         assert [outcome.error_code for outcome in outcomes] == list(range(50))
         assert channel.load == 0
+
+
+async def test_a_request_is_written_where_it_is_submitted_and_its_answer_told_where_it_is_read():
+    told: list[Any] = []
+    done = anyio.Event()
+
+    async with serve(echo) as server, channel_to(server.address) as channel:
+
+        def answered(promise: Promise[Any]) -> None:
+            told.append(promise.result().error_code)
+            if len(told) < 3:
+                submit()
+            else:
+                done.set()
+
+        def submit() -> None:
+            before = channel._counters.requests
+            call = channel.submit(HEARTBEAT, VERSION, deadline=soon())
+            assert channel._counters.requests == before + 1
+            call.payload.promise.when_done(answered)
+
+        submit()
+        with anyio.fail_after(5):
+            await done.wait()
+        assert told == [0, 1, 2]
+        assert channel.load == 0
+
+
+async def test_what_is_submitted_behind_a_request_that_does_not_go_at_once_keeps_its_order():
+    go_on = anyio.Event()
+    sizes: list[int] = []
+
+    async def reads_late(connection: ServerConnection) -> None:
+        await go_on.wait()
+        for _ in range(2):
+            frame = await connection.receive()
+            assert frame is not None
+            sizes.append(len(frame))
+        header, _ = await connection.next_request()
+        await connection.respond(header, HeartbeatResponse(error_code=5))
+        await until_the_end(connection)
+
+    size = 16 * 1024 * 1024
+    async with serve(reads_late) as server, channel_to(server.address) as channel:
+        for request in (produce(size), produce(10)):
+            request.acks = 0
+            channel.submit(request, 9, deadline=soon(), expect_response=False)
+        last = channel.submit(HEARTBEAT, VERSION, deadline=soon())
+        # Part of the first is gone, and the rest is the writer's.
+        assert channel._counters.requests == 1
+        go_on.set()
+        assert (await last.payload.promise.wait()).error_code == 5
+    assert sizes[0] > size
+    assert sizes[1] < 1_000
+
+
+async def test_who_left_word_hears_of_the_end_of_the_connection_and_of_the_deadline():
+    async with serve(until_the_end) as server, channel_to(server.address) as channel:
+        told: list[Any] = []
+        for seconds in (0.01, 5):
+            call = channel.submit(HEARTBEAT, VERSION, deadline=soon(seconds))
+            call.payload.promise.when_done(lambda promise: told.append(promise.error))
+        with pytest.raises(RequestTimedOut):
+            await heartbeat(channel, 0.01)
+        channel.close(ClientClosed("over"))
+        assert [type(error) for error in told] == [RequestTimedOut, ClientClosed]
 
 
 async def test_a_late_answer_is_dropped_and_the_next_one_is_not_mistaken():
