@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Protocol
 from uuid import UUID
 
 from aiokafkawire.errors import KafkaError, TransactionAborted
@@ -28,7 +29,7 @@ from aiokafkawire.runtime import NEVER
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import NO_ID
 
-__all__ = ("MAX_PARKED_TOPICS", "Accumulator", "Settings", "TopicQueues", "Totals")
+__all__ = ("MAX_PARKED_TOPICS", "Accumulator", "Senders", "Settings", "TopicQueues", "Totals")
 
 MAX_REMEMBERED_KEYS = 16_384
 """Keys of a topic whose partition is remembered: looking it up is cheaper than hashing."""
@@ -38,7 +39,6 @@ MAX_REMEMBERED_KEY_BYTES = 64
 MAX_PARKED_TOPICS = 10_000
 """Topics that nothing is sent to any more and whose sequence numbers are kept."""
 
-Wake = Callable[[NodeId | None], None]
 LeaderOf = Callable[[TopicPartition], NodeId | None]
 
 
@@ -123,15 +123,26 @@ class TopicQueues:
         self._by_key.clear()
 
 
+class Senders(Protocol):
+    """What sends to the brokers."""
+
+    def wake(self, node: NodeId | None, at: float) -> None:
+        """There may be something for a broker from a time on; None: a leader is missing."""
+        ...
+
+    def hurry(self, node: NodeId) -> None:
+        """A broker's batches do not wait for more records any more; they may go in this call."""
+        ...
+
+
 class Accumulator:
     """The producer's buffer.
 
     Bounds: records take at most `buffer_memory_bytes` (keys, values and headers with their
     overhead) until they have their outcome; queues are as many as partitions were written to, of
     topics in use and of `MAX_PARKED_TOPICS` others.
-    `wake` is called with a broker that may have something to send, with None when a leader is
-    missing; `settled` with the outcome of each batch, when its room came back. With transactions
-    a failure is told by the transaction, and not counted.
+    `settled` is called with the outcome of each batch, when its room came back. With transactions a
+    failure is told by the transaction, and not counted.
     """
 
     def __init__(
@@ -139,7 +150,7 @@ class Accumulator:
         settings: Settings,
         identities: Identities | None,
         *,
-        wake: Wake,
+        senders: Senders,
         settled: Callable[[Outcome], None],
     ) -> None:
         self.settings = settings
@@ -155,7 +166,7 @@ class Accumulator:
         self._active: dict[NodeId | None, dict[PartitionQueue, None]] = {}
         self._drained_at: dict[NodeId, float] = {}
         self._parked: dict[str, TopicQueues] = {}
-        self._wake = wake
+        self._senders = senders
         self._settled = settled
 
     # --- records come in ----------------------------------------------------------------------
@@ -223,7 +234,7 @@ class Accumulator:
         idle = not queue.waiting
         queue.add(batch, now)
         if idle:
-            self._touch(queue)
+            self._touch(queue, batch.linger_until)
         return batch
 
     def without_key(self, topic: TopicQueues, rng: random.Random, now: float) -> PartitionQueue:
@@ -259,7 +270,7 @@ class Accumulator:
     def _end_batch(self, queue: PartitionQueue) -> None:
         queue.close_open()
         self.pacer.batch_ended()
-        self._wake(queue.leader)
+        self._senders.wake(queue.leader, -NEVER)
 
     # --- batches come and go ------------------------------------------------------------------
 
@@ -285,7 +296,8 @@ class Accumulator:
         self.pressing += by
         if by > 0:
             for node in list(self._active):
-                self._wake(node)
+                if node is not None:
+                    self._senders.hurry(node)
 
     # --- metadata -----------------------------------------------------------------------------
 
@@ -365,7 +377,7 @@ class Accumulator:
     def wake_all(self) -> None:
         """Let every broker's task look again."""
         for node in list(self._active):
-            self._wake(node)
+            self._senders.wake(node, -NEVER)
 
     @property
     def leader_missing(self) -> bool:
@@ -525,11 +537,13 @@ class Accumulator:
     def _queue_of(self, batch: Batch) -> PartitionQueue:
         return self.topics[batch.receipt.topic].all_queues[batch.receipt.partition]
 
-    def _touch(self, queue: PartitionQueue) -> None:
-        """A queue changed: its broker's task looks at it, if there is anything to send."""
+    def _touch(self, queue: PartitionQueue, at: float = -NEVER) -> None:
+        """A queue changed: from a time on its broker's task looks at it, if there is anything to
+        send."""
         if queue.waiting:
             self._active.setdefault(queue.leader, {})[queue] = None
-            self._wake(queue.leader)
+            pressing = self.pressing > 0
+            self._senders.wake(queue.leader, -NEVER if pressing else at)
         else:
             self._drop_active(queue)
 

@@ -1,16 +1,16 @@
-"""The tasks that send to one broker.
+"""What is sent to one broker.
 
-As many tasks as requests may be in flight. One at a time has the turn: it waits until something is
-due and until the broker can be reached; the batches are taken at the moment when the connection
-takes the request, with no other task in between. So the order of taking is the order on the wire,
-and until then batches can still move to another leader.
+A request is made in one synchronous step, wherever it is found to be due: in the call that ends the
+wait for more records, in the callback with the answer to the one before, or in the broker's task,
+which waits for what has to be waited for: the time, the connection, compression. The batches are
+taken at the moment when the connection takes the request, so the order of taking is the order on
+the wire, and until then batches can still move to another leader.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol
-
-import anyio
 
 from aiokafkawire.cluster import Cluster
 from aiokafkawire.config import ProducerConfig
@@ -24,10 +24,10 @@ from aiokafkawire.producer.exchange import FIRST_WITH_FORMAT_2, BuiltRequest, bu
 from aiokafkawire.producer.outcomes import Verdict
 from aiokafkawire.producer.transactions import Transactions, concurrent_backoff
 from aiokafkawire.records import Compression
-from aiokafkawire.runtime import Host, Runtime, Signal
+from aiokafkawire.runtime import NEVER, Host, Promise, Runtime, Signal
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import NO_ID, ApiKey, ErrorCode
-from aiokafkawire.wire.messages.produce import ProduceRequest
+from aiokafkawire.wire.messages.produce import ProduceRequest, ProduceResponse
 
 __all__ = ("OFFLOAD_BYTES", "Context", "NodeSender")
 
@@ -67,13 +67,17 @@ class NodeSender:
     def __init__(self, node_id: NodeId, context: Context) -> None:
         config = context.config
         self.node_id = node_id
-        self.signal = Signal()
         self._context = context
-        self._turn = anyio.Lock()
-        self._tasks = 0
+        self._signal = Signal()
+        # Until when the task waits for something to be due, if it does.
+        self._waits_until = -NEVER
         self._under_way = 0
         self._landed = Signal()
-        self._idle = False
+        # A request is suspected for its size: no other one goes with it.
+        self._alone = False
+        # Requests are made, or their answers are read: what is due is looked for when that is done.
+        self._busy = False
+        self._refusal: KafkaError | None = None
         self._retired = False
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._concurrent = concurrent_backoff(self._backoff)
@@ -81,72 +85,69 @@ class NodeSender:
         self._request_timeout_s = config.request_timeout_ms / 1_000
 
     def start(self) -> None:
-        """Start the first task; each starts the next one when it is busy."""
-        self._tasks += 1
-        self._context.host.spawn(self._run, name=f"send to {self.node_id} #{self._tasks}")
+        """Start the task."""
+        self._context.host.spawn(self._run, name=f"send to {self.node_id} what is due")
+
+    def wake(self, at: float) -> None:
+        """From a time on there may be something to send."""
+        if at < self._waits_until and not self._busy:
+            self._signal.set()
 
     def retire(self) -> bool:
-        """End the tasks of a broker that is gone; False if there is something to wait for."""
-        if not self._idle or self._under_way:
+        """End the task of a broker that is gone; False if there is something to wait for."""
+        if self._waits_until == -NEVER or self._under_way:
             return False
         self._retired = True
-        self.signal.set()
+        self._signal.set()
         return True
 
     async def _run(self) -> None:
         try:
             while True:
-                await self._turn.acquire()
-                attempt = _Attempt(self, self._context)
-                try:
-                    await self._wait_due()
-                    if self._retired:
-                        return
-                    await self._compress_due()
-                    await self._wait_alone()
-                    await self._exchange(attempt)
-                finally:
-                    attempt.leave_turn()
-                    if attempt.built is not None:
-                        self._under_way -= 1
-                        self._landed.set()
+                await self._wait_due()
+                if self._retired:
+                    return
+                await self._compress_due()
+                await self._wait_alone()
+                if await self._connected():
+                    self.send_now()
         except ClientClosed:
             return
 
-    def pass_turn(self) -> None:
-        """Let the next task wait for what is due; start one if all others are busy."""
-        self._turn.release()
-        limit = self._context.config.max_in_flight_requests_per_connection
-        alone = not self._turn.statistics().tasks_waiting and not self._retired
-        if alone and self._tasks < limit and self._context.host.running:
-            self.start()
-
-    def sent(self) -> None:
-        """One request more is under way."""
-        self._under_way += 1
-
     async def _wait_due(self) -> None:
         clock = self._context.runtime.clock
-        while not self._retired:
-            due_at = self._context.accumulator.sendable_at(self.node_id)
-            self._context.check_identity()
+        while not self._retired and self._refusal is None:
+            due_at = self._due_at()
             if due_at <= clock.now():
                 return
-            self._idle = True
+            self._waits_until = due_at
             try:
-                await self.signal.wait(due_at)
+                await self._signal.wait(due_at)
             finally:
-                self._idle = False
+                self._waits_until = -NEVER
+
+    def _due_at(self) -> float:
+        """When the next request may go; NEVER: when another one has its answer."""
+        due_at = self._context.accumulator.sendable_at(self.node_id)
+        self._context.check_identity()
+        limit = self._context.config.max_in_flight_requests_per_connection
+        return NEVER if self._alone or self._under_way >= limit else due_at
 
     async def _compress_due(self) -> None:
         """Do the heavy part of large batches elsewhere, before they are taken."""
         context = self._context
-        if context.accumulator.settings.compression is Compression.NONE:
-            return
         now = context.runtime.clock.now()
-        for batch in context.accumulator.close_due(self.node_id, now, OFFLOAD_BYTES):
+        for batch in self._heavy(now):
             if batch.records is not None:  # None: it expired while another one was compressed
                 await context.runtime.offload(batch.records.compress)
+
+    def _heavy(self, now: float) -> list[Batch]:
+        """The large batches that are due and not compressed yet."""
+        accumulator = self._context.accumulator
+        if accumulator.settings.compression is Compression.NONE:
+            return []
+        due = accumulator.close_due(self.node_id, now, OFFLOAD_BYTES)
+        return [batch for batch in due if batch.records is not None and not batch.records.ready]
 
     async def _wait_alone(self) -> None:
         """What is suspected for its size goes when no other request can be suspected with it."""
@@ -155,41 +156,114 @@ class NodeSender:
         while self._under_way and context.accumulator.suspect_due(self.node_id, now()):
             await self._landed.wait()
 
-    # --- one request --------------------------------------------------------------------------
+    async def _connected(self) -> bool:
+        """Wait until the broker can be written to; False if it cannot be reached."""
+        context = self._context
+        error, self._refusal = self._refusal, None
+        if error is None:
+            try:
+                client = context.cluster.broker(self.node_id)
+                deadline = context.runtime.clock.now() + self._request_timeout_s
+                await client.ready(ApiKey.PRODUCE, deadline, Lane.PRODUCE)
+            except ClientClosed:
+                raise
+            except KafkaError as failure:
+                error = failure
+        if error is None:
+            return True
+        await self._unreachable(error)
+        return False
 
-    async def _exchange(self, attempt: _Attempt) -> None:
+    # --- requests -----------------------------------------------------------------------------
+
+    def send_now(self) -> None:
+        """Send what is due, as far as nothing has to be waited for before; the task does the rest.
+
+        Never raises; to be called where the accumulator is at rest.
+        """
+        if self._busy or self._retired:
+            return
+        clock = self._context.runtime.clock
+        self._busy = True
+        try:
+            while (due_at := self._due_at()) <= clock.now():
+                if not self._nothing_before() or not self._send():
+                    break
+        finally:
+            self._busy = False
+        self.wake(due_at)
+
+    def _nothing_before(self) -> bool:
+        """Whether what is due may go without `_compress_due` and `_wait_alone`."""
+        now = self._context.runtime.clock.now()
+        if self._under_way and self._context.accumulator.suspect_due(self.node_id, now):
+            return False
+        return not self._heavy(now)
+
+    def _send(self) -> bool:
+        """Make one request of what is due; False if there is something to wait for before."""
         context = self._context
         min_version, max_version = self._versions()
+        attempt = _Attempt(self, context)
         try:
             client = context.cluster.broker(self.node_id)
-            response = await client.request(
+            promise = client.submit(
                 ByVersion(ApiKey.PRODUCE, attempt.take),
                 deadline=context.runtime.clock.now() + self._request_timeout_s,
-                answer_s=self._request_timeout_s,
                 lane=Lane.PRODUCE,
                 min_version=min_version,
                 max_version=max_version,
                 expect_response=context.config.required_acks != 0,
             )
         except NothingDue:
-            return
-        except ClientClosed:
-            raise
+            return True
         except KafkaError as error:
             if attempt.built is None:
-                await self._unreachable(error)
+                self._refusal = error
+                self._signal.set()
+                return False
+            self._fail(attempt.built, error)
+            return True
+        if promise is None:
+            return False
+        assert attempt.built is not None
+        self._under_way += 1
+        self._alone = attempt.built.sent[0].large_losses > 0
+        promise.when_done(partial(self._answer, attempt.built, client.name))
+        return True
+
+    def _answer(self, built: BuiltRequest, broker: str, promise: Promise[ProduceResponse]) -> None:
+        """A request is under way no more."""
+        error = promise.error
+        self._under_way -= 1
+        self._alone = False
+        self._landed.set()
+        if isinstance(error, ClientClosed):
+            return
+        transactions = self._context.transactions
+        busy, self._busy = self._busy, True
+        try:
+            if transactions is not None:
+                with transactions.steps:
+                    self._read(built, broker, promise)
             else:
-                answer = from_failure(error, attempt.built.size_bytes)
-                for batch in attempt.built.sent:
-                    self.answered(batch, answer)
+                self._read(built, broker, promise)
+        finally:
+            self._busy = busy
+        self.send_now()
+
+    def _read(self, built: BuiltRequest, broker: str, promise: Promise[ProduceResponse]) -> None:
+        context = self._context
+        if promise.error is not None:
+            self._fail(built, promise.error)
             return
         self._failures = 0
-        assert attempt.built is not None
+        response: ProduceResponse | None = promise.result()
         if response is None:
-            for batch in attempt.built.sent:
+            for batch in built.sent:
                 self.answered(batch, Answer(Verdict.APPENDED))
             return
-        reading = read(response, attempt.built.sent, attempt.built.request, client.name)
+        reading = read(response, built.sent, built.request, broker)
         for hint in reading.hints:
             context.cluster.leader_hint(*hint)
         moved = {h.topic_partition for h in reading.hints if self._led_elsewhere(h.topic_partition)}
@@ -197,6 +271,13 @@ class NodeSender:
             # Whose new leader is known need not wait.
             at_once = (batch.receipt.topic, batch.receipt.partition) in moved
             self.answered(batch, answer, at_once=at_once)
+
+    def _fail(self, built: BuiltRequest, error: BaseException) -> None:
+        """A request got no answer."""
+        assert isinstance(error, KafkaError)
+        answer = from_failure(error, built.size_bytes)
+        for batch in built.sent:
+            self.answered(batch, answer)
 
     def _led_elsewhere(self, topic_partition: TopicPartition) -> bool:
         leader = self._context.cluster.metadata.leader(topic_partition)
@@ -253,16 +334,17 @@ class NothingDue(Exception):
 
 
 class _Attempt:
-    """One request, which takes its batches when the connection is there."""
+    """One request, which takes its batches when the connection takes it."""
+
+    __slots__ = ("_context", "_sender", "built")
 
     def __init__(self, sender: NodeSender, context: Context) -> None:
         self.built: BuiltRequest | None = None
         self._sender = sender
         self._context = context
-        self._has_turn = True
 
     def take(self, version: int) -> ProduceRequest:
-        """Take what is due, and pass the turn."""
+        """Take what is due."""
         context = self._context
         accumulator, config = context.accumulator, context.config
         if config.required_acks > 1 and version > LAST_WITH_MORE_ACKS:
@@ -300,15 +382,6 @@ class _Attempt:
         if not built.sent:
             raise NothingDue
         self.built = built
-        self._sender.sent()
         if context.transactions is not None:
             context.transactions.sent()
-        if not built.sent[0].large_losses:
-            self.leave_turn()
         return built.request
-
-    def leave_turn(self) -> None:
-        """Pass the turn, if that was not done yet."""
-        if self._has_turn:
-            self._has_turn = False
-            self._sender.pass_turn()

@@ -69,7 +69,7 @@ class Sender:
         self.accumulator = Accumulator(
             settings_of(config),
             Identities() if config.idempotent else None,
-            wake=self._wake,
+            senders=self,
             settled=self._settled,
         )
         self.transactions: Transactions | None = None
@@ -246,17 +246,23 @@ class Sender:
                 del self._nodes[node_id]
                 self.accumulator.forget(node_id)
 
-    def _wake(self, node_id: NodeId | None) -> None:
-        if node_id is None:
+    def wake(self, node: NodeId | None, at: float) -> None:
+        """There may be something for a broker from a time on; None: a leader is missing."""
+        if node is None:
             self._to_time.set()
             return
-        sender = self._nodes.get(node_id)
-        if sender is None:
-            if not self.host.running:
-                return
-            sender = self._nodes[node_id] = NodeSender(node_id, self)
+        sender = self._nodes.get(node)
+        if sender is not None:
+            sender.wake(at)
+        elif self.host.running:
+            sender = self._nodes[node] = NodeSender(node, self)
             sender.start()
-        sender.signal.set()
+
+    def hurry(self, node: NodeId) -> None:
+        """A broker's batches do not wait for more records any more."""
+        sender = self._nodes.get(node)
+        if sender is not None:
+            sender.send_now()
 
     # --- tasks --------------------------------------------------------------------------------
 

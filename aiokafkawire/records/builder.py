@@ -153,6 +153,11 @@ class ClosedBatch:
         body = self._body if self._compressed is None else self._compressed
         return BATCH_OVERHEAD_BYTES + len(body)
 
+    @property
+    def ready(self) -> bool:
+        """Whether the heavy step is done."""
+        return self._compressed is not None
+
     def compress(self) -> None:
         """Do the heavy step now; may run in a worker thread. Later calls do nothing."""
         if self._compressed is None:

@@ -100,6 +100,7 @@ class Abort(Transacting):
 
     async def prepare(self) -> None:
         await self.fill()
+        await self.client.flush()  # the coordinator has something to end
 
     async def call(self) -> None:
         await self.client.abort_transaction()

@@ -151,10 +151,19 @@ class Cluster:
         self.identities = Identities()
         self.next_producer_id = 7
         self.accumulator = Accumulator(
-            settings(**changes), self.identities, wake=self.woken.append, settled=lambda _: None
+            settings(**changes),
+            self.identities,
+            senders=self,
+            settled=lambda _: None,
         )
         self.topic = self.accumulator.set_topic("t", self.partitions, self.topic_id)
         self.accumulator.set_leaders(self.leaders.get)
+
+    def wake(self, node: int | None, at: float) -> None:
+        self.woken.append(node)
+
+    def hurry(self, node: int) -> None:
+        self.woken.append(node)
 
     def append(self, partition: int, value: bytes):
         queue = self.topic.by_partition[partition]

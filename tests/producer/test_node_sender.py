@@ -51,8 +51,36 @@ async def test_requests_go_out_in_the_order_of_their_batches(broker: Broker, new
     assert [batch.base_sequence for batch in batches] == list(range(60))
 
 
+async def test_what_is_not_to_wait_any_more_goes_out_in_that_call(
+    broker: Broker, new_producer: New
+):
+    async with new_producer(linger_ms=5_000) as producer:
+        await warm(producer)
+        accumulator = producer._lifecycle.session.sender.accumulator
+        delivery = producer.send_nowait("t", b"v", partition=0)
+        before = producer.metrics()["requests_total"]
+        accumulator.press(1)
+        assert producer.metrics()["requests_total"] == before + 1
+        accumulator.press(-1)
+        with anyio.fail_after(5):
+            assert (await delivery).offset == 1
+
+
+async def warm(producer: Producer) -> None:
+    """Let there be a connection."""
+    await producer.send("t", b"0", partition=0)
+    await producer.flush()
+
+
 async def test_one_request_in_flight_if_so_told(broker: Broker, new_producer: New):
-    broker.on(ApiKey.PRODUCE, Delay(0.002))
+    under_way: list[int] = []
+
+    def count(_: SeenRequest) -> Delay:
+        nodes = producer._lifecycle.session.sender._nodes.values()
+        under_way.append(sum(node._under_way for node in nodes))
+        return Delay(0.002)
+
+    broker.on(ApiKey.PRODUCE, count)
     async with new_producer(
         linger_ms=0,
         batch_size_bytes=1,
@@ -61,9 +89,9 @@ async def test_one_request_in_flight_if_so_told(broker: Broker, new_producer: Ne
     ) as producer:
         for number in range(20):
             await producer.send("t", b"%02d" % number, partition=0)
-        assert all(node._tasks == 1 for node in producer._lifecycle.session.sender._nodes.values())
         await producer.flush()
     assert broker.end_offset("t", 0) == 20
+    assert under_way == [1] * 20
 
 
 async def test_a_broker_that_is_away_is_tried_again(broker: Broker, new_producer: New):
@@ -99,7 +127,10 @@ async def test_a_broker_that_refuses_the_client_fails_its_records_at_once(
         class Refusing:
             last_failure = None
 
-            async def request(self, *_: object, **__: object) -> None:
+            def submit(self, *_: object, **__: object) -> None:
+                return None
+
+            async def ready(self, *_: object) -> None:
                 raise AuthenticationFailed("wrong password")
 
         cluster.broker = lambda _: Refusing()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import Any
 
 from aiokafkawire.cluster import Cluster, Coordinator, CoordinatorType
 from aiokafkawire.errors import (
@@ -53,14 +55,12 @@ class Conversation:
 
     async def ask(self, request: Request) -> None:
         """Send a request once; whatever comes of it, the machine hears. Raises `ClientClosed`."""
-        cluster, config = self._cluster, self._cluster.config
         out = outgoing(request, self._machine.transactional_id, self._timeout_ms)
-        deadline = self._runtime.clock.now() + config.request_timeout_ms / 1_000
         try:
-            response, broker = await cluster.exchange(
+            response, broker = await self._cluster.exchange(
                 out.message,
                 to=out.route,
-                deadline=deadline,
+                deadline=self._deadline(),
                 retry=False,
                 min_version=out.min_version,
                 max_version=out.max_version,
@@ -72,6 +72,33 @@ class Conversation:
         else:
             self._answered(request, read(request, response), out.route, broker)
         self._tell_trouble()
+
+    def ask_now(self, request: Request, heard: Callable[[], None]) -> bool:
+        """As `ask`, if nothing has to be waited for before it is sent; False if so, and nothing is
+        done. `heard` is called when the machine has heard, not if the client is closed."""
+        out = outgoing(request, self._machine.transactional_id, self._timeout_ms)
+
+        def told(answer: Any, broker: str) -> None:
+            if isinstance(answer, ClientClosed):
+                return
+            if isinstance(answer, KafkaError):
+                self._unanswered(request, answer)
+            else:
+                self._answered(request, read(request, answer), out.route, broker)
+            self._tell_trouble()
+            heard()
+
+        return self._cluster.submit(
+            out.message,
+            to=out.route,
+            deadline=self._deadline(),
+            told=told,
+            min_version=out.min_version,
+            max_version=out.max_version,
+        )
+
+    def _deadline(self) -> float:
+        return self._runtime.clock.now() + self._cluster.config.request_timeout_ms / 1_000
 
     def _answered(
         self, request: Request, reading: Reading, route: Coordinator, broker: str

@@ -43,6 +43,7 @@ from aiokafkawire.producer.transactions.states import (
     Ready,
     RecordsFailed,
     RecordsSent,
+    Request,
     SendOffsets,
     Transaction,
     UsePartition,
@@ -57,6 +58,41 @@ logger = logging.getLogger("aiokafkawire.producer")
 FEATURE = "transaction.version"
 LAST_CLASSIC_PRODUCE = 11
 FIRST_IMPLICIT_PRODUCE = 12
+
+
+class _Steps:
+    """When the next step is taken: by `go_on`, or by the task.
+
+    The task waits for `changed` until `waits_until`; `left` is a request that it is to send. While
+    this is entered several things happen that are one: `go_on` is called once, after them, if
+    `later()` was.
+    """
+
+    __slots__ = ("_entered", "_go_on", "_wanted", "changed", "left", "waits_until")
+
+    def __init__(self, go_on: Callable[[], None]) -> None:
+        self.changed = Signal()
+        self.waits_until = -NEVER
+        self.left: Request | None = None
+        self._go_on = go_on
+        self._entered = False
+        self._wanted = False
+
+    def later(self) -> None:
+        """Something has changed."""
+        if self._entered:
+            self._wanted = True
+        else:
+            self.changed.set()
+
+    def __enter__(self) -> None:
+        self._entered = True
+
+    def __exit__(self, *_: object) -> None:
+        self._entered = False
+        if self._wanted:
+            self._wanted = False
+            self._go_on()
 
 
 class Transactions:
@@ -89,7 +125,7 @@ class Transactions:
         self._cluster = cluster
         self._accumulator = accumulator
         self._fail = fail
-        self._changed = Signal()
+        self.steps = _Steps(self._go_on)
         self._stirred = Signal()
         self._heard = Signal()
         self._callers = 0
@@ -140,8 +176,6 @@ class Transactions:
         if self._was_unheard(Commit, committed=True):
             return
         self.machine.handle(Commit(), self._now())
-        if not self._accumulator.incomplete:
-            self._changed.set()  # else the last record's outcome does it
         transaction = await self._end(Commit, "whether the transaction is committed is not known")
         if transaction.committed:
             return
@@ -169,7 +203,8 @@ class Transactions:
         if not offsets:
             return
         commit = OffsetCommit(group, dict(offsets), kept)
-        self._handle(SendOffsets(commit))
+        self.machine.handle(SendOffsets(commit), self._now())
+        self._go_on()
         transaction = self.machine.transaction
         await self._until(
             lambda: commit.done or not self._takes(transaction),
@@ -238,7 +273,7 @@ class Transactions:
         if partition not in transaction.partitions and partition not in transaction.wanted:
             self.machine.handle(UsePartition(partition), self._now())
             if transaction.wanted:
-                self._changed.set()
+                self.steps.changed.set()
 
     def sent(self) -> None:
         """Records go to a broker."""
@@ -249,18 +284,18 @@ class Transactions:
         if isinstance(outcome, DeliveryFailed):
             self._handle(RecordsFailed(outcome.error))
         elif not self._accumulator.incomplete:
-            self._changed.set()
+            self.steps.later()
 
     def landed(self) -> None:
         """A batch that had its outcome before is under way no more."""
-        self._changed.set()
+        self.steps.changed.set()
 
     def failed(self, error: KafkaError) -> None:
         """The producer cannot go on, for a reason from elsewhere."""
         if error.transactional_id is None:
             error.transactional_id = self.machine.transactional_id
         self.machine.handle(Failed(error), self._now())
-        self._changed.set()
+        self.steps.changed.set()
         self._heard.set()
 
     def produce_versions(self) -> tuple[int, int | None]:
@@ -308,25 +343,50 @@ class Transactions:
 
     async def _run(self) -> None:
         """Send what the machine wants sent, one request after the other."""
-        machine, accumulator = self.machine, self._accumulator
         while True:
-            self._keep_buffer_in_step()
-            flushed = self._flushed()
-            gap = flushed and isinstance(machine.state, Aborting) and self._gap()
-            before = machine.state
-            request = machine.next_request(self._now(), flushed=flushed, gap=gap)
-            if machine.state is not before:
-                self._moved()
+            request, self.steps.left = self.steps.left or self._next(), None
             if request is None:
-                await self._changed.wait(machine.next_deadline())
+                self.steps.waits_until = self.machine.next_deadline()
+                await self.steps.changed.wait(self.steps.waits_until)
+                self.steps.waits_until = -NEVER
                 continue
             try:
                 await self._conversation.ask(request)
             except ClientClosed:
                 return
-            # Partitions that waited to be added may be sent to now.
-            accumulator.wake_all()
+            self._answered()
+
+    def _go_on(self) -> None:
+        """Send what the machine wants sent, if nothing has to be waited for before; else the task
+        does it."""
+        request = self._next()
+        if request is None:
+            if self.machine.next_deadline() < self.steps.waits_until:
+                self.steps.changed.set()
+        elif not self._conversation.ask_now(request, self._heard_answer):
+            self.steps.left = request
+            self.steps.changed.set()
+
+    def _heard_answer(self) -> None:
+        self._answered()
+        self._go_on()
+
+    def _next(self) -> Request | None:
+        """What the machine wants sent now."""
+        machine = self.machine
+        self._keep_buffer_in_step()
+        flushed = self._flushed()
+        gap = flushed and isinstance(machine.state, Aborting) and self._gap()
+        before = machine.state
+        request = machine.next_request(self._now(), flushed=flushed, gap=gap)
+        if machine.state is not before:
             self._moved()
+        return request
+
+    def _answered(self) -> None:
+        # Partitions that waited to be added may be sent to now.
+        self._accumulator.wake_all()
+        self._moved()
 
     def _flushed(self) -> bool:
         """Whether nothing waits any more, and nothing can come into a log behind the end's marker.
@@ -405,11 +465,9 @@ class Transactions:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _handle(
-        self, event: Initialise | SendOffsets | Abort | Detach | RecordsFailed | NumbersLost
-    ) -> None:
+    def _handle(self, event: Initialise | Abort | Detach | RecordsFailed | NumbersLost) -> None:
         self.machine.handle(event, self._now())
-        self._changed.set()
+        self.steps.changed.set()
         if isinstance(self.machine.state, AbortableError | Aborting):
             self._stirred.set()
             self._heard.set()
@@ -437,7 +495,7 @@ class Transactions:
         self._unheard = call
         if call is Abort:
             self._drop_records()
-        self._keep_pressing()
+        self._go_on()
         deadline = self._deadline() if within_s is None else self._now() + within_s
         ending = Committing if call is Commit else Aborting
         await self._until(lambda: not self._is(ending, transaction), deadline, what)
