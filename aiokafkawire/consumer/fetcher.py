@@ -42,7 +42,15 @@ from aiokafkawire.wire.messages.fetch import (
 from .assignment import Assignment
 from .counters import Counters
 from .fetch_session import Accepted, FetchSession, Lost, Rejected, SessionRequest
-from .partition import Damaged, EpochEnded, OutOfRange, Partition, ReadReplica, Refusal
+from .partition import (
+    Damaged,
+    EpochEnded,
+    OutOfRange,
+    Partition,
+    Positioned,
+    ReadReplica,
+    Refusal,
+)
 from .planner import FetchLimits, FetchPart, FetchPlan, FetchPlanner
 
 __all__ = ("Fetcher", "fetch_request", "isolation_of")
@@ -302,7 +310,32 @@ class Fetcher:
         """The leader has other records than those that were read (KIP-595)."""
         end = data.diverging_epoch
         self._rest(part.partition)
-        part.partition.handle(EpochEnded(part.state, end.epoch, end.end_offset))
+        self._tell_if_the_same(part, EpochEnded(part.state, end.epoch, end.end_offset))
+
+    def _tell_if_the_same(self, part: FetchPart, event: EpochEnded | OutOfRange) -> None:
+        """Tell a partition that the log has not what was read, unless it is another topic's.
+
+        Where fetches bear names, one that was deleted and made again answers so too. Its id is in
+        the metadata, and newer ones are waited for.
+        """
+        partition, state = part.partition, part.state
+        if self._cluster.metadata.topic_id(partition.tp.topic) == NO_ID:
+            partition.handle(event)
+            self._on_change()
+        else:
+            self._planner.doubt(state)
+            self._host.spawn(self._tell_later, partition, state, event, name="doubt-position")
+
+    async def _tell_later(
+        self, partition: Partition, state: Positioned, event: EpochEnded | OutOfRange
+    ) -> None:
+        deadline = self._runtime.clock.now() + self._config.request_timeout_ms / 1000
+        try:
+            self._cluster.request_update()
+            await self._cluster.wait_update(self._cluster.metadata.version, deadline)
+        finally:
+            self._planner.doubted(state)
+        partition.handle(event)
         self._on_change()
 
     def _refused(self, node: NodeId, part: FetchPart, data: PartitionData) -> None:
@@ -322,8 +355,7 @@ class Fetcher:
             partition.replica = None
             self._cluster.request_update()
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            partition.handle(OutOfRange(part.state, error))
-            self._on_change()
+            self._tell_if_the_same(part, OutOfRange(part.state, error))
         elif code == ErrorCode.CORRUPT_MESSAGE:
             self._break(part, error)
         elif isinstance(error, UnknownServerError):

@@ -83,6 +83,7 @@ class FetchPlanner:
         self._limits = limits
         self._busy: dict[NodeId, FetchPlan] = {}
         self._under_way: set[Positioned] = set()
+        self._in_doubt: set[Positioned] = set()
         self._resting: dict[NodeId, float] = {}
         self._full_since: dict[NodeId, float] = {}
         self._held: dict[NodeId, float] = {}
@@ -145,9 +146,20 @@ class FetchPlanner:
                 continue
             if size_bytes >= self._limits.partition_bytes:
                 full.append(partition)
-            elif partition.not_before <= now and state not in self._under_way:
+            elif partition.not_before <= now and not self._waits(state):
                 wanting.append(partition)
         return wanting, full, buffered
+
+    def _waits(self, state: Positioned) -> bool:
+        return state in self._under_way or state in self._in_doubt
+
+    def doubt(self, state: Positioned) -> None:
+        """Do not fetch at this position until it is known what it is worth."""
+        self._in_doubt.add(state)
+
+    def doubted(self, state: Positioned) -> None:
+        """It is known now."""
+        self._in_doubt.discard(state)
 
     def _part(
         self, partition: Partition, state: Positioned, leader: Leader, node: NodeId

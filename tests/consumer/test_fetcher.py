@@ -300,6 +300,23 @@ async def test_a_follower_that_is_down_is_left_for_the_leader() -> None:
             assert [record.offset for record in await read(reader, 2)] == [3, 4]
 
 
+async def test_a_log_that_was_cut_is_told_from_one_of_another_topic_by_the_same_name() -> None:
+    """Fetches of 2.8 bear names; only the metadata tells that the topic was made again."""
+    async with Broker(as_of="2.8") as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 3))
+
+        async def make_anew(seen: SeenRequest) -> None:
+            await broker.delete_topic("orders")
+            await broker.create_topic("orders", 1)
+            await produce(broker, "orders", 0, numbers(5, 7))
+
+        async with consumer(broker, "orders", fetch_max_wait_ms=50) as reader:
+            await read(reader, 3)
+            broker.on(ApiKey.FETCH, make_anew, times=1)
+            assert [record.value for record in await read(reader, 2)] == numbers(5, 7)
+
+
 # --- refusals and damage ----------------------------------------------------------------------
 
 

@@ -89,6 +89,18 @@ def test_who_is_not_fetched() -> None:
     assert planner.plan(owned, leaders(), 3.0)[0].parts[0].partition is later
 
 
+def test_a_position_in_doubt_is_not_fetched_until_it_is_known() -> None:
+    planner = FetchPlanner(LIMITS)
+    one = partition(P0)
+    (plan,) = planner.plan([one], leaders(), 0.0)
+    state = plan.parts[0].state
+    planner.doubt(state)
+    planner.finished(plan)
+    assert planner.plan([one], leaders(), 0.0) == []
+    planner.doubted(state)
+    assert planner.plan([one], leaders(), 0.0)[0].parts[0].state is state
+
+
 def test_one_chunk_is_fetched_ahead() -> None:
     planner = FetchPlanner(LIMITS)
     one = partition(P0)
