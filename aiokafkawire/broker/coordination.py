@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aiokafkawire.broker.groups.coordinator import Groups
-from aiokafkawire.broker.topics import Cluster
+from aiokafkawire.broker.topics import NO_LEADER, Cluster
 from aiokafkawire.broker.transactions import Transactions
 from aiokafkawire.runtime import Clock
 
@@ -51,6 +51,10 @@ class Coordination:
     def is_loading(self, key: str) -> bool:
         """Whether the coordinator of a group or a transactional id is not ready yet."""
         return self._loads(self._cluster.coordinator_slot(key))
+
+    def can_be_asked(self, key: str) -> bool:
+        """Whether there is a coordinator of a group or a transactional id that is ready."""
+        return self._cluster.coordinator(key) != NO_LEADER and not self.is_loading(key)
 
     def loads_any(self, node_id: int) -> bool:
         """Whether a node has not read yet all that it coordinates."""

@@ -36,6 +36,7 @@ from aiokafkawire.wire.messages.sync_group import SyncGroupRequest
 
 from .raw_client import connected
 from .test_apis import codes
+from .transactional import CLASSIC, NEWEST, Transactional
 
 E = ErrorCode
 LOAD_S = 5.0
@@ -215,6 +216,27 @@ async def test_a_parked_member_hears_that_its_coordinator_moved() -> None:
             broker.move_coordinator("g", 3 - before)
             _, answer = await client.receive(join().api_key, 3)
             assert answer.error_code == E.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("versions", [CLASSIC, NEWEST], ids=["classic", "newest"])
+async def test_who_asks_a_coordinator_that_loads_has_to_try_again(
+    versions: dict[str, int],
+) -> None:
+    async with Broker(nodes=2, coordinator_load_ms=600_000) as broker:
+        await broker.create_topic("t")
+        mine, group = broker.coordinator("tx"), "g"
+        while broker.coordinator(group) != mine:
+            group += "g"
+        broker.move_leader("t", 0, mine)
+        async with connected(broker, mine) as client:
+            producer = Transactional(client, versions=versions)
+            assert await producer.init() == E.NONE
+            broker.move_coordinator("tx", 3 - mine)
+            answer = await producer.produce(b"v")
+            assert answer.error_code == E.NOT_ENOUGH_REPLICAS
+            assert broker.end_offset("t", 0) == 0
+            code = await producer.commit_offsets(group, 1)
+            assert code == E.COORDINATOR_LOAD_IN_PROGRESS
 
 
 @pytest.mark.parametrize("lost", [True, False])

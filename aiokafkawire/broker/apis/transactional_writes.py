@@ -27,6 +27,9 @@ def admit(call: Call, transactional_id: str | None, partition: Partition, batch:
         return
     if partition.log.producers.is_open(batch.producer_id, batch.producer_epoch):
         return
+    if not call.state.coordination.can_be_asked(transactional_id):
+        # An error that every client tries again.
+        raise Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction's coordinator is not ready")
     event = Add if call.version >= FIRST_ADDING_VERSION else Verify
     answer = call.state.transactions.handle(
         transactional_id,

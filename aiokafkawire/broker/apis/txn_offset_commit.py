@@ -95,6 +95,8 @@ def _join_transaction(call: Call, request: TxnOffsetCommitRequest) -> None:
     adds = call.version >= FIRST_ADDING_VERSION
     if not adds and not call.release.verifies_transactions:
         return
+    if not call.state.coordination.can_be_asked(request.transactional_id):
+        raise Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     event = Add if adds else Verify
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     answer = call.state.transactions.handle(
