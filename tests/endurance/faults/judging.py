@@ -140,7 +140,7 @@ def in_doubt(history: Iterable[Event], group: str) -> set[Place]:
     doubtful: set[Place] = set()
     asked: dict[tuple[str, int], set[Place]] = {}
     for event in history:
-        if isinstance(event, Committing) and event.client.partition("-")[0] == group:
+        if isinstance(event, Committing) and group_of(event) == group:
             asked[event.client, event.call] = {
                 Place(tp.partition, offset) for tp, offset in event.offsets or ()
             }
@@ -191,7 +191,7 @@ def counts_of(history: Iterable[Event]) -> Counts:
             kind = "unknown" if event.may_be_written else "failed"
             found.failed[f"{kind}: {event.error}"] += len(event.values)
         elif isinstance(event, Polled):
-            group = event.client.partition("-")[0]
+            group = group_of(event)
             found.delivered[group] += len(event.records)
             place = (group, event.topic, event.partition)
             before = reached.get(place, 0)
@@ -219,28 +219,36 @@ def _ended(found: Counts, call: Called | None, event: Returned) -> None:
 
 
 class Silences:
-    """How long nothing came to an end: nobody heard of a record sent, or a group was given none."""
+    """How long nothing came to an end: nobody heard of a record sent to a partition, or a group was
+    given none."""
 
     def __init__(self, history: Iterable[Event]) -> None:
-        self._times: dict[str, list[float]] = {"": []}
+        self._sent: dict[int, list[float]] = {number: [] for number in range(PARTITIONS)}
+        self._read: dict[str, list[float]] = {group: [] for group in GROUPS}
         for event in history:
             if isinstance(event, Acknowledged):
                 if event.topic == ORDERS:
-                    self._times[""].append(event.at)
+                    self._sent[event.partition].append(event.at)
             elif isinstance(event, Polled):
-                self._times.setdefault(event.client.partition("-")[0], []).append(event.at)
+                self._read[group_of(event)].append(event.at)
 
     def sending(self, began: float, ended: float) -> float:
-        return self._longest("", began, ended)
+        """The longest of any partition."""
+        return max(_longest(times, began, ended) for times in self._sent.values())
 
     def reading(self, began: float, ended: float) -> tuple[float, str]:
         """The longest of any group, and which."""
-        return max((self._longest(group, began, ended), group) for group in GROUPS)
+        return max((_longest(times, began, ended), group) for group, times in self._read.items())
 
-    def _longest(self, who: str, began: float, ended: float) -> float:
-        times = self._times.get(who, [])
-        inside = times[bisect_left(times, began) : bisect_right(times, ended)]
-        return max(later - earlier for earlier, later in pairwise([began, *inside, ended]))
+
+def _longest(times: Sequence[float], began: float, ended: float) -> float:
+    inside = times[bisect_left(times, began) : bisect_right(times, ended)]
+    return max(later - earlier for earlier, later in pairwise([began, *inside, ended]))
+
+
+def group_of(event: Event) -> str:
+    """The group of who saw it, as clients are named."""
+    return event.client.partition("-")[0]
 
 
 def check_copies(found: Held) -> list[str]:

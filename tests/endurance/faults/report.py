@@ -70,8 +70,8 @@ def _faults(outcome: Outcome) -> list[str]:
     head = ("#", "at s", "who", "what", "for s", "in sync s", "sending s", "reading s", "group")
     return [
         *table(head, rows),
-        "  (in sync: until all replicas were again; sending, reading: the longest time without an",
-        "  acknowledgement, or without records for the group that waited longest)",
+        "  (in sync: until all replicas were again; sending: the longest time without an",
+        "  acknowledgement in any partition; reading: without records for any group, and which)",
     ]
 
 

@@ -17,7 +17,7 @@ from tests.endurance.faults.judging import (
     history_of,
     in_doubt,
 )
-from tests.endurance.faults.load import Killed
+from tests.endurance.faults.load import PARTITIONS, Killed
 from tests.history.events import (
     Acknowledged,
     Called,
@@ -146,7 +146,15 @@ def test_a_history_is_counted() -> None:
 
 
 def test_the_longest_silence() -> None:
-    silences = Silences(HISTORY)
-    assert silences.sending(1.0, 9.5) == pytest.approx(7.0)
-    assert silences._longest("hand", 0.0, 8.0) == pytest.approx(6.0)
-    assert silences.reading(0.0, 8.0)[0] == pytest.approx(8.0), "the others read nothing"
+    others = [
+        Acknowledged(at, "producer-2", 1, "orders", partition, ((0, b"x"),))
+        for partition in range(1, PARTITIONS)
+        for at in (2.0, 4.0, 8.0)
+    ]
+    silences = Silences([*HISTORY, *others])
+    assert silences.sending(1.0, 9.5) == pytest.approx(7.0), "the partition that waited longest"
+    assert Silences(HISTORY).sending(1.0, 9.5) == pytest.approx(8.5), "nothing in the others"
+    assert silences.reading(0.0, 8.0)[0] == pytest.approx(8.0), "the other groups read nothing"
+    reads = [Polled(4.0, f"{group}-1", "t", 0, (), 0) for group in ("auto", "first", "second")]
+    longest, group = Silences([*HISTORY, *reads]).reading(0.0, 8.0)
+    assert (longest, group) == (6.0, "hand")

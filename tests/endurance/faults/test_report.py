@@ -46,7 +46,7 @@ def test_what_happened_and_what_there_was_to_judge() -> None:
     ):
         assert part in text
     first = next(line for line in text.splitlines() if "frozen" in line)
-    assert first.split()[-5:] == ["5.0", "2.0", "6.0", "10.0", "second"]
+    assert first.split()[-5:] == ["5.0", "2.0", "10.0", "10.0", "second"]
     for promise in PROMISES.values():
         assert promise in text
     assert "PROBLEM" not in text
