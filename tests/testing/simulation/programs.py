@@ -11,8 +11,7 @@ import anyio
 from aiokafkawire.broker import Broker
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.producer import Producer
-from aiokafkawire.testing.simulation import World
-from tests.testing.simulation.bad_days import PARTITIONS, BadDays
+from aiokafkawire.testing.simulation import NetworkOptions, World
 
 BROKER = "10.0.0.1"
 MEMBER: dict[str, Any] = {
@@ -48,7 +47,10 @@ async def produce_and_consume(world: World) -> list[bytes]:
 
 
 async def rebalance(world: World) -> dict[str, int]:
-    """Three members; one leaves, one dies; every record is read. How many each one read."""
+    """Three members; one leaves, one dies; every record is read. How many each one read.
+
+    All that can befall a network befalls this one.
+    """
     seen: set[tuple[int, int]] = set()
     counts: dict[str, int] = {}
     async with broker(world, default_partitions=6) as servers:
@@ -65,6 +67,25 @@ async def rebalance(world: World) -> dict[str, int]:
                             seen.add((record.partition, record.offset))
                             counts[host] = counts.get(host, 0) + 1
 
+        def trouble(number: int) -> None:
+            """What befalls the network while a record is sent."""
+            net, producer, member = world.network, "10.0.1.9", "10.0.2.1"
+            slow = NetworkOptions(slow_packets=0.1, bandwidth_bytes_per_s=50_000, single_bytes=0.5)
+            troubles: dict[int, Callable[[], None]] = {
+                20: lambda: net.reset_mid_write(producer, BROKER),
+                40: lambda: net.half_open(BROKER, member),
+                50: lambda: net.set_link(member, BROKER, slow),
+                60: lambda: world.clock.jump(-3_600),
+                90: lambda: net.sever(BROKER, "10.0.2.2", one_way=True),
+                100: lambda: net.refuse_connects(BROKER, by=producer, times=2),
+                110: lambda: net.hang_connects(BROKER, by=member, times=1),
+                130: net.heal_all,
+                140: lambda: net.reset_mid_write(BROKER, member),
+                150: lambda: net.half_open(BROKER, "10.0.2.2", silent=True),
+                170: lambda: net.reset(producer, BROKER),
+            }
+            troubles.get(number, lambda: None)()
+
         async def produce() -> None:
             async with Producer(
                 bootstrap_servers=address, _runtime=world.runtime("10.0.1.9")
@@ -79,6 +100,7 @@ async def rebalance(world: World) -> dict[str, int]:
                         world.network.crash("10.0.2.3")
                     if number == 160:
                         await servers.restart(2)
+                    trouble(number)
 
         async with anyio.create_task_group() as group:
             group.start_soon(produce)
@@ -109,23 +131,10 @@ async def scatter(world: World) -> list[str]:
     return heard
 
 
-async def bad_days(world: World) -> str:
-    """All that can befall a network and a cluster."""
-    async with broker(
-        world,
-        default_partitions=PARTITIONS,
-        default_replication_factor=3,
-        group_min_session_timeout_ms=100,
-    ) as servers:
-        await BadDays(world, servers, "cooperative-sticky").run()
-    return f"left behind: {world.left_behind()}"
-
-
 PROGRAMS: dict[str, Callable[[World], Awaitable[Any]]] = {
     "produce_and_consume": produce_and_consume,
     "rebalance": rebalance,
     "scatter": scatter,
-    "bad_days": bad_days,
 }
 
 

@@ -37,7 +37,7 @@ def test_a_group_outlives_a_member_and_a_node(backend: Backend) -> None:
     assert any("10.0.2.3 crashes" in line for line in world.trace.lines)
 
 
-PROGRAMS = ("scatter", "bad_days")
+PROGRAMS = ("scatter", "rebalance")
 
 
 def told_by_a_process(seed: int, backend: Backend, **environment: str) -> list[str]:
