@@ -125,11 +125,12 @@ async def test_connections_made_for_probing_are_closed():
 async def test_cancelled_while_it_negotiates_it_leaves_no_connection():
     async def silent(connection: ServerConnection) -> None:
         while await connection.receive() is not None:
-            pass
+            scope.cancel()
 
     async with serve(silent) as server, hosted() as (runtime, host):
-        with anyio.move_on_after(0.02):
+        with anyio.CancelScope() as scope:
             await connector(runtime, host, server.address).establish(None, 60, 1)
+        assert scope.cancelled_caught
         with anyio.fail_after(20):
             while server.open:
                 await anyio.lowlevel.checkpoint()

@@ -12,8 +12,8 @@ from aiokafkawire.producer import Producer
 from aiokafkawire.records import iter_batches
 
 HASTY: dict[str, Any] = {
-    "request_timeout_ms": 300,
-    "delivery_timeout_ms": 15_000,
+    "request_timeout_ms": 10_000,
+    "delivery_timeout_ms": 30_000,
     "retry_backoff_ms": 10,
     "retry_backoff_max_ms": 50,
     "reconnect_backoff_ms": 10,

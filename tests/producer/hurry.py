@@ -11,11 +11,24 @@ from aiokafkawire.producer import Producer
 @contextmanager
 def max_block(producer: Producer, milliseconds: int) -> Iterator[None]:
     """For a while `max_block_ms` of a running producer is this."""
-    config = producer.config
-    before = config.max_block_ms
-    # Options are frozen for applications.
-    object.__setattr__(config, "max_block_ms", milliseconds)
+    with _other(producer.config, "max_block_ms", milliseconds):
+        yield
+
+
+@contextmanager
+def delivery_timeout(producer: Producer, milliseconds: int) -> Iterator[None]:
+    """Records that are sent meanwhile have `delivery_timeout_ms` of this."""
+    policy = producer._lifecycle.session.sender.accumulator.settings.policy
+    with _other(policy, "delivery_timeout_s", milliseconds / 1_000):
+        yield
+
+
+@contextmanager
+def _other(options: object, name: str, value: float) -> Iterator[None]:
+    before = getattr(options, name)
+    # They are frozen for applications.
+    object.__setattr__(options, name, value)
     try:
         yield
     finally:
-        object.__setattr__(config, "max_block_ms", before)
+        object.__setattr__(options, name, before)

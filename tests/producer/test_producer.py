@@ -28,7 +28,7 @@ from aiokafkawire.errors import (
 )
 from aiokafkawire.producer import Producer
 from aiokafkawire.wire import ApiKey, ErrorCode
-from tests.producer.hurry import max_block
+from tests.producer.hurry import delivery_timeout, max_block
 from tests.producer.stored import stored
 
 New = Callable[..., Producer]
@@ -275,7 +275,7 @@ async def test_a_partition_that_a_topic_lacks_fails_by_max_block(new_producer: N
 
 @pytest.mark.slow
 async def test_an_unknown_topic_fails_by_max_block(new_producer: New):
-    async with new_producer(max_block_ms=200) as producer:
+    async with new_producer(max_block_ms=400) as producer:
         with pytest.raises(UnknownTopic, match="nowhere"):
             await producer.send("nowhere", b"v")
         with pytest.raises(UnknownTopic, match="nowhere"):
@@ -324,7 +324,7 @@ async def test_send_many_checks_all_before_it_sends_any(broker: Broker, new_prod
 @pytest.mark.slow
 async def test_send_many_says_how_far_it_came(broker: Broker, new_producer: New):
     fault = broker.on(ApiKey.PRODUCE, Drop())
-    async with new_producer(buffer_memory_bytes=1000) as producer:
+    async with new_producer(buffer_memory_bytes=1000, request_timeout_ms=300) as producer:
         await producer.partitions_for("t")
         with max_block(producer, 200), pytest.raises(BufferFull) as caught:
             await producer.send_many("t", [b"x" * 300] * 5, partition=0)
@@ -370,7 +370,7 @@ async def test_many_callers_held_back_lose_nothing(broker: Broker, new_producer:
 @pytest.mark.slow
 async def test_no_room_fails_by_max_block(broker: Broker, new_producer: New):
     fault = broker.on(ApiKey.PRODUCE, Drop())
-    async with new_producer(buffer_memory_bytes=1_000) as producer:
+    async with new_producer(buffer_memory_bytes=1_000, request_timeout_ms=300) as producer:
         await producer.send("t", b"x" * 800)
         with max_block(producer, 200), pytest.raises(BufferFull, match="max_block_ms"):
             await producer.send("t", b"x" * 800)
@@ -389,7 +389,7 @@ async def test_no_room_fails_by_max_block(broker: Broker, new_producer: New):
 )
 @pytest.mark.slow
 async def test_lost_requests_and_lost_answers(broker: Broker, new_producer: New, fault: object):
-    async with new_producer(linger_ms=0, batch_size_bytes=70) as producer:
+    async with new_producer(linger_ms=0, batch_size_bytes=70, request_timeout_ms=300) as producer:
         await producer.send_and_wait("t", numbers(1)[0], partition=0)
         rule = broker.on(ApiKey.PRODUCE, fault, times=2)
         deliveries = [await producer.send("t", v, partition=0) for v in numbers(30, 1)]
@@ -453,10 +453,10 @@ async def test_not_leader_is_repaired_with_fresh_metadata(broker: Broker, new_pr
 
 @pytest.mark.slow
 async def test_after_an_unknown_outcome_the_epoch_rises(broker: Broker, new_producer: New):
-    async with new_producer(request_timeout_ms=100, delivery_timeout_ms=200) as producer:
+    async with new_producer(request_timeout_ms=300) as producer:
         await producer.send_and_wait("t", b"1", partition=0)
         fault = broker.on(ApiKey.PRODUCE, Drop(carried_out=True))
-        with pytest.raises(DeliveryUnknown) as caught:
+        with delivery_timeout(producer, 200), pytest.raises(DeliveryUnknown) as caught:
             await producer.send_and_wait("t", b"2", partition=0)
         assert (caught.value.topic, caught.value.partition) == ("t", 0)
         fault.remove()

@@ -20,6 +20,7 @@ from aiokafkawire.types import ProducerIdAndEpoch
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tests.producer.conftest import HASTY, produced
+from tests.producer.hurry import delivery_timeout
 from tests.producer.stored import stored
 
 New = Callable[..., Producer]
@@ -195,14 +196,14 @@ async def test_a_defect_in_a_task_ends_the_producer_with_a_word(
 
 @pytest.mark.slow
 async def test_after_the_last_epoch_there_is_another_producer_id(broker: Broker, new_producer: New):
-    async with new_producer(request_timeout_ms=100, delivery_timeout_ms=200) as producer:
+    async with new_producer(request_timeout_ms=300) as producer:
         await producer.send_and_wait("t", b"1", partition=0)
         identities = producer._lifecycle.session.sender.accumulator.identities
         first = identities.current.producer_id
         identities.current = ProducerIdAndEpoch(first, MAX_EPOCH)
         await producer.send_and_wait("t", b"2", partition=0)
         fault = broker.on(ApiKey.PRODUCE, Drop())
-        with pytest.raises(DeliveryUnknown):
+        with delivery_timeout(producer, 200), pytest.raises(DeliveryUnknown):
             await producer.send_and_wait("t", b"3", partition=0)
         fault.remove()
         await producer.send_and_wait("t", b"4", partition=0)

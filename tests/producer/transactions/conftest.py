@@ -18,8 +18,8 @@ CLASSIC, IMPLICIT = "2.8", "4.3"
 QUICK: dict[str, Any] = {
     "transactional_id": "id",
     "linger_ms": 0,
-    "request_timeout_ms": 400,
-    "delivery_timeout_ms": 15_000,
+    "request_timeout_ms": 10_000,
+    "delivery_timeout_ms": 30_000,
     "retry_backoff_ms": 5,
     "retry_backoff_max_ms": 20,
     "reconnect_backoff_ms": 5,

@@ -465,7 +465,7 @@ async def test_a_leader_that_is_gone_holds_up_the_commit_and_not_more(
 async def test_a_commit_that_took_too_long_goes_on_and_can_be_asked_again(
     broker: Broker, new_producer: NewProducer
 ):
-    async with new_producer() as producer:
+    async with new_producer(request_timeout_ms=300) as producer:
         await producer.begin_transaction()
         await producer.send_and_wait("t", b"v", partition=0)
         silent = broker.on(ApiKey.END_TXN, Drop(carried_out=True))
@@ -553,7 +553,7 @@ async def test_a_timeout_over_the_brokers_limit_is_refused_as_it_is(new_producer
 
 async def test_no_coordinator_ends_the_start_in_time(broker: Broker, new_producer: NewProducer):
     broker.on(ApiKey.FIND_COORDINATOR, Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-    producer = new_producer(max_block_ms=800)
+    producer = new_producer(max_block_ms=1_200, request_timeout_ms=300)
     with pytest.raises(RequestTimedOut, match=r"no producer id was given.*COORDINATOR_NOT_AVAIL"):
         await producer.start()
 
@@ -847,7 +847,7 @@ async def test_a_consumer_that_was_closed_need_not_be_told(
 async def test_an_abort_that_took_too_long_can_be_asked_again(
     broker: Broker, new_producer: NewProducer
 ):
-    async with new_producer() as producer:
+    async with new_producer(request_timeout_ms=300) as producer:
         await producer.begin_transaction()
         await producer.send_and_wait("t", b"never", partition=0)
         silent = broker.on(ApiKey.END_TXN, Drop())

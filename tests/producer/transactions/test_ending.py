@@ -16,11 +16,12 @@ from aiokafkawire.errors import (
     WrongTransactionState,
 )
 from aiokafkawire.wire import ApiKey, ErrorCode
+from tests.producer.hurry import max_block
 from tests.producer.transactions.conftest import CLASSIC, NewProducer, visible
 
 pytestmark = pytest.mark.slow
 
-HASTY = {"request_timeout_ms": 200, "retry_backoff_ms": 5, "retry_backoff_max_ms": 10}
+HASTY = {"request_timeout_ms": 10_000, "retry_backoff_ms": 5, "retry_backoff_max_ms": 10}
 
 
 async def fill(producer: Producer) -> PreparedTransaction:
@@ -90,9 +91,10 @@ async def test_what_was_not_given_away_in_the_end_is_aborted(
             with anyio.fail_after(0.05):
                 await producer.detach()
 
-    async with new_producer(max_block_ms=50) as producer:
+    async with new_producer(request_timeout_ms=300) as producer:
+        await producer.partitions_for("t")
         silent = broker.on(ApiKey.PRODUCE, Drop())
-        with pytest.raises(TimeoutError):
+        with max_block(producer, 50), pytest.raises(TimeoutError):
             await give_away(producer)
         silent.remove()
     assert await visible(broker) == []
@@ -151,8 +153,8 @@ async def test_an_answer_that_does_not_come_ends_the_waiting(
             prepared,
             commit=True,
             bootstrap_servers=broker.bootstrap_servers,
-            request_timeout_ms=50,
-            default_api_timeout_ms=200,
+            request_timeout_ms=100,
+            default_api_timeout_ms=800,
         )
 
 

@@ -89,7 +89,7 @@ async def test_a_cancellation_is_not_held_up_for_long(
 
 @pytest.mark.slow
 async def test_an_abort_that_fails_is_a_note(broker: Broker, new_producer: NewProducer):
-    async with new_producer() as producer:
+    async with new_producer(request_timeout_ms=300) as producer:
         await producer.partitions_for("t")
         silent = broker.on(ApiKey.END_TXN, Drop())
         with max_block(producer, 200), pytest.raises(Oops) as raised:
@@ -129,7 +129,7 @@ async def test_a_record_that_failed_is_what_the_body_raises(
 
 @pytest.mark.slow
 async def test_a_commit_without_an_answer_is_not_aborted(broker: Broker, new_producer: NewProducer):
-    async with new_producer() as producer:
+    async with new_producer(request_timeout_ms=300) as producer:
         await producer.partitions_for("t")
         silent = broker.on(ApiKey.END_TXN, Drop(carried_out=True))
         with max_block(producer, 200), pytest.raises(RequestTimedOut, match="is not known"):
