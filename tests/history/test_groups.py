@@ -14,6 +14,7 @@ from tests.history.events import (
     Subscribed,
     Unsubscribed,
 )
+from tests.history.invariants.groups import Owners
 from tests.history.observed import Assignment, CommitRequest, GenerationAssigned
 from tests.history.stories import T0, T1, Story
 
@@ -235,6 +236,10 @@ def test_topics_by_a_pattern() -> None:
 
 def test_a_group_without_members_owns_nothing() -> None:
     story = two_members()
+    owners = Owners()
+    for event in story.history:
+        owners.happened(event)
+    assert owners.groups == ["g"]
     story.closed("c")
     story.closed("d")
     assert at_rest(story) == []

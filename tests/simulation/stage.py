@@ -15,6 +15,7 @@ from aiokafkawire.broker.topics import Partition
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.testing.simulation import NetworkOptions, SimulatedRuntime, World
 from tests.history.checker import Violation
+from tests.history.invariants.groups import Owners
 from tests.history.observed import Log, Observed
 from tests.history.recorder import Recorder
 from tests.history.watch import Watch
@@ -199,6 +200,24 @@ class Stage:
         except Unsettled as error:
             left = missing()
             raise Unsettled(f"{error}: {len(left)} records, {left[:5]}") from None
+
+    async def until_settled(self) -> None:
+        """Wait until each partition of what groups read has one owner. Raises `Unsettled`."""
+        owners = Owners()
+        heard = 0
+
+        def unsettled() -> list[str]:
+            nonlocal heard
+            for event in self.recorder.history[heard:]:
+                owners.happened(event)
+            heard = len(self.recorder.history)
+            return [text for group in owners.groups for text in owners.unsettled(group)]
+
+        try:
+            await self.until(lambda: not unsettled(), "each partition has one owner")
+        except Unsettled as error:
+            raise Unsettled(f"{error}: {unsettled()}") from None
+        self.recorder.settled(*owners.groups)
 
     async def until_replicated(self) -> None:
         """With `replicate`: wait until all nodes are in sync, and hold the same batches."""

@@ -198,6 +198,11 @@ class Owners:
             elif kind in {Unsubscribed, AssignedByHand, Closed, Crashed}:
                 self._wanted.pop(event.client, None)
 
+    @property
+    def groups(self) -> list[str]:
+        """The groups that have members."""
+        return sorted({self._group[name] for name in self._wanted})
+
     def unsettled(self, group: str) -> list[str]:
         """What is not as it should be in a group that has come to rest, in words."""
         members = [name for name, of in self._group.items() if of == group and name in self._wanted]

@@ -128,6 +128,7 @@ async def run(stage: Stage) -> None:
                 busy.start_soon(send_steadily, stage, client)
         if workers:
             await stage.until_consumed(TOPIC)
+            await stage.until_settled()
         await crew.dismiss()
 
 

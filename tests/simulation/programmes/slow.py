@@ -76,6 +76,7 @@ async def run(stage: Stage) -> None:
                 busy.start_soon(send, stage, client)
         if stage.plan.of("works"):
             await stage.until_consumed(TOPIC)
+            await stage.until_settled()
         await crew.dismiss()
 
 
