@@ -5,8 +5,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3 || command -v pyth
 BIN := .venv/bin
 READY := .venv/.ready
 PYTEST := $(BIN)/pytest
-# The tests of one file stay in one process, in their order.
-APART := -n 2 --dist loadfile
+# More processes than cores, as tests wait much; the tests of one file stay in one, in their order.
+APART := -n 4 --dist loadfile
 # Targets beside each other, for the same reason: each one's output comes whole, at its end.
 BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 
