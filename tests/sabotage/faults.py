@@ -13,6 +13,167 @@ PRODUCER = (
         "return Flowing(state.identity, stamp.base_sequence)",
         "return state",
     ),
+    Sabotage(
+        "epoch_not_raised_after_a_gap",
+        "aiokafkawire.producer.sequences",
+        "ProducerIdAndEpoch(identity.producer_id, identity.epoch + 1)",
+        "ProducerIdAndEpoch(identity.producer_id, identity.epoch)",
+    ),
+    Sabotage(
+        "halves_of_a_split_batch_numbered_alike",
+        "aiokafkawire.producer.partition_queue",
+        "base = advance(batch.stamp.base_sequence, start)",
+        "base = batch.stamp.base_sequence",
+    ),
+    Sabotage(
+        "last_half_of_a_split_batch_lost",
+        "aiokafkawire.producer.partition_queue",
+        "pieces = batch.records.split(BATCH_OVERHEAD_BYTES + body_bytes // 2)",
+        "pieces = batch.records.split(BATCH_OVERHEAD_BYTES + body_bytes // 2)[:-1]",
+    ),
+    Sabotage(
+        "a_batch_that_went_out_counts_as_unsent",
+        "aiokafkawire.producer.partition_queue",
+        "return batch.uncertain or batch.state is BatchState.IN_FLIGHT",
+        "return False",
+    ),
+    Sabotage(
+        "doubt_forgotten_when_sent_again",
+        "aiokafkawire.producer.partition_queue",
+        "batch.uncertain = not batch.old_topic or batch.by_name",
+        "batch.uncertain = False",
+    ),
+    Sabotage(
+        "sent_again_before_earlier_ones_are_answered",
+        "aiokafkawire.producer.partition_queue",
+        "if any(other.order < head.order for other in self.in_flight):",
+        "if False:",
+    ),
 )
 
-SABOTAGES = {each.name: each for each in PRODUCER}
+CONSUMER = (
+    Sabotage(
+        "commits_one_too_many",
+        "aiokafkawire.consumer.partition",
+        "return OffsetAndMetadata(buffer.processed, leader_epoch=buffer.leader_epoch)",
+        "return OffsetAndMetadata(buffer.processed + 1, leader_epoch=buffer.leader_epoch)",
+    ),
+    Sabotage(
+        "auto_commit_passes_the_running_record",
+        "aiokafkawire.consumer.partition",
+        "return OffsetAndMetadata(buffer.processed, leader_epoch=buffer.leader_epoch)",
+        "return OffsetAndMetadata(buffer.position, leader_epoch=buffer.leader_epoch)",
+    ),
+    Sabotage(
+        "latest_after_an_unknown_error",
+        "aiokafkawire.consumer.partition",
+        "again = AwaitingCommitted(event.again_at)",
+        "again = Resetting(LogPoint.LATEST)",
+    ),
+    Sabotage(
+        "paused_partitions_give_records",
+        "aiokafkawire.consumer.partition",
+        "if self.paused or self.revoked or not isinstance(self.state, Positioned):",
+        "if self.revoked or not isinstance(self.state, Positioned):",
+    ),
+    Sabotage(
+        "paused_for_ever",
+        "aiokafkawire.consumer.consumer",
+        "            self._owned(core, tp).paused = paused",
+        "            self._owned(core, tp).paused |= paused",
+    ),
+    Sabotage(
+        "records_before_the_position_given",
+        "aiokafkawire.records.fetch",
+        "start = bisect_left(columns.offsets, self.position)",
+        "start = 0",
+    ),
+    Sabotage(
+        "aborted_records_given",
+        "aiokafkawire.records.fetch",
+        "return batch.is_transactional\n",
+        "return False\n",
+    ),
+    Sabotage(
+        "a_producer_that_aborted_once_is_never_read_again",
+        "aiokafkawire.records.fetch",
+        "self._aborted_producers.discard(batch.producer_id)",
+        "pass",
+    ),
+    Sabotage(
+        "control_batches_not_passed",
+        "aiokafkawire.records.fetch",
+        "self.position = self._batch.next_offset",
+        "pass",
+    ),
+    Sabotage(
+        "checksums_not_looked_at",
+        "aiokafkawire.records.fetch",
+        "            batch.check_crc()",
+        "            pass",
+    ),
+)
+
+GROUP = (
+    Sabotage(
+        "outdated_generation_taken_for_a_kept_commit",
+        "aiokafkawire.group.commits",
+        "        if code == ErrorCode.NONE:",
+        "        if code in {ErrorCode.NONE, ErrorCode.ILLEGAL_GENERATION}:",
+    ),
+    Sabotage(
+        "held_commits_sent_whoever_owns_the_partition",
+        "aiokafkawire.group.commits",
+        "still = set(event.owned) if event.generation <= state.generation + 1 else set()",
+        "still = set(m.wanted)",
+    ),
+    Sabotage(
+        "coordinator_kept_whatever_it_answers",
+        "aiokafkawire.group.commits",
+        "            forgotten |= code in _ELSEWHERE",
+        "            forgotten = False",
+    ),
+    Sabotage(
+        "one_new_partition_dropped_in_a_cooperative_rebalance",
+        "aiokafkawire.group.entering",
+        "coming = tuple(tp for tp in given if tp not in had)",
+        "coming = tuple(tp for tp in given if tp not in had)[1:]",
+    ),
+    Sabotage(
+        "a_generation_missed_is_no_matter",
+        "aiokafkawire.group.entering",
+        "if event.generation > state.generation.number + 1:",
+        "if False:",
+    ),
+    Sabotage(
+        "heartbeats_stop_after_the_first",
+        "aiokafkawire.group.owning",
+        "after = steps.with_pulse(state, m.new_pulse(state.pulse.node, now))\n    text",
+        "after = steps.with_pulse(state, replace(m.new_pulse(state.pulse.node, now),"
+        " next_at=now + 86_400))\n    text",
+    ),
+)
+
+CONNECTION = (
+    Sabotage(
+        "correlation_ids_used_again",
+        "aiokafkawire.connection.in_flight",
+        "self._next_id = 0 if self._next_id == MAX_CORRELATION_ID else self._next_id + 1",
+        "self._next_id = (self._next_id + 1) % 4",
+    ),
+    Sabotage(
+        "silent_brokers_waited_for_for_ever",
+        "aiokafkawire.connection.in_flight",
+        "silent = oldest if oldest is not None and oldest.limit <= now else None",
+        "silent = None",
+    ),
+    Sabotage(
+        "a_cancelled_request_gives_its_slot_away",
+        "aiokafkawire.connection.in_flight",
+        "        elif call.state is CallState.SENT:\n            call.on(CallEvent.CANCELLED)\n",
+        "        elif call.state is CallState.SENT:\n            call.on(CallEvent.CANCELLED)\n"
+        "            self._waiting.remove(call)\n",
+    ),
+)
+
+SABOTAGES = {each.name: each for each in (*PRODUCER, *CONSUMER, *GROUP, *CONNECTION)}
