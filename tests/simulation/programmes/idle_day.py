@@ -19,18 +19,18 @@ from tests.simulation.programmes.crew import a_consumer, a_producer, host_of
 from tests.simulation.stage import Stage
 
 TOPIC, GROUP = "orders", "billing"
-MINUTE_S, HOUR_S = 60.0, 3_600.0
+HOUR_S, POLL_S = 3_600.0, 240.0
 
 PACES: Mapping[str, tuple[float, dict[str, Any]]] = {
     "as it comes": (0.25, {}),
     "calm": (
         24.0,
         {
-            "fetch_max_wait_ms": 120_000,
-            "request_timeout_ms": 150_000,
-            "default_api_timeout_ms": 200_000,
-            "heartbeat_interval_ms": 60_000,
-            "session_timeout_ms": 200_000,
+            "fetch_max_wait_ms": 240_000,
+            "request_timeout_ms": 300_000,
+            "default_api_timeout_ms": 400_000,
+            "heartbeat_interval_ms": 120_000,
+            "session_timeout_ms": 400_000,
             "auto_commit_interval_ms": 600_000,
         },
     ),
@@ -40,8 +40,10 @@ PACES: Mapping[str, tuple[float, dict[str, Any]]] = {
 SETTLED_AFTER = 0.2
 """The part of the day after which nothing more may grow."""
 
-DARK_FROM, DARK_FOR = 0.4, 0.1
-"""The part of the day in which a node is away, if one is."""
+DARK_FROM = 0.4
+"""The part of the day after which a node is away, if one is."""
+
+DARK_S = 300.0
 
 CONNECTS_AN_HOUR = 12
 """Connections that a client makes in an hour in which one record is sent: to each of three nodes,
@@ -71,16 +73,16 @@ def draw(rng: random.Random) -> Plan:
         ),
         *(PlannedClient(f"onlooker-{n}", f"10.0.3.{n}", "looks") for n in range(rng.randint(0, 1))),
     )
-    day_s = PACES[pace][0] * HOUR_S
+    from_s = PACES[pace][0] * HOUR_S * DARK_FROM
     nodes = rng.choice((1, 3))
-    dark = {"node": rng.randint(1, nodes), "for_s": day_s * DARK_FOR, "hangs": rng.random() < 0.5}
+    dark = {"node": rng.randint(1, nodes), "for_s": DARK_S, "hangs": rng.random() < 0.5}
     return Plan(
         broker={"nodes": nodes, "as_of": rng.choice((None, "2.8"))},
         topics={TOPIC: partitions},
         options={"pace": pace},
         records=rng.randint(2, 24),
         clients=clients,
-        steps=(Step(day_s * DARK_FROM, "dark", dark),) if rng.random() < 0.5 else (),
+        steps=(Step(from_s, "dark", dark),) if rng.random() < 0.5 else (),
     )
 
 
@@ -136,7 +138,7 @@ async def read(stage: Stage, client: PlannedClient, options: Mapping[str, Any]) 
         mine["partition_assignment_strategy"] = [client.arguments["strategy"]]
     async with a_consumer(stage, client.name, client.host, TOPIC, **mine) as worker:
         while True:
-            await worker.getmany(timeout_ms=MINUTE_S * 1_000)
+            await worker.getmany(timeout_ms=POLL_S * 1_000)
 
 
 AS_IT_COMES: Mapping[str, Any] = {
