@@ -41,6 +41,9 @@ def draw_reader(rng: random.Random) -> dict[str, Any]:
     }
 
 
+REPLICATED_SINCE = "2.0"
+"""Before, Kafka's own replicas may lose what was acknowledged, or differ (KIP-101, KIP-279)."""
+
 NEWEST = 0.5
 """The share of runs on the newest release."""
 
@@ -65,6 +68,7 @@ def draw_broker(
     if rng.random() < replicated:
         broker |= {
             "replicate": True,
+            "as_of": draw_release(rng, max(since, REPLICATED_SINCE, key=LINES.index)),
             "flush_interval_ms": rng.choice([100, 1_000, 30_000]),
             "min_insync_replicas": 2,
             "replica_lag_time_max_ms": 3_000,
