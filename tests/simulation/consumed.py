@@ -17,13 +17,16 @@ SEEN = ("none", "committed")
 
 
 class Consumed:
-    """Compares logs with a history that grows; nothing is read twice that has not changed."""
+    """Compares logs with a history that grows; nothing is read twice that has not changed.
+
+    By values: another log has the same offsets once its topic was made again.
+    """
 
     def __init__(self, broker: Broker, recorder: Recorder) -> None:
         self._broker = broker
         self._history = recorder.history
         self._heard = 0
-        self._given: dict[tuple[str, int], set[int]] = {}
+        self._given: dict[tuple[str, int], set[bytes]] = {}
         self._logs: dict[tuple[str, int], tuple[tuple[int, int], Log]] = {}
 
     def missing(
@@ -41,7 +44,7 @@ class Consumed:
                 found += [
                     (topic, partition, record.offset)
                     for record in self.log(topic, partition).records
-                    if record.offset not in given and (not committed or record.fate in SEEN)
+                    if record.value not in given and (not committed or record.fate in SEEN)
                 ]
         return found
 
@@ -58,5 +61,5 @@ class Consumed:
         for event in self._history[self._heard :]:
             if isinstance(event, Polled):
                 given = self._given.setdefault((event.topic, event.partition), set())
-                given.update(offset for offset, _ in event.records)
+                given.update(value for _, value in event.records)
         self._heard = len(self._history)
