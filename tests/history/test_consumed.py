@@ -72,7 +72,9 @@ def test_a_topic_that_is_gone_needs_not_be_read() -> None:
     story.made()
     story.sent(v(10))
     assert elevens(story, ALL, log(incarnation=1)) == []
-    assert len(elevens(story, ALL, log(v(10), incarnation=1))) == 1
+    again = (ALL, log(v(10), incarnation=1))
+    assert len(elevens(story, *again)) == 1
+    assert elevens(story, *again, complete_groups=("g",), in_metadata=False) == []
 
 
 def test_readers_without_a_group() -> None:

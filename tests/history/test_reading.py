@@ -358,6 +358,23 @@ def test_a_topic_that_is_made_again_is_read_from_its_beginning() -> None:
     )
 
 
+def test_by_its_name_alone_a_topic_is_the_same() -> None:
+    story = reader()
+    story.polled(*r(0, 1))
+    story.deleted()
+    story.made()
+    for number in (20, 21, 22, 23):
+        story.sending(v(number))
+    story.polled((2, v(22)))
+    logs = [log(v(0), v(1)), log(v(20), v(21), v(22), v(23), incarnation=1)]
+    told: dict[str, Any] = {"positions_lost": (), "promises": {"topics_remade": True}}
+    assert kinds(story.found(*logs, **told)) == [WRONG]
+    told["promises"] = {"topics_remade": True, "in_fetches": False}
+    assert kinds(story.found(*logs, **told)) == []
+    story.polled((2, v(22)))
+    assert kinds(story.found(*logs, **told)) == [BACK]
+
+
 def test_a_topic_that_is_made_again_may_be_noticed_late_but_once() -> None:
     """Readers by name find that their position is out of range first, and hear of the id later."""
     story = reader()

@@ -29,7 +29,8 @@ class Promises:
     `durable`: brokers lose nothing that all replicas in sync had (min.insync.replicas 2, no unclean
     election, at most one node at a time loses what it had not written). `numbers`: brokers know
     idempotent producers (0.11 and later). `resets`: positions may be lost by retention or
-    truncation. `topics_remade`: topics are deleted and made again.
+    truncation. `topics_remade`: topics are deleted and made again; readers can tell by ids
+    `in_fetches` (3.1 and later) at once, else by those `in_metadata` (2.8) when they look there.
     `complete_groups`: groups of which each record must have been given to some member at the end.
     `complete_readers`: consumers without a group, likewise. `consumed_within_s`: after the heal.
     `hostile`: peers send bytes that break the protocol. `slack_s`: how late a call may be.
@@ -41,6 +42,8 @@ class Promises:
     numbers: bool = True
     resets: bool = False
     topics_remade: bool = False
+    in_metadata: bool = True
+    in_fetches: bool = True
     complete_groups: tuple[str, ...] = ()
     complete_readers: tuple[str, ...] = ()
     consumed_within_s: float = 60.0

@@ -101,7 +101,10 @@ def _judge(run: Run, who: str, readers: list[Client]) -> Iterator[Violation]:
 
 
 def _wanted(run: Run, names: set[str]) -> list[TopicPartition]:
-    """The partitions, of those that exist in the end, that these readers wanted at any time."""
+    """The partitions, of those that exist in the end, that these readers wanted at any time.
+
+    Those of topics that were made again are left out where nobody can tell that they were.
+    """
     found: dict[TopicPartition, None] = {}
     for subscribed in run.of(Subscribed):
         if subscribed.client not in names:
@@ -114,7 +117,12 @@ def _wanted(run: Run, names: set[str]) -> list[TopicPartition]:
         if by_hand.client in names:
             found |= dict.fromkeys(by_hand.partitions)
     made = run.made_at
-    return [tp for tp in found if not made or tp.topic in run.partitions]
+    return [
+        tp
+        for tp in found
+        if (not made or tp.topic in run.partitions)
+        and (run.promises.in_metadata or len(made.get(tp.topic, ())) <= 1)
+    ]
 
 
 def _commits_asked(run: Run) -> dict[tuple[str, int], float]:

@@ -192,7 +192,9 @@ class _Judge:
             seen = self._seen(log, committed=client.read_committed)
             if log.incarnation != position.incarnation:
                 if position.incarnation >= 0:
-                    position.at = Start(position.looked_at, reset=True)
+                    # By its name alone a topic cannot be told from the one before.
+                    known = self.run.promises.in_fetches
+                    position.at = Start(position.looked_at, reset=True) if known else None
                 position.incarnation = log.incarnation
             first = seen.place(offsets[0] if offsets else event.next_offset)
             end = seen.place(event.next_offset)
@@ -256,7 +258,10 @@ class _Judge:
         starts, certain = self._starts(client, tp, at, event.at)
         if any(low < start <= high for start in starts):
             return
-        if (not certain or self._remade(tp)) and _by_policy(client, seen, low):
+        remade = self._remade(tp)
+        if (not certain or remade) and _by_policy(client, seen, low):
+            return
+        if remade and not self.run.promises.in_fetches:
             return
         if self._lost_it(poll, low):
             return
