@@ -112,6 +112,7 @@ async def run(stage: Stage) -> None:
                 busy.start_soon(send, stage, client)
         if workers:
             await stage.until_consumed(*stage.plan.topics)
+            await stage.until_settled()
         await crew.dismiss()
         tasks.cancel_scope.cancel()
 
@@ -146,8 +147,11 @@ async def look(stage: Stage, client: PlannedClient) -> None:
 
 
 def promises(plan: Plan) -> Promises:
+    release = plan.broker["as_of"]
     return Promises(
         topics_remade=any(step.kind == "make anew" for step in plan.steps),
+        in_metadata=release != "2.0",
+        in_fetches=release is None,
         complete_groups=(GROUP,) if plan.of("works") else (),
     )
 
