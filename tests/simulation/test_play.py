@@ -7,6 +7,7 @@ import random
 import anyio
 import pytest
 
+from aiokafkawire.producer import Producer
 from aiokafkawire.testing.simulation.world import Backend
 from tests.history.checker import Promises
 from tests.simulation.plan import Plan, PlannedClient, Step
@@ -105,6 +106,24 @@ def test_what_does_not_come_in_time_is_a_failure(backend: Backend) -> None:
     (failure,) = play(programme(run), 1, backend).failures
     assert failure.kind == "invariant 11"
     assert "peace" in failure.text
+
+
+@BOTH
+def test_a_record_that_nobody_was_given_is_a_failure(backend: Backend) -> None:
+    async def run(stage: Stage) -> None:
+        await stage.make_topic("orders", 2)
+        producer = Producer(
+            client_id="sender",
+            bootstrap_servers=stage.servers,
+            _runtime=stage.runtime("10.0.1.1"),
+        )
+        async with stage.recorder.producer(producer, "sender") as sender:
+            await sender.send_and_wait("orders", sender.value(), partition=1)
+        await stage.until_consumed("orders")
+
+    (failure,) = play(programme(run), 1, backend).failures
+    assert failure.kind == "invariant 11"
+    assert "1 records, [('orders', 1, 0)]" in failure.text
 
 
 @BOTH
