@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import anyio
+import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
 from aiokafkawire.broker import Answer, Broker, Close, Delay, SeenRequest
 from aiokafkawire.errors import AuthenticationFailed, DeliveryUnknown, UnsupportedVersion
 from aiokafkawire.producer import Producer
+from aiokafkawire.testing import KafkaBroker
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.producer.conftest import produced
 
@@ -70,6 +74,51 @@ async def warm(producer: Producer) -> None:
     """Let there be a connection."""
     await producer.send("t", b"0", partition=0)
     await producer.flush()
+
+
+@pytest.mark.slow
+async def test_answers_are_heard_in_the_order_in_which_they_came(anyio_backend: object):
+    """Those that come at once too: what is refused behind a batch that was refused is no gap."""
+    with KafkaBroker() as kafka:
+        kafka.create_topic("t")
+        async with Producer(
+            bootstrap_servers=kafka.bootstrap_servers,
+            linger_ms=0,
+            batch_size_bytes=1,
+            retry_backoff_ms=1,
+        ) as producer:
+            await warm(producer)
+            for _ in range(4):
+                await answered_at_once(kafka, producer)
+            assert producer.metrics()["epochs_raised_total"] == 0
+
+
+async def answered_at_once(kafka: KafkaBroker, producer: Producer) -> None:
+    """Of five batches the first is refused; the others' answers come together with that of its
+    second attempt."""
+    release = threading.Event()
+
+    async def hold(_: SeenRequest) -> None:
+        await anyio.to_thread.run_sync(release.wait)
+
+    def answers() -> int:
+        produced = kafka.requests.of(ApiKey.PRODUCE)
+        return sum(seen.answered_at is not None for seen in produced)
+
+    kafka.on(ApiKey.PRODUCE, Answer(ErrorCode.NOT_ENOUGH_REPLICAS), times=1)
+    holding = kafka.on(ApiKey.PRODUCE, hold)
+    resent, before = producer.metrics()["batches_resent_total"], answers()
+    with anyio.fail_after(20):
+        for _ in range(5):
+            await producer.send("t", b"v", partition=0)
+        while producer.metrics()["batches_resent_total"] == resent:
+            await anyio.lowlevel.checkpoint()
+        await anyio.wait_all_tasks_blocked()
+        release.set()
+        while answers() < before + 6:
+            pass  # nothing else may run meanwhile
+        holding.remove()
+        await producer.flush()
 
 
 async def test_one_request_in_flight_if_so_told(broker: Broker, new_producer: New):
