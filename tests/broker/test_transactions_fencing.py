@@ -370,6 +370,14 @@ async def test_a_commit_reaches_a_partition_when_it_has_a_leader_again() -> None
             assert await producer.end(commit=True) == E.NONE
 
 
+async def added(producer: Transactional) -> None:
+    """Add the partition once all in sync have the end of the transaction before."""
+    with anyio.fail_after(10):
+        while (code := await producer.add(0)) == E.CONCURRENT_TRANSACTIONS:
+            pass
+    assert code == E.NONE
+
+
 async def test_a_follower_that_comes_to_lead_knows_what_was_aborted() -> None:
     async with Broker(nodes=3, as_of="2.8", replicate=True) as broker:
         await broker.create_topic("t", 1, 3)
@@ -380,10 +388,10 @@ async def test_a_follower_that_comes_to_lead_knows_what_was_aborted() -> None:
             await producer.init()
             async with connected(broker, first) as leader:
                 for value, commit in ((b"x", False), (b"a", True)):
-                    assert await producer.add(0) == E.NONE
+                    await added(producer)
                     assert (await producer.produce(value, client=leader)).error_code == E.NONE
                     assert await producer.end(commit=commit) == E.NONE
-                await producer.add(0)
+                await added(producer)
                 await producer.produce(b"b", client=leader)
             await broker.kill(first)
             assert broker.leader("t", 0) != first
