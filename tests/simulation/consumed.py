@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from aiokafkawire.broker import Broker
-from tests.history.events import Polled
+from tests.history.events import Opened, Polled
 from tests.history.observed import Log
 from tests.history.recorder import Recorder
 from tests.history.watch import log_of
@@ -30,9 +31,10 @@ class Consumed:
         self._logs: dict[tuple[str, int], tuple[tuple[int, int], Log]] = {}
 
     def missing(
-        self, topics: Sequence[str], *, committed: bool = False
+        self, topics: Sequence[str], *, committed: bool = False, group: str | None = None
     ) -> list[tuple[str, int, int]]:
-        """Topic, partition and offset of each record that was given to nobody.
+        """Topic, partition and offset of each record that was given to nobody, or to nobody of a
+        group.
 
         `committed`: none of transactions that are open or were aborted.
         """
@@ -40,7 +42,7 @@ class Consumed:
         found = []
         for topic in topics:
             for partition in range(self._broker.topics.get(topic, 0)):
-                given = self._given.get((topic, partition), set())
+                given = self._given.get((group, topic, partition), set())
                 found += [
                     (topic, partition, record.offset)
                     for record in self.log(topic, partition).records
@@ -51,7 +53,9 @@ class Consumed:
     def log(self, topic: str, partition: int) -> Log:
         """What a partition holds now."""
         end = self._broker.end_offset(topic, partition)
-        state = (end, self._broker.leader_epoch(topic, partition))
+        # Made again, it is another one.
+        which = self._broker._partition(topic, partition)
+        state = (which, end, self._broker.leader_epoch(topic, partition))
         kept = self._logs.get((topic, partition))
         if kept is None or kept[0] != state:
             kept = self._logs[topic, partition] = (state, log_of(self._broker, topic, partition))
@@ -59,7 +63,11 @@ class Consumed:
 
     def _hear(self) -> None:
         for event in self._history[self._heard :]:
-            if isinstance(event, Polled):
-                given = self._given.setdefault((event.topic, event.partition), set())
-                given.update(value for _, value in event.records)
+            if isinstance(event, Opened):
+                self._groups[event.client] = event.options.get("group_id")
+            elif isinstance(event, Polled):
+                values = [value for _, value in event.records]
+                for group in (None, self._groups.get(event.client)):
+                    key = (group, event.topic, event.partition)
+                    self._given.setdefault(key, set()).update(values)
         self._heard = len(self._history)

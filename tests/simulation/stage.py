@@ -188,13 +188,16 @@ class Stage:
                 raise Unsettled(f"after {within_s} s not yet: {what}")
             await anyio.sleep(POLL_S)
 
-    async def until_consumed(self, *topics: str, committed: bool = False) -> None:
-        """Wait until each record of these topics (of all in the plan) was given to somebody.
+    async def until_consumed(
+        self, *topics: str, committed: bool = False, group: str | None = None
+    ) -> None:
+        """Wait until each record of these topics (of all in the plan) was given to somebody, or to
+        somebody of a group.
 
         `committed`: none of transactions that are open or were aborted. Raises `Unsettled`.
         """
         names = topics or tuple(self.plan.topics)
-        missing = partial(self._consumed.missing, names, committed=committed)
+        missing = partial(self._consumed.missing, names, committed=committed, group=group)
         try:
             await self.until(lambda: not missing(), "consumed")
         except Unsettled as error:

@@ -111,7 +111,7 @@ async def run(stage: Stage) -> None:
             for client in stage.plan.of("sends"):
                 busy.start_soon(send, stage, client)
         if workers:
-            await stage.until_consumed(*stage.plan.topics)
+            await stage.until_consumed(*stage.plan.topics, group=GROUP)
             await stage.until_settled()
         await crew.dismiss()
         tasks.cancel_scope.cancel()
