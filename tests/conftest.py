@@ -21,6 +21,7 @@ from hypothesis import settings
 from tests.brokers.releases import RELEASES
 
 RUNTIME_TESTS = "tests/runtime/"
+SIMULATOR_TESTS = "tests/testing/"
 BEHAVIOUR = "tests/behaviour/"
 
 FAST = "not slow"
@@ -89,6 +90,12 @@ def is_repetition(item: pytest.Item) -> bool:
     return other and not item.nodeid.startswith(RUNTIME_TESTS)
 
 
+def is_simulated_again(item: pytest.Item) -> bool:
+    """The same of a simulated event loop, which the simulator alone knows."""
+    other = hasattr(item, "callspec") and item.callspec.params.get("backend") == "trio"
+    return other and not item.nodeid.startswith(SIMULATOR_TESTS)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The fast tests run on one event loop; those of the runtime on all."""
     for item in items:
@@ -100,7 +107,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Coverage, which may double what a test costs, is not traced where it would add nothing."""
     tracing, in_threads = sys.gettrace(), threading.gettrace()
-    if tracing is None or not is_repetition(item):
+    if tracing is None or not (is_repetition(item) or is_simulated_again(item)):
         return (yield)
     sys.settrace(None)
     threading.settrace(None)  # type: ignore[arg-type]
