@@ -30,8 +30,9 @@ __all__ = ("QUIET_FAILURES", "Conversation")
 
 logger = logging.getLogger("aiokafkawire.producer")
 
-QUIET_FAILURES = 3
-"""Failures in a row of one request before there is a warning."""
+QUIET_FAILURES = 7
+"""Failures in a row of one request before there is a warning: with the default backoff about five
+seconds. Coordinators refuse for less while they write what ends the transaction before."""
 
 
 class Conversation:
