@@ -115,7 +115,7 @@ async def run(stage: Stage) -> None:
         await anyio.sleep_until(day_s)
         compare(stage, before, census(stage), day_s * (1 - SETTLED_AFTER) / HOUR_S)
         if stage.plan.of("works"):
-            await stage.until_consumed(TOPIC)
+            await stage.until_consumed(TOPIC, group=GROUP)
         tasks.cancel_scope.cancel()
 
 

@@ -61,7 +61,7 @@ async def run(stage: Stage) -> None:
                 person.over = True
                 await person.gone.wait()
         if stage.plan.of("works"):
-            await stage.until_consumed(TOPIC)
+            await stage.until_consumed(TOPIC, group=GROUP)
         for person in people:
             person.over = True
 
