@@ -27,7 +27,8 @@ class Consumed:
         self._broker = broker
         self._history = recorder.history
         self._heard = 0
-        self._given: dict[tuple[str, int], set[bytes]] = {}
+        self._groups: dict[str, str | None] = {}
+        self._given: dict[tuple[str | None, str, int], set[bytes]] = {}
         self._logs: dict[tuple[str, int], tuple[tuple[int, int], Log]] = {}
 
     def missing(
