@@ -28,7 +28,7 @@ class Consumed:
         self._heard = 0
         self._groups: dict[str, str | None] = {}
         self._given: dict[tuple[str | None, str, int], set[bytes]] = {}
-        self._logs: dict[tuple[str, int], tuple[tuple[int, int], Log]] = {}
+        self._logs: dict[tuple[str, int], tuple[tuple[Any, int, int], Log]] = {}
 
     def missing(
         self, topics: Sequence[str], *, committed: bool = False, group: str | None = None
