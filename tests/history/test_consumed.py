@@ -77,6 +77,15 @@ def test_a_topic_that_is_gone_needs_not_be_read() -> None:
     assert elevens(story, *again, complete_groups=("g",), in_metadata=False) == []
 
 
+def test_a_topic_made_again_with_fewer_partitions() -> None:
+    story = group()
+    story.polled(*r(0, 1, 2))
+    story.deleted()
+    story.made()
+    gone = log(b"gone", partition=1)
+    assert elevens(story, ALL, gone, log(incarnation=1)) == []
+
+
 def test_readers_without_a_group() -> None:
     story = Story()
     story.consumer("c", group_id=None)

@@ -82,9 +82,9 @@ def _judge(run: Run, who: str, readers: list[Client]) -> Iterator[Violation]:
     missing: list[Finding] = []
     late: list[Finding] = []
     for tp in wanted:
-        if not run.logs.get(tp):
+        log = run.logs[tp][-1] if run.logs.get(tp) else None
+        if log is None or log.incarnation < len(run.made_at.get(tp.topic, ())) - 1:
             continue
-        log = run.logs[tp][-1]
         for record in log.records:
             if committed and record.fate not in {"none", "committed"}:
                 continue
