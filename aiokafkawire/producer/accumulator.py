@@ -198,7 +198,7 @@ class Accumulator:
             assert batch.builder is not None
             index = batch.builder.append(timestamp_ms, key, value, headers)
             if index is None:
-                self._end_batch(queue)
+                self.end_batch(queue)
                 ended = True
         if index is None:
             batch = self._begin_batch(queue, now)
@@ -211,7 +211,7 @@ class Accumulator:
         batch.reserved_bytes += size_bytes
         self.used_bytes += size_bytes
         if batch.builder is not None and batch.builder.is_full:
-            self._end_batch(queue)
+            self.end_batch(queue)
             ended = True
         return Delivery(batch.receipt, index, timestamp_ms), ended
 
@@ -267,7 +267,8 @@ class Accumulator:
             return False
         return any(queue.waiting[0].linger_until <= since for queue in self._active[node])
 
-    def _end_batch(self, queue: PartitionQueue) -> None:
+    def end_batch(self, queue: PartitionQueue) -> None:
+        """A partition's open batch takes no more records."""
         queue.close_open()
         self.pacer.batch_ended()
         self._senders.wake(queue.leader, -NEVER)

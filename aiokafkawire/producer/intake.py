@@ -106,6 +106,10 @@ class Intake:
     def __init__(self, config: ProducerConfig, runtime: Runtime, sender: Sender) -> None:
         self.max_bytes = min(config.max_request_size_bytes, config.buffer_memory_bytes)
         self.pacer = sender.accumulator.pacer
+        self._max_plain_bytes = self.max_bytes - BATCH_OVERHEAD_BYTES
+        self._buffer_bytes = config.buffer_memory_bytes
+        # Whether the partition of a record without one hangs on more than its key.
+        self._asks = config.partitioner is not None or config.partitioner_ignore_keys
         self._config = config
         self._sender = sender
         self._accumulator = sender.accumulator
@@ -114,6 +118,60 @@ class Intake:
         self._rng = runtime.rng
         self._now = runtime.clock.now
         self._wall_ms = runtime.clock.wall_ms
+
+    def put_plain(self, topic: str, value: Any, key: Any, partition: int | None) -> Delivery | None:
+        """`put` for most records: no headers, no time of their own, and a batch of their partition
+        takes records. None if this one is not so, or something is in its way: then nothing is
+        done."""
+        accumulator = self._accumulator
+        queues = accumulator.topics.get(topic) if type(topic) is str else None
+        if queues is None or type(value) is not bytes or self._sender.failure is not None:
+            return None
+        size = RECORD_OVERHEAD_BYTES + len(value)
+        queue: PartitionQueue | None
+        sticky = None
+        if partition is not None:
+            if type(partition) is not int or (key is not None and type(key) is not bytes):
+                return None
+            queue = queues.by_partition.get(partition)
+        elif self._asks:
+            return None
+        elif key is None:
+            sticky = queues.sticky
+            position = sticky.partition
+            if position is None or position >= len(queues.queues):
+                return None
+            queue = queues.queues[position]
+        elif type(key) is bytes:
+            queue = queues.for_key(key)
+        else:
+            return None
+        if key is not None:
+            size += len(key)
+        batch = None if queue is None else queue.open
+        # An open batch is of the transaction that is open, if one is.
+        if (
+            batch is None
+            or size > self._max_plain_bytes
+            or accumulator.used_bytes + size > self._buffer_bytes
+            or accumulator.pressing
+            or (self._transactions is not None and not self._transactions.open)
+        ):
+            return None
+        assert queue is not None
+        builder = batch.builder
+        assert builder is not None
+        now_ms = self._wall_ms()
+        index = builder.append(now_ms, key, value)
+        if index is None:
+            return None
+        batch.reserved_bytes += size
+        accumulator.used_bytes += size
+        if builder.is_full:
+            accumulator.end_batch(queue)
+        if sticky is not None:
+            sticky.filled(size, builder.is_full)
+        return Delivery(batch.receipt, index, now_ms)
 
     def put(self, record: NewRecord, *, waited: bool = False) -> Delivery | None:
         """Put a record into the buffer; None if there is no room, or if its topic or partition is

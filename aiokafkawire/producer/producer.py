@@ -170,11 +170,16 @@ class Producer(Client[_Session]):
         over `max_request_size_bytes`, before anything is sent. A cancelled call has not put the
         record into the buffer.
         """
-        intake = self._running().intake
+        intake = self._lifecycle.running_here().intake
+        pacer = intake.pacer
+        if timestamp_ms is None and not headers and pacer.calls_left > 0:
+            delivery = intake.put_plain(topic, value, key, partition)
+            if delivery is not None:
+                pacer.calls_left -= 1
+                return delivery
         record = checked(
             topic, value, key, partition, timestamp_ms, headers, max_bytes=intake.max_bytes
         )
-        pacer = intake.pacer
         if pacer.calls_left > 0:
             pacer.calls_left -= 1
         else:
@@ -199,8 +204,12 @@ class Producer(Client[_Session]):
         for a partition that it lacks, raises `UnknownTopic`. The caller must await something now
         and then, since nothing is sent while it keeps the event loop.
         """
-        session = self._running()
+        session = self._lifecycle.running_here()
         intake = session.intake
+        if timestamp_ms is None and not headers:
+            delivery = intake.put_plain(topic, value, key, partition)
+            if delivery is not None:
+                return delivery
         delivery = intake.put(
             checked(topic, value, key, partition, timestamp_ms, headers, max_bytes=intake.max_bytes)
         )

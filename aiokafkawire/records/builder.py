@@ -42,6 +42,7 @@ class BatchBuilder:
 
     __slots__ = (
         "_body",
+        "_body_bytes",
         "base_timestamp",
         "compression",
         "compression_level",
@@ -61,6 +62,7 @@ class BatchBuilder:
         self.compression_level = compression_level
         self.max_bytes = max_bytes
         self._body = bytearray()
+        self._body_bytes = max_bytes - BATCH_OVERHEAD_BYTES
         self.count = 0
         self.base_timestamp = -1
         self.max_timestamp = -1
@@ -79,14 +81,14 @@ class BatchBuilder:
         headers: Iterable[tuple[str, Buffer | None]] = (),
     ) -> int | None:
         """Add a record; returns its index in the batch, or None if there is no room for it."""
-        count = self.count
+        body, count = self._body, self.count
         if count:
-            room = self.max_bytes - BATCH_OVERHEAD_BYTES - len(self._body)
+            room = self._body_bytes - len(body)
             delta = timestamp_ms - self.base_timestamp
         else:
             room = UNBOUNDED_BYTES
             delta = 0
-        if not encode_record(self._body, count, delta, key, value, headers, room):
+        if not encode_record(body, count, delta, key, value, headers, room):
             self.is_full = True
             return None
         if not count:
@@ -94,7 +96,7 @@ class BatchBuilder:
         elif timestamp_ms > self.max_timestamp:
             self.max_timestamp = timestamp_ms
         self.count = count + 1
-        if len(self._body) + BATCH_OVERHEAD_BYTES >= self.max_bytes:
+        if len(body) >= self._body_bytes:
             self.is_full = True
         return count
 

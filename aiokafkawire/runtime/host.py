@@ -11,6 +11,7 @@ import asyncio
 import logging
 import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVarTuple
 
@@ -59,12 +60,26 @@ def loop_clock() -> Callable[[], float]:
 def loop_finder() -> Callable[[], object]:
     """A cheap function that gives the event loop that runs in the calling thread, None without."""
     if not on_trio():
-        return asyncio._get_running_loop
+        return _asyncio_loop_finder(asyncio.get_running_loop())
     import trio  # noqa: PLC0415
 
     def find() -> object:
         return trio.lowlevel.current_trio_token() if trio.lowlevel.in_trio_run() else None
 
+    return find
+
+
+def _asyncio_loop_finder(usual: asyncio.AbstractEventLoop) -> Callable[[], object]:
+    """asyncio asks the system for the process at each look, up to Python 3.11; a loop of its own
+    knows the thread that it runs in. After a fork nobody looks."""
+    if getattr(usual, "_thread_id", None) != threading.get_ident():
+        return asyncio._get_running_loop
+
+    def find() -> object:
+        here = usual._thread_id == get_ident()  # type: ignore[attr-defined]
+        return usual if here else asyncio._get_running_loop()
+
+    get_ident = threading.get_ident
     return find
 
 

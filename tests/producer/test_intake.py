@@ -9,9 +9,11 @@ import anyio
 import pytest
 
 from aiokafkawire.broker import Broker
-from aiokafkawire.errors import RecordTooLarge
+from aiokafkawire.errors import RecordTooLarge, WrongTransactionState
 from aiokafkawire.producer import Producer
 from aiokafkawire.producer.intake import checked
+from aiokafkawire.wire import ApiKey
+from tests.producer.conftest import produced
 
 New = Callable[..., Producer]
 
@@ -117,3 +119,95 @@ async def test_a_topic_that_many_look_up_at_once_is_kept_once(broker: Broker, ne
             deadline = anyio.current_time() + 20
             assert await session.cluster.wait_update(session.cluster.metadata.version, deadline)
         assert not session.cluster.metadata.topics
+
+
+PLAIN: list[tuple[bytes | None, int | None]] = [(None, None), (b"key", None), (None, 1), (b"k", 1)]
+
+
+@pytest.mark.parametrize(("key", "partition"), PLAIN)
+async def test_most_records_go_the_short_way_and_count_as_on_the_long_one(
+    broker: Broker, new_producer: New, key: bytes | None, partition: int | None
+):
+    async with new_producer(linger_ms=5_000) as producer:
+        sender = producer._lifecycle.session.sender
+        intake, accumulator = producer._lifecycle.session.intake, sender.accumulator
+        await producer.partitions_for("t")
+        # The batch is begun on the long way.
+        assert intake.put_plain("t", b"v" * 30, key, partition) is None
+        first = producer.send_nowait("t", b"v" * 30, key, partition)
+        one = accumulator.used_bytes
+        second = intake.put_plain("t", b"w" * 30, key, partition)
+        assert second is not None
+        assert accumulator.used_bytes == 2 * one
+        await producer.flush()
+        assert accumulator.used_bytes == 0
+        receipts = [await first, await second]
+    assert [receipt.offset for receipt in receipts] == [0, 1]
+    assert len({receipt.partition for receipt in receipts}) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "key", "partition", "why"),
+    [
+        (None, None, 0, "no value"),
+        (bytearray(b"v"), None, 0, "a value to be copied"),
+        ("text", None, 0, "a wrong value"),
+        (b"v", bytearray(b"k"), 0, "a key to be copied"),
+        (b"v", bytearray(b"k"), None, "a key to be copied"),
+        (b"v", None, 99, "a partition that there is not"),
+        (b"v", None, True, "a wrong partition"),
+        (b"v", None, 1, "a partition without a batch"),
+        (b"v" * 3_000, None, 0, "too large"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_what_is_not_plain_is_left_to_the_long_way(
+    new_producer: New, value: Any, key: Any, partition: Any, why: str
+):
+    async with new_producer(
+        linger_ms=5_000, max_request_size_bytes=2_000, batch_size_bytes=1_000
+    ) as producer:
+        await producer.send("t", b"v", partition=0)
+        session = producer._lifecycle.session
+        before = session.sender.accumulator.used_bytes
+        assert session.intake.put_plain("t", value, key, partition) is None
+        assert session.sender.accumulator.used_bytes == before
+
+
+async def test_nothing_goes_the_short_way_while_something_is_in_its_way(new_producer: New):
+    async with new_producer(linger_ms=5_000, buffer_memory_bytes=300) as producer:
+        await producer.send("t", b"v", partition=0)
+        session = producer._lifecycle.session
+        intake, accumulator = session.intake, session.sender.accumulator
+        assert intake.put_plain("t", b"v" * 300, None, 0) is None  # there is no room
+        assert intake.put_plain("other", b"v", None, 0) is None
+        accumulator.pressing += 1  # somebody may wait for room
+        assert intake.put_plain("t", b"v", None, 0) is None
+        accumulator.pressing -= 1
+        assert intake.put_plain("t", b"v", None, 0) is not None
+        session.sender.refuse(RecordTooLarge("closing"))
+        assert intake.put_plain("t", b"v", None, 0) is None
+
+
+async def test_the_short_way_fills_batches_as_the_long_one_does(broker: Broker, new_producer: New):
+    async with new_producer(linger_ms=5_000, batch_size_bytes=400) as producer:
+        for number in range(100):
+            await producer.send("t", b"%03d" % number * 10, partition=0)
+        await producer.flush()
+    batches = [b for seen in broker.requests.of(ApiKey.PRODUCE) for b in produced(seen)]
+    # 9, or 8 where the machine let a record wait so long that its time takes a byte more.
+    assert {batch.count for batch in batches[:-1]} <= {8, 9}
+    assert sum(batch.count for batch in batches) == 100
+    assert all(batch.size_bytes <= 400 for batch in batches)
+
+
+async def test_outside_of_a_transaction_there_is_no_short_way(new_producer: New):
+    async with new_producer(transactional_id="short", linger_ms=5_000) as producer:
+        intake = producer._lifecycle.session.intake
+        await producer.begin_transaction()
+        await producer.send("t", b"v", partition=0)
+        assert intake.put_plain("t", b"v", None, 0) is not None
+        await producer.commit_transaction()
+        assert intake.put_plain("t", b"v", None, 0) is None
+        with pytest.raises(WrongTransactionState):
+            await producer.send("t", b"v", partition=0)

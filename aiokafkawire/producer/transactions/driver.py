@@ -59,6 +59,11 @@ FEATURE = "transaction.version"
 LAST_CLASSIC_PRODUCE = 11
 FIRST_IMPLICIT_PRODUCE = 12
 
+# Tuples, not unions, which would be made anew at each look.
+_SENDING = (InTransaction, Committing, Detaching)
+_PRESSING = (Committing, Detaching)
+_DROPPING = (AbortableError, Aborting)
+
 
 class _Steps:
     """When the next step is taken: by `go_on`, or by the task.
@@ -251,9 +256,14 @@ class Transactions:
 
     # --- what the rest of the producer tells ----------------------------------------------------
 
+    @property
+    def open(self) -> bool:
+        """Whether a transaction takes records."""
+        return type(self.machine.state) is InTransaction
+
     def check_open(self) -> None:
         """Raise unless a transaction is open."""
-        if type(self.machine.state) is not InTransaction:
+        if not self.open:
             self.machine.check(UsePartition)
 
     def check_still(self, transaction: Transaction | None) -> None:
@@ -331,10 +341,7 @@ class Transactions:
 
     def _admits(self, partition: TopicPartition) -> bool:
         state = self.machine.state
-        return (
-            isinstance(state, InTransaction | Committing | Detaching)
-            and partition in state.transaction.partitions
-        )
+        return isinstance(state, _SENDING) and partition in state.transaction.partitions
 
     def _numbers_lost(self) -> None:
         self._handle(NumbersLost())
@@ -439,12 +446,12 @@ class Transactions:
 
     def _keep_buffer_in_step(self) -> None:
         self._keep_pressing()
-        if isinstance(self.machine.state, AbortableError | Aborting):
+        if isinstance(self.machine.state, _DROPPING):
             self._drop_records()
 
     def _keep_pressing(self) -> None:
         """What is to be committed need not wait for more records."""
-        pressing = isinstance(self.machine.state, Committing | Detaching)
+        pressing = isinstance(self.machine.state, _PRESSING)
         if pressing is not self._pressing:
             self._pressing = pressing
             self._accumulator.press(1 if pressing else -1)
@@ -456,7 +463,7 @@ class Transactions:
         where the end raises the epoch, which brokers check, that needs no care.
         """
         state = self.machine.state
-        if isinstance(state, AbortableError | Aborting) and self._accumulator.incomplete:
+        if isinstance(state, _DROPPING) and self._accumulator.incomplete:
             cause = state.error if isinstance(state, AbortableError) else None
             raised = state.transaction.protocol is Protocol.IMPLICIT
             self._accumulator.abandon(
@@ -468,7 +475,7 @@ class Transactions:
     def _handle(self, event: Initialise | Abort | Detach | RecordsFailed | NumbersLost) -> None:
         self.machine.handle(event, self._now())
         self.steps.changed.set()
-        if isinstance(self.machine.state, AbortableError | Aborting):
+        if isinstance(self.machine.state, _DROPPING):
             self._stirred.set()
             self._heard.set()
 
@@ -514,7 +521,7 @@ class Transactions:
         return isinstance(self.machine.state, ending) and self.machine.transaction is transaction
 
     def _takes(self, transaction: Transaction | None) -> bool:
-        taking = isinstance(self.machine.state, InTransaction | Committing | Detaching)
+        taking = isinstance(self.machine.state, _SENDING)
         return taking and self.machine.transaction is transaction
 
     def raise_failure(self) -> None:
