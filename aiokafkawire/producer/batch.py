@@ -21,6 +21,9 @@ class BatchState(enum.Enum):
     IN_FLIGHT = "sent, no answer yet"
     DONE = "has its outcome"
 
+    # By identity, not by name as Enum has it: looked up in tables for each batch.
+    __hash__ = object.__hash__
+
 
 class BatchEvent(enum.Enum):
     """What happens to a batch."""
@@ -29,6 +32,9 @@ class BatchEvent(enum.Enum):
     SENT = enum.auto()
     REFUSED = enum.auto()
     SETTLED = enum.auto()
+
+    # By identity, not by name as Enum has it: looked up in tables for each batch.
+    __hash__ = object.__hash__
 
 
 TRANSITIONS: Mapping[tuple[BatchState, BatchEvent], BatchState] = {

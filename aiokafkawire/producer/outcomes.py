@@ -30,6 +30,9 @@ class Verdict(enum.Enum):
     UNKNOWN = "maybe in the log, and sending it again would not tell"
     FATAL = "this producer cannot go on at all"
 
+    # By identity, not by name as Enum has it: looked up in tables for each batch.
+    __hash__ = object.__hash__
+
 
 VERDICTS: Mapping[ErrorCode, Verdict] = {
     ErrorCode.NONE: Verdict.APPENDED,

@@ -104,7 +104,12 @@ _MAYBE_WRITTEN = frozenset(
 """What a coordinator answers to an end also when it has written it, and not heard of its replicas
 in time."""
 
-Ending = Committing | Aborting | Detaching
+# Tuples, not unions, which would be made anew at each look.
+_OPEN = (InTransaction, Committing, Detaching)
+_FAILED = (AbortableError, Aborting)
+_ENDING = (Committing, Aborting)
+_LEAVING = (Committing, Aborting, Detaching)
+_UNSETTLED = (Committing, Aborting, Detaching, Initialising)
 
 
 def concurrent_backoff(backoff: Backoff) -> Backoff:
@@ -150,7 +155,7 @@ class TransactionMachine:
     @property
     def ending(self) -> bool:
         """Whether the transaction is being ended, or a new epoch is asked for."""
-        return isinstance(self.state, Ending | Initialising)
+        return isinstance(self.state, _UNSETTLED)
 
     @property
     def end_asked(self) -> bool:
@@ -197,7 +202,7 @@ class TransactionMachine:
             return None
         self._again_at = 0.0
         if self._request is None:
-            if flushed and isinstance(self.state, Ending) and not self._owing():
+            if flushed and isinstance(self.state, _LEAVING) and not self._owing():
                 self.handle(Flushed(gap), now)
             self._request = self._wanted(flushed)
             if self._request is None:
@@ -273,7 +278,7 @@ class TransactionMachine:
         if self._in_flight or self._request is None:
             return
         kept = self._doubtful and isinstance(self._request, AddPartitions | AddOffsets | End)
-        if isinstance(self.state, Aborting | AbortableError):
+        if isinstance(self.state, _FAILED):
             # Whether there is anything to end must be known before it is ended.
             keep = kept
         else:
@@ -292,11 +297,11 @@ class TransactionMachine:
         state = self.state
         if isinstance(state, Initialising):
             return Init(state.previous)
-        if isinstance(state, InTransaction | Committing | Detaching):
+        if isinstance(state, _OPEN):
             request = _in_transaction(state.transaction)
             if request is not None:
                 return request
-        if flushed and isinstance(state, Committing | Aborting):
+        if flushed and isinstance(state, _ENDING):
             transaction = state.transaction
             return End(transaction.identity, transaction.protocol, isinstance(state, Committing))
         return None
@@ -376,8 +381,6 @@ _STATES: Mapping[type[Any], str] = {
 
 Transition = Callable[[TransactionMachine, Any, Any, float], State]
 
-_OPEN = (InTransaction, Committing, Detaching)
-_FAILED = (AbortableError, Aborting)
 _OVER = (Detached, FatalError)
 _RECORDS = (RecordsSent, RecordsFailed, NumbersLost)
 _ANSWERS = (PartitionsAdded, OffsetsAdded, OffsetsCommitted)
