@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.sabotage.outsiders import OUTSIDERS
 from tests.sabotage.planting import Sabotage
 
 __all__ = ("SABOTAGES",)
@@ -176,4 +177,4 @@ CONNECTION = (
     ),
 )
 
-SABOTAGES = {each.name: each for each in (*PRODUCER, *CONSUMER, *GROUP, *CONNECTION)}
+SABOTAGES = {each.name: each for each in (*PRODUCER, *CONSUMER, *GROUP, *CONNECTION, *OUTSIDERS)}
