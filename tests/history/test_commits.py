@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.history.events import Fault, Healed
 from tests.history.observed import CommitRequest, PositionLost
 from tests.history.stories import T0, Story, log, v
 
@@ -296,6 +297,40 @@ def test_what_is_committed_in_the_end() -> None:
 
     assert found(2) == 0
     assert found(3) == 1
+
+
+def leaving(*, task: str = "1", error: str | None = None, **options: Any) -> Story:
+    """A member that has processed two records of three when it leaves."""
+    story = reader(**options)
+    story.polled(*r(0, 1))
+    story.polled(*r(2), task="2")
+    call = story.call("stop", 10.0, task=task)
+    story.revoked(T0)
+    story.returned(call, error)
+    story.closed(error=error)
+    return story
+
+
+def in_the_end(story: Story, offset: int | None) -> int:
+    committed = {"g": () if offset is None else ((T0, offset),)}
+    return len([text for n, text in story.found(LOG, committed=committed) if n == 6])
+
+
+def test_whoever_leaves_has_committed_what_is_processed() -> None:
+    assert in_the_end(leaving(), 2) == 0
+    assert in_the_end(leaving(), 1) == 1
+    assert in_the_end(leaving(), None) == 1
+    assert in_the_end(leaving(task=""), 1) == 0  # it was left by an error or a cancellation
+    assert in_the_end(leaving(error="RequestTimedOut"), 1) == 0
+    assert in_the_end(leaving(enable_auto_commit=False), 1) == 0
+
+
+def test_whoever_leaves_while_something_is_broken_may_fail_to_commit() -> None:
+    story = leaving()
+    story.history.insert(0, Fault(0.0, "", "cut"))
+    assert in_the_end(story, 1) == 0
+    story.history.insert(1, Healed(0.5, ""))
+    assert in_the_end(story, 1) == 1
 
 
 def test_offsets_of_transactions_do_not_go_back() -> None:

@@ -13,6 +13,7 @@ from tests.history.events import (
     Assigned,
     AssignedByHand,
     Called,
+    Closed,
     Committing,
     EndAsked,
     Ended,
@@ -22,8 +23,10 @@ from tests.history.events import (
     Sought,
     TopicDeleted,
 )
+from tests.history.invariants.calls import well_since
 from tests.history.invariants.committed import Committed
 from tests.history.invariants.found import Finding, NotChecked, one_of_a_kind
+from tests.history.invariants.groups import follow
 from tests.history.invariants.reading import Visible, visible
 from tests.history.observed import CommitRequest
 from tests.history.run import Client, Run
@@ -39,7 +42,8 @@ Key = tuple[str, TopicPartition]
 
 def commits_are_right(run: Run) -> Iterator[Violation]:
     """(6) Committed offsets never go back, except after a seek, a reset, or a commit of the same
-    member that was overtaken on its way; nor do they pass what was given and processed.
+    member that was overtaken on its way; nor do they pass what was given and processed. A member
+    that commits automatically and leaves in good order has committed what it processed.
 
     What one task was given counts as processed when it calls again; what the application commits
     by name is its own affair.
@@ -50,7 +54,11 @@ def commits_are_right(run: Run) -> Iterator[Violation]:
         raise NotChecked("nobody has a group")
     back = list(_going_back(run)) + list(_transactions_going_back(run))
     yield from one_of_a_kind(6, "commits went back", back)
-    yield from one_of_a_kind(6, "commits pass what was processed", list(_passing(run)))
+    seen = _Seen(run)
+    left: dict[Key, int] = {}
+    yield from one_of_a_kind(6, "commits pass what was processed", list(_passing(run, seen, left)))
+    forgotten = list(_forgotten(run, seen, left))
+    yield from one_of_a_kind(6, "what members processed was not committed as they left", forgotten)
 
 
 # --- going back ----------------------------------------------------------------------------------
@@ -179,6 +187,7 @@ class _Progress:
         self._committed = committed
         self.readings: dict[TopicPartition, _Reading] = {}
         self._tasks: dict[str, set[TopicPartition]] = defaultdict(set)
+        self._owned: set[TopicPartition] = set()
 
     def reading(self, tp: TopicPartition) -> _Reading:
         found = self.readings.get(tp)
@@ -199,6 +208,7 @@ class _Progress:
         reading.cap = max([reading.cap, *starts])
 
     def happened(self, event: Event) -> None:
+        follow(self._owned, event)
         if type(event) is Called:
             self._called(event)
         elif type(event) is Polled:
@@ -221,6 +231,15 @@ class _Progress:
                 reading.settle()
         elif type(event) is Committing:
             self._committing(event)
+
+    def leaves(self, left: dict[Key, int]) -> None:
+        """What it owns and has processed is to be committed now."""
+        group = self._client.group or ""
+        for tp in sorted(self._owned):
+            reading = self.reading(tp)
+            processed = min([reading.position, *reading.given.values()])
+            if processed < ANYWHERE:
+                left[group, tp] = max(left.get((group, tp), 0), processed)
 
     def _called(self, event: Called) -> None:
         for tp in sorted(self._tasks.pop(event.task, ())) if event.task else ():
@@ -250,9 +269,10 @@ class _Progress:
             reading.cap = max(reading.cap, offset)
 
 
-def _passing(run: Run) -> Iterator[Finding]:
+def _passing(run: Run, seen: _Seen, left: dict[Key, int]) -> Iterator[Finding]:
+    """Commits that go too far. `left` learns what members had processed when they left."""
     committed = Committed(run)
-    seen = _Seen(run)
+    well = well_since(run)
     requests: dict[str, list[CommitRequest]] = defaultdict(list)
     for request in run.observed.commits or ():
         client = run.by_client_id.get(request.client)
@@ -270,6 +290,8 @@ def _passing(run: Run) -> Iterator[Finding]:
                 yield from _judge(request, progress, seen)
                 request = next(waiting, None)
             progress.happened(event)
+            if _says_goodbye(event) and well is not None and event.at >= well:
+                progress.leaves(left if _left_well(run, client) else {})
         while request is not None:
             yield from _judge(request, progress, seen)
             request = next(waiting, None)
@@ -299,6 +321,28 @@ def _in_the_end(run: Run, caps: dict[Key, int], seen: _Seen) -> Iterator[Finding
                 yield f"{group} {tp} has {offset} in the end, given was what is before {cap}", group
 
 
+def _says_goodbye(event: Event) -> bool:
+    """Whether the application closes a member as it should, having done its work."""
+    return type(event) is Called and event.name == "stop" and bool(event.task)
+
+
+def _left_well(run: Run, client: Client) -> bool:
+    """Whether a member commits automatically, and leaving it raised nothing."""
+    closed = [event for event in run.by_client[client.name] if type(event) is Closed]
+    automatic = bool(client.options.get("enable_auto_commit"))
+    return automatic and len(closed) == 1 and closed[0].error is None
+
+
+def _forgotten(run: Run, seen: _Seen, left: dict[Key, int]) -> Iterator[Finding]:
+    if run.observed.committed is None:
+        return
+    moved = {tp for event in run.of(Sought) for tp in event.partitions}
+    for (group, tp), processed in left.items():
+        found = dict(run.observed.committed.get(group, ())).get(tp, 0)
+        if tp not in moved and seen.between(tp, found, processed):
+            yield f"{group} {tp} has {found} in the end, processed was {processed}", group
+
+
 class _Seen:
     """The logs as any reader sees them."""
 
@@ -317,12 +361,20 @@ class _Seen:
         """Whether there is a record from `cap` up to `offset`, or no such offset at all."""
         if offset <= cap:
             return False
+        seen = self._of(tp)
+        if seen is None:
+            return False
+        return offset > seen.log.end_offset or seen.place(offset) > seen.place(cap)
+
+    def between(self, tp: TopicPartition, low: int, high: int) -> bool:
+        """Whether there is a record from `low` up to `high`."""
+        seen = self._of(tp)
+        return seen is not None and seen.place(high) > seen.place(low)
+
+    def _of(self, tp: TopicPartition) -> Visible | None:
         if tp not in self._logs:
             logs = self._run.logs.get(tp, [])
             alone = len(logs) == 1 and len(self._run.made_at.get(tp.topic, ())) <= 1
             committed = bool(self._committed_only)
             self._logs[tp] = visible(logs[0], committed=committed) if alone else None
-        seen = self._logs[tp]
-        if seen is None:
-            return False
-        return offset > seen.log.end_offset or seen.place(offset) > seen.place(cap)
+        return self._logs[tp]

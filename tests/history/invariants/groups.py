@@ -32,7 +32,7 @@ from tests.history.observed import Assignment, CommitRequest
 from tests.history.run import Client, Run
 from tests.history.verdict import Violation
 
-__all__ = ("Owners", "every_partition_is_owned", "only_owners_commit")
+__all__ = ("Owners", "every_partition_is_owned", "follow", "only_owners_commit")
 
 SESSION_GRACE_S = 10.0
 """How long after a session could have ended by a fault, that fault still counts."""
@@ -144,7 +144,7 @@ def _not_given(run: Run, owning: _Owning) -> Iterator[Finding]:
         times = [answer.at for answer in answers]
         owned: set[TopicPartition] = set()
         for event in run.by_client.get(client.name, ()):
-            _follow(owned, event)
+            follow(owned, event)
             if type(event) is not Assigned:
                 continue
             place = bisect_right(times, event.at)
@@ -159,7 +159,7 @@ def _names(partitions: Sequence[TopicPartition]) -> str:
     return f"[{', '.join(map(str, partitions))}]"
 
 
-def _follow(owned: set[TopicPartition], event: Event) -> None:
+def follow(owned: set[TopicPartition], event: Event) -> None:
     """What a member owns after an event."""
     if type(event) is Assigned:
         owned.update(event.partitions)
@@ -192,7 +192,7 @@ class Owners:
             if group is not None:
                 self._group[event.client] = group
         elif event.client in self._group:
-            _follow(self._owned[event.client], event)
+            follow(self._owned[event.client], event)
             if isinstance(event, Subscribed):
                 self._wanted[event.client] = event
             elif kind in {Unsubscribed, AssignedByHand, Closed, Crashed}:
