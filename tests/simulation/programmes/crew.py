@@ -154,13 +154,16 @@ class Shift:
                 raise
             self.stage.note(f"{self.name}: {error}")
 
-    async def whim(self, worker: Any, partition: TopicPartition, first_offset: int) -> None:
-        """Now and then an application reads something again, or lets a partition rest."""
+    def wake(self, worker: Any) -> None:
+        """Let partitions go on that have rested long enough."""
         for tp, until in list(self._resting.items()):
             if until <= self.stage.now():
                 del self._resting[tp]
                 with suppress(KafkaError):  # it may have gone meanwhile
                     worker.resume(tp)
+
+    async def whim(self, worker: Any, partition: TopicPartition, first_offset: int) -> None:
+        """Now and then an application reads something again, or lets a partition rest."""
         if self.rng.random() >= self.told("whims", 0.0):
             return
         kind = self.rng.choice(("again", "committed", "rest"))
@@ -179,6 +182,7 @@ class Shift:
 
 async def read_many(worker: Any, shift: Shift) -> None:
     while not shift.over:
+        shift.wake(worker)
         batches: Mapping[TopicPartition, Records] = await worker.getmany(timeout_ms=POLL_MS)
         for tp, batch in batches.items():
             await shift.handle(len(batch))
@@ -190,6 +194,7 @@ async def read_many(worker: Any, shift: Shift) -> None:
 async def read_one(worker: Any, shift: Shift) -> None:
     count = 0
     while not shift.over:
+        shift.wake(worker)
         record = await worker.getone(timeout_ms=POLL_MS)
         if record is None:
             continue
