@@ -1,8 +1,10 @@
 """What the package and its messages cost before one is read: CPU time in a process of its own."""
 
 import json
+import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +15,10 @@ pytestmark = pytest.mark.slow
 MAKE_S = 0.005
 IMPORT_S = 0.015
 IMPORT_PACKAGE_S = 0.15
+YARDSTICK_S = 0.0035
+"""What the yardstick takes where these bounds hold; a slower machine has so much more time."""
 MAX_ATTEMPTS = 10
+MAX_ATTEMPTS_S = 60.0
 
 Record = Callable[[str, object], None]
 
@@ -63,7 +68,12 @@ makes = {
     for cls in (wire.message_class(name),)
     for version in {cls.min_version, cls.max_version}
 }
-found = {"at_once": at_once, "used": used}
+source = "\\n".join(
+    f"def f{n}(a, b=0):\\n if a < {n}:\\n  return [x + {n} for x in range(b)]\\n return b * {n}"
+    for n in range(100)
+)
+yardstick = min(taken(lambda: exec(compile(source, "yardstick", "exec"), {})) for _ in range(2))
+found = {"at_once": at_once, "used": used, "yardstick": [yardstick]}
 print(json.dumps(found | {"package": package, "imports": imports, "makes": makes}))
 """
 
@@ -79,40 +89,44 @@ def measured() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def costs() -> dict[str, Any]:
     """Each cost is the least of as many attempts as it takes: others may use the machine."""
+    enough_at = time.monotonic() + MAX_ATTEMPTS_S
     least = measured()
     for _ in range(MAX_ATTEMPTS - 1):
-        if within_bounds(least):
+        if within_bounds(least) or time.monotonic() > enough_at:
             break
         other = measured()
         for kind in ("imports", "makes"):
             for name, cost in other[kind].items():
                 least[kind][name] = min(least[kind][name], cost)
         least["package"] = min(least["package"], other["package"])
+        least["yardstick"] += other["yardstick"]
     return least
 
 
+def slowness(costs: dict[str, Any]) -> float:
+    """How many times as long this machine takes."""
+    return max(1.0, statistics.mean(costs["yardstick"]) / YARDSTICK_S)
+
+
 def within_bounds(costs: dict[str, Any]) -> bool:
+    times = slowness(costs)
     return (
-        costs["package"] < IMPORT_PACKAGE_S
-        and max(costs["imports"].values()) < IMPORT_S
-        and max(costs["makes"].values()) < MAKE_S
+        costs["package"] < IMPORT_PACKAGE_S * times
+        and max(costs["imports"].values()) < IMPORT_S * times
+        and max(costs["makes"].values()) < MAKE_S * times
     )
 
 
 def told(record: Record, what: str, costs: dict[str, float], most: float) -> None:
     name = max(costs, key=costs.__getitem__)
-    cost = f"{costs[name] * 1e3:.1f} ms of {most * 1e3:.0f}"
+    cost = f"{costs[name] * 1e3:.1f} ms of {most * 1e3:.1f}"
     record("summary", f"{what}: at most {cost} ({name}; {len(costs)} measured)")
 
 
 def test_the_package_is_imported_in_no_time(costs: dict[str, Any], record_property: Record) -> None:
-    told(
-        record_property,
-        "import of the package",
-        {"aiokafkawire": costs["package"]},
-        IMPORT_PACKAGE_S,
-    )
-    assert costs["package"] < IMPORT_PACKAGE_S
+    most = IMPORT_PACKAGE_S * slowness(costs)
+    told(record_property, "import of the package", {"aiokafkawire": costs["package"]}, most)
+    assert costs["package"] < most
     assert costs["at_once"] == []
 
 
@@ -123,14 +137,16 @@ def test_the_clients_import_no_message_that_they_do_not_use(costs: dict[str, Any
 def test_a_message_module_is_imported_in_no_time(
     costs: dict[str, Any], record_property: Record
 ) -> None:
-    told(record_property, "import of a message module", costs["imports"], IMPORT_S)
+    most = IMPORT_S * slowness(costs)
+    told(record_property, "import of a message module", costs["imports"], most)
     assert len(costs["imports"]) > 90
-    assert {name: cost for name, cost in costs["imports"].items() if cost >= IMPORT_S} == {}
+    assert {name: cost for name, cost in costs["imports"].items() if cost >= most} == {}
 
 
 def test_an_encoder_and_a_decoder_are_made_in_no_time(
     costs: dict[str, Any], record_property: Record
 ) -> None:
-    told(record_property, "making of an encoder or a decoder", costs["makes"], MAKE_S)
+    most = MAKE_S * slowness(costs)
+    told(record_property, "making of an encoder or a decoder", costs["makes"], most)
     assert len(costs["makes"]) > 200
-    assert {name: cost for name, cost in costs["makes"].items() if cost >= MAKE_S} == {}
+    assert {name: cost for name, cost in costs["makes"].items() if cost >= most} == {}
