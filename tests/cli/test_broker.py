@@ -60,7 +60,7 @@ def test_a_port_in_use_is_one_line(cli: Cli) -> None:
         port = other.getsockname()[1]
         code, out, err = cli("broker", "--port", str(port))
     assert (code, out, err.count("\n")) == (1, b"", 1)
-    assert f"127.0.0.1:{port}" in err
+    assert f"port {port} of 127.0.0.1" in err
 
 
 @pytest.mark.parametrize(
