@@ -27,11 +27,16 @@ def acknowledged_is_readable(run: Run) -> Iterator[Violation]:
         raise NotChecked("brokers may lose what was acknowledged")
     if not any(sent.acknowledged for sent in run.sent.values()):
         raise NotChecked("nothing was acknowledged")
+    promised = {
+        client.name
+        for client in run.clients.values()
+        if client.options.get("required_acks", -1) == -1
+    }
     missing: list[Finding] = []
     elsewhere: list[Finding] = []
     for sent in run.sent.values():
         event = sent.acknowledged
-        if event is None or not _all_replicas(run, sent):
+        if event is None or sent.client not in promised:
             continue
         tp = TopicPartition(event.topic, event.partition)
         places = [(log, found) for log, found in run.stored.get(sent.value, ()) if _is(log, tp)]
@@ -51,11 +56,6 @@ def acknowledged_is_readable(run: Run) -> Iterator[Violation]:
 
 def _is(log: Log, tp: TopicPartition) -> bool:
     return log.topic == tp.topic and log.partition == tp.partition
-
-
-def _all_replicas(run: Run, sent: Sent) -> bool:
-    client = run.clients.get(sent.client)
-    return client is not None and client.options.get("required_acks", -1) == -1
 
 
 def _excused(run: Run, tp: TopicPartition, sent: Sent) -> bool:
@@ -143,11 +143,11 @@ def _disorder(run: Run, log: Log, producers: set[str], numbered: set[str]) -> It
         call = (sent.client, sent.sending.send)
         mate = last_of_call.get(call)
         before = latest.get(sent.client)
-        where = _where(log, record)
         if mate is not None and sent.index < mate.index:
-            yield f"{_name(sent)} at {where} behind {_name(mate)}, in one call", sent.sending
+            behind = f"{_name(mate)}, in one call"
+            yield f"{_name(sent)} at {_where(log, record)} behind {behind}", sent.sending
         elif before is not None and sent.over < before.began:
-            yield f"{_name(sent)} at {where} behind {_name(before)}", sent.sending
+            yield f"{_name(sent)} at {_where(log, record)} behind {_name(before)}", sent.sending
         last_of_call[call] = sent
         if before is None or sent.began > before.began:
             latest[sent.client] = sent
