@@ -4,9 +4,9 @@ python -m tests.endurance.soak [--minutes 30]        # `make soak`
 
 A producer, workers of groups by hand and with auto-commit, and transactional ones, each a process
 of its own, tell every few seconds how much memory, how many file descriptors and tasks they have.
-After the first minutes, in which buffers come up, memory may not grow by more than 5 %. A connection
-to another node is opened now and then (metadata is asked of whoever is least busy) or closed, being
-idle; so there may not be more descriptors or tasks in the last third than before.
+After the first minutes, in which buffers come up, memory may not grow by more than 5 %. Now and
+then a connection to another node is opened (metadata is asked of whoever is least busy) or closed,
+being idle; so there may not be more descriptors or tasks in the last third than before.
 """
 
 from __future__ import annotations
