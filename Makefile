@@ -43,10 +43,11 @@ kafka: $(READY) ## Fetch Apache Kafka's jars into .cache (KAFKA="0.9.0.1 2.8.2":
 	done
 
 test-brokers: $(READY) ## Tests on real Apache Kafka (KAFKA="0.9.0.1 2.8.2": on these releases)
-	@$(BESIDE) 2 $(if $(KAFKA),$(KAFKA:%=on-%),brokers proofs on-kafka on-kafka3)
+	@$(BESIDE) 2 $(if $(KAFKA),$(KAFKA:%=on-%),brokers on-kafka on-kafka3)
+	@$(if $(KAFKA),,$(MAKE) --no-print-directory proofs)
 
 brokers: $(READY)
-	$(PYTEST) tests/brokers
+	$(PYTEST) tests/brokers -n 2 --dist loadfile
 
 on-%: $(READY)
 	$(PYTEST) tests/behaviour --on $*
