@@ -8,13 +8,14 @@ from typing import Any
 
 import anyio
 
-from aiokafkawire.errors import GroupFailed, NoBrokerAvailable
+from aiokafkawire.errors import GroupFailed
 from tests.history.checker import Promises
 from tests.simulation.faults import Scene, draw_steps
 from tests.simulation.plan import Plan, PlannedClient, Step
 from tests.simulation.programme import Programme
 from tests.simulation.programmes.crew import (
     COMMITS,
+    FAILURES,
     READS,
     Cellar,
     Crew,
@@ -140,7 +141,7 @@ async def run(stage: Stage) -> None:
 
     async with anyio.create_task_group() as tasks:
         # What a worker that died listed counts until its session ends.
-        expects = (NoBrokerAvailable, GroupFailed) if upgraded else (NoBrokerAvailable,)
+        expects = (*FAILURES, GroupFailed) if upgraded else FAILURES
         crew = Crew(stage, tasks, workers, work, expects=expects)
 
         async def upgrade(worker: str, for_s: float) -> None:

@@ -19,6 +19,7 @@ from aiokafkawire.errors import (
     BrokerError,
     CommitFailed,
     KafkaError,
+    MemberFenced,
     NoBrokerAvailable,
     RequestTimedOut,
 )
@@ -32,6 +33,7 @@ from tests.simulation.stage import Stage
 __all__ = (
     "CLIENT",
     "COMMITS",
+    "FAILURES",
     "MEMBER",
     "READS",
     "Crew",
@@ -71,6 +73,10 @@ EACH_TH = 5
 """One that reads records one by one commits by hand after so many."""
 
 BACK_AFTER_S = 1.0
+
+FAILURES = (NoBrokerAvailable, MemberFenced)
+"""What a supervisor sees now and then. A static member is fenced if its coordinator is lost before
+the rebalance is over in which it came back: the next one knows its life before alone."""
 
 
 def a_consumer(stage: Stage, name: str, host: str, *topics: str, **options: Any) -> Any:
@@ -270,7 +276,7 @@ class Crew:
         workers: Sequence[PlannedClient],
         life: Callable[[Shift], Awaitable[None]],
         *,
-        expects: tuple[type[KafkaError], ...] = (NoBrokerAvailable,),
+        expects: tuple[type[KafkaError], ...] = FAILURES,
     ) -> None:
         self.shifts: dict[str, Shift] = {}
         self._stage = stage

@@ -7,13 +7,14 @@ import re
 
 import anyio
 
-from aiokafkawire.errors import NoBrokerAvailable, UnknownTopic
+from aiokafkawire.errors import UnknownTopic
 from tests.history.checker import Promises
 from tests.simulation.faults import Scene, draw_steps
 from tests.simulation.plan import Plan, PlannedClient, Step
 from tests.simulation.programme import Programme
 from tests.simulation.programmes.crew import (
     COMMITS,
+    FAILURES,
     READS,
     Crew,
     Shift,
@@ -103,7 +104,7 @@ async def run(stage: Stage) -> None:
     stage.on("make anew", make_anew)
     workers = stage.plan.of("works")
     async with anyio.create_task_group() as tasks:
-        crew = Crew(stage, tasks, workers, work, expects=(NoBrokerAvailable, UnknownTopic))
+        crew = Crew(stage, tasks, workers, work, expects=(*FAILURES, UnknownTopic))
         for client in stage.plan.of("looks"):
             tasks.start_soon(look, stage, client)
         async with anyio.create_task_group() as busy:
