@@ -24,7 +24,7 @@ from aiokafkawire.producer.exchange import FIRST_WITH_FORMAT_2, BuiltRequest, bu
 from aiokafkawire.producer.outcomes import Verdict
 from aiokafkawire.producer.transactions import Transactions, concurrent_backoff
 from aiokafkawire.records import Compression
-from aiokafkawire.runtime import NEVER, Host, Promise, Runtime, Signal
+from aiokafkawire.runtime import NEVER, Alarm, Host, Promise, Runtime, Signal
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import NO_ID, ApiKey, ErrorCode
 from aiokafkawire.wire.messages.produce import ProduceRequest, ProduceResponse
@@ -68,9 +68,8 @@ class NodeSender:
         config = context.config
         self.node_id = node_id
         self._context = context
-        self._signal = Signal()
-        # Until when the task waits for something to be due, if it does.
-        self._waits_until = -NEVER
+        # While the task waits for something to be due.
+        self._alarm = Alarm()
         self._under_way = 0
         self._landed = Signal()
         # A request is suspected for its size: no other one goes with it.
@@ -90,15 +89,15 @@ class NodeSender:
 
     def wake(self, at: float) -> None:
         """From a time on there may be something to send."""
-        if at < self._waits_until and not self._busy:
-            self._signal.set()
+        if at < self._alarm.at and not self._busy:
+            self._alarm.move(at)
 
     def retire(self) -> bool:
         """End the task of a broker that is gone; False if there is something to wait for."""
-        if self._waits_until == -NEVER or self._under_way:
+        if self._alarm.at == -NEVER or self._under_way:
             return False
         self._retired = True
-        self._signal.set()
+        self._alarm.move(-NEVER)
         return True
 
     async def _run(self) -> None:
@@ -120,11 +119,7 @@ class NodeSender:
             due_at = self._due_at()
             if due_at <= clock.now():
                 return
-            self._waits_until = due_at
-            try:
-                await self._signal.wait(due_at)
-            finally:
-                self._waits_until = -NEVER
+            await self._alarm.wait(due_at)
 
     def _due_at(self) -> float:
         """When the next request may go; NEVER: when another one has its answer."""
@@ -191,7 +186,7 @@ class NodeSender:
                     break
         finally:
             self._busy = False
-        self.wake(due_at)
+        self._alarm.move(due_at)
 
     def _nothing_before(self) -> bool:
         """Whether what is due may go without `_compress_due` and `_wait_alone`."""
@@ -220,7 +215,7 @@ class NodeSender:
         except KafkaError as error:
             if attempt.built is None:
                 self._refusal = error
-                self._signal.set()
+                self._alarm.move(-NEVER)
                 return False
             self._fail(attempt.built, error)
             return True

@@ -18,11 +18,12 @@ from aiokafkawire.runtime.client import Client
 from aiokafkawire.runtime.host import Host, TaskHandle, being_cancelled, current_task
 from aiokafkawire.runtime.lifecycle import Lifecycle, Session, label
 from aiokafkawire.runtime.real import RealRuntime
-from aiokafkawire.runtime.waiting import Promise, Signal, checkpoint, copy_of, wait_until
+from aiokafkawire.runtime.waiting import Alarm, Promise, Signal, checkpoint, copy_of, wait_until
 
 __all__ = (
     "NEVER",
     "Address",
+    "Alarm",
     "Buffer",
     "Client",
     "Clock",

@@ -11,7 +11,7 @@ import anyio.lowlevel
 
 from aiokafkawire.runtime.base import NEVER
 
-__all__ = ("Promise", "Signal", "checkpoint", "copy_of", "wait_until")
+__all__ = ("Alarm", "Promise", "Signal", "checkpoint", "copy_of", "wait_until")
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
@@ -65,6 +65,41 @@ class Signal:
                 return False
         self._raised = False
         return True
+
+
+class Alarm:
+    """Wakes the one task that waits for it, at a time that others may move.
+
+    `at` is that time while the task waits, and before all times while it does not.
+    """
+
+    __slots__ = ("_event", "_scope", "at")
+
+    def __init__(self) -> None:
+        self.at = -NEVER
+        self._event: anyio.Event | None = None
+        self._scope: anyio.CancelScope | None = None
+
+    async def wait(self, at: float) -> None:
+        """Wait until the time comes, wherever it is moved to meanwhile."""
+        self.at = at
+        self._event = anyio.Event()
+        try:
+            with anyio.CancelScope(deadline=at) as self._scope:
+                await self._event.wait()
+        finally:
+            self.at = -NEVER
+            self._event = self._scope = None
+
+    def move(self, at: float) -> None:
+        """Let a task that waits wake at another time; before all times: now."""
+        if self._event is None or self._scope is None or at == self.at:
+            return
+        self.at = at
+        if at == -NEVER:
+            self._event.set()
+        else:
+            self._scope.deadline = at
 
 
 class Promise(Generic[T]):

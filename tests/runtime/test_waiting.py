@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from aiokafkawire.errors import KafkaError, RequestTimedOut
-from aiokafkawire.runtime import Promise, Signal, copy_of, wait_until
+from aiokafkawire.runtime import NEVER, Alarm, Promise, Signal, copy_of, wait_until
 
 
 async def test_a_signal_set_before_the_wait_is_kept_once():
@@ -28,6 +29,34 @@ async def test_a_signal_wakes_all_who_wait():
         await anyio.wait_all_tasks_blocked()
         signal.set()
     assert woken == [True, True]
+
+
+async def test_an_alarm_goes_when_it_is_moved_to_now():
+    alarm = Alarm()
+    alarm.move(5.0)  # nobody waits
+    assert alarm.at == -NEVER
+    async with anyio.create_task_group() as group:
+        group.start_soon(alarm.wait, NEVER)
+        await anyio.wait_all_tasks_blocked()
+        assert alarm.at == NEVER
+        with anyio.fail_after(5):
+            alarm.move(-NEVER)
+            # Once moved to now it goes, wherever it is moved to after that.
+            alarm.move(NEVER)
+            while alarm.at == NEVER:
+                await anyio.lowlevel.checkpoint()
+    assert alarm.at == -NEVER
+
+
+async def test_an_alarm_goes_at_the_time_to_which_it_is_moved():
+    alarm, began = Alarm(), anyio.current_time()
+    async with anyio.create_task_group() as group:
+        group.start_soon(alarm.wait, began + 0.001)
+        while alarm.at == -NEVER:
+            await anyio.lowlevel.checkpoint()
+        alarm.move(NEVER)
+        alarm.move(began + 0.05)
+    assert anyio.current_time() - began >= 0.049
 
 
 async def test_a_promise_gives_its_value_to_all():
