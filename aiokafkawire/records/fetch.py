@@ -167,8 +167,8 @@ class FetchedBatches:
         self._next_at = start + batch.size_bytes
         if _lies(batch, self._high_watermark):
             raise CorruptRecords(
-                f"a batch of {batch.count} records claims to end at {batch.last_offset}, but the"
-                f" log ends at {self._high_watermark}",
+                f"a batch of {batch.count} records from {batch.base_offset} on claims to end"
+                f" at {batch.last_offset}, but the log ends at {self._high_watermark}",
                 offset=batch.base_offset,
             )
         if not self._is_visible(batch):
@@ -240,11 +240,11 @@ class FetchedBatches:
 
 
 def _lies(batch: BatchView, high_watermark: int | None) -> bool:
-    """Whether a batch cannot reach as far as it says."""
+    """Whether a batch cannot reach as far as it says, or ends before it begins."""
     if batch.magic < MAGIC_V2:
         return False
     delta = batch.last_offset - batch.base_offset
-    return reaches_too_far(batch.last_offset, delta, batch.count, high_watermark)
+    return delta < 0 or reaches_too_far(batch.last_offset, delta, batch.count, high_watermark)
 
 
 def _check_order(batch: BatchView, offsets: Iterable[int]) -> None:

@@ -301,6 +301,13 @@ def test_long_runs_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- how far a batch reaches ------------------------------------------------------------------
 
 
+def test_a_batch_that_ends_before_it_begins_is_not_passed_over() -> None:
+    fetched = decode_fetch("t", 0, reaching(-2) + batch(base_offset=18), 14, high_watermark=22)
+    with pytest.raises(CorruptRecords, match="claims to end at 12") as caught:
+        fetched.take(99)
+    assert (caught.value.offset, caught.value.next_offset) == (14, 18)
+
+
 def reaching(last_offset_delta: int) -> bytes:
     return patched(batch(base_offset=14), 23, ">i", last_offset_delta)
 
