@@ -20,6 +20,7 @@ NAMES = (
     "topics",
     "coordinator",
     "clock",
+    "liar",
     "idle_day",
 )
 """In the order in which seeds choose among them; a module's name is its programme's."""

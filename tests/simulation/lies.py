@@ -1,0 +1,361 @@
+"""What a broker that lies may answer: one table of answers that were right before.
+
+A request is carried out as it should be; what is wrong is the answer on its way. No lie is one that
+no client could see through, as a false offset with all around it in order.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, TypeVar
+
+import cramjam
+import crc32c
+
+from aiokafkawire.broker import Answer, Corrupt, SeenRequest
+from aiokafkawire.wire import ApiKey, Buffer, Response
+from aiokafkawire.wire.consumer_protocol import encode_assignment
+from aiokafkawire.wire.messages.fetch import PartitionData
+from aiokafkawire.wire.messages.metadata import MetadataResponseBroker
+
+__all__ = (
+    "APIS_LIED_ABOUT",
+    "LIES",
+    "MAX_UNPACKED_BYTES",
+    "THROTTLE",
+    "draw_lie",
+    "kinds_of",
+    "lie",
+)
+
+MAX_UNPACKED_BYTES = 256 * 1_024
+"""What readers of a liar let a batch unpack to; its bombs unpack to eight times as much."""
+
+THROTTLE = "silence for weeks"
+NOWHERE = 77
+"""A node that there is not."""
+
+APIS_LIED_ABOUT = (
+    ApiKey.API_VERSIONS,
+    ApiKey.METADATA,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.PRODUCE,
+    ApiKey.FETCH,
+    ApiKey.LIST_OFFSETS,
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.JOIN_GROUP,
+    ApiKey.SYNC_GROUP,
+    ApiKey.HEARTBEAT,
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FETCH,
+)
+
+T = TypeVar("T")
+
+# Positions in a frame, and in a batch of format 2.
+BODY = 8
+LENGTH, MAGIC, CRC, ATTRIBUTES, LAST_DELTA, COUNT, RECORDS = 8, 16, 17, 21, 23, 57, 61
+BATCH_LENGTH_STARTS = 12
+
+# --- frames ---
+
+
+def _framed(body: bytes, length: int | None = None) -> bytes:
+    return struct.pack(">i", len(body) if length is None else length) + body
+
+
+FRAMES: Mapping[str, Callable[[bytes], bytes]] = {
+    "length of -1": lambda frame: _framed(frame[4:], -1),
+    "length of 3": lambda frame: _framed(frame[4:], 3),
+    "length beyond all bounds": lambda frame: _framed(frame[4:], 2**31 - 1),
+    "length of more than there is": lambda frame: _framed(frame[4:], len(frame) + 3),
+    "length of less than there is": lambda frame: _framed(frame[4:], len(frame) - 5),
+    "correlation id of nobody": lambda frame: (
+        frame[:4] + bytes(byte ^ 0x5A for byte in frame[4:BODY]) + frame[BODY:]
+    ),
+    "answered twice": lambda frame: frame + frame,
+    "bytes behind": lambda frame: _framed(frame[4:] + b"\x00"),
+    "cut short": lambda frame: _framed(frame[4:-1]),
+    "noise": lambda frame: frame[:BODY] + bytes(byte ^ 0xA5 for byte in frame[BODY:]),
+}
+
+# --- records ---
+
+
+def _resealed(batch: bytes) -> bytes:
+    """The bytes as one batch whose length and checksum are right."""
+    sealed = bytearray(batch)
+    struct.pack_into(">i", sealed, LENGTH, len(sealed) - BATCH_LENGTH_STARTS)
+    struct.pack_into(">I", sealed, CRC, crc32c.crc32c(bytes(sealed[ATTRIBUTES:])))
+    return bytes(sealed)
+
+
+def _with(batch: bytes, at: int, number: int) -> bytes:
+    return _resealed(batch[:at] + struct.pack(">i", number) + batch[at + 4 :])
+
+
+def _flipped(batch: bytes) -> bytes:
+    """One byte of a value is another: what has no checksum would be read as it is."""
+    at = len(batch) - 2
+    return batch[:at] + bytes([batch[at] ^ 1]) + batch[at + 1 :]
+
+
+@cache
+def _bomb() -> bytes:
+    return bytes(cramjam.zstd.compress(bytes(8 * MAX_UNPACKED_BYTES), level=1))
+
+
+BATCHES: Mapping[str, Callable[[bytes], bytes]] = {
+    "another value": _flipped,
+    "wrong checksum": lambda batch: batch[:CRC] + b"\x00\x00\x00\x01" + batch[CRC + 4 :],
+    "too many records": lambda batch: _with(batch, COUNT, 2**31 - 1),
+    "a negative count": lambda batch: _with(batch, COUNT, -1),
+    "a false last offset": lambda batch: _with(batch, LAST_DELTA, -2),
+    "not what it is packed with": lambda batch: _resealed(
+        batch[: ATTRIBUTES + 1] + b"\x04" + batch[ATTRIBUTES + 2 : RECORDS] + b"\xff" * 20
+    ),
+    "a bomb": lambda batch: _resealed(
+        batch[: ATTRIBUTES + 1] + b"\x04" + batch[ATTRIBUTES + 2 : RECORDS] + _bomb()
+    ),
+}
+
+
+def _with_first_batch(change: Callable[[bytes], bytes], data: PartitionData) -> PartitionData:
+    records = bytes(data.records or b"")
+    if len(records) <= RECORDS or records[MAGIC] != 2:
+        return data
+    end = BATCH_LENGTH_STARTS + int.from_bytes(records[LENGTH : LENGTH + 4])
+    if end > len(records):
+        return data
+    return replace(data, records=change(records[:end]) + records[end:])
+
+
+# --- messages ---
+
+
+def _each_partition(response: Any, change: Callable[[Any], Any]) -> Any:
+    topics = [
+        replace(topic, partitions=[change(each) for each in topic.partitions])
+        for topic in response.responses
+    ]
+    return replace(response, responses=topics)
+
+
+def _elsewhere(response: Any) -> Any:
+    return _each_partition(
+        response, lambda each: replace(each, partition_index=each.partition_index + 1_000)
+    )
+
+
+def _produced_elsewhere(response: Any) -> Any:
+    topics = [
+        replace(
+            topic,
+            partition_responses=[
+                replace(each, index=each.index + 1_000) for each in topic.partition_responses
+            ],
+        )
+        for topic in response.responses
+    ]
+    return replace(response, responses=topics)
+
+
+def _false_watermarks(response: Any) -> Any:
+    return _each_partition(
+        response,
+        lambda each: replace(
+            each, high_watermark=-5, last_stable_offset=2**63 - 1, log_start_offset=-7
+        ),
+    )
+
+
+def _impossible_addresses(response: Any) -> Any:
+    """Of one node that there is, and of some that there are not."""
+    odd = [("", 9_092), ("10.0.0.1", 0), ("10.0.0.1", 70_000), ("bad host", 1), ("10.0.0.1", -1)]
+    more = [
+        MetadataResponseBroker(node_id=NOWHERE + number, host=host, port=port)
+        for number, (host, port) in enumerate(odd)
+    ]
+    known = [replace(response.brokers[0], port=70_000), *response.brokers[1:]]
+    return replace(response, brokers=[*known, *more])
+
+
+def _told_partitions(response: Any, change: Callable[[list[Any]], list[Any]]) -> Any:
+    topics = [replace(topic, partitions=change(topic.partitions)) for topic in response.topics]
+    return replace(response, topics=topics)
+
+
+def _older_epochs(response: Any) -> Any:
+    """Of an older leader, another node."""
+    return _told_partitions(
+        response,
+        lambda partitions: [
+            replace(each, leader_id=each.leader_id % 3 + 1, leader_epoch=each.leader_epoch - 1)
+            for each in partitions
+        ],
+    )
+
+
+def _leaders_nowhere(response: Any) -> Any:
+    return _told_partitions(
+        response, lambda partitions: [replace(each, leader_id=NOWHERE) for each in partitions]
+    )
+
+
+def _other_versions(low: int, high: int) -> Callable[[Any], Any]:
+    def change(response: Any) -> Any:
+        rows = [replace(row, min_version=low, max_version=high) for row in response.api_keys]
+        return replace(response, api_keys=rows)
+
+    return change
+
+
+def _coordinator_nowhere(response: Any) -> Any:
+    place = {"node_id": NOWHERE, "host": "10.0.0.1", "port": 70_000}
+    if response.coordinators:
+        return replace(
+            response, coordinators=[replace(each, **place) for each in response.coordinators]
+        )
+    return replace(response, **place)
+
+
+def _coordinator_of_another(response: Any) -> Any:
+    return replace(
+        response, coordinators=[replace(each, key="strangers") for each in response.coordinators]
+    )
+
+
+def _also_foreign(response: Any) -> Any:
+    foreign = [("strangers", 0), ("orders", 10**6), ("orders", -4)]
+    return replace(response, assignment=encode_assignment(foreign))
+
+
+MESSAGES: Mapping[ApiKey, Mapping[str, Callable[[Any], Any]]] = {
+    ApiKey.API_VERSIONS: {
+        "versions of the future": _other_versions(1_000, 1_001),
+        "versions that cross": _other_versions(5, 2),
+        "versions below 0": _other_versions(-9, -3),
+        "no versions": lambda response: replace(response, api_keys=[]),
+        "all versions twice": lambda response: replace(response, api_keys=response.api_keys * 2),
+    },
+    ApiKey.METADATA: {
+        "impossible addresses": _impossible_addresses,
+        "no nodes": lambda response: replace(response, brokers=[]),
+        "nodes thrice": lambda response: replace(response, brokers=response.brokers * 3),
+        "leaders that there are not": _leaders_nowhere,
+        "leaders of older epochs": _older_epochs,
+        "partitions thrice": lambda response: _told_partitions(response, lambda each: each * 3),
+        "no partitions": lambda response: _told_partitions(response, lambda each: []),
+        "nothing of topics": lambda response: replace(response, topics=[]),
+    },
+    ApiKey.PRODUCE: {
+        "other partitions": _produced_elsewhere,
+        "nothing of topics": lambda response: replace(response, responses=[]),
+    },
+    ApiKey.FETCH: {
+        "other partitions": _elsewhere,
+        "partitions twice": lambda response: replace(response, responses=response.responses * 2),
+        "watermarks": _false_watermarks,
+        "a session of somebody": lambda response: replace(response, session_id=123_456),
+        "a replica that there is not": lambda response: _each_partition(
+            response, lambda each: replace(each, preferred_read_replica=NOWHERE)
+        ),
+    },
+    ApiKey.LIST_OFFSETS: {"nothing of topics": lambda response: replace(response, topics=[])},
+    ApiKey.FIND_COORDINATOR: {
+        "a coordinator that there is not": _coordinator_nowhere,
+        "a coordinator of another group": _coordinator_of_another,
+    },
+    ApiKey.JOIN_GROUP: {
+        "a leader of nobody": lambda response: replace(
+            response, leader=response.member_id, members=[]
+        ),
+        "an older generation": lambda response: replace(
+            response, generation_id=response.generation_id - 1
+        ),
+        "a protocol that was not offered": lambda response: replace(
+            response, protocol_name="of strangers"
+        ),
+        "nobody's id": lambda response: replace(response, member_id=""),
+    },
+    ApiKey.SYNC_GROUP: {
+        "partitions that there are not": _also_foreign,
+        "no assignment that can be read": lambda response: replace(
+            response, assignment=b"\x00\x00\x7f\xff\xff\xff"
+        ),
+    },
+}
+"""Of one API each."""
+
+CODES: Mapping[str, int] = {"an unknown error": 9_999, "a negative error": -7}
+"""Answered instead of doing what is asked."""
+
+LIES: tuple[str, ...] = (
+    *FRAMES,
+    *BATCHES,
+    *dict.fromkeys(kind for kinds in MESSAGES.values() for kind in kinds),
+    *CODES,
+    THROTTLE,
+)
+"""The names of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lie(Corrupt):
+    """Carry out a request, and answer something else."""
+
+    kind: str = ""
+
+    def response(self, response: Response) -> Response:
+        api = ApiKey(response.api_key)
+        told: Any = response
+        if getattr(told, "error_code", 0):
+            return response
+        if self.kind in BATCHES and api is ApiKey.FETCH:
+            change = BATCHES[self.kind]
+            told = _each_partition(told, lambda each: _with_first_batch(change, each))
+        elif self.kind == THROTTLE:
+            told = replace(told, throttle_time_ms=2**31 - 1)
+        else:
+            changes = MESSAGES.get(api)
+            told = told if changes is None else changes.get(self.kind, _unchanged)(told)
+        return told  # type: ignore[no-any-return]
+
+    def frame(self, buffers: list[Buffer]) -> list[Buffer]:
+        whole = b"".join(map(bytes, buffers))
+        return [FRAMES.get(self.kind, _unchanged)(whole)]
+
+
+def _unchanged(told: T) -> T:
+    return told
+
+
+def kinds_of(api: ApiKey) -> Iterator[str]:
+    """The lies that there are about an API."""
+    yield from FRAMES
+    if api is ApiKey.FETCH:
+        yield from BATCHES
+    yield from MESSAGES.get(api, {})
+    yield from CODES
+    yield THROTTLE
+
+
+def lie(kind: str) -> Callable[[SeenRequest], Answer | Corrupt | None]:
+    """What a broker is told to do (`Broker.on`). Those between nodes are spared."""
+    outcome = Answer(CODES[kind]) if kind in CODES else Lie(kind=kind)
+
+    def answer(seen: SeenRequest) -> Answer | Corrupt | None:
+        return None if seen.client_id.startswith("broker-") else outcome
+
+    return answer
+
+
+def draw_lie(rng: random.Random) -> dict[str, Any]:
+    """The arguments of one."""
+    # What was stored is the most that there is to lie about.
+    api = ApiKey.FETCH if rng.random() < 0.3 else rng.choice(APIS_LIED_ABOUT)
+    return {"api": api.name, "kind": rng.choice(list(kinds_of(api))), "times": rng.randint(1, 3)}
