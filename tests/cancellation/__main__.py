@@ -1,0 +1,64 @@
+"""Cancel every public coroutine at every await: `python -m tests.cancellation` prints the table.
+
+One row a case: the coroutine, and on each backend how many calls were made: each is cancelled at
+another suspension, or in another way, and the last of each way was left alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+import anyio
+
+from aiokafkawire.broker import Broker
+from tests.cancellation import test_consumer, test_producer, test_transactions
+from tests.cancellation.worlds import World, cancel_everywhere
+
+__all__ = ("CASES", "rows_of", "table")
+
+BACKENDS = ("asyncio", "trio")
+
+CASES: tuple[type[World], ...] = (
+    *test_producer.WORLDS,
+    *test_transactions.WORLDS,
+    *test_consumer.WORLDS,
+)
+"""All cases; the tests hold that every public coroutine has one."""
+
+HEADS = ("Coroutine", "Case", *(f"calls on {backend}" for backend in BACKENDS))
+
+
+async def _tried(case: type[World]) -> str:
+    try:
+        async with Broker(group_min_session_timeout_ms=100) as broker:
+            return str(await cancel_everywhere(case(broker)))
+    except Exception as error:
+        print(f"{case.__name__}: {error!r} {getattr(error, '__notes__', '')}", file=sys.stderr)
+        return "FAILED"
+
+
+def rows_of(case: type[World]) -> tuple[str, ...]:
+    """One row: the case tried on each backend."""
+    tried: list[Any] = [anyio.run(_tried, case, backend=backend) for backend in BACKENDS]
+    return (f"`{case.covers}`", case.__name__, *tried)
+
+
+def table(rows: list[tuple[str, ...]]) -> str:
+    lines = [HEADS, ("---",) * len(HEADS), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser("python -m tests.cancellation", description=__doc__)
+    parser.add_argument("names", nargs="*", help="of cases; all unless given")
+    asked = parser.parse_args()
+    cases = [case for case in CASES if not asked.names or case.__name__ in asked.names]
+    rows = [rows_of(case) for case in sorted(cases, key=lambda case: case.covers)]
+    print(table(rows))
+    return any("FAILED" in row for row in rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
