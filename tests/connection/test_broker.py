@@ -185,10 +185,21 @@ async def test_a_refused_connection_names_broker_api_and_what_to_check():
         assert client.last_failure is not None
 
 
-async def test_lanes_that_fail_together_are_one_failure():
+async def test_lanes_that_fail_together_are_one_failure(monkeypatch: pytest.MonkeyPatch):
     address = await closed_port()
+    requests = (HEARTBEAT, FETCH, JOIN)
+    began, all_began = [], anyio.Event()
+    connect = RealRuntime.connect
+
+    async def together(runtime: RealRuntime, to: Address) -> Transport:
+        began.append(to)
+        if len(began) == len(requests):
+            all_began.set()
+        await all_began.wait()
+        return await connect(runtime, to)
+
+    monkeypatch.setattr(RealRuntime, "connect", together)
     async with client_of(address, **QUICK) as client:
-        requests = (HEARTBEAT, FETCH, JOIN)
         first = await gather(*(outcome_of(client.request(r, deadline=soon())) for r in requests))
         assert [error.api for error in first] == ["Heartbeat", "Fetch", "JoinGroup"]
         assert {error.attempt for error in first} == {1}

@@ -102,7 +102,7 @@ async def test_a_queue_that_grows_without_end_is_refused(monkeypatch: pytest.Mon
     async with anyio.create_task_group() as group:
         for number in range(2):
             group.start_soon(buffer.take, number, 1)
-        await waiting(2, buffer)
+            await waiting(number + 1, buffer)
         with pytest.raises(BufferFull, match="2 calls wait for it already"):
             await buffer.take(2, 1)
         buffer.release(2)

@@ -162,8 +162,10 @@ def census(stage: Stage) -> Counter[str]:
     counted: Counter[str] = Counter()
     for each in gc.get_objects():
         kind = type(each)
-        if kind.__module__.startswith(ROOMS):
-            counted[f"{kind.__module__}.{kind.__qualname__}"] += 1
+        module = kind.__module__
+        # Of some classes of libraries it is no text.
+        if isinstance(module, str) and module.startswith(ROOMS):
+            counted[f"{module}.{kind.__qualname__}"] += 1
     counted["left behind, if it ended now"] = len(stage.world.left_behind())
     network = stage.world.network
     counted["connections made"] = network.connects + network.connects_refused
