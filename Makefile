@@ -6,7 +6,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PYTEST := $(BIN)/pytest
 # More processes than cores, as tests wait much; the tests of one file stay in one, in their order.
-APART := -n 4 --dist loadfile
+APART := -n 3 --dist loadfile
 # Targets beside each other, for the same reason: each one's output comes whole, at its end.
 BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 

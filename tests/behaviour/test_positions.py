@@ -168,7 +168,7 @@ async def test_partitions_for_a_topic(bootstrap_servers: str, new_topic: NewTopi
     async with Consumer(
         bootstrap_servers=bootstrap_servers,
         allow_auto_create_topics=False,
-        default_api_timeout_ms=300,
+        default_api_timeout_ms=1_500,
     ) as consumer:
         assert list(await consumer.partitions_for(topic)) == [0, 1, 2, 3, 4]
         with pytest.raises(UnknownTopic):

@@ -322,7 +322,7 @@ async def test_an_unknown_topic_with_creation_off_is_told(bootstrap_servers: str
     async with Consumer(
         bootstrap_servers=bootstrap_servers,
         allow_auto_create_topics=False,
-        default_api_timeout_ms=500,
+        default_api_timeout_ms=1_500,
     ) as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         with anyio.fail_after(20), pytest.raises(Exception, match=topic):

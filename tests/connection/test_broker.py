@@ -427,12 +427,12 @@ async def test_the_time_for_the_answer_counts_from_the_connection():
         real, passed = runtime.clock.now, [0.0]
         runtime.clock.now = lambda: real() + passed[0]
 
-        async def slow_versions(_: Any, __: Any) -> Response | None:
+        async def slowly(address: Address) -> Transport:
             passed[0] += 100.0
-            return speaks()
+            return await RealRuntime.connect(runtime, address)
 
+        runtime.connect = slowly
         broker = kafka()
-        broker.answers[ApiKey.API_VERSIONS] = slow_versions
         async with serve(broker) as server:
             client = BrokerClient(server.address, make_config(), runtime, host)
             response = await client.request(HEARTBEAT, deadline=soon(60), answer_s=60)

@@ -11,6 +11,7 @@ from aiokafkawire.errors import BrokerError, RequestTimedOut, UnknownTopic, Unsu
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.list_offsets import ListOffsetsResponse
+from tests.hurry import api_timeout
 
 from .helpers import TIMEOUT_S, consumer, numbers, produce
 from .logs import P0, P1
@@ -48,13 +49,13 @@ async def test_what_passes_is_asked_again(action: Any) -> None:
 async def test_what_does_not_pass_is_told() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
-        async with consumer(broker, default_api_timeout_ms=500) as reader:
+        async with consumer(broker) as reader:
             broker.on(ApiKey.LIST_OFFSETS, Answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED), times=1)
             with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED") as refused:
                 await ends(reader, P0)
             assert (refused.value.topic, refused.value.partition) == P0
             broker.on(ApiKey.LIST_OFFSETS, Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-            with pytest.raises(RequestTimedOut) as late:
+            with api_timeout(reader, 500), pytest.raises(RequestTimedOut) as late:
                 await ends(reader, P0)
             assert isinstance(late.value.__cause__, BrokerError)
 
@@ -83,10 +84,10 @@ async def test_a_pause_that_ends_behind_the_deadline_hides_no_failure(
 async def test_a_partition_that_does_not_exist_is_told_in_time() -> None:
     async with Broker(auto_create_topics=False) as broker:
         await broker.create_topic("orders", 1)
-        async with consumer(broker, default_api_timeout_ms=100) as reader:
-            with pytest.raises(RequestTimedOut):
+        async with consumer(broker) as reader:
+            with api_timeout(reader, 100), pytest.raises(RequestTimedOut):
                 await ends(reader, TopicPartition("orders", 7))
-            with pytest.raises(UnknownTopic):
+            with api_timeout(reader, 100), pytest.raises(UnknownTopic):
                 await ends(reader, TopicPartition("nowhere", 0))
 
 

@@ -96,7 +96,7 @@ async def test_a_partition_that_does_not_exist_is_told_in_time_and_seldom_asked_
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
         await produce(broker, "orders", 0, numbers(0, 3))
-        async with consumer(broker, default_api_timeout_ms=300) as reader:
+        async with consumer(broker, default_api_timeout_ms=1_500) as reader:
             reader.assign([absent, P0])
             assert len(await read(reader, 3)) == 3
             for state in ("Resetting", "Positioned"):

@@ -78,7 +78,7 @@ async def test_reading_outlives_lost_connections(caplog: pytest.LogCaptureFixtur
 
 
 async def test_reading_gives_up_after_a_time() -> None:
-    async with client_of(hanging_up, default_api_timeout_ms=200) as client:
+    async with client_of(hanging_up, default_api_timeout_ms=1_000) as client:
         messages = client.messages("t", 0, 0)
         with pytest.raises(ConnectionLost) as caught:
             await anext(messages)

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aiokafkawire.producer import Producer
+from tests.hurry import other
 
 
 @contextmanager
 def max_block(producer: Producer, milliseconds: int) -> Iterator[None]:
     """For a while `max_block_ms` of a running producer is this."""
-    with _other(producer.config, "max_block_ms", milliseconds):
+    with other(producer.config, "max_block_ms", milliseconds):
         yield
 
 
@@ -19,16 +20,5 @@ def max_block(producer: Producer, milliseconds: int) -> Iterator[None]:
 def delivery_timeout(producer: Producer, milliseconds: int) -> Iterator[None]:
     """Records that are sent meanwhile have `delivery_timeout_ms` of this."""
     policy = producer._lifecycle.session.sender.accumulator.settings.policy
-    with _other(policy, "delivery_timeout_s", milliseconds / 1_000):
+    with other(policy, "delivery_timeout_s", milliseconds / 1_000):
         yield
-
-
-@contextmanager
-def _other(options: object, name: str, value: float) -> Iterator[None]:
-    before = getattr(options, name)
-    # They are frozen for applications.
-    object.__setattr__(options, name, value)
-    try:
-        yield
-    finally:
-        object.__setattr__(options, name, before)

@@ -154,7 +154,7 @@ async def test_an_answer_that_does_not_come_ends_the_waiting(
             commit=True,
             bootstrap_servers=broker.bootstrap_servers,
             request_timeout_ms=100,
-            default_api_timeout_ms=800,
+            default_api_timeout_ms=2_500,
         )
 
 
