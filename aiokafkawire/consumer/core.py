@@ -351,15 +351,21 @@ class Core(Session):
             [topic for topic in owned if subscription.pattern.fullmatch(topic)],
             self.runtime.clock.now(),
         )
-        for partition in self.assignment.values():
-            if partition.tp.topic in absence.renewed:
-                partition.handle(Renewed())
+        self._renew(absence.renewed)
         return (*topics, *absence.kept)
 
-    def _metadata_changed(self, update: Update) -> None:
-        renewed = [p for p in self.assignment.values() if p.tp.topic in update.renewed]
+    def _renew(self, topics: Collection[str]) -> list[Partition]:
+        """Topics were made anew: their partitions begin again, and some may be no more."""
+        renewed = [p for p in self.assignment.values() if p.tp.topic in topics]
         for partition in renewed:
             partition.handle(Renewed())
+        if self.group is None and not isinstance(self.subscription, Manual):
+            there = {topic: self.cluster.metadata.partitions(topic) for topic in topics}
+            self.assignment.remove([p for p in renewed if p.tp.partition not in there[p.tp.topic]])
+        return renewed
+
+    def _metadata_changed(self, update: Update) -> None:
+        renewed = self._renew(update.renewed)
         if renewed and self.group is not None:
             reason = "the topic was deleted and made anew"
             self.group.offsets.ended([p.tp for p in renewed], reason, lost=True)

@@ -117,6 +117,22 @@ async def test_a_topic_made_anew_starts_afresh() -> None:
             assert [r.value for r in await read(reader, 3)] == numbers(100, 103)
 
 
+async def test_a_topic_made_anew_with_fewer_partitions_is_read_on_without_a_group() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 2)
+        options = {"metadata_max_age_ms": 50, "default_api_timeout_ms": 300}
+        async with consumer(broker, **options) as reader:
+            reader.subscribe(pattern="orders")
+            await produce(broker, "orders", 1, numbers(0, 9))
+            await read(reader, 9)
+            await broker.delete_topic("orders")
+            await broker.create_topic("orders", 1)
+            await produce(broker, "orders", 0, numbers(100, 103))
+            assert [r.value for r in await read(reader, 3)] == numbers(100, 103)
+            await reader.getmany(timeout_ms=600)
+            assert reader.assignment() == frozenset({P0})
+
+
 async def test_partitions_by_hand_come_and_go() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)
