@@ -14,7 +14,7 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 # compile all of them again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test kafka test-brokers brokers proofs simulate endurance faults soak fuzz bench \
+.PHONY: help demo test kafka test-brokers brokers proofs simulate endurance faults soak fuzz bench bench-more \
         lint docs check format clean
 
 help: ## Show the commands
@@ -71,8 +71,10 @@ soak: $(READY) ## Steady work on three real nodes: nobody grows (MINUTES=30)
 fuzz: $(READY) ## Five million hostile frames for the decoders (7 minutes)
 	$(BIN)/python -m tests.wire.fuzz --frames 5000000
 
-bench: $(READY) ## Speed beside aiokafka, confluent-kafka (transactions) and kafka-python (decoding)
-	$(BIN)/python -m benchmarks.compare
+bench: $(READY) ## Speed beside aiokafka, confluent-kafka, kafka-python and Java (ROW=name, PAIRS=5)
+	$(BIN)/python -m benchmarks.table $(ROW:%=--only %) $(PAIRS:%=--pairs %)
+
+bench-more: $(READY) ## Speed of transactions beside confluent-kafka, of decoding beside kafka-python
 	$(BIN)/python -m benchmarks.transactions
 	$(BIN)/python -m benchmarks.decode
 

@@ -4,7 +4,7 @@
     python -m benchmarks.transactions --pairs 1 --only transaction-100
 
 Transactions of 1, 100 and 10,000 records, and the loop: consume, transform, produce and commit the
-offsets in one transaction of up to 500 records. Cores and processes are as in `compare`. What was
+offsets in one transaction of up to 500 records. Cores and processes are as in `table`. What was
 written is read back with a reader of committed records.
 """
 
@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from benchmarks.compare import Bench, Result, cores, pinned, spread
+from benchmarks.bench import Bench, Result, cores, pinned, spread
 from benchmarks.load import LINGER_MS, MAX_RECORDS, PARTITIONS, VALUE
 from benchmarks.transacting import LOOP, SIZES, results_of
 from tests.brokers.kafka import Kafka

@@ -44,7 +44,7 @@ CAUSE_LINES = 10
 
 _CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAQ"
 # The serial collector and the first compiler tier: a small heap and a quick start on few cores.
-_JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms32m", "-Xmx256m")
+JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms32m", "-Xmx256m")
 _LOG_OPTIONS = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
@@ -136,6 +136,7 @@ class Kafka:
         properties: Mapping[str, str] | None = None,
         ports: Sequence[int] | None = None,
         apart: bool = False,
+        java_options: Sequence[str] = JAVA_OPTIONS,
     ) -> None:
         self.release = _release(version)
         if not 1 <= nodes <= MAX_NODES:
@@ -147,6 +148,7 @@ class Kafka:
         self._given_ports = ports
         self._apart = apart
         self._properties = dict(properties or {})
+        self._java_options = tuple(java_options)
         self._given_directory = directory
         self._directory: Path | None = None
         self._zookeeper: ZooKeeper | None = None
@@ -288,7 +290,7 @@ class Kafka:
         # A relative name: each process runs in its own folder.
         options = ("-Dlog4j.configuration=file:log4j.properties",)
         log_options = options if needs_log4j(self.release) else _LOG_OPTIONS
-        return (str(java), *_JVM_OPTIONS, *log_options, "-cp", f"{jars}/*")
+        return (str(java), *self._java_options, *log_options, "-cp", f"{jars}/*")
 
     def _lay_out(self) -> tuple[Node, ...]:
         if self._directory is None:

@@ -1,0 +1,202 @@
+"""The broker, the cores, and one side after the other measured on them."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import confluent_kafka
+from confluent_kafka.admin import AdminClient
+
+from benchmarks.load import BATCH_BYTES, LINGER_MS, PARTITIONS, VALUE
+from tests.brokers.kafka import Kafka
+
+SIDE_TIMEOUT_SECONDS = 180.0
+FILL_TIMEOUT_SECONDS = 120.0
+CALL_TIMEOUT_SECONDS = 20.0
+WARM_UP_MESSAGES = 500_000
+BROKER_PROPERTIES = {"log.segment.bytes": "268435456", "log.segment.delete.delay.ms": "1000"}
+BROKER_JAVA_OPTIONS = ("-XX:+UseSerialGC", "-Xms1g", "-Xmx1g")
+"""As Kafka's own start script gives, but for the collector: one for the one core that it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one side took. `busy` is the share of its core that it used, `broker_busy` of the
+    other one that the broker did."""
+
+    per_second: float
+    cpu_us_per_message: float
+    rss_mib: float = 0.0
+    busy: float | None = None
+    broker_busy: float | None = None
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    about: str = ""
+
+
+class Bench:
+    """A running broker, the cores, and the topic that consumers read."""
+
+    def __init__(self, kafka: Kafka, core: int | None, compression: str = "none") -> None:
+        self._kafka = kafka
+        self._core = core
+        self._compression = compression
+        self._filled: dict[int, str] = {}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._kafka.bootstrap_servers
+
+    def warm_up(self, messages: int = WARM_UP_MESSAGES) -> None:
+        """Let the broker's code be compiled before anybody is measured."""
+        self.delete(self.new_topic_with(messages))
+
+    def produced(self, client: str, action: str, messages: int, **how: object) -> Result:
+        """What writing took, to a topic of its own, after which there are as many messages."""
+        topic = self.new_topic()
+        result = self.measure(client, action, topic, messages, **how)
+        if (stored := self._stored(topic)) != messages:
+            raise RuntimeError(f"{client} was to write {messages} messages; there are {stored}")
+        self.delete(topic)
+        return result
+
+    def consumed(self, client: str, action: str, messages: int, **how: object) -> Result:
+        """What reading took, from the topic that all read."""
+        enough = [count for count in self._filled if count >= messages]
+        if not enough:
+            self._filled[messages] = self.new_topic_with(messages)
+        topic = self._filled[min(enough, default=messages)]
+        return self.measure(client, action, topic, messages, **how)
+
+    def measure(
+        self,
+        client: str,
+        action: str,
+        topic: str,
+        messages: int,
+        *,
+        profile: bool = False,
+        loop: str = "asyncio",
+    ) -> Result:
+        """Let one side do its work, in a process of its own."""
+        command = [sys.executable, "-m", "benchmarks.side", client, action]
+        command += [self.bootstrap_servers, topic, str(messages), "--loop", loop]
+        command += ["--compression", self._compression]
+        if self._core is not None:
+            command += ["--core", str(self._core)]
+        if (process := self._kafka.nodes[0].process) is not None:
+            command += ["--broker", str(process.pid)]
+        if profile:
+            command.append("--profile")
+        output = subprocess.run(
+            command, check=True, stdout=subprocess.PIPE, timeout=SIDE_TIMEOUT_SECONDS
+        ).stdout
+        found = json.loads(output)
+        return Result(
+            found["messages"] / found["seconds"],
+            found["cpu_seconds"] / found["messages"] * 1e6,
+            found["rss_mib"],
+            found.get("busy"),
+            found.get("broker_busy"),
+            found.get("p50_ms"),
+            found.get("p99_ms"),
+            found["about"],
+        )
+
+    def new_topic(self) -> str:
+        name = f"bench-{uuid.uuid4().hex[:12]}"
+        self.create(name)
+        return name
+
+    def create(self, topic: str) -> None:
+        self._kafka.create_topic(topic, partitions=PARTITIONS)
+
+    def delete(self, topic: str) -> None:
+        """So that what was written is not on its way to the disk while others are measured."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 3})
+        admin.delete_topics([topic])[topic].result(CALL_TIMEOUT_SECONDS)
+
+    def new_topic_with(self, messages: int) -> str:
+        topic = self.new_topic()
+        fill(self.bootstrap_servers, topic, messages, self._compression)
+        return topic
+
+    def _stored(self, topic: str) -> int:
+        consumer = confluent_kafka.Consumer(
+            {"bootstrap.servers": self.bootstrap_servers, "group.id": "count", "log_level": 3}
+        )
+        try:
+            ends = (
+                consumer.get_watermark_offsets(
+                    confluent_kafka.TopicPartition(topic, partition), timeout=CALL_TIMEOUT_SECONDS
+                )
+                for partition in range(PARTITIONS)
+            )
+            return sum(high - low for low, high in ends)
+        finally:
+            consumer.close()
+
+
+def fill(bootstrap_servers: str, topic: str, messages: int, compression: str = "none") -> None:
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "log_level": 3,
+            "linger.ms": LINGER_MS,
+            "batch.size": BATCH_BYTES,
+            "compression.type": compression,
+            "enable.idempotence": True,
+            "queue.buffering.max.messages": messages,
+        }
+    )
+    for number in range(messages):
+        producer.produce(topic, VALUE, partition=number % PARTITIONS)
+    if producer.flush(FILL_TIMEOUT_SECONDS):
+        raise RuntimeError(f"{topic} was not filled in {FILL_TIMEOUT_SECONDS:.0f} s")
+
+
+@contextmanager
+def running(compression: str = "none") -> Iterator[Bench]:
+    """A bench on a broker of its own."""
+    broker_core, client_core = cores()
+    kafka = Kafka(properties=BROKER_PROPERTIES, java_options=BROKER_JAVA_OPTIONS)
+    try:
+        pinned(kafka.start, broker_core)
+        yield Bench(kafka, client_core, compression)
+    finally:
+        kafka.close()
+
+
+def spread(values: Sequence[float], layout: str) -> str:
+    """The median, and the least and the greatest."""
+    low, middle, high = min(values), statistics.median(values), max(values)
+    return f"{middle:{layout}} ({low:{layout}} to {high:{layout}})"
+
+
+def pinned(start: Callable[[], object], core: int | None) -> None:
+    """Start processes on a core; this process itself goes back to where it was."""
+    if core is None:
+        start()
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        start()
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def cores() -> tuple[int | None, int | None]:
+    """One for the broker and one for the client; none where there are not two to tell apart."""
+    if not hasattr(os, "sched_getaffinity"):
+        return None, None
+    allowed = sorted(os.sched_getaffinity(0))
+    return (allowed[0], allowed[1]) if len(allowed) > 1 else (None, None)

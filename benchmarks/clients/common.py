@@ -1,0 +1,106 @@
+"""What asyncio clients are measured at in the same words."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from benchmarks.load import (
+    MAX_RECORDS,
+    POLL_MS,
+    REQUESTS_PER_SECOND,
+    Incomplete,
+    Setup,
+    check,
+    nothing_came,
+)
+
+TICK_S = 0.001
+"""Requests that are due within one begin together: loops round shorter times, each its own way."""
+
+Send = Callable[[], Awaitable[object]]
+
+
+def bytes_of_records(records: Iterable[Any]) -> int:
+    """What the values of some records weigh: each record is looked at, as an application would."""
+    size = 0
+    for record in records:
+        size += len(record.value)
+    return size
+
+
+async def in_lists(
+    consumer: Any, count: int, bytes_of: Callable[[Any], int] = bytes_of_records
+) -> int:
+    """Read with `getmany`, which aiokafka has too."""
+    seen = size = 0
+    while seen < count:
+        found = await consumer.getmany(timeout_ms=POLL_MS, max_records=MAX_RECORDS)
+        if not found:
+            raise nothing_came(seen, count)
+        for records in found.values():
+            size += bytes_of(records)
+            seen += len(records)
+    check(size, seen)
+    return seen
+
+
+async def one_by_one(consumer: Any, count: int) -> int:
+    """Read with `async for`."""
+    seen = size = 0
+    async for record in consumer:
+        size += len(record.value)
+        seen += 1
+        if seen == count:
+            break
+    check(size, seen)
+    return seen
+
+
+async def one_at_a_time(send: Send, setup: Setup, count: int) -> int:
+    """Send each message when the one before is acknowledged."""
+    now, add = time.perf_counter, setup.latencies_s.append
+    for _ in range(count):
+        began = now()
+        await send()
+        add(now() - began)
+    return count
+
+
+async def requests(send: Send, setup: Setup, count: int) -> int:
+    """So many tasks a second, as a web application has them, each of which waits for its message.
+
+    They begin when they are due, whether or not those before have ended.
+    """
+    now, add = time.perf_counter, setup.latencies_s.append
+
+    async def request() -> None:
+        began = now()
+        await send()
+        add(now() - began)
+
+    tasks: set[asyncio.Task[None]] = set()
+    failed: list[BaseException] = []
+
+    def ended(task: asyncio.Task[None]) -> None:
+        tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            failed.append(error)
+
+    start = now()
+    begun = 0
+    while begun < count:
+        due = min(count, int((now() - start) * REQUESTS_PER_SECOND) + 1)
+        for _ in range(due - begun):
+            task = asyncio.create_task(request())
+            tasks.add(task)
+            task.add_done_callback(ended)
+        begun = due
+        await asyncio.sleep(max(TICK_S, start + begun / REQUESTS_PER_SECOND - now()))
+    while tasks:
+        await asyncio.wait(tasks)
+    if failed:
+        raise Incomplete(f"{len(failed)} of {count} requests failed: {failed[0]!r}")
+    return count

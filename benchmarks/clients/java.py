@@ -1,0 +1,108 @@
+"""Kafka's own perf tools: they tell their rate; CPU and memory are the whole process's."""
+
+from __future__ import annotations
+
+import re
+import resource
+import subprocess
+from collections.abc import Callable, Mapping
+from functools import cache
+
+from benchmarks.load import (
+    BATCH_BYTES,
+    BUFFER_BYTES,
+    FETCH_BYTES,
+    LINGER_MS,
+    VALUE,
+    WARM_UP,
+    Incomplete,
+    Setup,
+)
+from tests.brokers.kafka import DEFAULT_VERSION
+from tests.brokers.releases import RELEASES, fetch, java_for
+
+TIMEOUT_SECONDS = 120.0
+_RATE = re.compile(r"([\d.]+) records/sec")
+
+
+def about() -> str:
+    return f"kafka-clients {DEFAULT_VERSION}, CPU with the JVM's start"
+
+
+def produce(setup: Setup, count: int) -> tuple[float, float]:
+    """Messages and the seconds that they took. A small first part is the tool's own warm-up."""
+    settings = {
+        "acks": "all",
+        "enable.idempotence": "true",
+        "linger.ms": LINGER_MS,
+        "batch.size": BATCH_BYTES,
+        "buffer.memory": BUFFER_BYTES,
+        "compression.type": setup.compression,
+    }
+    output = _run(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--bootstrap-server", setup.bootstrap_servers, "--topic", setup.topic),
+        *("--num-records", str(count), "--record-size", str(len(VALUE)), "--throughput", "-1"),
+        *("--warmup-records", str(int(count * WARM_UP))),
+        *("--command-property", *(f"{name}={value}" for name, value in settings.items())),
+    )
+    rates = _RATE.findall(output)
+    if not rates:
+        raise Incomplete(f"the tool told no rate: {output}")
+    return count, count / float(rates[-1])
+
+
+def consume(setup: Setup, count: int) -> tuple[float, float]:
+    """As `produce`; the seconds of fetching alone, without joining the group."""
+    output = _run(
+        "org.apache.kafka.tools.ConsumerPerformance",
+        *("--bootstrap-server", setup.bootstrap_servers, "--topic", setup.topic),
+        *("--num-records", str(count), "--fetch-size", str(FETCH_BYTES), "--hide-header"),
+    )
+    fields = [field.strip() for field in output.strip().splitlines()[-1].split(",")]
+    if len(fields) != 10:
+        raise Incomplete(f"the tool told no rate: {output}")
+    messages, rate = float(fields[4]), float(fields[9])
+    return messages, messages / rate
+
+
+@cache
+def _java() -> tuple[str, ...]:
+    release = RELEASES[DEFAULT_VERSION]
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+    return str(java_for(release)), "-Xmx512m", quiet, "-cp", f"{fetch(release)}/*"
+
+
+def _run(tool: str, *arguments: str) -> str:
+    done = subprocess.run(
+        (*_java(), tool, *arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=True,
+    )
+    return done.stdout
+
+
+def measure(setup: Setup, action: str, count: int) -> dict[str, float]:
+    _java()
+    before = cpu_seconds()
+    messages, seconds = ACTIONS[action](setup, count)
+    return {
+        "messages": messages,
+        "seconds": seconds,
+        "cpu_seconds": cpu_seconds() - before,
+        "rss_mib": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024,
+    }
+
+
+def cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+ACTIONS: Mapping[str, Callable[[Setup, int], tuple[float, float]]] = {
+    "produce": produce,
+    "consume": consume,
+}

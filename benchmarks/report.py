@@ -1,0 +1,241 @@
+"""What was found, as a table, as verdicts and as JSON."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmarks.bench import BROKER_JAVA_OPTIONS, Result, spread
+from benchmarks.load import (
+    ARROW_RECORDS,
+    BATCH_BYTES,
+    BUFFER_BYTES,
+    FETCH_BYTES,
+    LINGER_MS,
+    MAX_RECORDS,
+    PARTITIONS,
+    VALUE,
+)
+from benchmarks.rows import OURS, ROWS, Aim, Measure, Row
+from tests.brokers.kafka import DEFAULT_VERSION
+
+Found = dict[str, list[Result]]
+"""What each side took, a result a round."""
+
+IDLE = 0.9
+"""A client that uses less of its core than this waits for the broker."""
+UNITS: Mapping[Measure, str] = {"cpu": "us CPU", "rate": "/s", "p50": "ms p50"}
+LAYOUTS: Mapping[Measure, str] = {"cpu": ".3g", "rate": ",.0f", "p50": ".3g"}
+CLIENTS = (OURS, "confluent-kafka", "aiokafka", "kafka-python", "Java")
+
+
+def settings(compression: str) -> str:
+    return (
+        f"Kafka {DEFAULT_VERSION} on one core ({' '.join(BROKER_JAVA_OPTIONS)}), the client on"
+        f" another; {len(VALUE)}-byte values, {PARTITIONS} partitions. Producers: acks=all,"
+        f" idempotent, linger {LINGER_MS} ms, batches of {BATCH_BYTES // 1024} KiB, compression"
+        f" {compression}, at most {BUFFER_BYTES >> 20} MiB unacknowledged. Consumers: lists of up"
+        f" to {MAX_RECORDS} ({ARROW_RECORDS:,} to Arrow), {FETCH_BYTES >> 20} MiB a partition,"
+        " checksums verified."
+    )
+
+
+def value_of(result: Result, measure: Measure) -> float:
+    value = {
+        "cpu": result.cpu_us_per_message,
+        "rate": result.per_second,
+        "p50": result.p50_ms,
+    }[measure]
+    assert value is not None
+    return value
+
+
+def median_of(results: Iterable[Result], measure: Measure) -> float:
+    return statistics.median(value_of(result, measure) for result in results)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of an aim: the figure, and the ratio to a peer of the same rounds."""
+
+    aim: Aim
+    value: float
+    ratio: float | None
+
+    @property
+    def part(self) -> float:
+        """How much of the aim was reached: by the ratio where there is one."""
+        if self.ratio is not None and self.aim.ratio is not None:
+            return self.aim.part_of(self.ratio, self.aim.ratio)
+        assert self.aim.figure is not None
+        return self.aim.part_of(self.value, self.aim.figure)
+
+    @property
+    def reached(self) -> bool:
+        return self.part >= 1
+
+    def __str__(self) -> str:
+        aim, layout = self.aim, LAYOUTS[self.aim.measure]
+        bound = ">=" if aim.at_least else "<="
+        text = f"{aim.of}: {self.value:{layout}} {UNITS[aim.measure]}"
+        if aim.figure is not None:
+            held = "" if aim.met_by(self.value, aim.figure) else " not"
+            text += f" (aim {bound} {aim.figure:{layout}}:{held} so here)"
+        if self.ratio is not None and aim.ratio is not None:
+            text += f", {self.ratio:.2f} of {aim.beside}'s (aim {bound} {aim.ratio:.2f})"
+        return f"{text}: {'reached' if self.reached else f'MISSED, {self.part:.2f} of the aim'}"
+
+
+def judge(aim: Aim, found: Found) -> Verdict | None:
+    """None where the side, or what its aim is measured by, was not run."""
+    ours, theirs = found.get(aim.of), found.get(aim.beside)
+    if not ours or (aim.figure is None and not theirs):
+        return None
+    ratio = None
+    if theirs and aim.ratio is not None:
+        ratio = statistics.median(
+            value_of(one, aim.measure) / value_of(other, aim.measure)
+            for one, other in zip(ours, theirs, strict=True)
+        )
+    return Verdict(aim, median_of(ours, aim.measure), ratio)
+
+
+def verdicts(row: Row, found: Found) -> list[Verdict]:
+    return [one for aim in row.aims if (one := judge(aim, found)) is not None]
+
+
+def cell(row: Row, results: Sequence[Result]) -> str:
+    if row.waits:
+        return f"p50 {median_of(results, 'p50'):.3g} ms, {median_of(results, 'cpu'):.3g} us"
+    return f"{median_of(results, 'cpu'):.2f} us, {median_of(results, 'rate') / 1000:,.0f} k/s"
+
+
+def summary(rows: Sequence[tuple[Row, Found]]) -> list[str]:
+    """One line a row, a column a client: medians of CPU and of messages a second, or of p50."""
+    lines = [f"| Work | {' | '.join(CLIENTS)} |", "|---" * (len(CLIENTS) + 1) + "|"]
+    for row, found in rows:
+        cells: dict[str, list[str]] = {client: [] for client in CLIENTS}
+        for actor in row.actors:
+            if results := found.get(actor.name):
+                use = f"{actor.use}: " if actor.use else ""
+                cells[actor.client].append(use + cell(row, results))
+        shown = ("<br>".join(cells[client]) or "–" for client in CLIENTS)
+        lines.append(f"| {row.title} | {' | '.join(shown)} |")
+    return lines
+
+
+def details(rows: Sequence[tuple[Row, Found]]) -> list[str]:
+    """One line a side: medians with the least and the greatest."""
+    lines = [
+        "| | CPU us/message | messages/s | p50 ms | p99 ms | RSS MiB | core, broker's busy |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row, found in rows:
+        for name, results in found.items():
+            cpu = spread([result.cpu_us_per_message for result in results], ",.3g")
+            rate = spread([result.per_second for result in results], ",.0f")
+            waits = [
+                spread([value for value in column if value is not None], ".3g")
+                if None not in column
+                else ""
+                for column in (
+                    [result.p50_ms for result in results],
+                    [result.p99_ms for result in results],
+                )
+            ]
+            resident = statistics.median(result.rss_mib for result in results)
+            lines.append(
+                f"| {row.name}, {name} | {cpu} | {rate} | {waits[0]} | {waits[1]} |"
+                f" {resident:.0f} | {busy_of(row, results)} |"
+            )
+    return lines
+
+
+def busy_of(row: Row, results: Sequence[Result]) -> str:
+    """The shares of the cores that a side and the broker used, and whether the broker was what the
+    side waited for: where neither was busy, both waited for each other, or others took the core."""
+    mine = [result.busy for result in results if result.busy is not None]
+    theirs = [result.broker_busy for result in results if result.broker_busy is not None]
+    if not mine:
+        return ""
+    busy = statistics.median(mine)
+    broker = statistics.median(theirs) if theirs else 0.0
+    text = f"{min(busy, 1):.0%} / {min(broker, 1):.0%}"
+    if busy >= IDLE or row.waits:
+        return text
+    return f"{text}, broker-bound" if broker >= IDLE else f"{text}, waits"
+
+
+def versions(rows: Sequence[tuple[Row, Found]]) -> str:
+    """What each client says of itself."""
+    said = {
+        actor.client: found[actor.name][0].about
+        for row, found in rows
+        for actor in row.actors
+        if found.get(actor.name)
+    }
+    return "; ".join(f"{client}: {said[client]}" for client in CLIENTS if client in said)
+
+
+def report(rows: Sequence[tuple[Row, Found]], compression: str) -> tuple[list[str], int]:
+    """The text, and how many aims were missed."""
+    judged = [one for row, found in rows for one in verdicts(row, found)]
+    lines = [settings(compression), versions(rows), machine(), ""]
+    lines += [*summary(rows), "", *details(rows), ""]
+    lines += [f"- {verdict}" for verdict in judged]
+    return lines, sum(not verdict.reached for verdict in judged)
+
+
+def machine() -> str:
+    """What all was run on."""
+    model = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            names = [
+                line.split(":", 1)[1].strip() for line in file if line.startswith("model name")
+            ]
+        model = names[0] if names else model
+    except OSError:
+        pass
+    return f"{os.cpu_count()} cores, {model}; Python {platform.python_version()}"
+
+
+def to_json(rows: Iterable[tuple[Row, Found]], compression: str) -> dict[str, Any]:
+    return {
+        row.name: {
+            "title": row.title,
+            "messages": row.messages,
+            "compression": compression,
+            "sides": {name: [asdict(one) for one in results] for name, results in found.items()},
+            "aims": [
+                {
+                    **asdict(verdict.aim),
+                    "found": verdict.value,
+                    "found_ratio": verdict.ratio,
+                    "part": verdict.part,
+                    "reached": verdict.reached,
+                }
+                for verdict in verdicts(row, found)
+            ],
+        }
+        for row, found in rows
+    }
+
+
+def from_json(kept: Mapping[str, Any]) -> list[tuple[Row, Found]]:
+    """The rows that a file of results has, in the table's order."""
+    return [
+        (
+            row,
+            {
+                name: [Result(**one) for one in results]
+                for name, results in kept[row.name]["sides"].items()
+            },
+        )
+        for row in ROWS.values()
+        if row.name in kept
+    ]

@@ -1,0 +1,194 @@
+"""The rows of the table: who does what in each, and what ours is to reach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from benchmarks.load import REQUESTS_PER_SECOND
+
+OURS = "aiokafkawire"
+Measure = Literal["cpu", "rate", "p50"]
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """One side of a row. `share` of the row's messages is what it is given: all take some seconds.
+
+    `use` is how it is called in the table, where that says more than the client's name.
+    """
+
+    client: str
+    action: str
+    use: str = ""
+    share: float = 1.0
+    loop: str = "asyncio"
+
+    @property
+    def name(self) -> str:
+        return f"{self.client} {self.use}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What ours is to reach: at most so many us of CPU or ms, at least so many messages a second.
+
+    `ratio` is the same figure as a share of what `beside` takes in the same run: it decides where
+    there is one, since absolute figures move from machine to machine.
+    """
+
+    of: str
+    measure: Measure
+    figure: float | None = None
+    beside: str = ""
+    ratio: float | None = None
+
+    @property
+    def at_least(self) -> bool:
+        return self.measure == "rate"
+
+    def met_by(self, value: float, limit: float) -> bool:
+        return value >= limit if self.at_least else value <= limit
+
+    def part_of(self, value: float, limit: float) -> float:
+        """How much of the aim a value is: 1 and more is reached."""
+        return value / limit if self.at_least else limit / value
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    name: str
+    title: str
+    reads: bool
+    messages: int
+    actors: tuple[Actor, ...]
+    aims: tuple[Aim, ...]
+    waits: bool = False
+    """Whether it is about waiting: rates then tell little, and an idle core is no sign."""
+
+    def quick(self) -> Row:
+        """The same with a quarter of the messages."""
+        return replace(self, messages=self.messages // 4)
+
+
+def _ours(action: str, use: str, loop: str = "asyncio") -> Actor:
+    return Actor(OURS, action, use, loop=loop)
+
+
+ROWS: Mapping[str, Row] = {
+    row.name: row
+    for row in (
+        Row(
+            "produce",
+            "produce, message by message, each delivery known",
+            False,
+            1_200_000,
+            (
+                _ours("send_nowait", "send_nowait"),
+                _ours("send", "await send"),
+                Actor("confluent-kafka", "produce"),
+                Actor("aiokafka", "send", share=0.4),
+                Actor("kafka-python", "send", share=0.1),
+                Actor("Java", "produce"),
+            ),
+            (
+                Aim(f"{OURS} send_nowait", "cpu", 1.7, "aiokafka", 1.7 / 8.8),
+                Aim(f"{OURS} send_nowait", "rate", beside="confluent-kafka", ratio=1.1),
+                Aim(f"{OURS} await send", "cpu", 2.5, "aiokafka", 2.5 / 8.8),
+            ),
+        ),
+        Row(
+            "send-many",
+            "produce, columns (send_many)",
+            False,
+            1_600_000,
+            (
+                _ours("send_many", "send_many"),
+                Actor("confluent-kafka", "produce_batch", "produce_batch"),
+            ),
+            (Aim(f"{OURS} send_many", "cpu", 0.4),),
+        ),
+        Row(
+            "consume",
+            "consume in lists, each value touched",
+            True,
+            4_000_000,
+            (
+                _ours("getmany", "getmany"),
+                _ours("getmany-values", "Records.values()"),
+                Actor("confluent-kafka", "consume", share=0.5),
+                Actor("aiokafka", "getmany", share=0.5),
+                Actor("kafka-python", "poll", share=0.2),
+                Actor("Java", "consume"),
+            ),
+            (
+                Aim(f"{OURS} getmany", "cpu", 0.35, "aiokafka", 0.35 / 1.69),
+                Aim(f"{OURS} getmany", "rate", 1_500_000, "aiokafka", 1.5 / 0.57),
+            ),
+        ),
+        Row(
+            "consume-one",
+            "consume one by one",
+            True,
+            2_000_000,
+            (
+                _ours("async-for", "async for"),
+                Actor("confluent-kafka", "poll", "poll", share=0.5),
+                Actor("aiokafka", "async-for", "async for", share=0.4),
+            ),
+            (Aim(f"{OURS} async for", "cpu", 0.8, "aiokafka async for", 0.8 / 4.4),),
+        ),
+        Row(
+            "arrow",
+            "consume to Arrow",
+            True,
+            4_000_000,
+            (
+                _ours("arrow", "batches().to_arrow()"),
+                Actor("confluent-kafka", "arrow", "pyarrow.array", share=0.4),
+            ),
+            (
+                Aim(f"{OURS} batches().to_arrow()", "cpu", 0.1),
+                Aim(f"{OURS} batches().to_arrow()", "rate", 3_000_000),
+            ),
+        ),
+        Row(
+            "one-at-a-time",
+            "one send at a time, linger 0",
+            False,
+            12_000,
+            (
+                _ours("one-at-a-time", "asyncio"),
+                _ours("one-at-a-time", "uvloop", "uvloop"),
+                Actor("confluent-kafka", "one-at-a-time"),
+                Actor("aiokafka", "one-at-a-time", share=0.6),
+                Actor("kafka-python", "one-at-a-time", share=0.6),
+            ),
+            (
+                Aim(f"{OURS} asyncio", "p50", 0.265 * 1.1, "confluent-kafka", 1.1),
+                Aim(f"{OURS} asyncio", "cpu", 110, "confluent-kafka", 110 / 93),
+                Aim(f"{OURS} uvloop", "p50", 0.265, "confluent-kafka", 1.0),
+                Aim(f"{OURS} uvloop", "cpu", 93, "confluent-kafka", 1.0),
+            ),
+            waits=True,
+        ),
+        Row(
+            "requests",
+            f"{REQUESTS_PER_SECOND:,} requests a second, each awaiting its send",
+            False,
+            16_000,
+            (
+                _ours("requests", "asyncio"),
+                _ours("requests", "uvloop", "uvloop"),
+                Actor("confluent-kafka", "requests", "AIOProducer"),
+                Actor("aiokafka", "requests"),
+            ),
+            (
+                Aim(f"{OURS} asyncio", "p50", 4.2, "aiokafka", 1.0),
+                Aim(f"{OURS} asyncio", "cpu", 55, "aiokafka", 55 / 119),
+            ),
+            waits=True,
+        ),
+    )
+}
