@@ -79,7 +79,8 @@ class Channel:
     A request is written where it is submitted if the system takes it at once: that does not wait,
     and so cannot be cancelled in the middle of a frame. What does not go at once is the writer's,
     alone and in its order, so a cancelled caller never cuts a frame. The first thing that goes
-    wrong poisons the channel: every waiter hears of it, and no request is accepted any more.
+    wrong poisons the channel: every waiter hears of it, and no request is accepted any more. What a
+    callback raises is a defect, which poisons it too, and which the reader's task then raises.
     `versions` is set by whoever negotiates. `on_closed(channel, error)` is called once;
     `channel.quiet` tells whether it was the client's own wish.
     """
@@ -113,6 +114,7 @@ class Channel:
         self._to_time = Signal()
         self._timer_at = NEVER
         self._error: KafkaError | None = None
+        self._defect: Exception | None = None
         self._tasks: tuple[TaskHandle, ...] = ()
 
     def start(self, host: Host) -> None:
@@ -227,12 +229,23 @@ class Channel:
         self._error = error
         self._counters.closed(lost=not self.quiet)
         self._transport.abort()
-        for call in self._calls.close():
-            call.payload.promise.fail(self._verdict(call, error))
         self._outgoing.signal.set()
         self._to_time.set()
+        for call in self._calls.close():
+            self._fail(call, self._verdict(call, error))
         if self.on_closed is not None:
             self.on_closed(self, error)
+
+    def _fail(self, call: Call[Pending], error: KafkaError) -> None:
+        try:
+            call.payload.promise.fail(error)
+        except Exception as defect:
+            self._broke(defect)
+
+    def _broke(self, defect: Exception) -> None:
+        """A callback raised, or a decoder: nobody is to wait for ever because of that."""
+        self._defect = self._defect or defect
+        self.poison(ConnectionLost(f"a defect ended the connection: {defect!r}"))
 
     def _verdict(self, call: Call[Pending], error: KafkaError) -> KafkaError:
         """What the waiter of one call gets to hear of the end of the connection."""
@@ -275,7 +288,10 @@ class Channel:
 
     def _written(self, now: float) -> None:
         for call in self._calls.written(now):
-            call.payload.promise.resolve(None)
+            try:
+                call.payload.promise.resolve(None)
+            except Exception as defect:
+                self._broke(defect)
         if self._calls.closes_when_idle:
             self._to_time.set()
 
@@ -306,10 +322,14 @@ class Channel:
             self.poison(self._broken(error))
         except KafkaError as error:
             self.poison(error)
+        except Exception as defect:
+            self._broke(defect)
         finally:
             self.poison(ConnectionLost("the client is closing"))
             with anyio.CancelScope(shield=True):
                 await self._transport.aclose()
+            if self._defect is not None:
+                raise self._defect
 
     def _received(self, count: int) -> None:
         self._counters.bytes_received += count
@@ -322,6 +342,9 @@ class Channel:
             # At once: who hears of it may go on before the reader does.
             error.broker = self.name
             self.poison(error)
+            raise
+        except Exception as defect:
+            self._broke(defect)
             raise
         if self._calls.waits_for_slot:
             self._write_now(self._clock.now())
@@ -339,7 +362,11 @@ class Channel:
             _, response = decode_response(pending.response, pending.version, frame)
         except KafkaError as error:
             error.broker, error.api = self.name, pending.api
-            pending.promise.fail(error)
+            self._fail(call, error)
+            raise
+        except Exception as defect:
+            self._broke(defect)
+            self._fail(call, self._verdict(call, ConnectionLost(repr(defect))))
             raise
         silence = throttle_s(response, pending.version)
         if silence:
@@ -355,16 +382,18 @@ class Channel:
             now = self._clock.now()
             due = self._calls.due(now)
             for call in due.expired:
-                call.payload.promise.fail(self._expiry(call, now))
+                self._fail(call, self._expiry(call, now))
             if due.silent is not None:
-                self.poison(
-                    ConnectionLost(
-                        f"no answer to {due.silent.payload.api} in time: the broker is stopped or"
-                        " overloaded, or the network drops what is sent"
-                    )
-                )
+                self.poison(self._silence(due.silent))
             elif due.idle:
                 self.close(ConnectionLost("the connection was closed as it was idle"))
+
+    def _silence(self, call: Call[Pending]) -> ConnectionLost:
+        what = "no answer to {} in time" if call.expects_response else "{} does not get through"
+        return ConnectionLost(
+            f"{what.format(call.payload.api)}: the broker is stopped or overloaded, or the network"
+            " drops what is sent"
+        )
 
     def _expiry(self, call: Call[Pending], now: float) -> RequestTimedOut:
         if call.sent:

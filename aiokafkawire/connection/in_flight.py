@@ -78,8 +78,8 @@ class Call(Generic[T]):
     """One request. `payload` is the caller's; the machine never looks into it.
 
     After `deadline` nobody waits for the answer any more. After `limit` the broker counts as
-    silent, if this request is the oldest. `sent`: bytes of it may have reached the broker, since
-    `sent_at`.
+    silent, if this request is the oldest that is unanswered or being written. `sent`: bytes of it
+    may have reached the broker, since `sent_at`.
     """
 
     correlation_id: int
@@ -106,9 +106,9 @@ class Due(NamedTuple, Generic[T]):
 class InFlight(Generic[T]):
     """Queue, slots, order, deadlines and throttling of one connection.
 
-    `request_timeout_s`: how long a sent request may stay unanswered, if its own deadline is not
-    later, before the connection is given up. `last_one_way` is the last payload that was written
-    and that no answer will tell of.
+    `request_timeout_s`: how long a request may stay unanswered, or being written, if its own
+    deadline is not later, before the connection is given up. `last_one_way` is the last payload
+    that was written and that no answer will tell of.
     """
 
     def __init__(
@@ -183,9 +183,9 @@ class InFlight(Generic[T]):
                 if len(self._waiting) >= self._max_in_flight:
                     break
                 self._waiting.append(call)
-                call.limit = max(call.deadline, now + self._request_timeout_s)
             else:
                 self._one_way.append(call)
+            call.limit = max(call.deadline, now + self._request_timeout_s)
             self._queue.popleft()
             call.on(CallEvent.WRITTEN)
             call.sent = True
@@ -242,8 +242,9 @@ class InFlight(Generic[T]):
         while self._deadlines and self._deadlines[0][2].state >= CallState.ABANDONED:
             heapq.heappop(self._deadlines)
         earliest = self._deadlines[0][0] if self._deadlines else math.inf
-        if self._waiting:
-            earliest = min(earliest, self._waiting[0].limit)
+        for under_way in (self._waiting, self._one_way):
+            if under_way:
+                earliest = min(earliest, under_way[0].limit)
         if not len(self):
             return min(earliest, self._idle_since + self._max_idle_s)
         # Whatever is under way may end now, unobserved: look no later than its idle time after.
@@ -261,8 +262,10 @@ class InFlight(Generic[T]):
             elif call.state is CallState.SENT:
                 call.on(CallEvent.EXPIRED)
                 expired.append(call)
-        oldest = self._waiting[0] if self._waiting else None
-        silent = oldest if oldest is not None and oldest.limit <= now else None
+        silent = None
+        for under_way in (self._waiting, self._one_way):
+            if under_way and under_way[0].limit <= now:
+                silent = under_way[0]
         idle = not len(self) and now >= self._idle_since + self._max_idle_s
         return Due(expired, silent, idle)
 

@@ -148,10 +148,13 @@ def make_config(**options: Any) -> config.ClientConfig:
 
 
 @contextlib.asynccontextmanager
-async def hosted() -> AsyncIterator[tuple[RealRuntime, Host]]:
-    """A running host; a task of it that raises fails the test."""
+async def hosted(
+    expected: list[Exception] | None = None,
+) -> AsyncIterator[tuple[RealRuntime, Host]]:
+    """A running host. A task of it that raises fails the test, or is `expected` and kept there."""
     crashes: list[Exception] = []
-    host = Host("test", lambda _, error: crashes.append(error))
+    kept = crashes if expected is None else expected
+    host = Host("test", lambda _, error: kept.append(error))
     runtime = RealRuntime()
     await host.start()
     try:
@@ -175,15 +178,17 @@ async def client_of(address: Address, **options: Any) -> AsyncIterator[BrokerCli
 
 
 @contextlib.asynccontextmanager
-async def channel_to(address: Address, **limits: Any) -> AsyncIterator[Channel]:
-    """A connection without negotiation."""
+async def channel_to(
+    address: Address, crashes: list[Exception] | None = None, **limits: Any
+) -> AsyncIterator[Channel]:
+    """A connection without negotiation; `crashes` takes what its tasks raise, if they may."""
     bounds = {
         "max_in_flight": 100,
         "request_timeout_s": 30.0,
         "max_idle_s": 540.0,
         "max_frame_bytes": 1024 * 1024,
     }
-    async with hosted() as (runtime, host):
+    async with hosted(crashes) as (runtime, host):
         channel = Channel(
             await runtime.connect(address),
             name="1 at test",

@@ -161,6 +161,16 @@ def test_the_oldest_unanswered_past_its_limit_shows_a_silent_broker():
     assert calls.due(30.0).silent is first
 
 
+def test_a_request_without_an_answer_that_cannot_be_written_shows_a_silent_broker():
+    calls = machine()
+    first = calls.submit("first", 1.0, False)
+    calls.take(0.0)
+    assert calls.due(1.0).expired == [first]
+    assert calls.next_deadline(1.0) == 30.0
+    assert calls.due(29.9).silent is None
+    assert calls.due(30.0).silent is first
+
+
 def test_a_request_with_a_long_deadline_may_stay_unanswered_for_longer():
     calls = machine()
     (parked,) = sent(calls, 1, deadline=300.0)

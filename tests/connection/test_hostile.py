@@ -1,0 +1,253 @@
+"""One connection against callbacks and peers that do the worst at the worst moment."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from aiokafkawire.connection import channel as channel_module
+from aiokafkawire.connection.channel import Channel
+from aiokafkawire.errors import ClientClosed, ConnectionLost, KafkaError
+from aiokafkawire.runtime import Address, Promise
+from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from aiokafkawire.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+
+from .scripted import ServerConnection, channel_to, outcome_of, serve
+
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+VERSION = 4
+
+
+def soon(seconds: float = 20) -> float:
+    return anyio.current_time() + seconds
+
+
+def submit(channel: Channel, seconds: float = 20) -> Promise[Any]:
+    return channel.submit(HEARTBEAT, VERSION, deadline=soon(seconds)).payload.promise
+
+
+def unanswered_produce(size: int) -> ProduceRequest:
+    data = PartitionProduceData(index=0, records=bytes(size))
+    topic = TopicProduceData(name="t", partition_data=[data])
+    return ProduceRequest(acks=0, timeout_ms=1, topic_data=[topic])
+
+
+async def echo(connection: ServerConnection) -> None:
+    number = 0
+    while True:
+        header, _ = await connection.next_request()
+        await connection.respond(header, HeartbeatResponse(error_code=number))
+        number += 1
+
+
+async def until_the_end(connection: ServerConnection) -> None:
+    while await connection.receive() is not None:
+        pass
+
+
+def answers_together(count: int) -> Any:
+    """A server that answers so many requests in one piece."""
+
+    async def serve_them(connection: ServerConnection) -> None:
+        headers = [(await connection.next_request())[0] for _ in range(count)]
+        answers = [
+            struct.pack(">iibihb", 12, header.correlation_id, 0, 0, 7, 0) for header in headers
+        ]
+        await connection.transport.send(answers)
+        await until_the_end(connection)
+
+    return serve_them
+
+
+def defect(_: object) -> None:
+    raise ZeroDivisionError("a defect")
+
+
+async def told(promise: Promise[Any]) -> Any:
+    with anyio.fail_after(5):
+        return await outcome_of(promise.wait())
+
+
+# --- callbacks that raise -------------------------------------------------------------------
+
+
+async def test_a_callback_that_raises_at_the_end_keeps_it_from_nobody_else():
+    crashes: list[Exception] = []
+    async with serve(until_the_end) as server, channel_to(server.address, crashes) as channel:
+        lost: list[KafkaError] = []
+        channel.on_closed = lambda _, error: lost.append(error)
+        first, second, third = (submit(channel) for _ in range(3))
+        first.when_done(defect)
+        second.when_done(defect)
+        channel.close(ClientClosed("over"))
+        assert isinstance(await told(third), ClientClosed)
+        assert len(lost) == 1
+        await channel.wait_closed()
+    assert [type(error) for error in crashes] == [ZeroDivisionError]
+
+
+async def test_a_callback_that_raises_on_its_answer_ends_the_connection_for_all():
+    crashes: list[Exception] = []
+    async with (
+        serve(answers_together(2)) as server,
+        channel_to(server.address, crashes) as channel,
+    ):
+        first, second, third = (submit(channel) for _ in range(3))
+        first.when_done(defect)
+        assert (await told(first)).error_code == 7
+        for promise in (second, third):
+            error = await told(promise)
+            assert isinstance(error, ConnectionLost)
+            assert "ZeroDivisionError" in str(error)
+        await channel.wait_closed()
+    assert [type(error) for error in crashes] == [ZeroDivisionError]
+
+
+async def test_a_decoder_that_fails_of_a_defect_leaves_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    crashes: list[Exception] = []
+    monkeypatch.setattr(channel_module, "decode_response", lambda *_: defect(None))
+    async with (
+        serve(answers_together(1)) as server,
+        channel_to(server.address, crashes) as channel,
+    ):
+        first = submit(channel)
+        second = submit(channel)
+        for promise in (first, second):
+            assert "ZeroDivisionError" in str(await told(promise))
+        await channel.wait_closed()
+    assert [type(error) for error in crashes] == [ZeroDivisionError]
+
+
+async def test_a_callback_that_raises_at_a_deadline_ends_the_connection_for_all():
+    crashes: list[Exception] = []
+    async with serve(until_the_end) as server, channel_to(server.address, crashes) as channel:
+        submit(channel, 0.01).when_done(defect)
+        also_late, later = submit(channel, 0.01), submit(channel)
+        assert isinstance(await told(also_late), KafkaError)
+        assert isinstance(await told(later), KafkaError)
+        assert not channel.usable
+        await channel.wait_closed()
+    assert [type(error) for error in crashes] == [ZeroDivisionError]
+
+
+# --- callbacks that act ---------------------------------------------------------------------
+
+
+async def test_a_callback_may_close_the_connection_that_answers_it():
+    async with serve(answers_together(2)) as server, channel_to(server.address) as channel:
+        first, second = submit(channel), submit(channel)
+        first.when_done(lambda _: channel.close(ClientClosed("closed in a callback")))
+        assert (await told(first)).error_code == 7
+        assert isinstance(await told(second), ClientClosed)
+        with pytest.raises(ConnectionLost, match="closed in a callback"):
+            submit(channel)
+        await channel.wait_closed()
+
+
+async def test_what_submits_again_at_the_end_is_refused_there():
+    again: list[KafkaError] = []
+
+    async with serve(until_the_end) as server, channel_to(server.address) as channel:
+
+        def submit_again(_: object) -> None:
+            with pytest.raises(ConnectionLost) as caught:
+                submit(channel)
+            again.append(caught.value)
+
+        submit(channel).when_done(submit_again)
+        submit(channel).when_done(submit_again)
+        channel.close(ClientClosed("over"))
+    assert [error.sent for error in again if isinstance(error, ConnectionLost)] == [False] * 2
+
+
+async def test_answers_that_submit_again_leave_their_turn_to_others():
+    turns = 0
+    answered = 0
+
+    async with serve(echo) as server, channel_to(server.address) as channel:
+
+        def again(promise: Promise[Any]) -> None:
+            nonlocal answered
+            if promise.error is None and answered < 200:
+                answered += 1
+                submit(channel).when_done(again)
+
+        submit(channel).when_done(again)
+        with anyio.fail_after(20):
+            while answered < 200:
+                turns += 1
+                await anyio.lowlevel.checkpoint()
+    assert turns >= 200
+
+
+# --- peers ----------------------------------------------------------------------------------
+
+
+async def test_a_peer_that_reads_nothing_holds_requests_without_an_answer_no_longer_than_others():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        async with channel_to(Address(*listening.getsockname()), request_timeout_s=0.2) as channel:
+            size = 32 * 1024 * 1024
+            call = channel.submit(
+                unanswered_produce(size), 9, deadline=soon(0.1), expect_response=False
+            )
+            waits = submit(channel)
+            assert "deadline" in str(await told(call.payload.promise))
+            error = await told(waits)
+            assert isinstance(error, ConnectionLost)
+            assert "Produce" in str(error)
+            assert not channel.usable
+
+
+def hostile(listening: socket.socket, *, half: bool) -> None:
+    """Answers with the beginning of a frame, and resets the connection or ends its half of it."""
+    peer, _ = listening.accept()
+    with peer:
+        peer.settimeout(5)
+        peer.recv(1)
+        peer.sendall(b"\x00\x00\x10\x00\x00\x00")
+        if half:
+            peer.shutdown(socket.SHUT_WR)
+            while peer.recv(4096):
+                pass
+        else:
+            # What it has not read makes the system reset it too.
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["reset", "half closed"])
+async def test_the_end_in_the_middle_of_an_answer_is_told_to_all(half: bool):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(5)
+        async with (
+            channel_to(Address(*listening.getsockname())) as channel,
+            anyio.create_task_group() as group,
+        ):
+            promises = [submit(channel), submit(channel)]
+            group.start_soon(anyio.to_thread.run_sync, partial(hostile, listening, half=half))
+            for promise in promises:
+                error = await told(promise)
+                assert isinstance(error, ConnectionLost)
+                assert error.sent
+            assert "in the middle of a response" in error.reason
+            with pytest.raises(ConnectionLost):
+                submit(channel)
+
+
+async def test_correlation_ids_begin_again_after_the_last():
+    async with serve(echo) as server, channel_to(server.address) as channel:
+        channel._calls._next_id = 2**31 - 2
+        promises = [submit(channel) for _ in range(5)]
+        assert [(await told(promise)).error_code for promise in promises] == list(range(5))
+        assert channel._calls.next_correlation_id == 3
