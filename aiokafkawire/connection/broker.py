@@ -80,6 +80,8 @@ class BrokerClient:
         )
         # A lane is absent, being opened, or open.
         self._links: dict[Lane, Channel | Promise[Channel]] = {}
+        # While the node counts as lost: how the attempt ends that one lane makes for all.
+        self._trial: Promise[None] | None = None
         self._last_failure: KafkaError | None = None
         self._ended: KafkaError | None = None
         self._on_lost = on_lost
@@ -319,8 +321,14 @@ class BrokerClient:
 
     async def _open(self, lane: Lane, promise: Promise[Channel]) -> None:
         """Fill a lane. One attempt: whoever needs it tries again, after the backoff."""
-        clock = self._runtime.clock
+        trial: Promise[None] | None = None
+        attempt = self._reconnect.attempt
         try:
+            while self._trial is not None:
+                await self._trial.wait()
+            if self._reconnect.failures:
+                trial = self._trial = Promise()
+            clock = self._runtime.clock
             if self._reconnect.next_attempt_at > clock.now():
                 await clock.sleep_until(self._reconnect.next_attempt_at)
             attempt = self._reconnect.attempt
@@ -332,13 +340,27 @@ class BrokerClient:
             # Lanes that were opened together and failed together are one failure.
             if self._reconnect.attempt == attempt:
                 self._failed(error)
+            self._end_trial(trial, error)
             promise.fail(error)
         except BaseException:
             self._forget(lane, promise)
-            promise.fail(self._ended or self._interrupted())
+            error = self._ended or self._interrupted()
+            self._end_trial(trial, error)
+            promise.fail(error)
             raise
         else:
             self._opened(lane, promise, channel)
+            self._end_trial(trial, None)
+
+    def _end_trial(self, trial: Promise[None] | None, error: KafkaError | None) -> None:
+        """Tell the lanes that wait for this attempt how it ended; each goes on, or fails too."""
+        if trial is None:
+            return
+        self._trial = None
+        if error is None:
+            trial.resolve(None)
+        else:
+            trial.fail(error)
 
     def _interrupted(self) -> KafkaError:
         """Why an attempt to connect was cut short: the client ends, or somebody pressed Ctrl-C."""

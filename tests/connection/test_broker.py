@@ -18,7 +18,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
-from aiokafkawire.runtime import Address, RealRuntime, TaskHandle, Transport
+from aiokafkawire.runtime import Address, Host, RealRuntime, TaskHandle, Transport
 from aiokafkawire.wire import ApiKey, Response
 from aiokafkawire.wire.messages.fetch import FetchRequest, FetchResponse
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -81,6 +81,19 @@ def kafka() -> ScriptedBroker:
     return ScriptedBroker(
         {ApiKey.HEARTBEAT: heartbeat, ApiKey.FETCH: fetch, ApiKey.OFFSET_COMMIT: commit}
     )
+
+
+def spawned_by(host: Host) -> list[TaskHandle]:
+    """The tasks that a host starts from now on."""
+    spawned: list[TaskHandle] = []
+    spawn = host.spawn
+
+    def remember(*args: Any, name: str) -> TaskHandle:
+        spawned.append(spawn(*args, name=name))
+        return spawned[-1]
+
+    host.spawn = remember  # type: ignore[method-assign]
+    return spawned
 
 
 # --- lanes ----------------------------------------------------------------------------------
@@ -205,6 +218,69 @@ async def test_lanes_that_fail_together_are_one_failure(monkeypatch: pytest.Monk
         assert {error.attempt for error in first} == {1}
         again = await outcome_of(client.request(HEARTBEAT, deadline=soon()))
         assert again.attempt == 2
+
+
+async def test_while_a_node_is_lost_one_lane_tries_for_all(monkeypatch: pytest.MonkeyPatch):
+    address = await closed_port()
+    connects: list[Address] = []
+    connect = RealRuntime.connect
+
+    async def counted(runtime: RealRuntime, to: Address) -> Transport:
+        connects.append(to)
+        return await connect(runtime, to)
+
+    monkeypatch.setattr(RealRuntime, "connect", counted)
+
+    async def on_all_lanes(client: BrokerClient) -> list[Any]:
+        lanes = (Lane.GENERAL, Lane.FETCH, Lane.JOIN)
+        requests = (client.request(HEARTBEAT, deadline=soon(), lane=lane) for lane in lanes)
+        return await gather(*(outcome_of(request) for request in requests))
+
+    slow = {"reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 50}
+    async with client_of(address, **QUICK | slow) as client:
+        await outcome_of(client.request(HEARTBEAT, deadline=soon()))
+        for attempt in (2, 3):
+            del connects[:]
+            outcomes = await on_all_lanes(client)
+            assert [error.attempt for error in outcomes] == [attempt] * 3
+            assert {type(error) for error in outcomes} == {ConnectionFailed}
+            assert len(connects) == 1
+        async with serve(kafka(), address) as server:
+            outcomes = await on_all_lanes(client)
+            assert [outcome.error_code for outcome in outcomes] == [0] * 3
+            assert server.accepted == 3
+
+
+async def test_who_tries_for_all_lanes_and_is_cut_short_tells_them():
+    connecting = anyio.Event()
+
+    class Refusing(RealRuntime):
+        hangs = False
+
+        async def connect(self, address: Address) -> Transport:
+            if self.hangs:
+                connecting.set()
+                await anyio.sleep_forever()
+            raise ConnectionRefusedError
+
+    async with hosted() as (_, host):
+        runtime = Refusing()
+        client = BrokerClient(Address("127.0.0.1", 1), make_config(**QUICK), runtime, host)
+        await outcome_of(client.request(HEARTBEAT, deadline=soon()))
+        runtime.hangs = True
+        spawned = spawned_by(host)
+        outcomes: list[Any] = []
+
+        async def ask(lane: Lane) -> None:
+            outcomes.append(await outcome_of(client.request(HEARTBEAT, deadline=soon(), lane=lane)))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask, Lane.GENERAL)
+            await connecting.wait()
+            group.start_soon(ask, Lane.FETCH)
+            await anyio.wait_all_tasks_blocked()
+            spawned[0].cancel()
+        assert [type(outcome) for outcome in outcomes] == [ConnectionFailed] * 2
 
 
 async def test_the_next_attempt_waits_for_the_backoff():
@@ -555,14 +631,7 @@ async def test_an_attempt_cut_short_while_the_client_runs_may_be_made_again():
             raise AssertionError
 
     async with hosted() as (_, host):
-        spawned: list[TaskHandle] = []
-        spawn = host.spawn
-
-        def remember(*args: Any, name: str) -> TaskHandle:
-            spawned.append(spawn(*args, name=name))
-            return spawned[-1]
-
-        host.spawn = remember  # type: ignore[method-assign]
+        spawned = spawned_by(host)
         client = BrokerClient(Address("127.0.0.1", 1), make_config(), Hanging(), host)
         outcomes: list[Any] = []
 
