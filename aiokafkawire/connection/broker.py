@@ -344,9 +344,9 @@ class BrokerClient:
             promise.fail(error)
         except BaseException:
             self._forget(lane, promise)
-            error = self._ended or self._interrupted()
-            self._end_trial(trial, error)
-            promise.fail(error)
+            cut = self._ended or self._interrupted()
+            self._end_trial(trial, cut)
+            promise.fail(cut)
             raise
         else:
             self._opened(lane, promise, channel)

@@ -27,6 +27,7 @@ from aiokafkawire.connection.negotiation import (
 from aiokafkawire.connection.versions import Versions, parse_pin
 from aiokafkawire.errors import (
     AuthenticationFailed,
+    ClientClosed,
     ConnectionFailed,
     ConnectionLost,
     KafkaError,
@@ -159,12 +160,14 @@ class Connector:
         try:
             transport = await self._handshake.wrap(transport, self.address)
         except BaseException as error:
-            transport.abort()
-            with anyio.CancelScope(shield=True):
-                await transport.aclose()
+            await _let_go(transport)
             if isinstance(error, OSError):
                 raise ConnectionFailed(f"the TLS handshake failed: {error}") from error
             raise
+        if not self._host.running:
+            # It ended in the moment in which the connection was there.
+            await _let_go(transport)
+            raise ClientClosed("the client is closed")
         channel = Channel(
             transport,
             name=self.name,
@@ -224,6 +227,12 @@ async def dial(runtime: Runtime, address: Address, advice: str) -> Transport:
 
 def _share(now: float, addresses_left: int) -> float:
     return now + max(0.0, anyio.current_effective_deadline() - now) / addresses_left
+
+
+async def _let_go(transport: Transport) -> None:
+    transport.abort()
+    with anyio.CancelScope(shield=True):
+        await transport.aclose()
 
 
 def _drop(channel: Channel) -> None:

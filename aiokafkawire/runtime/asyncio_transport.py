@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from aiokafkawire.runtime.base import Address, Buffer
-from aiokafkawire.runtime.sockets import Twin, joined
+from aiokafkawire.runtime.sockets import Twin, joined, out_of_descriptors
 from aiokafkawire.runtime.waiting import Signal, checkpoint
 
 __all__ = ("UNASKED_BYTES", "AsyncioTransport", "connect")
@@ -171,6 +171,8 @@ class AsyncioTransport(asyncio.BufferedProtocol):
         for number, piece in enumerate(pieces):
             if self._full:
                 return pieces[number:]
+            if number and self._transport.is_closing():
+                raise self._broken()  # asyncio complains in the log of writes after the end
             self._transport.write(piece)
         return ()
 
@@ -211,9 +213,11 @@ async def connect(address: Address) -> AsyncioTransport:
         raw = transport.get_extra_info("socket")
         twin = Twin(raw.fileno(), raw.family, raw.type)
     except (AttributeError, OSError) as error:
-        # It is closed already: with uvloop there is not even the socket.
         transport.abort()
         await checkpoint()
+        if out_of_descriptors(error):
+            raise
+        # It is closed already: with uvloop there is not even the socket.
         raise ConnectionResetError("the peer closed the new connection at once") from error
     connected.attach(str(address), twin)
     try:

@@ -21,7 +21,7 @@ from aiokafkawire.runtime.base import (
 )
 from aiokafkawire.runtime.host import loop_clock, on_trio
 from aiokafkawire.runtime.resolver import Resolver
-from aiokafkawire.runtime.sockets import JOIN_BELOW_BYTES, Twin, joined
+from aiokafkawire.runtime.sockets import JOIN_BELOW_BYTES, Twin, joined, out_of_descriptors
 
 __all__ = ("JOIN_BELOW_BYTES", "MAX_OFFLOADED", "RealRuntime", "StreamTransport")
 
@@ -187,9 +187,11 @@ async def _adapted(
             remote = stream.extra(anyio.abc.SocketAttribute.remote_address)
             peer = Address(*cast("tuple[str, int]", remote)[:2])
         return StreamTransport(stream, str(peer))
-    except (AttributeError, OSError, anyio.TypedAttributeLookupError):
-        # What anyio asks such a socket for is not there: with uvloop not even the socket.
+    except (AttributeError, OSError, anyio.TypedAttributeLookupError) as error:
         await anyio.aclose_forcefully(stream)
+        if out_of_descriptors(error):
+            raise
+        # What anyio asks such a socket for is not there: with uvloop not even the socket.
         return None
 
 

@@ -55,13 +55,17 @@ class Resolver:
             await self._freed.wait()
         promise: Promise[list[Address]] = Promise()
         notify = thread_notifier()
-        self._under_way += 1
-        threading.Thread(
+        thread = threading.Thread(
             target=self._work,
             args=(host, port, promise, notify),
             name=f"aiokafkawire-resolve-{host}",
             daemon=True,
-        ).start()
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise OSError(f"no thread to resolve {host!r} in: {error}") from error
+        self._under_way += 1
         return await promise.wait()
 
     def _work(
@@ -77,7 +81,7 @@ class Resolver:
             addresses = self._lookup(host, port)
         except OSError as error:
             failure = error
-        except UnicodeError as error:
+        except Exception as error:
             failure = OSError(f"{host!r} cannot be a host name: {error}")
 
         def finish() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 from collections.abc import Sequence
 
 from aiokafkawire.runtime.base import Buffer
 
-__all__ = ("JOIN_BELOW_BYTES", "Twin", "joined")
+__all__ = ("JOIN_BELOW_BYTES", "Twin", "joined", "out_of_descriptors")
 
 JOIN_BELOW_BYTES = 256 * 1024
 """Buffers are joined into writes of about this size: one copy is cheaper than many system calls."""
@@ -39,6 +40,11 @@ class Twin:
         """Release the descriptor."""
         self.abort()
         self._socket.close()
+
+
+def out_of_descriptors(error: BaseException) -> bool:
+    """Whether the process, or the system, has too many files open."""
+    return isinstance(error, OSError) and error.errno in {errno.EMFILE, errno.ENFILE}
 
 
 def joined(buffers: Sequence[Buffer]) -> list[Buffer]:

@@ -11,7 +11,7 @@ import pytest
 
 from aiokafkawire.connection import BrokerClient, Versions
 from aiokafkawire.connection.connector import Connector
-from aiokafkawire.errors import ConnectionFailed
+from aiokafkawire.errors import ClientClosed, ConnectionFailed
 from aiokafkawire.runtime import Address, Host, RealRuntime, Transport
 from aiokafkawire.wire import ApiKey
 
@@ -135,3 +135,20 @@ async def test_cancelled_while_it_negotiates_it_leaves_no_connection():
             while server.open:
                 await anyio.lowlevel.checkpoint()
         assert server.accepted == 1
+
+
+async def test_a_client_that_stops_in_the_moment_of_the_connection_leaves_none():
+    class Stopping(RealRuntime):
+        async def connect(self, address: Address) -> Transport:
+            transport = await super().connect(address)
+            host.abort()
+            return transport
+
+    async with serve(kafka()) as server, hosted() as (_, host):
+        client = BrokerClient(server.address, make_config(**QUICK), Stopping(), host)
+        with pytest.raises(ClientClosed):
+            await client.request(HEARTBEAT, deadline=soon())
+        await host.stop()
+        with anyio.fail_after(20):
+            while not server.accepted or server.open:
+                await anyio.lowlevel.checkpoint()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import threading
 
@@ -169,6 +170,34 @@ async def test_a_connection_that_is_closed_at_once_is_an_error_of_the_network(
             await runtime.connect(listener.address)
     assert gone.closed is on_trio()
     await listener.aclose()
+
+
+async def test_too_many_open_files_are_named(monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    runtime = RealRuntime()
+    listener = await runtime.listen(LOOPBACK)
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "fromfd", full)
+        with pytest.raises(OSError, match="Too many open files"):
+            await runtime.connect(listener.address)
+    await listener.aclose()
+
+
+async def test_a_write_after_the_peer_has_gone_is_no_noise_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+):
+    client, server = await connected(RealRuntime())
+    server.abort()
+    await server.aclose()
+    pieces = [bytes(JOIN_BELOW_BYTES)] * 64
+    with anyio.fail_after(10), contextlib.suppress(OSError):
+        while True:
+            client.send_now(pieces)
+            await anyio.lowlevel.checkpoint()
+    await client.aclose()
+    assert not caplog.records
 
 
 async def test_what_is_received_is_told_piece_by_piece_to_the_end():

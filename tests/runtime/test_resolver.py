@@ -30,6 +30,26 @@ async def test_an_impossible_name_is_an_os_error(host: str):
         await Resolver().resolve(host, 1)
 
 
+async def test_a_look_up_that_cannot_even_begin_is_an_os_error_and_keeps_no_place(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    def lookup(_: str, __: int) -> list[Address]:
+        raise ValueError("embedded null character")
+
+    resolver = Resolver(lookup)
+    for _ in range(MAX_THREADS + 1):
+        with anyio.fail_after(5), pytest.raises(OSError, match="embedded null"):
+            await resolver.resolve("bad.example", 1)
+
+    def no_thread(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    for _ in range(MAX_THREADS + 1):
+        with anyio.fail_after(5), pytest.raises(OSError, match="new thread"):
+            await resolver.resolve("bad.example", 1)
+
+
 async def test_a_silent_name_server_holds_nobody():
     release = threading.Event()
 
