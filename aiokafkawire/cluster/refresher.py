@@ -17,6 +17,7 @@ from aiokafkawire.errors import (
     ClientClosed,
     KafkaError,
     NoBrokerAvailable,
+    RequestTimedOut,
 )
 from aiokafkawire.runtime import Address, Host, Promise, Runtime, Signal, copy_of
 from aiokafkawire.types import NodeId
@@ -33,6 +34,12 @@ MAX_NOTED = 1_000
 NEXT_NODE_AFTER_S = 5.0
 """A node that keeps a metadata request for so long is passed over, while there are others."""
 
+FIRST_ROUND_S = 3.0
+"""So long an address may take before the log says that nothing came from it yet, and another one is
+tried; what was begun there goes on."""
+
+MAX_TOLD = 4
+"""Different reasons why a client cannot start that the log tells of."""
 
 LISTING_FEW = ("0.8.0", "0.8.1", "0.8.2")
 """Releases whose metadata need not name every node."""
@@ -67,7 +74,8 @@ class Refresher:
         self._wake = Signal()
         self._changed: Promise[None] = Promise()
         self._listeners: list[Callable[[Update], None]] = []
-        self._avoid: NodeId | None = None
+        # Nodes that did not answer when they were last asked: all others are asked before.
+        self._avoided: set[NodeId] = set()
         self._noted: set[str] = set()
 
     # --- for the rest of the room ---
@@ -80,18 +88,21 @@ class Refresher:
         self._who = host.name
         attempt = 0
         failures: dict[Address, KafkaError] = {}
+        told: list[str] = []
         clock = self._runtime.clock
         while True:
             try:
                 self._schedule.begin(clock.now())
-                await self._from_bootstrap(deadline, failures)
+                patience_s = NEXT_NODE_AFTER_S if attempt else FIRST_ROUND_S
+                await self._from_bootstrap(deadline, failures, patience_s)
                 break
             except NoBrokerAvailable as error:
                 attempt += 1
                 again_at = clock.now() + self._backoff.delay(attempt, self._runtime.rng)
                 if not error.retriable or again_at >= deadline:
                     raise
-                if attempt == 1:
+                if error.reason not in told and len(told) < MAX_TOLD:
+                    told.append(error.reason)
                     logger.warning("%s: %s; trying again", self._who, error.reason)
             # Outside of the handler: a Ctrl-C while waiting shall not show the error before it.
             await clock.sleep_until(again_at)
@@ -193,7 +204,7 @@ class Refresher:
         return self._runtime.clock.now() + self._config.request_timeout_ms / 1_000
 
     async def _from_nodes_or_bootstrap(self, some: Sequence[str] | None) -> None:
-        """Ask a known node; the bootstrap addresses too when no known node can be reached.
+        """Ask the known nodes; the bootstrap addresses too when no known node can be reached.
 
         The snapshot may be of a time when few nodes were up, and those may be down now, while
         others came back.
@@ -209,17 +220,32 @@ class Refresher:
             await self._from_bootstrap(self._deadline(), {})
 
     async def _from_nodes(self, deadline: float, some: Sequence[str] | None) -> None:
-        nodes = self.metadata.nodes
-        now = self._runtime.clock.now()
-        loads = self._brokers.loads(nodes)
-        others = [load for load in loads if load.node_id != self._avoid]
-        node_id = least_loaded(others or loads, now, self._runtime.rng)
-        assert node_id is not None
-        if len(loads) > 1:
-            deadline = min(deadline, now + NEXT_NODE_AFTER_S)
-        # A node that does not answer is not the first choice of the next attempt.
-        self._avoid = node_id
-        client = self._brokers.of_node(nodes[node_id])
+        """Ask one node after the other until one answers, or all have failed."""
+        clock = self._runtime.clock
+        left = dict(self.metadata.nodes)
+        self._avoided.intersection_update(left)
+        while True:
+            loads = self._brokers.loads(left)
+            fit = [load for load in loads if load.node_id not in self._avoided]
+            node_id = least_loaded(fit or loads, clock.now(), self._runtime.rng)
+            assert node_id is not None
+            node = left.pop(node_id)
+            until = min(deadline, clock.now() + NEXT_NODE_AFTER_S) if left else deadline
+            self._avoided.add(node_id)
+            try:
+                await self._from_node(node, until, some)
+            except (AuthenticationFailed, ClientClosed):
+                raise
+            except KafkaError as error:
+                if not left or clock.now() >= deadline:
+                    raise
+                logger.debug("%s: metadata from another node, as: %s", self._who, error)
+            else:
+                self._avoided.discard(node_id)
+                return
+
+    async def _from_node(self, node: NodeInfo, deadline: float, some: Sequence[str] | None) -> None:
+        client = self._brokers.of_node(node)
         wanted = self.interest.wanted() if some is None else some
         request = metadata_request(wanted, allow_creation=self._may_create)
         response = await client.request(request, deadline=deadline)
@@ -228,22 +254,33 @@ class Refresher:
             await self._from_bootstrap(deadline, {})
         else:
             self._take(response, wanted, client, partial=some is not None)
-        self._avoid = None
 
-    async def _from_bootstrap(self, deadline: float, failures: dict[Address, KafkaError]) -> None:
+    async def _from_bootstrap(
+        self,
+        deadline: float,
+        failures: dict[Address, KafkaError],
+        patience_s: float = NEXT_NODE_AFTER_S,
+    ) -> None:
         """Ask each bootstrap address in turn. `failures` has those of earlier rounds."""
-        for server in self._config.bootstrap_addresses:
+        clock = self._runtime.clock
+        request_s = self._config.request_timeout_ms / 1_000
+        servers = self._config.bootstrap_addresses
+        if len(servers) == 1 and patience_s >= NEXT_NODE_AFTER_S:
+            patience_s = request_s
+        for server in servers:
             address = Address(*server)
             client = self._brokers.of_address(address)
             wanted = self.interest.wanted()
             request = metadata_request(wanted, allow_creation=self._may_create)
-            attempt_until = self._runtime.clock.now() + self._config.request_timeout_ms / 1_000
+            until = min(deadline, clock.now() + min(patience_s, request_s))
             try:
-                response = await client.request(request, deadline=min(deadline, attempt_until))
+                response = await client.request(request, deadline=until)
                 self._take(response, wanted, client)
             except (AuthenticationFailed, ClientClosed):
                 raise
             except KafkaError as error:
+                if isinstance(error, RequestTimedOut) and until < deadline:
+                    error.reason = "no answer yet"
                 failures[address] = telling(error, failures.get(address))
             else:
                 self._brokers.leave_bootstrap()

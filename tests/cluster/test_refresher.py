@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from aiokafkawire.cluster import refresher
@@ -52,12 +53,22 @@ async def test_a_node_that_fails_is_not_asked_twice_in_a_row():
     assert ("fails", "fails") not in itertools.pairwise(asked)
 
 
-async def test_a_silent_node_does_not_hold_the_refresh(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(refresher, "NEXT_NODE_AFTER_S", 0.05)
+async def logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Wait until something is in the log."""
+    while not caplog.records:
+        await anyio.lowlevel.checkpoint()
 
-    async def silent(_: Any, __: Any) -> Response | None:
-        await anyio.sleep_forever()
-        return None
+
+async def silent(_: Any, __: Any) -> Response | None:
+    await anyio.sleep_forever()
+    return None
+
+
+async def test_a_silent_node_does_not_hold_the_refresh(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(refresher, "NEXT_NODE_AFTER_S", 0.05)
+    monkeypatch.setattr("aiokafkawire.cluster.schedule.UNREACHABLE_LOG_S", 0.0)
 
     async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
@@ -66,6 +77,95 @@ async def test_a_silent_node_does_not_hold_the_refresh(monkeypatch: pytest.Monke
         for _ in range(4):
             await refreshed(cluster)
         assert cluster.metadata.version >= version + 4
+    # One of them served all the time.
+    assert not caplog.records
+
+
+async def test_a_node_that_did_not_answer_is_asked_after_all_others(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(refresher, "NEXT_NODE_AFTER_S", 0.05)
+    asked: list[int] = []
+    go_on = {number: anyio.Event() for number in (1, 2, 3)}
+
+    async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+
+        def of_node(number: int) -> Any:
+            async def answer(header: Any, request: Any) -> Response | None:
+                asked.append(number)
+                await go_on[number].wait()
+                return await scripted.metadata(header, request)
+
+            return answer
+
+        for number, node in scripted.nodes.items():
+            node.answers[ApiKey.METADATA] = of_node(number)
+        go_on[2].set()
+        go_on[3].set()
+        for _ in range(20):
+            await refreshed(cluster)
+        assert asked.count(1) <= 1
+        # Alone it is asked all the same.
+        go_on[1].set()
+        go_on[2], go_on[3] = anyio.Event(), anyio.Event()
+        await refreshed(cluster)
+        assert 1 in asked
+
+
+# --- the start ------------------------------------------------------------------------------
+
+
+async def test_a_silent_address_does_not_hold_the_start(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(refresher, "FIRST_ROUND_S", 0.05)
+    async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
+        scripted.nodes[1].answers[ApiKey.METADATA] = silent
+        with anyio.fail_after(5):
+            await cluster.start(soon())
+    assert not caplog.records
+
+
+async def test_an_address_that_says_nothing_is_told_of_soon(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(refresher, "FIRST_ROUND_S", 0.05)
+    async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
+
+        async def late(header: Any, request: Any) -> Response | None:
+            await logged(caplog)
+            return await scripted.metadata(header, request)
+
+        scripted.nodes[1].answers[ApiKey.METADATA] = late
+        with anyio.fail_after(20):
+            await cluster.start(soon())
+    (told,) = caplog.records
+    assert f"{scripted.bootstrap}: no answer yet; trying again" in told.getMessage()
+
+
+async def test_each_reason_why_a_client_cannot_start_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(refresher, "FIRST_ROUND_S", 0.05)
+    asked = 0
+    async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
+
+        async def answer(header: Any, request: Any) -> Response | None:
+            nonlocal asked
+            asked += 1
+            if asked < 6:
+                await logged(caplog)
+                raise Hangup
+            return await scripted.metadata(header, request)
+
+        scripted.nodes[1].answers[ApiKey.METADATA] = answer
+        with anyio.fail_after(20):
+            await cluster.start(soon())
+    first, *others = [text for text in caplog.messages if "bootstrap_servers" in text]
+    assert "no answer yet" in first
+    assert len(others) == 1
+    assert "the broker closed the connection" in others[0]
 
 
 async def test_a_broker_may_ask_for_a_new_bootstrap():
