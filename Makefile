@@ -4,9 +4,12 @@ SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3 || command -v python)
 BIN := .venv/bin
 READY := .venv/.ready
+TOOLS := .venv/.tools
+KERNEL := setup.py aiokafkawire/records/_kernel.py aiokafkawire/records/_kernel.pxd
 PYTEST := $(BIN)/pytest
 # More processes than cores, as tests wait much; the tests of one file stay in one, in their order.
 APART := -n 3 --dist loadfile
+TOUCH_RECORDS := tests/records tests/producer tests/consumer tests/behaviour
 # Targets beside each other, for the same reason: each one's output comes whole, at its end.
 BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 
@@ -20,22 +23,28 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## Show the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-$(READY): requirements-dev.txt pyproject.toml
+$(TOOLS): requirements-dev.txt
 	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	  || { echo "Python 3.11 or later is needed: install python3.11 (with venv), or run make PYTHON=/path/to/python" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
 	  || { echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --config-settings editable_mode=compat --editable .
+	@touch $@
+
+# The kernel is compiled here, with the tools of .venv.
+$(READY): $(TOOLS) pyproject.toml $(KERNEL)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat --editable .
 	@touch $@
 
 demo: $(READY) ## The main job on the embedded broker (INPUT=path, BOOTSTRAP=host:port)
 	@$(BIN)/aiokafkawire demo
 
+# Coverage cannot see into compiled code; what touches records runs on both kernels.
 test: $(READY) ## All tests but those on real Kafka, with the coverage of each room
-	$(PYTEST) --ignore=tests/brokers $(APART) --cov=aiokafkawire --cov-branch --cov-report=json:.coverage.json
+	AIOKAFKAWIRE_PURE_PYTHON=1 $(PYTEST) --ignore=tests/brokers $(APART) --cov=aiokafkawire --cov-branch --cov-report=json:.coverage.json
 	@$(BIN)/python -m tests.rooms .coverage.json
+	$(PYTEST) $(TOUCH_RECORDS) $(APART) -q
 
 kafka: $(READY) ## Fetch Apache Kafka's jars into .cache (KAFKA="0.9.0.1 2.8.2": of these releases)
 	@for version in $(or $(KAFKA),4.3.0); do \
@@ -96,4 +105,4 @@ format: $(READY) ## Format the code
 	$(BIN)/ruff format .
 
 clean: ## Remove what the commands made
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage* *.egg-info build dist
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage* *.egg-info build dist aiokafkawire/records/_kernel.*.so

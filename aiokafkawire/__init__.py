@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from aiokafkawire._version import __version__
 
 if TYPE_CHECKING:
+    from aiokafkawire._about import about
     from aiokafkawire.broker import Broker
     from aiokafkawire.consumer import Consumer, RebalanceListener
     from aiokafkawire.errors import KafkaError
@@ -64,6 +65,7 @@ __all__ = (
     "TimestampType",
     "TopicPartition",
     "__version__",
+    "about",
     "end_transaction",
 )
 
@@ -90,6 +92,7 @@ _ROOMS = {
     "StickyAssignor": "group",
     "TimestampType": "types",
     "TopicPartition": "types",
+    "about": "_about",
     "end_transaction": "producer",
 }
 

@@ -18,7 +18,9 @@ import pytest
 import sniffio
 from hypothesis import settings
 
+from aiokafkawire._about import about, compiled_kernel
 from tests.brokers.releases import RELEASES
+from tests.records.kernels import kernel_hash
 
 RUNTIME_TESTS = "tests/runtime/"
 SIMULATOR_TESTS = "tests/testing/"
@@ -71,7 +73,14 @@ settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")
 
 
+def pytest_report_header() -> str:
+    return str(about())
+
+
 def pytest_configure() -> None:
+    compiled = compiled_kernel()
+    if compiled is not None and kernel_hash().encode() not in compiled.read_bytes():
+        raise pytest.UsageError("the compiled kernel is not of this source: make .venv/.ready")
     # A shell starts its background jobs with Ctrl-C ignored, which children would inherit.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

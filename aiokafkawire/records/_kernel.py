@@ -20,11 +20,19 @@ from aiokafkawire.types import TopicPartition
 if TYPE_CHECKING:
     from .columns import Columns
 
+    AIOKAFKAWIRE_KERNEL_HASH: bytes  # _kernel.pxd has what is not defined here
+
+try:
+    import cython
+except ImportError:  # it is only there where the kernel is compiled
+    from . import _uncompiled as cython
+
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Header: TypeAlias = tuple[str, bytes | None]
 Headers: TypeAlias = tuple[Header, ...]
 
-COMPILED = False
+COMPILED: bool = cython.compiled
+SOURCE_HASH = AIOKAFKAWIRE_KERNEL_HASH.decode() if COMPILED else ""  # noqa: F821 - see _kernel.pxd
 
 VARLONG_MAX_BYTES = 10
 VARINT_MAX_BYTES = 5

@@ -1,31 +1,24 @@
-"""Chooses the implementation of the hot loops.
+"""Chooses the implementation of the hot loops: `_kernel` compiled, or its source as it stands.
 
-There is one, the interpreted `_kernel`, so `AIOKAFKAWIRE_PURE_PYTHON=1` asks for what is there.
+The environment variable `AIOKAFKAWIRE_PURE_PYTHON=1` asks for the source. Where no compiled one was
+built the source runs too, and one warning in the log says so.
 """
 
 from __future__ import annotations
 
-from ._kernel import (
-    COMPILED,
-    RECORD_MIN_BYTES,
-    Buffer,
-    Header,
-    Headers,
-    Record,
-    as_bytes,
-    decode_headers,
-    decode_records,
-    decode_varint,
-    encode_headers,
-    encode_record,
-    encode_varint,
-    iterate,
-    murmur2,
-)
+import logging
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from aiokafkawire._about import NOT_BUILT, is_pure_asked_for
 
 __all__ = (
     "COMPILED",
     "RECORD_MIN_BYTES",
+    "SOURCE_HASH",
     "Buffer",
     "Header",
     "Headers",
@@ -38,5 +31,46 @@ __all__ = (
     "encode_record",
     "encode_varint",
     "iterate",
+    "load_source",
     "murmur2",
 )
+
+
+def load_source() -> ModuleType:
+    """`_kernel.py` itself, under another name: a compiled one beside it wins every import."""
+    name = f"{__package__}._kernel_source"
+    if name not in sys.modules:
+        spec = spec_from_file_location(name, Path(__file__).with_name("_kernel.py"))
+        assert spec is not None
+        assert spec.loader is not None
+        module = module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+if TYPE_CHECKING or not is_pure_asked_for():
+    from ._kernel import (
+        COMPILED,
+        RECORD_MIN_BYTES,
+        SOURCE_HASH,
+        Buffer,
+        Header,
+        Headers,
+        Record,
+        as_bytes,
+        decode_headers,
+        decode_records,
+        decode_varint,
+        encode_headers,
+        encode_record,
+        encode_varint,
+        iterate,
+        murmur2,
+    )
+
+    if not COMPILED:
+        logging.getLogger("aiokafkawire").warning("slower than it could be: %s", NOT_BUILT)
+else:
+    _source = load_source()
+    globals().update({name: getattr(_source, name) for name in __all__ if name != "load_source"})

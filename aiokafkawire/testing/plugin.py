@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aiokafkawire._about import about
+
 if TYPE_CHECKING:
     from aiokafkawire.testing.kafka_broker import KafkaBroker
 
@@ -54,6 +56,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
+
+
+def pytest_report_header() -> str:
+    return str(about())
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:

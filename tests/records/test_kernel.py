@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import aiokafkawire
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.records import kernel, murmur2
 
+from .kernels import kernel_hash
 from .vectors import load, unbase64
 
 VECTORS = load("hashes")
@@ -87,3 +89,13 @@ def test_the_interpreted_kernel_can_be_asked_for() -> None:
         timeout=30,
     )
     assert run.stdout == "False\n"
+
+
+def test_the_compiled_kernel_is_of_the_sources_that_stand_beside_it() -> None:
+    if kernel.COMPILED:
+        assert kernel_hash() == kernel.SOURCE_HASH, "make .venv/.ready"
+    assert kernel.load_source().COMPILED is False
+
+
+def test_what_is_told_of_the_kernel_is_so() -> None:
+    assert (aiokafkawire.about().kernel == "compiled") == kernel.COMPILED

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import aiokafkawire
+
 pytestmark = pytest.mark.slow
 
 LIMIT_S = 60
@@ -302,10 +304,16 @@ def test_it_costs_nothing_where_it_is_not_used(tmp_path: Path) -> None:
             assert request.config.pluginmanager.has_plugin("aiokafkawire")
             loaded = {name for name in sys.modules if name.startswith("aiokafkawire.")}
             assert loaded == {
-                "aiokafkawire._version", "aiokafkawire.testing", "aiokafkawire.testing.plugin"
+                "aiokafkawire._about", "aiokafkawire._version",
+                "aiokafkawire.testing", "aiokafkawire.testing.plugin",
             }
     """
     check_passed(run_pytest(tmp_path, test_it=suite), 1)
+
+
+def test_the_header_says_which_kernel_runs(tmp_path: Path) -> None:
+    ran = run_pytest(tmp_path, "--verbose", test_it="def test_it(): pass\n")
+    assert f"\n{aiokafkawire.about()}\n" in ran.stdout
 
 
 def test_it_is_installed() -> None:

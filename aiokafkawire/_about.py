@@ -1,0 +1,52 @@
+"""What of the package is installed, told without loading it."""
+
+from __future__ import annotations
+
+import os
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import NamedTuple
+
+from aiokafkawire._version import __version__
+
+__all__ = ("NOT_BUILT", "PURE_ASKED_FOR", "About", "about", "compiled_kernel", "is_pure_asked_for")
+
+PURE_ASKED_FOR = "AIOKAFKAWIRE_PURE_PYTHON is set"
+NOT_BUILT = "no compiled kernel was built: a C compiler was missing when aiokafkawire was installed"
+
+_KERNEL = Path(__file__).with_name("records") / "_kernel"
+
+
+class About(NamedTuple):
+    """`kernel` is "compiled" or "interpreted"; `reason` says why it is interpreted."""
+
+    version: str
+    kernel: str
+    reason: str = ""
+
+    def __str__(self) -> str:
+        because = f" ({self.reason})" if self.reason else ""
+        return f"aiokafkawire {self.version}, kernel {self.kernel}{because}"
+
+
+def about() -> About:
+    """The version of aiokafkawire, and which implementation of its hot loops this process uses.
+
+    `print(aiokafkawire.about())` gives a line for a bug report.
+    """
+    if is_pure_asked_for():
+        return About(__version__, "interpreted", PURE_ASKED_FOR)
+    if compiled_kernel() is None:
+        return About(__version__, "interpreted", NOT_BUILT)
+    return About(__version__, "compiled")
+
+
+def is_pure_asked_for() -> bool:
+    """Whether the environment asks for the source of the kernel instead of the compiled one."""
+    return os.environ.get("AIOKAFKAWIRE_PURE_PYTHON", "0") not in {"", "0"}
+
+
+def compiled_kernel() -> Path | None:
+    """The file of the compiled kernel, as the import system would find it."""
+    files = (_KERNEL.with_suffix(suffix) for suffix in EXTENSION_SUFFIXES)
+    return next((file for file in files if file.exists()), None)
