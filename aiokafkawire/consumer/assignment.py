@@ -6,56 +6,34 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from aiokafkawire.errors import CorruptRecords, KafkaError
-from aiokafkawire.records import Record, Records
+from aiokafkawire.records import FetchedBatches, HeavyBatch, Records
 from aiokafkawire.runtime import copy_of
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
-from .buffer import MAX_CALLERS, FetchBuffer, Lease
+from .buffer import MAX_CALLERS, TAKE_BYTES, Cursor, FetchBuffer
 from .counters import Counters
 from .partition import Damaged, Partition, Positioned, Refused
 
-__all__ = ("CURSOR_RECORDS", "Assignment", "Cursor", "to_commit")
-
-CURSOR_RECORDS = 256
-"""Records that are given one by one before the consumer looks up again."""
-
-
-class Cursor:
-    """Gives the records of one partition, one by one, to one caller.
-
-    `owner` is the iterator that goes on with it.
-    """
-
-    __slots__ = ("_buffer", "_counted", "_lease", "_left", "_partition", "owner")
-
-    def __init__(self, partition: Partition, buffer: FetchBuffer, lease: Lease) -> None:
-        self._partition = partition
-        self._buffer = buffer
-        self._lease = lease
-        self._left = self._counted = CURSOR_RECORDS
-        self.owner: object = None
-
-    def next(self) -> Record | None:
-        """The next record; None when it is time to look up."""
-        if not self._left:
-            return None
-        record = self._buffer.next(self._lease)
-        if record is not None:
-            self._left -= 1
-            self._partition.gave(record.offset, self._buffer.position)
-        return record
-
-    def take_count(self) -> int:
-        """How many records it gave since this was asked last."""
-        count, self._counted = self._counted - self._left, self._left
-        return count
+__all__ = ("Assignment", "to_commit")
 
 
 class Assignment:
-    """Owned partitions by name, in an order that gives each its turn."""
+    """Owned partitions by name.
 
-    def __init__(self) -> None:
+    What a call costs goes by the partitions that have something to give or to tell (`_filled`, in
+    the order of their turns, and `_troubles`), not by those that are owned. `made_room`: the last
+    call took a partition's fetched bytes below `room_bytes`. `stopped`: the last
+    call gave nothing as it took long enough, or as `heavy` has to be unpacked first.
+    """
+
+    def __init__(self, room_bytes: int = 0) -> None:
         self._partitions: dict[TopicPartition, Partition] = {}
+        self._filled: dict[Partition, None] = {}
+        self._troubles: dict[Partition, None] = {}
+        self._room_bytes = room_bytes
+        self.made_room = False
+        self.stopped = False
+        self.heavy: HeavyBatch | None = None
         self._given: dict[object, dict[FetchBuffer, None]] = {}
         self._cursor: Cursor | None = None
         self._passing_over = False
@@ -77,18 +55,28 @@ class Assignment:
         return tuple(sorted(self._partitions))
 
     def values(self) -> list[Partition]:
-        """The partitions, the one whose turn is next first."""
+        """The partitions, in the order in which they came."""
         return list(self._partitions.values())
 
     def add(self, partition: Partition) -> None:
         """Own a partition; its turn is the last."""
+        self.remove(filter(None, (self._partitions.get(partition.tp),)))
         self._partitions[partition.tp] = partition
+        partition.tell(self._troubles)
+        self.filled(partition)
+
+    def filled(self, partition: Partition) -> None:
+        """Something was fetched of a partition."""
+        if partition.buffer is not None and not partition.buffer.empty:
+            self._filled.setdefault(partition)
 
     def remove(self, partitions: Iterable[Partition]) -> None:
         """Take partitions out; one that was replaced by another of its name stays."""
         for partition in partitions:
             if self._partitions.get(partition.tp) is partition:
                 del self._partitions[partition.tp]
+                self._filled.pop(partition, None)
+                partition.tell(None)
 
     # --- giving ---
 
@@ -107,19 +95,23 @@ class Assignment:
     def open(self, caller: object) -> Cursor | None:
         """A cursor over the next records there are; raises what a partition is broken by."""
         self._pass_over(None)
-        for partition in self._turns(None):
-            buffer = partition.readable
-            assert buffer is not None
+        self._begin()
+        for partition, buffer in self._turns(None):
+            before = buffer.size_bytes
             try:
-                lease = buffer.open(caller)
+                cursor = buffer.open(caller)
             except CorruptRecords as error:
                 raise self._damaged(partition, error) from None
-            if lease is not None:
+            self._took(before, buffer)
+            if cursor is not None:
                 self._note(caller, buffer)
                 self._had_turn(partition)
                 self._count_cursor()
-                self._cursor = Cursor(partition, buffer, lease)
-                return self._cursor
+                self._cursor = cursor
+                return cursor
+            if buffer.stopped_at is not None:
+                self._stop_at(buffer.stopped_at)
+                break
         return None
 
     def take(
@@ -134,30 +126,48 @@ class Assignment:
 
         Raises what a partition is broken by, unless there are records of others to give first.
         """
-        given: dict[TopicPartition, list[Records]] = {}
-        left = max_records
+        given: dict[TopicPartition, Records] = {}
+        left, left_bytes = max_records, TAKE_BYTES
         self._pass_over(only)
-        for partition in self._turns(only):
-            buffer = partition.readable
-            assert buffer is not None
+        self._begin()
+        for partition, buffer in self._turns(only):
+            before = buffer.size_bytes
+            parts: list[Records] = []
             try:
-                while left and (records := buffer.take(left, caller)) is not None:
-                    given.setdefault(partition.tp, []).append(records)
+                while left and left_bytes > 0:
+                    records = buffer.take(left, caller, left_bytes)
+                    left_bytes -= buffer.taken_bytes
+                    if records is None:
+                        break
+                    parts.append(records)
                     left -= len(records)
-                    self.counters.records_given += len(records)
-                    first = records.first_offset
-                    assert first is not None
-                    partition.gave(first, records.next_offset)
             except CorruptRecords as error:
                 self._damaged(partition, error)
-                if not given:
+                if not given and not parts:
                     raise
-            if partition.tp in given:
+            self._took(before, buffer)
+            if parts:
+                given[partition.tp] = _joined(parts)
                 self._note(caller, buffer)
                 self._had_turn(partition)
-            if not left or (one and given):
+            if not given and (buffer.stopped_at is not None or left_bytes <= 0):
+                self._stop_at(buffer.stopped_at)
                 break
-        return {tp: _joined(parts) for tp, parts in given.items()}
+            if not left or left_bytes <= 0 or (given and one):
+                break
+        self.counters.records_given += max_records - left
+        return given
+
+    def _begin(self) -> None:
+        self.made_room = self.stopped = False
+        self.heavy = None
+
+    def _stop_at(self, batches: FetchedBatches | None) -> None:
+        self.stopped = True
+        self.heavy = None if batches is None else batches.heavy
+
+    def _took(self, before: int, buffer: FetchBuffer) -> None:
+        self.made_room |= buffer.size_bytes < self._room_bytes <= before
 
     def metrics(self) -> dict[str, int | float]:
         """What was counted, and how the partitions stand."""
@@ -173,10 +183,10 @@ class Assignment:
 
         What may go away by itself is raised once for all partitions of a topic.
         """
-        for partition in self._partitions.values():
+        for partition in list(self._troubles):
             error = partition.hear()
             if error is not None:
-                for other in self._partitions.values():
+                for other in list(self._troubles):
                     if other.tp.topic == partition.tp.topic and _is_refused_so(other, error):
                         other.hear()
                 raise copy_of(error)
@@ -189,20 +199,22 @@ class Assignment:
         for tp, partition in self._partitions.items():
             partition.passed_over = only is not None and tp not in only
 
-    def _turns(self, only: Collection[TopicPartition] | None) -> list[Partition]:
-        """Those with something to give; most of many have nothing."""
+    def _turns(
+        self, only: Collection[TopicPartition] | None
+    ) -> list[tuple[Partition, FetchBuffer]]:
+        """Those with something to give, the one whose turn is next first."""
         found = []
-        for partition in self._partitions.values():
-            state = partition.state
-            if not isinstance(state, Positioned) or state.buffer.empty:
-                continue
-            if partition.readable is not None and (only is None or partition.tp in only):
-                found.append(partition)
+        for partition in list(self._filled):
+            buffer = partition.buffer
+            if buffer is None or buffer.empty:
+                del self._filled[partition]
+            elif partition.readable is not None and (only is None or partition.tp in only):
+                found.append((partition, buffer))
         return found
 
     def _had_turn(self, partition: Partition) -> None:
-        del self._partitions[partition.tp]
-        self._partitions[partition.tp] = partition
+        self._filled.pop(partition, None)
+        self._filled[partition] = None
 
     def _damaged(self, partition: Partition, error: CorruptRecords) -> CorruptRecords:
         assert isinstance(partition.state, Positioned)

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from operator import length_hint
 
 from aiokafkawire.records import Extent, FetchedBatches, Record, Records
 from aiokafkawire.types import ANY_LEADER_EPOCH
 
-__all__ = ("MAX_CALLERS", "FetchBuffer", "Lease")
+__all__ = ("CURSOR_RECORDS", "MAX_CALLERS", "Cursor", "FetchBuffer", "Lease")
 
 logger = logging.getLogger("aiokafkawire.consumer")
 
 MAX_CALLERS = 1_000
 """Tasks that may hold records of one partition at once without having called again."""
 
-FRONT_RECORDS = 256
-"""Records that are taken out at once to be given one by one."""
+CURSOR_RECORDS = 256
+"""Records that are taken out at once to be given one by one, before the consumer looks up again."""
+
+TAKE_BYTES = 2 * 1024 * 1024
+"""Once so many bytes of batches were decoded in one call, no further batch is: some milliseconds of
+the event loop's time."""
+
+_NOTHING: Iterator[Record] = iter(())
 
 
 class Lease:
@@ -32,56 +40,124 @@ class Lease:
         self.start = start
 
 
+class Cursor:
+    """Gives records of one partition, one by one, to one caller.
+
+    Who takes one from `ready` was given it, and has come back for those before it: nobody is told
+    then, the buffer looks (`given`) when somebody wants to know. `owner` is the iterator that goes
+    on with it.
+    """
+
+    __slots__ = ("_counted", "_rest", "lease", "owner", "ready", "records")
+
+    def __init__(self, records: Sequence[Record], lease: Lease) -> None:
+        self.records = records
+        self.lease = lease
+        self._rest = self.ready = iter(records)
+        self._counted = 0
+        self.owner: object = None
+
+    def next(self) -> Record | None:
+        """The next record; None when it is time to look up."""
+        return next(self.ready, None)
+
+    def close(self) -> None:
+        """Give nothing more."""
+        self.ready = _NOTHING
+
+    @property
+    def given(self) -> int:
+        """How many records it gave."""
+        return len(self.records) - length_hint(self._rest)
+
+    def take_count(self) -> int:
+        """How many records it gave since this was asked last."""
+        before, self._counted = self._counted, self.given
+        return self._counted - before
+
+
+@dataclass(slots=True)
+class Chunk:
+    """What one fetch brought, and how many bytes of it were not looked at yet."""
+
+    batches: FetchedBatches
+    size_bytes: int
+
+
 class FetchBuffer:
     """Fetched bytes in order, and the position of the application in them.
 
-    A seek makes a new buffer: whatever was fetched for an old one finds it gone. `position` is the
-    offset of the next record to give; `fetch_offset` that of the next to fetch. `leader_epoch` and
-    `fetch_epoch` are the epochs in which the offsets before these two were written, -1 if that is
-    not known.
+    A seek makes a new buffer: whatever was fetched for an old one finds it gone. `fetch_offset` is
+    the offset of the next record to fetch, `fetch_epoch` the epoch in which the offset before it
+    was written, -1 if that is not known. `size_bytes` are fetched and not decoded yet, but for the
+    batch at hand. `stopped_at` are batches that have to be unpacked before more of them can be
+    taken, or that took long enough without a record to be seen.
     """
 
     __slots__ = (
         "_chunks",
+        "_cursor",
         "_front",
-        "_iterator",
+        "_given",
         "_leader_epoch",
         "_leases",
-        "_left",
+        "_position",
+        "_taken",
         "fetch_epoch",
         "fetch_offset",
-        "position",
         "size_bytes",
+        "stopped_at",
+        "taken_bytes",
     )
 
     def __init__(self, position: int, leader_epoch: int = ANY_LEADER_EPOCH) -> None:
-        self.position = position
+        self._position = position
         self.fetch_offset = position
         self.fetch_epoch = leader_epoch
         self._leader_epoch = leader_epoch
         self.size_bytes = 0
-        self._chunks: deque[tuple[FetchedBatches, int]] = deque()
+        self.stopped_at: FetchedBatches | None = None
+        self.taken_bytes = 0
+        self._chunks: deque[Chunk] = deque()
         self._front: Records | None = None
-        self._iterator: Iterator[Record] | None = None
-        self._left = 0
+        self._cursor: Cursor | None = None  # over the front
+        self._taken = 0  # records that are known to be gone from the front
+        self._given: tuple[int, int] | None = None
         self._leases: dict[object, Lease] = {}
 
     @property
     def empty(self) -> bool:
         """Whether nothing is there to be given. What is there may turn out to be no records."""
+        if self._cursor is not None:
+            self._settle()
         return self._front is None and not self._chunks
+
+    @property
+    def position(self) -> int:
+        """The offset of the next record to give."""
+        if self._cursor is not None:
+            self._settle()
+        return self._position
+
+    @property
+    def given(self) -> tuple[int, int] | None:
+        """The range of offsets that the application was given out of this buffer."""
+        if self._cursor is not None:
+            self._settle()
+        return self._given
 
     @property
     def leader_epoch(self) -> int:
         """The epoch that the offset before `position` was written in, -1 if it is not known."""
+        self._settle()
         front = self._front
-        if front is None or self._left == len(front):
+        if front is None or not self._taken:
             return self._leader_epoch
-        return front[: len(front) - self._left].leader_epoch
+        return front[: self._taken].leader_epoch
 
     def add(self, batches: FetchedBatches, size_bytes: int, extent: Extent) -> None:
         """Append what was fetched at `fetch_offset`; the next fetch is at the end of it."""
-        self._chunks.append((batches, size_bytes))
+        self._chunks.append(Chunk(batches, size_bytes))
         self.size_bytes += size_bytes
         self.fetch_offset, self.fetch_epoch = extent
 
@@ -91,7 +167,8 @@ class FetchBuffer:
         self._set_front(None)
         self._chunks.clear()
         self.size_bytes = 0
-        self.fetch_offset, self.fetch_epoch = self.position, self._leader_epoch
+        self.stopped_at = None
+        self.fetch_offset, self.fetch_epoch = self._position, self._leader_epoch
 
     def correct_epoch(self, leader_epoch: int) -> None:
         """The log knows the offset before `fetch_offset` under this epoch."""
@@ -99,19 +176,25 @@ class FetchBuffer:
         if self.empty:
             self._leader_epoch = leader_epoch
 
+    def forget_given(self) -> None:
+        """What was given was of another log."""
+        self._settle()
+        self._given = None
+
     # --- giving ---
 
-    def take(self, max_records: int, caller: object) -> Records | None:
+    def take(self, max_records: int, caller: object, max_bytes: int = TAKE_BYTES) -> Records | None:
         """Give up to `max_records` records of one chunk; None if there are none.
 
-        Raises `CorruptRecords` once the records before the damage were given.
+        After `max_bytes` no further batch is decoded; `taken_bytes` is what it came to. Raises
+        `CorruptRecords` once the records before the damage were given.
         """
-        if not self._load(max_records):
+        if self._cursor is not None:
+            self._close_cursor()
+        if not self._load(max_records, max_bytes):
             return None
         records = self._front
         assert records is not None
-        if self._left < len(records):
-            records = records[len(records) - self._left :]
         if len(records) > max_records:
             records, rest = records[:max_records], records[max_records:]
             self._set_front(rest)
@@ -121,62 +204,89 @@ class FetchBuffer:
         assert first is not None
         self._lease(caller, first)
         self._advance(records.next_offset, records.leader_epoch)
+        self._note_given(first, records.next_offset)
         return records
 
-    def open(self, caller: object) -> Lease | None:
-        """Make records ready for `next` and lease them to a caller; None if there are none."""
-        if not self._load(FRONT_RECORDS):
+    def open(self, caller: object) -> Cursor | None:
+        """A cursor over the next records, leased to a caller; None if there are none."""
+        if self._cursor is not None:
+            self._close_cursor()
+        if not self._load(CURSOR_RECORDS, TAKE_BYTES):
             return None
-        assert self._front is not None
-        if self._iterator is None:
-            self._iterator = iter(self._front)
-        return self._lease(caller, self.position)
+        front = self._front
+        assert front is not None
+        self._cursor = Cursor(list(front), self._lease(caller, self._position))
+        return self._cursor
 
-    def next(self, lease: Lease) -> Record | None:
-        """Give one record of those made ready by `open`; the one before counts as processed."""
-        if self._iterator is None:
-            return None
-        record = next(self._iterator)
-        self._left -= 1
-        lease.start = record.offset
-        if self._left:
-            self.position = record.offset + 1
+    def _settle(self) -> None:
+        """Take note of what the cursor gave; all but the last of it is processed."""
+        cursor = self._cursor
+        if cursor is None or (given := cursor.given) == self._taken:
+            return
+        first, last = cursor.records[self._taken].offset, cursor.records[given - 1].offset
+        self._taken = given
+        cursor.lease.start = last
+        if given < len(cursor.records):
+            self._position = last + 1
         else:
             front = self._front
             assert front is not None
             self._set_front(None)
             self._advance(front.next_offset, front.leader_epoch)
-        return record
+        self._note_given(first, self._position)
 
-    def _load(self, max_records: int) -> bool:
+    def _close_cursor(self) -> None:
+        """Leave what the cursor has not given to others."""
+        self._leader_epoch = self.leader_epoch
+        if self._cursor is not None:
+            assert self._front is not None
+            self._set_front(self._front[self._taken :])
+
+    def _note_given(self, first: int, next_offset: int) -> None:
+        low, high = self._given or (first, next_offset)
+        self._given = min(low, first), max(high, next_offset)
+
+    def _load(self, max_records: int, max_bytes: int) -> bool:
         """Have records in front; False if there are none."""
+        self.taken_bytes = 0
+        self.stopped_at = None
         while self._front is None and self._chunks:
-            batches, size_bytes = self._chunks[0]
-            records = batches.take(max_records)
+            chunk = self._chunks[0]
+            batches, before = chunk.batches, chunk.size_bytes
+            records = batches.take(max_records, max_bytes - self.taken_bytes)
+            self.taken_bytes += batches.taken_bytes
             if batches.exhausted:
                 self._chunks.popleft()
-                self.size_bytes -= size_bytes
+                self.size_bytes -= before
+            else:
+                chunk.size_bytes = min(before, batches.left_bytes)
+                self.size_bytes -= before - chunk.size_bytes
             if len(records):
                 self._set_front(records)
-            else:
-                # Control batches, or records of aborted transactions: nothing to see.
-                self._pass_to(batches.position, batches.leader_epoch)
+                return True
+            # Control batches, or records of aborted transactions: nothing to see.
+            self._pass_to(batches.position, batches.leader_epoch)
+            if not batches.exhausted:
+                self.stopped_at = batches
+                return False
         self._pass_gap()
         return self._front is not None
 
     def _set_front(self, records: Records | None) -> None:
         self._front = records
-        self._iterator = None
-        self._left = 0 if records is None else len(records)
+        self._taken = 0
+        if self._cursor is not None:
+            self._cursor.close()
+            self._cursor = None
 
     def _advance(self, next_offset: int, leader_epoch: int) -> None:
-        self.position = next_offset
+        self._position = next_offset
         self._leader_epoch = leader_epoch
         self._pass_gap()
 
     def _pass_to(self, offset: int, leader_epoch: int) -> None:
-        if offset > self.position:
-            self.position, self._leader_epoch = offset, leader_epoch
+        if offset > self._position:
+            self._position, self._leader_epoch = offset, leader_epoch
 
     def _pass_gap(self) -> None:
         """Offsets that the log has not any more (compaction) are passed over."""
@@ -210,8 +320,9 @@ class FetchBuffer:
     @property
     def processed(self) -> int:
         """All records before this offset are processed, by whoever was given them."""
+        position = self.position
         if not self._leases:
-            return self.position
+            return position
         return min(lease.start for lease in self._leases.values())
 
 

@@ -35,6 +35,7 @@ from aiokafkawire.wire import ApiKey
 from aiokafkawire.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 from .arguments import CommitArgument, checked_offset, offsets_to_commit, times_to_look_up
+from .buffer import Cursor, Lease
 from .core import Core
 from .partition import LogPoint, Partition, ResetTo, SoughtTo, ToCommitted
 from .subscription import (
@@ -294,8 +295,10 @@ class Consumer(Client[Core]):
                 self._lifecycle.running()
                 core.check()
                 record = core.next_record(owner, caller)
-                if record is not None or not await core.wait(deadline):
+                if record is not None:
                     return record
+                if not await core.unpack() and not await core.wait(deadline):
+                    return None
         finally:
             core.leave()
 
@@ -316,7 +319,7 @@ class Consumer(Client[Core]):
                 self._lifecycle.running()
                 core.check()
                 records = core.take(caller, max_records, only, one=one)
-                if records or not await core.wait(deadline):
+                if records or (not await core.unpack() and not await core.wait(deadline)):
                     return records
         finally:
             core.leave()
@@ -550,19 +553,25 @@ class RecordIterator:
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
-        self._core = consumer._running
+        core = consumer._running
+        self._touched = None if core.group is None else core.group.member.touched
+        self._cursor = Cursor((), Lease(0))
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Record:
         """The next record. Lets other tasks run at least every 256 records."""
-        record = self._core.next_buffered(self)
-        if record is not None:
+        for record in self._cursor.ready:
+            if self._touched is not None:
+                self._touched()
             return record
         await checkpoint()
-        found = await self._consumer._next(self._consumer._running, self, NEVER)
+        core = self._consumer._running
+        found = await self._consumer._next(core, self, NEVER)
         assert found is not None
+        if core.cursor is not None and core.cursor.owner is self:
+            self._cursor = core.cursor
         return found
 
 

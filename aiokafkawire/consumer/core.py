@@ -20,7 +20,8 @@ from aiokafkawire.runtime import Host, Runtime, Session, checkpoint, copy_of, wa
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ErrorCode
 
-from .assignment import Assignment, Cursor, to_commit
+from .assignment import Assignment, to_commit
+from .buffer import Cursor
 from .counters import Counters
 from .fetcher import Fetcher, isolation_of
 from .list_offsets import OffsetLister
@@ -141,7 +142,7 @@ class Core(Session):
         self.config = config
         self.runtime = runtime
         self.cluster = Cluster(config, runtime, host)
-        self.assignment = Assignment()
+        self.assignment = Assignment(config.max_partition_fetch_bytes)
         self.lister = OffsetLister(self.cluster, runtime, isolation_of(config))
         self.subscription: Subscription = Nothing()
         self.cursor: Cursor | None = None
@@ -394,22 +395,26 @@ class Core(Session):
         if cursor is None or cursor.owner is not owner:
             return None
         record = cursor.next()
-        if record is not None and self.group is not None:
-            self.group.member.touched()
+        if record is not None:
+            self.touched()
         return record
+
+    def touched(self) -> None:
+        """The application called, and is given what is there."""
+        if self.group is not None:
+            self.group.member.touched()
 
     def next_record(self, owner: object, caller: object) -> Record | None:
         """A record, and a cursor for more of them."""
         if self.in_callback:
             return None
-        while (cursor := self.assignment.open(caller)) is not None:
-            self.fetcher.wake()
-            record = cursor.next()
-            if record is not None:
-                cursor.owner = owner
-                self.cursor = cursor
-                return record
-        return None
+        cursor = self.assignment.open(caller)
+        self.fetcher.gave()
+        if cursor is None:
+            return None
+        cursor.owner = owner
+        self.cursor = cursor
+        return cursor.next()
 
     def take(
         self,
@@ -422,8 +427,22 @@ class Core(Session):
         """Records that are there, of one partition if `one`."""
         if self.in_callback:
             return {}
-        self.fetcher.wake()
-        return self.assignment.take(caller, max_records, only, one=one)
+        try:
+            return self.assignment.take(caller, max_records, only, one=one)
+        finally:
+            self.fetcher.gave()
+
+    async def unpack(self) -> bool:
+        """Go on where the last call for records stopped; False if it did not stop."""
+        assignment = self.assignment
+        if not assignment.stopped:
+            return False
+        assignment.stopped = False
+        if assignment.heavy is None:
+            await checkpoint()
+        else:
+            await self.runtime.offload(assignment.heavy.unpack)
+        return True
 
     @property
     def in_callback(self) -> bool:
@@ -507,7 +526,9 @@ class Core(Session):
         return error
 
     def _stop_giving(self) -> None:
-        self.cursor = None
+        if self.cursor is not None:
+            self.cursor.close()
+            self.cursor = None
 
     def _heard(self, failure: KafkaError | None) -> None:
         text = self._outage.heard(failure, self.runtime.clock.now())

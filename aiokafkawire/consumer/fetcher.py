@@ -63,6 +63,10 @@ RESPONSE_OVERHEAD_BYTES = 64 * 1024
 FIRST_WITH_EPOCHS = 12
 """From this version on a broker says where its log parts from what was fetched."""
 
+INLINE_BYTES = 256 * 1024
+"""What a batch may take, compressed and decompressed, to be unpacked on the event loop: about a
+millisecond."""
+
 BRIEF_WAIT_MS = 100
 """How long a fetch may wait at the broker that leaves out a partition which is full."""
 
@@ -120,8 +124,13 @@ class Fetcher:
         self._wake = Signal()
 
     def wake(self) -> None:
-        """Something changed that may call for a fetch: room, positions, leaders."""
+        """Something changed that may call for a fetch: positions, leaders."""
         self._wake.set()
+
+    def gave(self) -> None:
+        """The application was given something: there may be room for more."""
+        if self._assignment.made_room or self._planner.held_back:
+            self._wake.set()
 
     async def run(self) -> None:
         """Plan and begin fetches, until the host stops."""
@@ -234,6 +243,7 @@ class Fetcher:
             self._must_advance(part, batches)
             return
         part.buffer.add(batches, len(records), extent)
+        self._assignment.filled(partition)
         self._counters.bytes_fetched += len(records)
         self._planner.got_data(partition.tp)
         self._on_data()
@@ -265,6 +275,7 @@ class Fetcher:
             ],
             max_decompressed_bytes=self._config.max_decompressed_bytes,
             high_watermark=high_watermark,
+            inline_bytes=INLINE_BYTES,
         )
 
     def _must_advance(self, part: FetchPart, batches: FetchedBatches) -> None:

@@ -276,14 +276,15 @@ class Partition:
     still be committed. `high_watermark` and `last_stable_offset` are as the last fetch told,
     `known_end` the one of them where the log ends for this reader. `not_before` is when it may be
     fetched again after `failures` in a row, `max_bytes` a limit of its own for a message that is
-    larger than the usual one, `replica` a follower to fetch from. `given` is the range of offsets
-    that the application was given, `acknowledged` the offset that the coordinator is known to keep.
+    larger than the usual one, `replica` a follower to fetch from. `acknowledged` is the offset
+    that the coordinator is known to keep.
     """
 
     __slots__ = (
+        "_given",
+        "_troubles",
         "acknowledged",
         "failures",
-        "given",
         "high_watermark",
         "known_end",
         "last_stable_offset",
@@ -305,7 +306,8 @@ class Partition:
         self.paused = False
         self.passed_over = False
         self.revoked = False
-        self.given: tuple[int, int] | None = None
+        self._given: tuple[int, int] | None = None  # out of buffers that are gone
+        self._troubles: dict[Partition, None] | None = None
         self.acknowledged: int | None = None
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
@@ -320,9 +322,26 @@ class Partition:
         asked = getattr(event, "asked", self.state)
         if asked is not self.state:
             return
+        self._given = self.given
         self.state = transition(TRANSITIONS, self.state, event)(self, self.state, event)
         if not isinstance(self.state, Positioned):
             self.max_bytes = None
+        self._tell()
+
+    def tell(self, troubles: dict[Partition, None] | None) -> None:
+        """Be among `troubles` whenever the application has to hear of this partition."""
+        if self._troubles is not None:
+            self._troubles.pop(self, None)
+        self._troubles = troubles
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._troubles is None:
+            return
+        if isinstance(self.state, Broken | Refused):
+            self._troubles[self] = None
+        else:
+            self._troubles.pop(self, None)
 
     def follow(self, leader: Leader | None) -> None:
         """Have the position validated, if it is not known to fit the log of this leader."""
@@ -366,10 +385,20 @@ class Partition:
         position, end = self.position, self.known_end
         return None if position is None or end is None else max(end - position, 0)
 
-    def gave(self, first: int, next_offset: int) -> None:
-        """Note what the application was given."""
-        low, high = self.given or (first, next_offset)
-        self.given = min(low, first), max(high, next_offset)
+    @property
+    def given(self) -> tuple[int, int] | None:
+        """The range of offsets that the application was given."""
+        buffer = self.buffer
+        now = None if buffer is None else buffer.given
+        if now is None or self._given is None:
+            return now or self._given
+        return min(now[0], self._given[0]), max(now[1], self._given[1])
+
+    def forget_given(self) -> None:
+        """What was given was of another log."""
+        self._given = None
+        if self.buffer is not None:
+            self.buffer.forget_given()
 
     def to_commit(self, asked: OffsetAndMetadata | None = None) -> OffsetAndMetadata | None:
         """What of it is processed, unless the coordinator is known to keep as much already.
@@ -397,9 +426,10 @@ class Partition:
 
         Not what it went back behind since: that it is given anew.
         """
-        if self.given is None or self.position is None:
+        given, position = self.given, self.position
+        if given is None or position is None:
             return False
-        read = min(self.given[1], self.position)
+        read = min(given[1], position)
         return self.acknowledged is None or self.acknowledged < read
 
 
@@ -539,7 +569,7 @@ def _try_again(p: Partition, state: Refused, event: Told) -> State:
 
 def _start_over(p: Partition, state: State, event: Renewed) -> State:
     p.acknowledged = None
-    p.given = None
+    p.forget_given()
     p.replica = None
     return _by_policy(p, "the topic was deleted and made anew")
 

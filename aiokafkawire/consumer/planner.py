@@ -77,6 +77,7 @@ class FetchPlanner:
     """One fetch at a time for each node, and none for a partition that has data enough.
 
     Partitions take turns at the front of a request: a broker fills its answer in their order.
+    `held_back`: more than all may have is fetched, so nothing was planned last.
     """
 
     def __init__(self, limits: FetchLimits) -> None:
@@ -89,6 +90,7 @@ class FetchPlanner:
         self._held: dict[NodeId, float] = {}
         self._turns: dict[TopicPartition, int] = {}
         self._turn = 0
+        self.held_back = False
 
     def plan(
         self,
@@ -110,7 +112,8 @@ class FetchPlanner:
         full_nodes = {leader.node: now for p in full if (leader := leader_of(p.tp)) is not None}
         since = self._full_since
         self._full_since = full_nodes | {n: since[n] for n in full_nodes if n in since}
-        if buffered >= self._limits.buffer_bytes:
+        self.held_back = buffered >= self._limits.buffer_bytes
+        if self.held_back:
             return []
         by_node: dict[NodeId, list[FetchPart]] = {}
         for partition in sorted(wanting, key=lambda p: self._turns.get(p.tp, 0)):

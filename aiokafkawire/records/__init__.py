@@ -13,7 +13,7 @@ from .builder import BatchBuilder, ClosedBatch
 from .columns import Columns
 from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Compression
 from .extent import Extent, extent_of
-from .fetch import FetchedBatches, IsolationLevel, decode_fetch, partial_message_size
+from .fetch import FetchedBatches, HeavyBatch, IsolationLevel, decode_fetch, partial_message_size
 from .kernel import Buffer, Header, Headers, Record, murmur2
 from .sequence import Records, Segment
 from .server import assign_offsets, control_batch, down_convert, validate_produced
@@ -30,6 +30,7 @@ __all__ = (
     "FetchedBatches",
     "Header",
     "Headers",
+    "HeavyBatch",
     "IsolationLevel",
     "Record",
     "Records",

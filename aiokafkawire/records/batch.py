@@ -17,7 +17,13 @@ from aiokafkawire.types import TimestampType
 
 from . import legacy, runs
 from .columns import Columns
-from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Compression, decompress
+from .compression import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    Compression,
+    OverLimit,
+    claimed_bytes,
+    decompress,
+)
 from .kernel import RECORD_MIN_BYTES, Buffer
 
 __all__ = (
@@ -78,6 +84,7 @@ class BatchView:
         "_base_offset",
         "_columns",
         "_count",
+        "_payload",
         "attributes",
         "base_sequence",
         "base_timestamp",
@@ -106,6 +113,7 @@ class BatchView:
         self.buffer = buffer
         self.magic = int.from_bytes(buffer[MAGIC_POSITION : MAGIC_POSITION + 1], signed=True)
         self._columns: Columns | None = None
+        self._payload: bytes | None = None  # decompressed
         self._base_offset: int | None = None
         self._count: int | None = None
         if self.magic == MAGIC_V2:
@@ -223,6 +231,39 @@ class BatchView:
                 offset=self.last_offset if self._base_offset is None else self._base_offset,
             )
 
+    def unpack(self, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> None:
+        """Decompress, and keep it for `chunks`; a wrapper is decoded too."""
+        if self.magic != MAGIC_V2:
+            if not self.is_plain_message:
+                self.columns(max_decompressed_bytes)
+        elif self._payload is None:
+            try:
+                self._payload = self._decompressed(max_decompressed_bytes)
+            except CorruptRecords as error:
+                error.offset = self._first_known_offset()
+                raise
+
+    def unpack_within(self, limit_bytes: int) -> bool:
+        """As `unpack`, unless it takes more than `limit_bytes`; whether it is done."""
+        if self._payload is not None or self._columns is not None:
+            return True
+        codec = self.compression
+        if codec is Compression.NONE:
+            return True
+        if self.magic == MAGIC_V2:
+            claimed = claimed_bytes(codec, self.buffer[BATCH_OVERHEAD_BYTES:])
+            if claimed is not None and claimed > limit_bytes:
+                return False
+        try:
+            self.unpack(limit_bytes)
+        except OverLimit:
+            return False
+        return True
+
+    def _decompressed(self, max_bytes: int) -> bytes:
+        payload = self.buffer[BATCH_OVERHEAD_BYTES:]
+        return decompress(self.compression, payload, max_bytes) if payload else b""
+
     def columns(self, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> Columns:
         """All records at once. `CorruptRecords` names the offset where decoding ended."""
         if self._columns is not None:
@@ -262,8 +303,9 @@ class BatchView:
             raise CorruptRecords(f"a batch cannot have {count} records")
         if base_offset < 0 or not base_offset <= self.last_offset < MAX_OFFSET:
             raise CorruptRecords(f"offsets cannot run from {base_offset} to {self.last_offset}")
-        payload = self.buffer[BATCH_OVERHEAD_BYTES:]
-        data = decompress(self.compression, payload, max_decompressed_bytes) if payload else b""
+        data = self._payload
+        if data is None:
+            data = self._decompressed(max_decompressed_bytes)
         if count * RECORD_MIN_BYTES > len(data):
             raise CorruptRecords(f"{len(data)} bytes cannot hold {count} records")
         position = 0

@@ -18,7 +18,14 @@ from aiokafkawire.errors import CorruptRecords
 
 from .kernel import Buffer
 
-__all__ = ("DEFAULT_MAX_DECOMPRESSED_BYTES", "Compression", "compress", "decompress")
+__all__ = (
+    "DEFAULT_MAX_DECOMPRESSED_BYTES",
+    "Compression",
+    "OverLimit",
+    "claimed_bytes",
+    "compress",
+    "decompress",
+)
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
 """What one batch may take when it is decompressed, unless a caller says otherwise."""
@@ -50,6 +57,10 @@ class Compression(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+
+class OverLimit(CorruptRecords):
+    """The output is larger than the limit."""
 
 
 class _OutOfRoom(Exception):
@@ -103,8 +114,17 @@ def decompress(codec: int, data: Buffer, max_bytes: int, magic: int = 2) -> byte
     raise CorruptRecords(f"there is no compression codec {codec}")
 
 
-def _too_large(max_bytes: int) -> CorruptRecords:
-    return CorruptRecords(f"a batch takes more than {max_bytes} bytes when it is decompressed")
+def claimed_bytes(codec: int, data: Buffer) -> int | None:
+    """What compressed data says of its size decompressed, if it does; that may be a lie."""
+    if codec == Compression.GZIP:
+        return _gzip_size(data)
+    if codec == Compression.LZ4:
+        return _lz4_size(data)
+    return _zstd_size(data) if codec == Compression.ZSTD else None
+
+
+def _too_large(max_bytes: int) -> OverLimit:
+    return OverLimit(f"a batch takes more than {max_bytes} bytes when it is decompressed")
 
 
 def _decompress_stream(module: Any, data: Buffer, max_bytes: int, claimed: int | None) -> bytes:

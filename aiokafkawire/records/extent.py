@@ -45,7 +45,7 @@ def extent_of(data: Buffer, fetch_offset: int, high_watermark: int | None = None
         last, size = _OFFSET_AND_SIZE.unpack_from(view, position)
         after = position + HEAD_BYTES + size
         epoch = ANY_LEADER_EPOCH
-        if size <= 0 or after > len(view):
+        if size <= 0 or after > len(view) or last < 0:
             break
         if view[position + MAGIC_POSITION] >= MAGIC_V2:
             if after - position < BATCH_OVERHEAD_BYTES:

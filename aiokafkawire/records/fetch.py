@@ -18,7 +18,13 @@ from .kernel import Buffer
 from .legacy import HEAD_BYTES, read_run
 from .sequence import Records, Segment
 
-__all__ = ("FetchedBatches", "IsolationLevel", "decode_fetch", "partial_message_size")
+__all__ = (
+    "FetchedBatches",
+    "HeavyBatch",
+    "IsolationLevel",
+    "decode_fetch",
+    "partial_message_size",
+)
 
 _OFFSET_AND_SIZE = Struct(">qi")
 
@@ -26,11 +32,41 @@ ABORT_MARKER = 0
 """The type of an abort marker, in the second half of a control record's key."""
 
 
+BATCH_COST_BYTES = 4096
+"""What finding and opening a batch takes, in the time of so many bytes that are decoded."""
+
+
 class IsolationLevel(IntEnum):
     """Which records a fetch returns, under the numbers of the protocol."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
+
+
+class HeavyBatch:
+    """A batch that takes an event loop too long to check and decompress.
+
+    `unpack` may run in another thread; more is taken once it is `done`.
+    """
+
+    __slots__ = ("_batch", "_check_crcs", "_max_decompressed_bytes", "done", "failure")
+
+    def __init__(self, batch: BatchView, check_crcs: bool, max_decompressed_bytes: int) -> None:
+        self._batch = batch
+        self._check_crcs = check_crcs
+        self._max_decompressed_bytes = max_decompressed_bytes
+        self.failure: CorruptRecords | None = None
+        self.done = False
+
+    def unpack(self) -> None:
+        """Do it. Damage is kept for who takes the records."""
+        try:
+            if self._check_crcs:
+                self._batch.check_crc()
+            self._batch.unpack(self._max_decompressed_bytes)
+        except CorruptRecords as error:
+            self.failure = error
+        self.done = True
 
 
 class FetchedBatches:
@@ -43,6 +79,9 @@ class FetchedBatches:
     not known. `CorruptRecords` comes after all records before the damage were taken, and again at
     each further call: the position stays before it. A batch that claims to reach over
     `high_watermark`, and whose count of records says otherwise, is damage.
+
+    With `inline_bytes`, a batch that takes more than that to decompress is `heavy`: `take` stops
+    before it until somebody has unpacked it. `taken_bytes` is what the last `take` decoded.
     """
 
     __slots__ = (
@@ -55,14 +94,18 @@ class FetchedBatches:
         "_data",
         "_failure",
         "_high_watermark",
+        "_inline_bytes",
         "_max_decompressed_bytes",
         "_missing",
         "_next_at",
         "_rest",
         "_rest_next_offset",
+        "_start",
         "_topic_partition",
+        "heavy",
         "leader_epoch",
         "position",
+        "taken_bytes",
     )
 
     def __init__(
@@ -77,10 +120,12 @@ class FetchedBatches:
         aborted: Iterable[tuple[int, int]] = (),
         max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
         high_watermark: int | None = None,
+        inline_bytes: int | None = None,
     ) -> None:
         """`aborted` holds (producer id, first offset) of each aborted transaction."""
         self._topic_partition = TopicPartition(topic, partition)
         self._data = memoryview(data)
+        self._start = 0  # where the batch at hand stands
         self._next_at: int | None = 0  # where the next batch stands; None at the end
         self._batch: BatchView | None = None
         self._chunks: Iterator[Columns] = iter(())
@@ -94,6 +139,9 @@ class FetchedBatches:
         self._failure: CorruptRecords | None = None
         self._rest: Segment | None = None
         self._rest_next_offset = fetch_offset
+        self._inline_bytes = inline_bytes
+        self.heavy: HeavyBatch | None = None
+        self.taken_bytes = 0
         self.position = fetch_offset
         self.leader_epoch = ANY_LEADER_EPOCH
 
@@ -102,12 +150,23 @@ class FetchedBatches:
         """Whether all that there is was taken."""
         return self._next_at is None and self._rest is None
 
-    def take(self, max_records: int) -> Records:
-        """At most `max_records` records, fewer only at the end; empty when `exhausted`."""
+    @property
+    def left_bytes(self) -> int:
+        """The bytes of the batches that were not wholly taken yet."""
+        if self._rest is not None or self._missing > 0 or self._next_at is None:
+            return len(self._data) - self._start
+        return len(self._data) - self._next_at
+
+    def take(self, max_records: int, max_bytes: int | None = None) -> Records:
+        """At most `max_records` records, fewer only at the end; empty when `exhausted`.
+
+        Fewer, too, before a batch that is `heavy`, and once `max_bytes` were decoded.
+        """
         segments: list[Segment] = []
         missing = max_records
+        self.taken_bytes = 0
         while missing > 0:
-            if self._rest is None and not self._load(raise_failure=not segments):
+            if self._rest is None and not self._load(not segments, max_bytes):
                 break
             segment = self._take_from_rest(missing)
             segments.append(segment)
@@ -116,7 +175,7 @@ class FetchedBatches:
 
     def __iter__(self) -> Iterator[Records]:
         """One `Records` a batch, empty ones left out."""
-        while self._rest is not None or self._load(raise_failure=True):
+        while self._rest is not None or self._load(True):
             rest = self._take_from_rest(None)
             yield Records(*self._topic_partition, (rest,), self.position)
 
@@ -134,10 +193,16 @@ class FetchedBatches:
         self.position = rest.columns.offsets[cut - 1] + 1
         return rest._replace(stop=cut)
 
-    def _load(self, raise_failure: bool) -> bool:
-        """Find the next records to give; False at the end, or before a failure."""
+    def _load(self, raise_failure: bool, max_bytes: int | None = None) -> bool:
+        """Find the next records to give; False at the end, before a failure, or to stop here."""
         try:
             while self._failure is None and self._rest is None:
+                if self.heavy is not None:
+                    if not self.heavy.done:
+                        return False
+                    self._open_unpacked(self.heavy)
+                if max_bytes is not None and self.taken_bytes >= max_bytes:
+                    return False
                 columns = next(self._chunks, None)
                 if columns is not None:
                     self._rest = self._visible(columns)
@@ -158,29 +223,56 @@ class FetchedBatches:
             self.leader_epoch = self._batch.partition_leader_epoch
         self._chunks = iter(())
         self._batch = None  # also if what stands there is no batch
+        self._missing = 0
         self._batch = None if self._next_at is None else batch_at(self._data, self._next_at)
         batch = self._batch
         if batch is None:
             self._next_at = None
+            self._start = len(self._data)
             return False
-        start = self._next_at or 0
-        self._next_at = start + batch.size_bytes
+        self.taken_bytes += BATCH_COST_BYTES
+        self._start = self._next_at or 0
+        self._next_at = self._start + batch.size_bytes
+        if (first := _named_offset(batch)) < 0:
+            raise CorruptRecords(f"a batch cannot stand at offset {first}", offset=first)
         if _lies(batch, self._high_watermark):
             raise CorruptRecords(
                 f"a batch of {batch.count} records from {batch.base_offset} on claims to end"
                 f" at {batch.last_offset}, but the log ends at {self._high_watermark}",
                 offset=batch.base_offset,
             )
-        if not self._is_visible(batch):
+        if batch.last_offset < self.position and not batch.is_control:
             return True
+        if self._inline_bytes is not None and batch.size_bytes > self._inline_bytes:
+            self.heavy = HeavyBatch(batch, self._check_crcs, self._max_decompressed_bytes)
+            return True
+        if self._check_crcs:
+            batch.check_crc()
+        self._open(batch)
+        return True
+
+    def _open_unpacked(self, heavy: HeavyBatch) -> None:
+        self.heavy = None
+        if heavy.failure is not None:
+            raise heavy.failure
+        assert self._batch is not None
+        self._open(self._batch)
+
+    def _open(self, batch: BatchView) -> None:
+        """Begin with the records of a batch, unless the application may see none of them."""
+        if (self._committed_only and self._is_aborted(batch)) or batch.is_control:
+            return
+        limit, bound = self._inline_bytes, self._max_decompressed_bytes
+        if limit is not None and limit < bound and not batch.unpack_within(limit):
+            self.heavy = HeavyBatch(batch, False, bound)
+            return
         if batch.is_plain_message:
-            columns, self._next_at = read_run(self._data, start, self._check_crcs)
+            columns, self._next_at = read_run(self._data, self._start, self._check_crcs)
             self._chunks = iter((columns,))
             batch.last_offset = columns.offsets[-1]  # the view stands for the whole run now
         else:
-            self._chunks = batch.chunks(self._max_decompressed_bytes)
+            self._chunks = batch.chunks(bound)
         self._missing = batch.count if batch.magic == MAGIC_V2 else 0
-        return True
 
     def _end_of_damage(self) -> int | None:
         """Where the batch at hand ends: where the next begins, or else where it says itself."""
@@ -199,16 +291,6 @@ class FetchedBatches:
             end = batch.next_offset
         return end if end is not None and self.position < end <= MAX_OFFSET else None
 
-    def _is_visible(self, batch: BatchView) -> bool:
-        """Whether the application may see any record of a batch."""
-        if batch.last_offset < self.position and not batch.is_control:
-            return False
-        if self._check_crcs:
-            batch.check_crc()
-        if self._committed_only and self._is_aborted(batch):
-            return False
-        return not batch.is_control
-
     def _visible(self, columns: Columns) -> Segment | None:
         """The records that are at or after the position, None if there are none."""
         batch = self._batch
@@ -216,6 +298,7 @@ class FetchedBatches:
         if batch.magic < MAGIC_V2:
             _check_order(batch, columns.offsets)
         count = len(columns)
+        self.taken_bytes += len(columns.data) * count // max(batch.count, count, 1)
         self._missing -= count
         start = bisect_left(columns.offsets, self.position)
         if start == count:
@@ -240,11 +323,18 @@ class FetchedBatches:
 
 
 def _lies(batch: BatchView, high_watermark: int | None) -> bool:
-    """Whether a batch cannot reach as far as it says, or ends before it begins."""
+    """Whether a batch cannot reach as far as it says, or ends before it or the log begins."""
+    if _named_offset(batch) < 0:
+        return True
     if batch.magic < MAGIC_V2:
         return False
     delta = batch.last_offset - batch.base_offset
     return delta < 0 or reaches_too_far(batch.last_offset, delta, batch.count, high_watermark)
+
+
+def _named_offset(batch: BatchView) -> int:
+    """The offset that it bears: of its first record, before format 2 of its last."""
+    return batch.base_offset if batch.magic == MAGIC_V2 else batch.last_offset
 
 
 def _check_order(batch: BatchView, offsets: Iterable[int]) -> None:
@@ -282,6 +372,7 @@ def decode_fetch(
     aborted: Iterable[tuple[int, int]] | None = (),
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     high_watermark: int | None = None,
+    inline_bytes: int | None = None,
 ) -> FetchedBatches:
     """What a fetch response has for one partition; null records and null `aborted` are none."""
     return FetchedBatches(
@@ -294,6 +385,7 @@ def decode_fetch(
         aborted=aborted or (),
         max_decompressed_bytes=max_decompressed_bytes,
         high_watermark=high_watermark,
+        inline_bytes=inline_bytes,
     )
 
 

@@ -13,7 +13,11 @@ CHUNK_BYTES = 65_536
 """What is received at once while frames are small."""
 
 EAGER_BYTES = 1_048_576
-"""Memory taken on the word of a frame's length alone; beyond it, memory grows with the data."""
+"""Memory taken on the word of a frame's length alone; beyond it, memory grows with the data.
+
+As much as the largest frame before had is taken at once, too: fetches bring one large frame after
+the other, and growing costs a copy each time.
+"""
 
 _LENGTH = struct.Struct(">i")
 
@@ -39,6 +43,7 @@ class FrameReader:
         self._chunk = memoryview(bytearray(CHUNK_BYTES))
         self._held = 0
         self._large: _LargeFrame | None = None
+        self._eager_bytes = EAGER_BYTES
         self._error: MalformedFrame | None = None
 
     @property
@@ -68,6 +73,7 @@ class FrameReader:
         if frame is None:
             return []
         self._large = None
+        self._eager_bytes = max(self._eager_bytes, len(frame))
         return [frame]
 
     def _split(self) -> list[memoryview]:
@@ -77,7 +83,7 @@ class FrameReader:
             length = self._length(chunk, position)
             start = position + _LENGTH.size
             if self._held - start < length:
-                self._large = _LargeFrame(length, chunk[start : self._held])
+                self._large = _LargeFrame(length, self._eager_bytes, chunk[start : self._held])
                 position = self._held
                 break
             position = start + length
@@ -103,9 +109,9 @@ class FrameReader:
 class _LargeFrame:
     """A frame that has not all come yet."""
 
-    def __init__(self, length: int, beginning: memoryview) -> None:
+    def __init__(self, length: int, eager_bytes: int, beginning: memoryview) -> None:
         self._length = length
-        self._memory = memoryview(bytearray(min(length, max(EAGER_BYTES, len(beginning)))))
+        self._memory = memoryview(bytearray(min(length, max(eager_bytes, len(beginning)))))
         self._memory[: len(beginning)] = beginning
         self._filled = len(beginning)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafkawire.consumer.partition import Partition
 from aiokafkawire.records import FetchedBatches, assign_offsets, decode_fetch, iter_batches
 from aiokafkawire.types import TopicPartition
 from tests.broker.raw_client import batch
@@ -23,3 +24,9 @@ def log(*sizes: int, start: int = 0, leader_epoch: int = 0, magic: int = 2) -> b
 
 def fetched(data: bytes, offset: int = 0, tp: TopicPartition = P0) -> FetchedBatches:
     return decode_fetch(*tp, data, offset)
+
+
+def gave(partition: Partition, first: int, next_offset: int) -> None:
+    """Have a partition take these offsets for given to the application."""
+    low, high = partition.given or (first, next_offset)
+    partition._given = min(low, first), max(high, next_offset)

@@ -14,19 +14,17 @@ from aiokafkawire.consumer.assignment import Assignment
 from aiokafkawire.consumer.buffer import FetchBuffer
 from aiokafkawire.consumer.partition import Partition, Positioned
 from aiokafkawire.errors import CommitFailed, InvalidOption
-from aiokafkawire.records import Records, extent_of
+from aiokafkawire.records import Records
 from aiokafkawire.types import OffsetAndMetadata
 
-from .logs import P0, P1, fetched, log
+from .logs import P0, P1, fetched, gave, log
 
 
 def partition_with_batch() -> tuple[Partition, Records]:
+    """A partition that has not given the batch."""
     data = log(5, leader_epoch=3)
-    buffer = FetchBuffer(0)
-    buffer.add(fetched(data), len(data), extent_of(data, 0))
-    batch = buffer.take(10, "a caller")
-    assert batch is not None
-    return Partition(P0, "earliest", Positioned(buffer)), batch
+    batch = fetched(data).take(10)
+    return Partition(P0, "earliest", Positioned(FetchBuffer(5))), batch
 
 
 def owning(partition: Partition) -> Assignment:
@@ -44,7 +42,7 @@ def test_a_mapping_says_what_is_committed() -> None:
 
 def test_a_batch_is_committed_up_to_its_end() -> None:
     partition, batch = partition_with_batch()
-    partition.gave(0, 5)
+    gave(partition, 0, 5)
     assert offsets_to_commit(owning(partition), batch) == {P0: OffsetAndMetadata(5, leader_epoch=3)}
 
 
@@ -59,7 +57,7 @@ def test_a_batch_that_was_given_before_its_partition_was_lost_is_refused(
 ) -> None:
     partition, batch = partition_with_batch()
     if given is not None:
-        partition.gave(*given)
+        gave(partition, *given)
     with pytest.raises(CommitFailed, match="lost and came back") as told:
         offsets_to_commit(owning(partition), batch)
     assert (told.value.topic, told.value.partition, told.value.offset) == ("orders", 0, 0)

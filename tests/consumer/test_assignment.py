@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafkawire.consumer.assignment import CURSOR_RECORDS, Assignment, to_commit
-from aiokafkawire.consumer.buffer import FetchBuffer
-from aiokafkawire.consumer.partition import Broken, Partition, Positioned, SoughtTo
-from aiokafkawire.errors import CorruptRecords
-from aiokafkawire.records import extent_of
+from aiokafkawire.consumer import assignment as assignment_module
+from aiokafkawire.consumer.assignment import Assignment, to_commit
+from aiokafkawire.consumer.buffer import CURSOR_RECORDS, FetchBuffer
+from aiokafkawire.consumer.partition import Broken, Damaged, Partition, Positioned, SoughtTo
+from aiokafkawire.errors import CorruptRecords, KafkaError
+from aiokafkawire.records import control_batch, decode_fetch, extent_of
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
 from .logs import P0, P1, fetched, log
@@ -182,3 +183,104 @@ def test_what_was_committed_by_hand_is_not_taken_back() -> None:
     assert to_commit(owned.values(), by_hand)[P0].offset == 4
     owned.get(P0).handle(SoughtTo(1))  # type: ignore[union-attr]
     assert to_commit(owned.values(), by_hand)[P0].offset == 1
+
+
+# --- what takes long --------------------------------------------------------------------------
+
+
+def heavy(tp: TopicPartition) -> Partition:
+    """A partition whose one batch is to be unpacked first."""
+    data = log(3)
+    buffer = FetchBuffer(0)
+    batches = decode_fetch(*tp, data, 0, inline_bytes=len(data) - 1)
+    buffer.add(batches, len(data), extent_of(data, 0))
+    return Partition(tp, "earliest", Positioned(buffer))
+
+
+@pytest.mark.parametrize("how", ["take", "open"])
+def test_a_batch_that_has_to_be_unpacked_has_its_turn_before_more_of_the_others(how: str) -> None:
+    owned = assignment(partition(P1, log(900)), heavy(P0))
+    give = (lambda: owned.take("a", 300)) if how == "take" else (lambda: owned.open("a"))
+    assert give()
+    assert not owned.stopped
+    for _ in range(2):
+        assert not give()
+        assert owned.stopped
+    assert owned.heavy is not None
+    owned.heavy.unpack()
+    if how == "take":
+        assert list(owned.take("a", 300)) == [P0, P1]
+    else:
+        assert owned.open("a").next().partition == P0.partition  # type: ignore[union-attr]
+    assert (owned.stopped, owned.heavy) == (False, None)
+
+
+def test_one_call_decodes_so_much_of_all_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assignment_module, "TAKE_BYTES", 9_000)
+    owned = assignment(*(partition(tp, log(2, 2)) for tp in (P0, P1, P2)))
+    sizes = [sum(map(len, owned.take("a", 100).values())) for _ in range(4)]
+    assert sum(sizes) == 12
+    assert max(sizes) <= 6
+    assert not owned.stopped
+
+
+def test_what_has_nothing_to_show_does_not_hide_that_there_is_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(assignment_module, "TAKE_BYTES", 1)
+    control = control_batch(1, 0, commit=True, coordinator_epoch=1, timestamp_ms=5)
+    owned = assignment(partition(P0, control), partition(P1, log(1)))
+    assert owned.take("a", 1) == {}
+    assert owned.stopped
+    while not (given := owned.take("a", 1)):
+        assert owned.stopped
+    assert list(given) == [P1]
+
+
+def test_room_is_made_where_what_is_left_goes_below_what_is_wanted() -> None:
+    data = log(*[1] * 10)
+    one = partition(P0, data)
+    owned = Assignment(len(data) // 2)
+    owned.add(one)
+    made = []
+    for _ in range(10):
+        owned.take("a", 1)
+        made.append(owned.made_room)
+    assert made == [False] * 5 + [True] + [False] * 4
+
+
+def test_a_call_looks_at_what_was_fetched_and_not_at_all_that_is_owned() -> None:
+    looked_at = []
+
+    class Watched(Partition):
+        @property
+        def readable(self) -> FetchBuffer | None:
+            looked_at.append(self.tp)
+            return super().readable
+
+        def hear(self) -> KafkaError | None:
+            looked_at.append(self.tp)
+            return super().hear()
+
+    owned = Assignment()
+    for number in range(50):
+        tp = TopicPartition("orders", number)
+        owned.add(Watched(tp, "earliest", Positioned(FetchBuffer(0))))
+    full, broken = owned.get(P0), owned.get(P1)
+    assert full is not None
+    assert broken is not None
+    data = log(5)
+    assert full.buffer is not None
+    full.buffer.add(fetched(data), len(data), extent_of(data, 0))
+    owned.filled(full)
+    owned.raise_broken()
+    assert list(owned.take("a", 5)) == [P0]
+    assert owned.take("a", 5) == {}
+    assert set(looked_at) == {P0}
+    assert isinstance(broken.state, Positioned)
+    broken.handle(Damaged(broken.state, CorruptRecords("damage")))
+    with pytest.raises(CorruptRecords):
+        owned.raise_broken()
+    broken.handle(SoughtTo(7))
+    owned.raise_broken()
+    assert set(looked_at) == {P0, P1}

@@ -41,18 +41,18 @@ def test_records_are_given_in_order_and_the_position_follows() -> None:
 
 def test_one_by_one_and_many_at_once_take_from_the_same() -> None:
     buffer = filled(300)
-    lease = buffer.open("a")
-    assert lease is not None
-    assert [buffer.next(lease).offset for _ in range(3)] == [0, 1, 2]  # type: ignore[union-attr]
+    cursor = buffer.open("a")
+    assert cursor is not None
+    assert [cursor.next().offset for _ in range(3)] == [0, 1, 2]  # type: ignore[union-attr]
     many = buffer.take(2, "a")
     assert many is not None
     assert many.offsets() == [3, 4]
-    assert buffer.next(lease) is None  # to be opened again
-    lease = buffer.open("a")
-    assert lease is not None
-    got = [buffer.next(lease).offset for _ in range(251)]  # type: ignore[union-attr]
+    assert cursor.next() is None  # to be opened again
+    cursor = buffer.open("a")
+    assert cursor is not None
+    got = [cursor.next().offset for _ in range(251)]  # type: ignore[union-attr]
     assert got == list(range(5, 256))
-    assert buffer.next(lease) is None
+    assert cursor.next() is None
     assert buffer.position == 256
 
 
@@ -73,10 +73,10 @@ def test_processed_is_what_callers_came_back_from() -> None:
 
 def test_one_by_one_the_record_before_is_processed() -> None:
     buffer = filled(10)
-    lease = buffer.open("a")
-    assert lease is not None
+    cursor = buffer.open("a")
+    assert cursor is not None
     for offset in range(10):
-        buffer.next(lease)
+        cursor.next()
         assert buffer.processed == offset
     buffer.came_back("a")
     assert buffer.processed == 10
@@ -121,10 +121,10 @@ def test_the_leader_epoch_of_what_was_given_is_known() -> None:
     assert (buffer.leader_epoch, buffer.fetch_epoch) == (-1, 8)
     buffer.take(1, "a")
     assert buffer.leader_epoch == 7
-    lease = buffer.open("a")
-    assert lease is not None
+    cursor = buffer.open("a")
+    assert cursor is not None
     for offset, epoch in ((1, 7), (2, 8), (3, 8)):
-        record = buffer.next(lease)
+        record = cursor.next()
         assert record is not None
         assert (record.offset, buffer.leader_epoch) == (offset, epoch)
 
@@ -155,14 +155,14 @@ def test_the_epoch_of_batches_without_records_counts() -> None:
 def test_what_was_not_given_can_be_dropped_and_leases_stay() -> None:
     buffer = FetchBuffer(0)
     add(buffer, log(3, leader_epoch=3) + log(3, start=3, leader_epoch=4))
-    lease = buffer.open("a")
-    assert lease is not None
-    buffer.next(lease)
-    buffer.next(lease)
+    cursor = buffer.open("a")
+    assert cursor is not None
+    cursor.next()
+    cursor.next()
     buffer.drop()
     assert (buffer.position, buffer.fetch_offset, buffer.fetch_epoch) == (2, 2, 3)
     assert (buffer.empty, buffer.size_bytes, buffer.processed) == (True, 0, 1)
-    assert buffer.next(lease) is None
+    assert cursor.next() is None
     add(buffer, log(2, start=2, leader_epoch=5))
     records = buffer.take(9, "a")
     assert records is not None
@@ -217,8 +217,8 @@ def test_every_record_is_given_once_and_processed_never_passes_a_lease(data: st.
             case "next":
                 buffer.came_back(caller)
                 held[caller] = []
-                lease = buffer.open(caller)
-                record = None if lease is None else buffer.next(lease)
+                cursor = buffer.open(caller)
+                record = None if cursor is None else cursor.next()
                 if record is not None:
                     given.append(record.offset)
                     held[caller] = [record.offset]

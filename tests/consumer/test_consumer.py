@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+from itertools import count
 from typing import Any
 
 import anyio
@@ -13,6 +15,7 @@ import sniffio
 from aiokafkawire.broker import Answer, Broker, Close, Delay, Drop
 from aiokafkawire.consumer import Consumer, RebalanceListener
 from aiokafkawire.consumer.assignment import to_commit
+from aiokafkawire.consumer.fetcher import INLINE_BYTES
 from aiokafkawire.errors import (
     BrokerError,
     ClientClosed,
@@ -24,7 +27,9 @@ from aiokafkawire.errors import (
     NoOffset,
     UnknownTopic,
 )
-from aiokafkawire.records import Records
+from aiokafkawire.producer import Producer
+from aiokafkawire.records import Records, compression
+from aiokafkawire.records import batch as batch_module
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.elapsed import ends_within
@@ -714,3 +719,55 @@ async def test_asking_for_one_partition_is_not_held_up_by_what_nobody_asks_for()
             await produce(broker, "orders", 0, numbers(0, 3))
             assert list(await reader.getmany(P0, timeout_ms=20_000)) == [P0]
             assert {record.partition for record in await read(reader, 3)} == {1, 2, 3}
+
+
+async def test_large_batches_are_unpacked_off_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = threading.get_ident()
+    unpacked: list[tuple[int, bool]] = []
+    decompress = compression.decompress
+
+    def watched(codec: int, data: Any, max_bytes: int, magic: int = 2) -> Any:
+        found = decompress(codec, data, max_bytes, magic)
+        unpacked.append((len(found), threading.get_ident() == here))
+        return found
+
+    monkeypatch.setattr(batch_module, "decompress", watched)
+    sizes = [100, 1_000_000, 50_000, 400_000, INLINE_BYTES + 1]
+    async with Broker() as broker, Producer(
+        bootstrap_servers=broker.bootstrap_servers, compression_type="zstd", linger_ms=0
+    ) as producer:  # fmt: skip
+        await broker.create_topic("orders", 1)
+        for size in sizes * 2:
+            await producer.send_and_wait("orders", bytes(size))
+        unpacked.clear()
+        async with consumer(broker, "orders") as reader:
+            with anyio.fail_after(TIMEOUT_S):
+                ours = [len((await anext(reader)).value or b"") for _ in range(5)]
+                iterator = reader.batches()
+                while len(ours) < 10:
+                    ours += [len(record.value or b"") for record in await anext(iterator)]
+    assert ours == sizes * 2
+    assert [on_the_loop for size, on_the_loop in unpacked if size > INLINE_BYTES] == [False] * 6
+    assert all(on_the_loop for size, on_the_loop in unpacked if size < 100_000)
+
+
+async def test_a_call_that_gives_up_while_it_unpacks_loses_nothing() -> None:
+    async with Broker() as broker, Producer(
+        bootstrap_servers=broker.bootstrap_servers, compression_type="zstd", linger_ms=0
+    ) as producer:  # fmt: skip
+        await broker.create_topic("orders", 1)
+        for number in range(20):
+            await producer.send_and_wait("orders", bytes((number,)) * 400_000)
+        async with consumer(broker, "orders", group_id="g") as reader:
+            seen: list[int] = []
+            with anyio.fail_after(TIMEOUT_S):
+                for attempt in count():
+                    if len(seen) == 20:
+                        break
+                    with anyio.move_on_after(0.001 * (attempt % 7)):
+                        found = await reader.getmany(timeout_ms=1_000, max_records=3)
+                        for records in found.values():
+                            seen += [(record.value or b"?")[0] for record in records]
+    assert seen == list(range(20))

@@ -22,7 +22,7 @@ from aiokafkawire.runtime.transitions import ImpossibleEvent
 from aiokafkawire.types import OffsetAndMetadata
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 
-from .logs import P0, fetched, log
+from .logs import P0, fetched, gave, log
 
 ERROR = CorruptRecords("damaged")
 LOST = ConnectionLost("gone")
@@ -413,8 +413,8 @@ def test_only_what_is_new_is_committed() -> None:
 def test_what_was_given_and_is_not_committed_is_known() -> None:
     one = partition(p.Positioned(FetchBuffer(5)))
     assert not one.uncommitted
-    one.gave(3, 5)
-    one.gave(0, 2)
+    gave(one, 3, 5)
+    gave(one, 0, 2)
     assert one.given == (0, 5)
     assert one.uncommitted
     one.acknowledged = 5
@@ -423,14 +423,14 @@ def test_what_was_given_and_is_not_committed_is_known() -> None:
 
 def test_what_the_application_goes_back_behind_is_not_taken_for_uncommitted() -> None:
     one = partition(p.Positioned(FetchBuffer(5)))
-    one.gave(0, 5)
+    gave(one, 0, 5)
     one.acknowledged = 2
     assert one.uncommitted
     one.handle(p.ToCommitted())
     assert not one.uncommitted
     one.handle(p.CommittedKnown(one.state, OffsetAndMetadata(2)))
     assert not one.uncommitted
-    one.gave(2, 3)
+    gave(one, 2, 3)
     one.handle(p.SoughtTo(3))
     assert one.uncommitted
 

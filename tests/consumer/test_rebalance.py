@@ -20,7 +20,7 @@ from aiokafkawire.group.states import Generation
 from aiokafkawire.runtime import Host, RealRuntime
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
-from .logs import P0, P1
+from .logs import P0, P1, gave
 
 GENERATION = Generation("me", 3, "range", ("orders",), leads=False)
 
@@ -74,7 +74,7 @@ class Owner:
         assert partition is not None
         partition.handle(SoughtTo(read_up_to))
         if given:
-            partition.gave(0, read_up_to)
+            gave(partition, 0, read_up_to)
 
 
 @asynccontextmanager

@@ -28,6 +28,12 @@ def test_a_batch_that_cannot_reach_so_far_ends_what_was_fetched() -> None:
     assert extent_of(good + log(2, start=13), 10, high_watermark=13).end == 15
 
 
+def test_a_batch_that_begins_before_the_first_offset_ends_what_was_fetched() -> None:
+    good = log(3, start=10, leader_epoch=1)
+    bad = (-3).to_bytes(8, signed=True) + good[8:]
+    assert extent_of(good + bad + log(2, start=13), 10) == (13, 1)
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_have_an_end(data: bytes) -> None:
     assert extent_of(data, 5, 100).end >= 5

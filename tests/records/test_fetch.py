@@ -308,6 +308,16 @@ def test_a_batch_that_ends_before_it_begins_is_not_passed_over() -> None:
     assert (caught.value.offset, caught.value.next_offset) == (14, 18)
 
 
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_a_batch_that_begins_before_the_first_offset_is_not_passed_over(magic: int) -> None:
+    first = batch(base_offset=10) if magic == 2 else old_messages(magic, [10])[0]
+    data = patched(first, 0, ">q", -3) + batch(base_offset=18)
+    fetched = decode_fetch("t", 0, data, 14)
+    with pytest.raises(CorruptRecords, match="offset -3") as caught:
+        fetched.take(99)
+    assert (caught.value.next_offset, fetched.position) == (18, 14)
+
+
 def reaching(last_offset_delta: int) -> bytes:
     return patched(batch(base_offset=14), 23, ">i", last_offset_delta)
 
@@ -355,3 +365,81 @@ def test_the_epoch_of_what_was_passed_is_known() -> None:
     assert (records.next_offset, records.leader_epoch) == (15, 5)
     assert records[:1].leader_epoch == 3
     assert records[1:].leader_epoch == 5
+
+
+# --- what takes long --------------------------------------------------------------------------
+
+LARGE = [(n, b"k", bytes((n,)) * 3_000, ()) for n in range(4)]
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
+@pytest.mark.parametrize("magic", [1, 2])
+def test_a_batch_that_is_large_when_it_is_decompressed_waits_to_be_unpacked(
+    codec: Compression, magic: int
+) -> None:
+    if magic == 1 and codec is Compression.ZSTD:
+        return
+    large = batch(LARGE, base_offset=14, compression=codec, magic=magic)
+    if magic == 1:
+        large = patched(large, 0, ">q", 17)  # a wrapper bears its last offset
+    assert len(large) < 4_000
+    data = batch(base_offset=10) + large + batch(base_offset=18)
+    fetched = decode_fetch("t", 0, data, 10, inline_bytes=4_000)
+    assert fetched.take(99).offsets() == [10, 11, 12, 13]
+    for _ in range(2):
+        assert len(fetched.take(99)) == 0
+    assert (fetched.exhausted, fetched.position) == (False, 14)
+    assert fetched.heavy is not None
+    fetched.heavy.unpack()
+    assert fetched.take(5).offsets() == [14, 15, 16, 17, 18]
+    assert decode_fetch("t", 0, data, 10, inline_bytes=15_000).take(99).next_offset == 22
+
+
+def test_a_batch_that_is_large_as_it_is_waits_to_be_checked() -> None:
+    data = bytearray(batch(LARGE, base_offset=14))
+    for damage in (0, 1):
+        data[-1] ^= damage
+        fetched = decode_fetch("t", 0, bytes(data), 14, inline_bytes=4_000)
+        assert len(fetched.take(99)) == 0
+        assert fetched.heavy is not None
+        fetched.heavy.unpack()
+        if damage:
+            with pytest.raises(CorruptRecords, match="checksum") as caught:
+                fetched.take(99)
+            assert (caught.value.topic, caught.value.offset, fetched.position) == ("t", 14, 14)
+        else:
+            assert fetched.take(99).next_offset == 18
+
+
+def test_the_limit_of_decompression_holds_for_what_is_unpacked_elsewhere() -> None:
+    data = batch(LARGE, compression=Compression.ZSTD)
+    fetched = decode_fetch("t", 0, data, 0, inline_bytes=1_000, max_decompressed_bytes=5_000)
+    assert len(fetched.take(99)) == 0
+    assert fetched.heavy is not None
+    fetched.heavy.unpack()
+    with pytest.raises(CorruptRecords, match="more than 5000 bytes"):
+        fetched.take(1)
+
+
+def test_one_call_decodes_so_many_bytes_and_no_further_batch() -> None:
+    data = b"".join(batch(LARGE, base_offset=offset) for offset in (0, 4, 8))
+    fetched = decode_fetch("t", 0, data, 0)
+    assert fetched.left_bytes == len(data)
+    assert fetched.take(99, 15_000).offsets() == list(range(4))
+    assert fetched.taken_bytes >= 12_000
+    assert fetched.left_bytes == len(data) * 2 // 3
+    assert fetched.take(2, 15_000).offsets() == [4, 5]
+    assert fetched.take(99, 1).offsets() == [6, 7]
+    assert fetched.take(99, 50_000).offsets() == [8, 9, 10, 11]
+    assert (fetched.left_bytes, fetched.exhausted) == (0, True)
+
+
+def test_batches_without_records_to_see_take_their_time_too() -> None:
+    data = b"".join(marker(1, offset, commit=True) for offset in range(100))
+    fetched = decode_fetch("t", 0, data, 0)
+    assert len(fetched.take(1, 100_000)) == 0
+    assert 0 < fetched.position < 50
+    assert not fetched.exhausted
+    while not fetched.exhausted:
+        fetched.take(1, 100_000)
+    assert fetched.position == 100

@@ -118,3 +118,11 @@ def test_other_formats_have_smaller_frames() -> None:
     reader.get_buffer()[:4] = b"\x00\x00\x00\x01"
     with pytest.raises(MalformedFrame, match="length of 1 is impossible"):
         reader.received(4)
+
+
+def test_a_connection_that_brought_large_frames_is_given_room_for_the_next_at_once() -> None:
+    large = 5 * frame.EAGER_BYTES
+    reader = FrameReader(1_000 * frame.EAGER_BYTES)
+    assert feed(reader, framed(bytes(large))) == [bytes(large)]
+    feed(reader, struct.pack(">i", 900 * frame.EAGER_BYTES))
+    assert len(reader.get_buffer()) == large
