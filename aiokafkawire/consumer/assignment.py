@@ -66,7 +66,9 @@ class Assignment:
         self.filled(partition)
 
     def filled(self, partition: Partition) -> None:
-        """Something was fetched of a partition."""
+        """Something was fetched of a partition; it may have gone meanwhile."""
+        if self._partitions.get(partition.tp) is not partition:
+            return
         if partition.buffer is not None and not partition.buffer.empty:
             self._filled.setdefault(partition)
 

@@ -49,6 +49,18 @@ def test_a_partition_that_was_replaced_is_not_removed() -> None:
     assert len(owned) == 0
 
 
+def test_what_is_fetched_of_a_partition_that_went_meanwhile_is_not_given() -> None:
+    gone = partition(P0, log(3))
+    owned = assignment(gone)
+    owned.remove([gone])
+    owned.filled(gone)
+    assert owned.take("a", 10) == {}
+    again = partition(P0)
+    owned.add(again)
+    owned.filled(gone)
+    assert owned.take("a", 10) == {}
+
+
 def test_records_are_taken_up_to_a_limit_in_turns() -> None:
     owned = assignment(partition(P0, log(6, 6)), partition(P1, log(4)), partition(P2))
     first = owned.take("a", 7)
