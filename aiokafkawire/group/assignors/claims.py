@@ -131,10 +131,11 @@ def settle(
     disputed: dict[TopicPartition, int] = {}
     for member in members:
         partitions, generation = told[member.member_id]
+        subscribed = frozenset(member.topics)
         for tp in dict.fromkeys(partitions):
             if not 0 <= tp.partition < counts.get(tp.topic, 0):
                 continue
-            if generation < newest and tp.topic in member.topics:
+            if generation < newest and tp.topic in subscribed:
                 former[tp] = _newer(former.get(tp), generation, member.member_id)
             owner = owners.get(tp)
             if owner is not None and owner[0] == generation:

@@ -130,3 +130,31 @@ def test_a_former_owner_must_still_subscribe() -> None:
     ]
     found = settle(members, {"a": 1, "b": 1}, lambda member: Owned(member.owned, member.generation))
     assert not found.former
+
+
+class CountedName(str):
+    """A topic's name that counts how often it is compared with another."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedName.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_old_claims_are_settled_in_time_that_follows_their_number() -> None:
+    topics = tuple(CountedName(f"topic-{number}") for number in range(500))
+    owned = tuple(TopicPartition(CountedName(str(topic)), 0) for topic in topics)
+    members = [
+        MemberSubscription("old", topics, owned=owned, generation=1),
+        MemberSubscription("new", topics, generation=2),
+    ]
+    CountedName.compared = 0
+    claims = settle(
+        members, dict.fromkeys(topics, 1), lambda member: Owned(member.owned, member.generation)
+    )
+    assert len(claims.former) == len(topics)
+    assert CountedName.compared < 20 * len(topics)

@@ -1,0 +1,66 @@
+"""Writes what was measured into docs/performance.md, and its drawings beside it.
+
+python -m benchmarks.publish                # of build/bench/table.json and scale.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import svg
+from benchmarks.report import CLIENTS, Found, details, from_json, median_of, summary, verdicts
+from benchmarks.rows import Measure, Row
+
+RESULTS = Path("build/bench")
+DOCS = Path(__file__).parent.parent / "docs"
+PAGE = DOCS / "performance.md"
+
+
+def replaced(page: str, part: str, lines: Sequence[str]) -> str:
+    """The page with new lines between the two marks of a part."""
+    begin, end = f"<!-- {part} -->\n", f"<!-- end of {part} -->\n"
+    head, found, rest = page.partition(begin)
+    _, ended, tail = rest.partition(end)
+    if not found or not ended:
+        raise ValueError(f"{PAGE} lacks the marks of {part!r}")
+    return f"{head}{begin}\n" + "\n".join(lines) + f"\n\n{end}{tail}"
+
+
+def drawn(rows: Sequence[tuple[Row, Found]]) -> str:
+    """Shorter is better: CPU of each message, or how long it is waited for."""
+    blocks = []
+    for row, found in rows:
+        measures: tuple[tuple[Measure, str], ...] = (("cpu", "us of CPU a message"),)
+        if row.waits:
+            measures = (("p50", "median ms until acknowledged"), *measures)
+        for measure, unit in measures:
+            block = []
+            for actor in row.actors:
+                if not (results := found.get(actor.name)):
+                    continue
+                value = median_of(results, measure)
+                shown = f"{value:.3g}"
+                if not row.waits:
+                    shown += f" ({median_of(results, 'rate') / 1000:,.0f} k/s)"
+                block.append(svg.Bar(actor.name, value, shown, CLIENTS.index(actor.client)))
+            blocks.append((f"{row.title}: {unit}", block))
+    return svg.bars("Shorter is better; messages a second in brackets", blocks)
+
+
+def main() -> int:
+    kept = json.loads((RESULTS / "table.json").read_text())
+    rows = from_json(kept)
+    page = PAGE.read_text()
+    judged = [f"- {verdict}" for row, found in rows for verdict in verdicts(row, found)]
+    page = replaced(page, "table", [*summary(rows), "", *judged])
+    page = replaced(page, "details", details(rows))
+    PAGE.write_text(page)
+    (DOCS / "performance.svg").write_text(drawn(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

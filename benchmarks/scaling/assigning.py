@@ -1,0 +1,160 @@
+"""What the leader of a group takes to divide partitions: its assignor, the checks, the encoding."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from aiokafkawire.group.assignors import (
+    Assignor,
+    CooperativeStickyAssignor,
+    MemberSubscription,
+    RangeAssignor,
+    RoundRobinAssignor,
+    StickyAssignor,
+)
+from aiokafkawire.group.assignors.claims import encode_generation, encode_owned
+from aiokafkawire.group.leader import divide
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire.consumer_protocol import decode_assignment, flatten
+from benchmarks.scaling.curve import Curve
+
+PER_TOPIC = 10
+SIZES = (10, 100, 1_000, 10_000)
+MEMBERS = (1, 10, 100)
+MEMBERS_BESIDE_SIZES = 10
+SIZE_BESIDE_MEMBERS = 10_000
+RACKS = ("a", "b", "c")
+
+Racks = Mapping[TopicPartition, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    counts: Mapping[str, int]
+    members: Sequence[MemberSubscription]
+    racks: Racks
+
+
+def group_of(partitions: int, members: int) -> Group:
+    """All members subscribe to all topics, of ten partitions each."""
+    topics = tuple(f"topic-{number}" for number in range(partitions // PER_TOPIC))
+    return Group(
+        dict.fromkeys(topics, PER_TOPIC),
+        [MemberSubscription(f"member-{number:04}", topics) for number in range(members)],
+        {},
+    )
+
+
+def first(assignor: Assignor, group: Group) -> Group:
+    """Nobody has anything yet."""
+    return group
+
+
+def owning(group: Group, assignor: Assignor, given: Mapping[str, bytes]) -> list[MemberSubscription]:
+    """The members as they join again with what they were given."""
+    members = []
+    for member in group.members:
+        owned = tuple(flatten(decode_assignment(given[member.member_id]).assigned_partitions))
+        if assignor.cooperative:
+            data, owned_told = encode_generation(1), owned
+        else:
+            data, owned_told = encode_owned(owned, 1), ()
+        members.append(replace(member, owned=owned_told, generation=1, user_data=data))
+    return members
+
+
+def after_a_departure(assignor: Assignor, group: Group) -> Group:
+    """A member has left; the others have what they were given when it was there."""
+    more = [*group.members, MemberSubscription("member-9999", group.members[0].topics)]
+    before = replace(group, members=more)
+    given = divide(assignor, before.counts, before.members, before.racks)
+    return replace(group, members=owning(group, assignor, given))
+
+
+def after_an_absence(assignor: Assignor, group: Group) -> Group:
+    """All but one member missed a generation: their claims are old ones."""
+    given = divide(assignor, group.counts, group.members, group.racks)
+    members = owning(group, assignor, given)
+    newest = replace(members[0], generation=2, owned=members[0].owned)
+    data = encode_generation(2) if assignor.cooperative else encode_owned(newest.owned, 2)
+    return replace(group, members=[replace(newest, user_data=data), *members[1:]])
+
+
+def unequal(assignor: Assignor, group: Group) -> Group:
+    """Each member leaves out one topic of three, another one than its neighbours."""
+    members = [
+        replace(
+            member,
+            topics=tuple(
+                topic for at, topic in enumerate(member.topics) if at % 3 != index % 3 or at == 0
+            ),
+        )
+        for index, member in enumerate(group.members)
+    ]
+    return replace(group, members=members)
+
+
+def unequal_after_a_departure(assignor: Assignor, group: Group) -> Group:
+    return after_a_departure(assignor, unequal(assignor, group))
+
+
+def in_racks(assignor: Assignor, group: Group) -> Group:
+    """Members in three racks, replicas in two of them each."""
+    members = [
+        replace(member, rack=RACKS[index % 3]) for index, member in enumerate(group.members)
+    ]
+    racks = {
+        TopicPartition(topic, number): (RACKS[number % 3], RACKS[(number + 1) % 3])
+        for topic, count in group.counts.items()
+        for number in range(count)
+    }
+    return replace(group, members=members, racks=racks)
+
+
+Case = Callable[[Assignor, Group], Group]
+ALL: tuple[type[Assignor], ...] = (
+    RangeAssignor,
+    RoundRobinAssignor,
+    StickyAssignor,
+    CooperativeStickyAssignor,
+)
+STICKY = (StickyAssignor, CooperativeStickyAssignor)
+CASES: Sequence[tuple[str, Case, tuple[type[Assignor], ...]]] = (
+    ("at first", first, ALL),
+    ("in racks", in_racks, (RangeAssignor, *STICKY)),
+    ("after a departure", after_a_departure, STICKY),
+    ("after an absence", after_an_absence, STICKY),
+    ("unequal", unequal, ALL),
+    ("unequal, after a departure", unequal_after_a_departure, STICKY),
+)
+
+
+def cpu_ms(kind: type[Assignor], case: Case, partitions: int, members: int, repeats: int) -> float:
+    group = case(kind(), group_of(partitions, members))
+    times = []
+    for _ in range(repeats):
+        assignor = kind()
+        began = time.process_time()
+        divide(assignor, group.counts, group.members, group.racks)
+        times.append(time.process_time() - began)
+    return statistics.median(times) * 1000
+
+
+def curves(repeats: int, sizes: Sequence[int] = SIZES) -> Iterator[Curve]:
+    """By partitions among ten members, then by members of 10,000 partitions."""
+    for title, case, kinds in CASES:
+        for kind in kinds:
+            points = tuple(
+                (size, cpu_ms(kind, case, size, MEMBERS_BESIDE_SIZES, repeats)) for size in sizes
+            )
+            yield Curve(f"{kind().name} {title}", "partitions", "ms", points)
+    for title, case, kinds in CASES:
+        for kind in kinds:
+            points = tuple(
+                (members, cpu_ms(kind, case, SIZE_BESIDE_MEMBERS, members, repeats))
+                for members in MEMBERS
+            )
+            yield Curve(f"{kind().name} {title}", "members", "ms", points)

@@ -1,0 +1,82 @@
+"""A curve of cost, and how fast it grows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+SLACK = 0.1
+"""What a fitted exponent may be over that of n log n: measurements are not exact."""
+LARGE = 100
+"""From this size on the cost of doing anything at all no longer hides the growth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Points of size and cost, by size. `of` tells what grows: partitions or members."""
+
+    name: str
+    of: str
+    unit: str
+    points: tuple[tuple[int, float], ...]
+
+    @property
+    def fitted(self) -> tuple[tuple[int, float], ...]:
+        large = tuple(point for point in self.points if point[0] >= LARGE)
+        return large if len(large) > 1 else self.points
+
+    @property
+    def exponent(self) -> float:
+        """Of the power of the size that fits best from LARGE on."""
+        return slope(self.fitted)
+
+    @property
+    def last(self) -> float:
+        """The exponent between the last two sizes, where it would show first."""
+        return slope(self.points[-2:])
+
+    @property
+    def limit(self) -> float:
+        """The exponent that n log n itself has over the sizes that are fitted."""
+        sizes = [size for size, _ in self.fitted]
+        return slope([(size, size * math.log(size + 1)) for size in sizes])
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it grows no faster than n log n."""
+        ends = [size for size, _ in self.points[-2:]]
+        last = slope([(size, size * math.log(size + 1)) for size in ends])
+        return self.exponent <= self.limit + SLACK and self.last <= last + SLACK
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """Of the line that fits the logarithms best."""
+    xs = [math.log(size) for size, _ in points]
+    ys = [math.log(max(cost, 1e-9)) for _, cost in points]
+    x_mean, y_mean = sum(xs) / len(xs), sum(ys) / len(ys)
+    above = sum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys, strict=True))
+    return above / sum((x - x_mean) ** 2 for x in xs)
+
+
+def table(curves: Sequence[Curve]) -> list[str]:
+    """One line a curve; those of one kind of size and the same sizes must follow each other."""
+    lines: list[str] = []
+    heads: tuple[object, ...] = ()
+    for curve in curves:
+        sizes = tuple(size for size, _ in curve.points)
+        if heads != (curve.of, sizes):
+            heads = (curve.of, sizes)
+            lines += [""] if lines else []
+            lines.append(
+                f"| {curve.of}: | {' | '.join(f'{size:,}' for size in sizes)} | exponent | last |"
+                " n log n |  |"
+            )
+            lines.append("|---" * (len(sizes) + 5) + "|")
+        costs = " | ".join(f"{cost:,.3g}" for _, cost in curve.points)
+        verdict = "" if curve.bounded else "GROWS FASTER"
+        lines.append(
+            f"| {curve.name}, {curve.unit} | {costs} | {curve.exponent:.2f} | {curve.last:.2f} |"
+            f" {curve.limit:.2f} | {verdict} |"
+        )
+    return lines
