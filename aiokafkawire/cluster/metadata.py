@@ -232,8 +232,9 @@ class _Reading:
             return Update(before, tuple(self._notes), usable=False)
         topics: dict[str, TopicMetadata] = {}
         errors: dict[str, int] = {}
+        asked = None if wanted is None else frozenset(wanted)
         for told in response.topics:
-            self._topic(told, wanted, topics, errors)
+            self._topic(told, asked, topics, errors)
         for name in wanted or ():
             if name not in topics and name not in errors:
                 errors[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -285,7 +286,7 @@ class _Reading:
     def _topic(
         self,
         told: MetadataResponseTopic,
-        wanted: Collection[str] | None,
+        wanted: frozenset[str] | None,
         topics: dict[str, TopicMetadata],
         errors: dict[str, int],
     ) -> None:

@@ -53,7 +53,9 @@ def first(assignor: Assignor, group: Group) -> Group:
     return group
 
 
-def owning(group: Group, assignor: Assignor, given: Mapping[str, bytes]) -> list[MemberSubscription]:
+def owning(
+    group: Group, assignor: Assignor, given: Mapping[str, bytes]
+) -> list[MemberSubscription]:
     """The members as they join again with what they were given."""
     members = []
     for member in group.members:
@@ -103,9 +105,7 @@ def unequal_after_a_departure(assignor: Assignor, group: Group) -> Group:
 
 def in_racks(assignor: Assignor, group: Group) -> Group:
     """Members in three racks, replicas in two of them each."""
-    members = [
-        replace(member, rack=RACKS[index % 3]) for index, member in enumerate(group.members)
-    ]
+    members = [replace(member, rack=RACKS[index % 3]) for index, member in enumerate(group.members)]
     racks = {
         TopicPartition(topic, number): (RACKS[number % 3], RACKS[(number + 1) % 3])
         for topic, count in group.counts.items()

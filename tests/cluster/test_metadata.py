@@ -26,6 +26,7 @@ from aiokafkawire.wire.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
+from tests.counted import CountedName
 
 from .scripted import brokers_at, partition_of, topic_of
 
@@ -340,3 +341,12 @@ def test_a_node_may_be_named_by_a_hint():
         refused = snapshot.with_node(*bad)
         assert not refused.changed
         assert refused.notes
+
+
+def test_a_response_of_many_topics_is_read_in_time_that_follows_their_number():
+    names = [CountedName(f"topic-{number}") for number in range(500)]
+    told = response(*(topic_of(CountedName(str(name)), 1) for name in names))
+    CountedName.compared = 0
+    update = after(told, wanted=tuple(names))
+    assert len(update.snapshot.topics) == len(names)
+    assert CountedName.compared < 20 * len(names)

@@ -18,6 +18,7 @@ from aiokafkawire.group.assignors.claims import (
     settle,
 )
 from aiokafkawire.types import TopicPartition
+from tests.counted import CountedName
 from tests.group.assignors.cases import lines_of
 
 CASES = list(lines_of("consumer-protocol.jsonl.gz"))
@@ -130,19 +131,6 @@ def test_a_former_owner_must_still_subscribe() -> None:
     ]
     found = settle(members, {"a": 1, "b": 1}, lambda member: Owned(member.owned, member.generation))
     assert not found.former
-
-
-class CountedName(str):
-    """A topic's name that counts how often it is compared with another."""
-
-    __slots__ = ()
-    compared = 0
-
-    def __eq__(self, other: object) -> bool:
-        CountedName.compared += 1
-        return str.__eq__(self, other)
-
-    __hash__ = str.__hash__
 
 
 def test_old_claims_are_settled_in_time_that_follows_their_number() -> None:

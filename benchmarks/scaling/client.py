@@ -1,0 +1,142 @@
+"""One consumer of so many partitions, in a process of its own: what each of its deeds costs.
+
+    python -m benchmarks.scaling.client BOOTSTRAP PREFIX PARTITIONS [--core N] [--profile DEED]
+
+Prints CPU in ms as one line of JSON. The topics PREFIX-0, PREFIX-1 … have ten partitions each with
+one record in each; the first partition of "beatPREFIX" gets a record now and then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import json
+import os
+import pstats
+import statistics
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiokafkawire import Consumer
+from aiokafkawire.types import TopicPartition
+from benchmarks.scaling.assigning import PER_TOPIC
+from benchmarks.side import PROFILE_LINES, peak_mib
+
+REPEATS = 5
+POLLS = 60
+QUIET_S = 1.0
+"""After this no fetch is on its way any more."""
+STEP_TIMEOUT_S = 60.0
+
+
+def names(prefix: str, partitions: int) -> list[str]:
+    """The topics of a size: those with one record in each partition."""
+    return [f"{prefix}-{number}" for number in range(partitions // PER_TOPIC)]
+
+
+def beaten(prefix: str) -> str:
+    """The topic of a size that gets records now and then."""
+    return f"beat{prefix}"
+
+
+class Meter:
+    """CPU of what happens within, in ms by name."""
+
+    def __init__(self, profiled: str | None) -> None:
+        self.found: dict[str, float] = {}
+        self._profiled = profiled
+
+    @asynccontextmanager
+    async def of(self, name: str, times: int = 1) -> AsyncIterator[None]:
+        profile = cProfile.Profile() if name == self._profiled else None
+        if profile is not None:
+            profile.enable()
+        began = time.process_time()
+        yield
+        self.found[name] = (time.process_time() - began) / times * 1000
+        if profile is not None:
+            profile.disable()
+            pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(
+                PROFILE_LINES
+            )
+
+    async def median(self, name: str, deed: Callable[[], Awaitable[object]]) -> None:
+        found = []
+        for _ in range(REPEATS):
+            async with self.of(name):
+                await deed()
+            found.append(self.found[name])
+        self.found[name] = statistics.median(found)
+
+
+async def measure(options: argparse.Namespace) -> dict[str, float]:
+    meter = Meter(options.profile)
+    topics = names(options.prefix, options.partitions)
+    consumer = Consumer(
+        *topics,
+        bootstrap_servers=options.bootstrap,
+        group_id=f"scale-{uuid.uuid4().hex}",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        max_poll_records=10_000,
+    )
+    async with consumer, asyncio.timeout(STEP_TIMEOUT_S * 6):
+        cluster: Any = consumer._running.cluster
+        seen = 0
+        async with meter.of("start, until all first records are read"):
+            while seen < options.partitions:
+                found = await consumer.getmany(timeout_ms=10_000)
+                seen += sum(map(len, found.values()))
+        consumer.pause(*consumer.assignment())
+        await asyncio.sleep(QUIET_S)
+        await meter.median("metadata refresh", cluster._refresher._refresh)
+        offsets = {TopicPartition(name, n): 1 for name in topics for n in range(PER_TOPIC)}
+        await meter.median("commit of all", lambda: consumer.commit(offsets))
+        await meter.median("commit without news", consumer.commit)
+        consumer.resume(*consumer.assignment())
+        await consumer.getmany(timeout_ms=1_000)
+        began = time.monotonic()
+        async with meter.of("idle, a second of"):
+            await consumer.getmany(timeout_ms=4_000)
+        meter.found["idle, a second of"] /= time.monotonic() - began
+    await polling(options, meter, topics)
+    return meter.found | {"peak RSS": peak_mib()}
+
+
+async def polling(options: argparse.Namespace, meter: Meter, topics: list[str]) -> None:
+    """One partition has news, all others have none."""
+    first = TopicPartition(beaten(options.prefix), 0)
+    partitions = [TopicPartition(name, n) for name in topics for n in range(PER_TOPIC)]
+    async with (
+        Consumer(bootstrap_servers=options.bootstrap, auto_offset_reset="latest") as consumer,
+        asyncio.timeout(STEP_TIMEOUT_S),
+    ):
+        consumer.assign(first, *partitions[1:])
+        await consumer.seek_to_end(*consumer.assignment())
+        for _ in range(20):  # until every node has a fetch session
+            await consumer.getone(timeout_ms=5_000)
+        async with meter.of("poll, one partition of all has a record", POLLS):
+            for _ in range(POLLS):
+                await consumer.getone(timeout_ms=5_000)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("bootstrap")
+    parser.add_argument("prefix")
+    parser.add_argument("partitions", type=int)
+    parser.add_argument("--core", type=int)
+    parser.add_argument("--profile", metavar="DEED")
+    options = parser.parse_args()
+    if options.core is not None:
+        os.sched_setaffinity(0, {options.core})
+    print(json.dumps(asyncio.run(measure(options))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

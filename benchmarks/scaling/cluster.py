@@ -1,0 +1,115 @@
+"""An embedded broker of many nodes in a process of its own, so that its CPU is not the clients'.
+
+    python -m benchmarks.scaling.cluster NODES TOPIC:PARTITIONS...
+
+Prints the bootstrap servers when it is ready. Each partition has one record; the first partition of
+each topic named "beat..." gets another one BEATS_PER_SECOND times a second. Lines on standard
+input: `requests` has the number of requests served so far printed; its end ends the process.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import anyio
+from anyio import to_thread
+
+from aiokafkawire import Broker, Producer
+from benchmarks.bench import cores
+
+BEATS_PER_SECOND = 20
+STOP_TIMEOUT_SECONDS = 20.0
+VALUE = b"x" * 100
+
+
+async def fill(producer: Producer, topics: Mapping[str, int]) -> None:
+    for topic, count in topics.items():
+        for partition in range(count):
+            await producer.send(topic, VALUE, partition=partition)
+    await producer.flush()
+
+
+async def beat(producer: Producer, topics: list[str]) -> None:
+    while topics:
+        for topic in topics:
+            await producer.send(topic, VALUE, partition=0)
+        await anyio.sleep(1 / BEATS_PER_SECOND)
+
+
+async def serve(nodes: int, topics: Mapping[str, int]) -> None:
+    served = 0
+
+    def count(_: object) -> None:
+        nonlocal served
+        served += 1
+
+    async with Broker(nodes=nodes, group_initial_rebalance_delay_ms=1_000) as broker:
+        for name, partitions in topics.items():
+            await broker.create_topic(name, partitions=partitions)
+        async with (
+            Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+            anyio.create_task_group() as tasks,
+        ):
+            await fill(producer, topics)
+            tasks.start_soon(beat, producer, [name for name in topics if name.startswith("beat")])
+            broker.requests.watch(count)
+            print(broker.bootstrap_servers, flush=True)
+            while line := await to_thread.run_sync(sys.stdin.readline):
+                if line.strip() == "requests":
+                    print(served, flush=True)
+            tasks.cancel_scope.cancel()
+
+
+class RunningCluster:
+    def __init__(self, process: subprocess.Popen[str], bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self._process = process
+
+    def requests(self) -> int:
+        """How many it has served so far."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("requests\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+
+@contextmanager
+def running(nodes: int, topics: Mapping[str, int]) -> Iterator[RunningCluster]:
+    """A cluster on the broker's core, until the block is left."""
+    command = [sys.executable, "-m", "benchmarks.scaling.cluster", str(nodes)]
+    command += [f"{name}:{count}" for name, count in topics.items()]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+    broker_core, _ = cores()
+    if broker_core is not None:
+        os.sched_setaffinity(process.pid, {broker_core})
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        servers = process.stdout.readline().strip()
+        if not servers:
+            raise RuntimeError(f"the cluster ended: {process.wait(STOP_TIMEOUT_SECONDS)}")
+        yield RunningCluster(process, servers)
+    finally:
+        process.stdin.close()
+        try:
+            process.wait(STOP_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+
+def main() -> None:
+    nodes, topics = int(sys.argv[1]), dict(entry.split(":") for entry in sys.argv[2:])
+    anyio.run(serve, nodes, {name: int(count) for name, count in topics.items()})
+
+
+if __name__ == "__main__":
+    main()
