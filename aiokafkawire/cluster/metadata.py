@@ -157,6 +157,7 @@ class MetadataSnapshot:
             replace(self, version=self.version + 1, topics=MappingProxyType(topics)),
             changed=True,
             topics=(tp.topic,),
+            leaders_only=True,
         )
 
     def with_node(self, node_id: NodeId, host: str, port: int) -> Update:
@@ -182,7 +183,8 @@ class Update:
     """What came of an update. `renewed` topics were deleted and made anew since the last one.
 
     `notes` are for the log. `usable` is False if the response names no broker to talk to; the
-    snapshot is then the old one. `topics` are those of which something was told, None for all.
+    snapshot is then the old one. `topics` are those of which something was told, None for all;
+    `leaders_only` if that is who leads a partition: a node that dies led many, each told by itself.
     """
 
     snapshot: MetadataSnapshot
@@ -191,6 +193,7 @@ class Update:
     changed: bool = False
     usable: bool = True
     topics: tuple[str, ...] | None = None
+    leaders_only: bool = False
 
 
 def valid_address(host: str, port: int) -> Address | None:

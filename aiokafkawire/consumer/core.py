@@ -366,6 +366,9 @@ class Core(Session):
         return renewed
 
     def _metadata_changed(self, update: Update) -> None:
+        if update.leaders_only:
+            self.changed()
+            return
         renewed = self._renew(update.renewed)
         if renewed and self.group is not None:
             reason = "the topic was deleted and made anew"

@@ -221,8 +221,9 @@ class Sender:
 
     def _metadata_changed(self, update: Update) -> None:
         snapshot, accumulator = update.snapshot, self.accumulator
-        idle_since = self.runtime.clock.now() - self.config.metadata_max_idle_ms / 1_000
-        self.cluster.remove_topics(accumulator.park_idle(idle_since))
+        if not update.leaders_only:
+            idle_since = self.runtime.clock.now() - self.config.metadata_max_idle_ms / 1_000
+            self.cluster.remove_topics(accumulator.park_idle(idle_since))
         topics = accumulator.topics
         told = list(topics) if update.topics is None else [n for n in update.topics if n in topics]
         for name in told:

@@ -98,6 +98,9 @@ async def measure(options: argparse.Namespace) -> dict[str, float]:
         offsets = {TopicPartition(name, n): 1 for name in topics for n in range(PER_TOPIC)}
         await meter.median("commit of all", lambda: consumer.commit(offsets))
         await meter.median("commit without news", consumer.commit)
+        async with meter.of("a node's leaders move (KIP-951)"):
+            move_leaders(cluster)
+            await asyncio.sleep(0.01)
         consumer.resume(*consumer.assignment())
         await consumer.getmany(timeout_ms=1_000)
         began = time.monotonic()
@@ -106,6 +109,17 @@ async def measure(options: argparse.Namespace) -> dict[str, float]:
         meter.found["idle, a second of"] /= time.monotonic() - began
     await polling(options, meter, topics)
     return meter.found | {"peak RSS": peak_mib()}
+
+
+def move_leaders(cluster: Any) -> None:
+    """Brokers name the next node as the new leader of each partition that one node led."""
+    metadata = cluster.metadata
+    old, new = sorted(metadata.nodes)[:2]
+    for topic in metadata.topics.values():
+        for number, partition in topic.partitions.items():
+            if partition.leader_id == old:
+                tp = TopicPartition(topic.name, number)
+                cluster.leader_hint(tp, new, partition.leader_epoch + 1)
 
 
 async def polling(options: argparse.Namespace, meter: Meter, topics: list[str]) -> None:

@@ -314,6 +314,7 @@ def test_whatever_comes_leaders_are_nodes_and_epochs_grow(told: list[MetadataRes
 def test_a_newer_leader_is_taken_over_from_a_hint():
     snapshot = after(led(5, 1)).snapshot
     update = snapshot.with_leader(T0, 2, 6)
+    assert update.leaders_only
     assert update.changed
     assert update.snapshot.leader(T0) == (2, 6)
     assert update.snapshot.version == snapshot.version + 1

@@ -356,3 +356,25 @@ async def test_nothing_is_committed_automatically_of_a_topic_that_is_gone() -> N
             await broker.wait_for_request(ApiKey.OFFSET_COMMIT, matching=is_of_two)
             both = [seen for seen in broker.requests.of(ApiKey.OFFSET_COMMIT) if is_of_two(seen)]
             assert all(topic.name != "orders" for seen in both for topic in seen.message.topics)
+
+
+async def test_leaders_that_move_do_not_have_all_topics_gone_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    followed: list[Core] = []
+    follow = Core._follow
+    monkeypatch.setattr(Core, "_follow", lambda self: (followed.append(self), follow(self)))
+    async with Broker(nodes=2) as broker:
+        await broker.create_topic("t", partitions=8)
+        async with core(broker) as it:
+            it.subscribe(Topics(("t",)), None)
+            while len(it.assignment.names) < 8:
+                await it.wait(it.runtime.clock.now() + TIMEOUT_S)
+            before = len(followed)
+            for number in range(8):
+                tp = TopicPartition("t", number)
+                it.cluster.leader_hint(tp, 1, 7)
+                leader = it.cluster.metadata.leader(tp)
+                assert leader is not None
+                assert leader == (1, 7)
+            assert len(followed) == before
