@@ -3,8 +3,8 @@
 A machine. Brokers are asked with ApiVersions in the highest version. 0.10 to 2.3 answer a version
 they do not know with error 35 and an empty list (then 0 is asked), later ones with their range.
 0.8 closes the connection on it, 0.9 stays silent. Only a positive answer to a probe shows such an
-old broker, and only if ApiVersions fails once more right after it: a newer one may have been
-restarting, or paused.
+old broker, and only if ApiVersions fails in that release's manner before it and right after it: a
+newer one may have been restarting, or paused, or its answers were lost.
 """
 
 from __future__ import annotations
@@ -53,6 +53,9 @@ PROBES: tuple[tuple[str, Request[Any]], ...] = (
     ("0.8.0", MetadataRequest(topics=[])),
 )
 """The release that an answer to version 0 of a request proves, the newest first."""
+
+SILENT_RELEASE = "0.9"
+"""Does not answer ApiVersions and goes on; those before close the connection."""
 
 
 class Connection(Enum):
@@ -136,9 +139,10 @@ class Probing:
 
 @dataclass(frozen=True, slots=True)
 class Confirming:
-    """Probe number `rung` was answered; ApiVersions is asked once more."""
+    """Probe number `rung` was answered; ApiVersions is asked once more. `silent` as before."""
 
     rung: int
+    silent: bool
 
 
 State = Asking | Probing | Confirming
@@ -201,7 +205,7 @@ def begin_probing(machine: Negotiation, _: Asking, event: Closed | Silent) -> St
 
 
 def confirm(machine: Negotiation, state: Probing, _: Answered) -> Step:
-    machine.state = Confirming(state.rung)
+    machine.state = Confirming(state.rung, state.silent)
     return machine.ask(0, min(CONFIRM_TIMEOUT_S, machine.silence_s), Connection.BESIDE)
 
 
@@ -220,8 +224,16 @@ def stay_or_give_up(machine: Negotiation, state: Probing, event: Silent) -> Step
     return next_rung(machine, state, Closed("silence"))
 
 
-def confirmed(_: Negotiation, state: Confirming, __: Closed | Silent) -> Step:
-    return Settled(Versions.of_release(PROBES[state.rung][0]))
+def confirmed(_: Negotiation, state: Confirming, event: Closed | Silent) -> Step:
+    release = PROBES[state.rung][0]
+    if {state.silent, isinstance(event, Silent)} == {release == SILENT_RELEASE}:
+        return Settled(Versions.of_release(release))
+    return Failed(
+        ConnectionFailed(
+            f"the peer answers as Kafka {release} would, but not on ApiVersions: connections to it"
+            " break"
+        )
+    )
 
 
 def read_late_versions(machine: Negotiation, _: Confirming, event: Answered) -> Step:

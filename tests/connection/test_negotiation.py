@@ -153,6 +153,23 @@ def test_a_broker_that_was_restarting_is_not_taken_for_an_old_one(first: Event):
     assert told(asked)[-1] == (ApiKey.API_VERSIONS, 0)
 
 
+@pytest.mark.parametrize("rungs", range(1, len(PROBES) + 1))
+@pytest.mark.parametrize(("first", "last"), list(itertools.product([CLOSED, Silent()], repeat=2)))
+def test_a_broker_whose_answers_are_lost_is_not_taken_for_an_old_one(
+    first: Event, last: Event, rungs: int
+):
+    """What happens to ApiVersions must be what happens to it at the release that was probed."""
+    events = iter([first, *[CLOSED] * (rungs - 1), Answered(object()), last])
+    step, _ = run(negotiation(), lambda _: next(events))
+    if first == last == (Silent() if rungs == 1 else CLOSED):
+        assert isinstance(step, Settled)
+        assert step.versions.release == PROBES[rungs - 1][0]
+    else:
+        assert isinstance(step, Failed)
+        assert isinstance(step.error, ConnectionFailed)
+        assert step.error.retriable
+
+
 def test_a_close_alone_never_lowers_a_version():
     step, asked = run(negotiation(), lambda _: CLOSED)
     assert len(asked) == 1 + len(PROBES)
