@@ -99,6 +99,17 @@ class PositionLost:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """A broker refused what only a mistake of the client's can have made wrong, as long as nothing
+    is broken."""
+
+    at: float
+    client: str
+    api: str
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
 class Peak:
     """The most that a client held of something with a configured limit."""
 
@@ -114,8 +125,8 @@ class Observed:
     `members` are those that are not static: the group, and the client's id.
 
     `left_behind` are tasks, sockets, timers after everything was closed; `unreadable` what brokers
-    were sent and could not read; `crashes` what escaped from tasks to nobody; `log_lines` and
-    `reprs` what was written for people.
+    were sent and could not read; `refusals` what they took for a mistake; `crashes` what escaped
+    from tasks to nobody; `log_lines` and `reprs` what was written for people.
     """
 
     logs: tuple[Log, ...] = ()
@@ -127,6 +138,7 @@ class Observed:
     positions_lost: tuple[PositionLost, ...] | None = None
     left_behind: tuple[str, ...] | None = None
     peaks: tuple[Peak, ...] | None = None
+    refusals: tuple[Refusal, ...] | None = None
     unreadable: tuple[str, ...] | None = None
     crashes: tuple[str, ...] | None = None
     log_lines: tuple[str, ...] | None = None

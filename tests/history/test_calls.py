@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from aiokafkawire.wire import ErrorCode
 from tests.history.events import (
     Acknowledged,
     Crashed,
@@ -16,7 +17,7 @@ from tests.history.events import (
     Returned,
     Unheard,
 )
-from tests.history.observed import Peak
+from tests.history.observed import Peak, Refusal
 from tests.history.stories import Story, v
 
 
@@ -176,6 +177,28 @@ def test_failures_in_the_background() -> None:
     assert numbers(story.found(crashes=("task x failed",))) == [12]
     assert numbers(story.found(unreadable=("node 1: connection 3: a length of -1",))) == [12]
     assert story.found(crashes=(), unreadable=()) == []
+
+
+@pytest.mark.parametrize(
+    ("at", "code", "in_flight", "mistaken"),
+    [
+        (3.0, ErrorCode.INVALID_REQUEST, 5, True),
+        (3.0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 1, True),
+        # Behind what is refused for its size the rest is out of order.
+        (3.0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 5, False),
+        (30.0, ErrorCode.INVALID_REQUEST, 5, False),
+    ],
+)
+def test_requests_that_brokers_take_for_a_mistake(
+    at: float, code: ErrorCode, in_flight: int, mistaken: bool
+) -> None:
+    story = Story()
+    story.producer(max_in_flight_requests_per_connection=in_flight)
+    story.time = 20.0
+    story.tell(Fault, "", "a node is killed")
+    refusals = (Refusal(at, "p", "PRODUCE", code),)
+    assert numbers(story.found(refusals=refusals)) == ([12] if mistaken else [])
+    assert story.found(refusals=(Refusal(at, "stranger", "PRODUCE", code),)) == []
 
 
 SECRET = "correct horse"

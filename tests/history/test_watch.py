@@ -7,7 +7,9 @@ import logging
 import pytest
 
 from aiokafkawire import Consumer, Producer, TopicPartition
-from aiokafkawire.broker import Broker
+from aiokafkawire.broker import Answer, Broker
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.history.watch import Watch, log_of
 
 T0 = TopicPartition("t", 0)
@@ -82,6 +84,29 @@ async def test_what_a_group_did_is_seen() -> None:
     assert seen.members == ()
     assert seen.unreadable == ()
     assert seen.crashes == ()
+    assert seen.refusals == ()
+
+
+async def test_what_brokers_take_for_a_mistake() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("t", partitions=1)
+        watch = Watch(broker)
+        broker.on(ApiKey.PRODUCE, Answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), times=1)
+        broker.on(ApiKey.INIT_PRODUCER_ID, Answer(ErrorCode.INVALID_REQUEST), times=1)
+        servers = broker.bootstrap_servers
+        async with Producer(bootstrap_servers=servers, client_id="p", acks=1) as producer:
+            with pytest.raises(KafkaError):
+                await producer.send_and_wait("t", b"1")
+        with pytest.raises(KafkaError):
+            async with Producer(bootstrap_servers=servers, client_id="q") as producer:
+                await producer.send_and_wait("t", b"1")
+        watch.end()
+        refusals = watch.observed().refusals
+    assert refusals is not None
+    assert [(each.client, each.api, each.code) for each in refusals] == [
+        ("p", "PRODUCE", ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        ("q", "INIT_PRODUCER_ID", ErrorCode.INVALID_REQUEST),
+    ]
 
 
 async def test_a_topic_that_is_gone_keeps_its_name() -> None:

@@ -22,6 +22,7 @@ from tests.history.observed import (
     LogRecord,
     Observed,
     PositionLost,
+    Refusal,
 )
 
 __all__ = ("Watch", "log_of")
@@ -36,6 +37,22 @@ POSITION_GONE = {
     ErrorCode.INCONSISTENT_TOPIC_ID,
 }
 """What tells a reader that its position is no more, or that the topic is another one."""
+
+MISTAKES = {
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    ErrorCode.INVALID_RECORD,
+}
+"""What a broker answers when nothing is broken only to a client that has made a mistake."""
 
 ABORT, COMMIT = 0, 1
 """The types of control records, in the second two bytes of their key."""
@@ -136,6 +153,7 @@ class Watch:
         self._generations: list[GenerationAssigned] = []
         self._positions_lost: list[PositionLost] = []
         self._unreadable: list[str] = []
+        self._refusals: list[Refusal] = []
         self._connections: dict[tuple[int, int], tuple[float, int]] = {}
         self._lines = _Lines()
         for name in self.LOGGERS:
@@ -183,6 +201,7 @@ class Watch:
                 if member.instance_id is None
             ),
             positions_lost=tuple(self._positions_lost),
+            refusals=tuple(self._refusals),
             unreadable=(*self._unreadable, *broker.requests.unreadable),
             crashes=tuple(self._lines.crashes),
             log_lines=tuple(self._lines.lines),
@@ -199,9 +218,23 @@ class Watch:
                 f" correlation id {seen.correlation_id} after {last}"
             )
         self._connections[key] = (since, seen.correlation_id)
+        code = getattr(seen.response, "error_code", 0)
+        if code:
+            self._refused(seen, code)
         handler = _HANDLERS.get(seen.api_key)
         if handler is not None:
             handler(self, seen, since)
+
+    def _refused(self, seen: SeenRequest, code: int) -> None:
+        if code in MISTAKES and not seen.client_id.startswith("broker-"):
+            self._refusals.append(Refusal(seen.at, seen.client_id, seen.api_key.name, code))
+
+    def _produce(self, seen: SeenRequest, _since: float) -> None:
+        response: Any = seen.response
+        for topic in () if response is None else response.responses:
+            for partition in topic.partition_responses:
+                if partition.error_code:
+                    self._refused(seen, partition.error_code)
 
     def _name(self, topic_id: UUID, name: str) -> str:
         if name:
@@ -306,6 +339,7 @@ class Watch:
 _NO_ID = UUID(int=0)
 
 _HANDLERS: dict[ApiKey, Callable[[Watch, SeenRequest, float], None]] = {
+    ApiKey.PRODUCE: Watch._produce,
     ApiKey.OFFSET_COMMIT: Watch._commit,
     ApiKey.TXN_OFFSET_COMMIT: Watch._commit,
     ApiKey.SYNC_GROUP: Watch._sync,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from aiokafkawire.broker import Answer, Close, Delay, Drop
+from aiokafkawire.broker import Answer, Close, Delay, Drop, SeenRequest
 from aiokafkawire.testing.simulation import NetworkOptions
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.simulation.plan import BROKER_HOST, Step
@@ -329,6 +329,29 @@ async def _close_request(stage: Stage, api: str, times: int, carried_out: bool) 
     stage.broker.on(ApiKey[api], Close(carried_out=carried_out), times=times)
 
 
+def _an_outage(rng: random.Random, scene: Scene) -> Arguments:
+    api = rng.choice([ApiKey.PRODUCE, rng.choice(_apis(scene))])
+    return {"api": api.name, "for_s": _seconds(rng, 0.5, 12)}
+
+
+async def _away_after_an_answer(stage: Stage, api: str, for_s: float) -> None:
+    """The next request is carried out, nobody hears of it, and its node cannot be reached."""
+    met: list[str] = []
+
+    def meet(seen: SeenRequest) -> Close | None:
+        if met or seen.client_id.startswith("broker-"):
+            return None
+        met.append(stage.node_ends[seen.node_id])
+        stage.world.network.refuse_connects(met[0])
+        return Close(carried_out=True)
+
+    told = stage.broker.on(ApiKey[api], meet)
+    await anyio.sleep(for_s)
+    told.remove()
+    for end in met:
+        stage.world.network.allow_connects(end)
+
+
 async def _drop_request(stage: Stage, api: str, times: int, carried_out: bool) -> None:
     stage.broker.on(ApiKey[api], Drop(carried_out=carried_out), times=times)
 
@@ -363,6 +386,7 @@ FAULTS: Mapping[str, Fault] = {
     "hang connects": Fault(_a_node, _hang_connects, weight=5),
     "slow way": Fault(_a_slow_way, _slow_way, weight=5),
     "close instead of an answer": Fault(_a_lost_request, _close_request),
+    "away after an answer": Fault(_an_outage, _away_after_an_answer, weight=15),
     "no answer": Fault(_a_lost_request, _drop_request, weight=5),
     "late answer": Fault(_a_late_request, _delay_request, weight=5),
     "refusal": Fault(_a_refused_request, _refuse_request),

@@ -357,8 +357,12 @@ def lie(kind: str) -> Callable[[SeenRequest], Answer | Corrupt | None]:
 def draw_lie(rng: random.Random) -> dict[str, Any]:
     """The arguments of one."""
     # What was stored is the most that there is to lie about; many a fetch brings none of it.
-    if rng.random() < 0.3:
-        kind = rng.choice(["another value", *BATCHES])
-        return {"api": ApiKey.FETCH.name, "kind": kind, "times": rng.randint(3, 20)}
+    chance = rng.random()
+    if chance < 0.35:
+        kind = "another value" if rng.random() < 0.5 else rng.choice(list(BATCHES))
+        return {"api": ApiKey.FETCH.name, "kind": kind, "times": rng.choice((3, 20, 200))}
+    if chance < 0.5:
+        api = rng.choice((ApiKey.OFFSET_FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_COMMIT))
+        return {"api": api.name, "kind": rng.choice(list(CODES)), "times": rng.randint(1, 6)}
     api = rng.choice(APIS_LIED_ABOUT)
     return {"api": api.name, "kind": rng.choice(list(kinds_of(api))), "times": rng.randint(1, 3)}

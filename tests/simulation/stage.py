@@ -23,7 +23,7 @@ from tests.simulation.consumed import Consumed
 from tests.simulation.faults import FAULTS
 from tests.simulation.plan import BROKER_HOST, Plan, Step
 
-__all__ = ("Stage", "Unsettled", "world_of")
+__all__ = ("HEALED_WITHIN_S", "Stage", "Unsettled", "world_of")
 
 HEALED_WITHIN_S = 60.0
 """All that there is must be consumed so soon after the last fault has ended (simulated)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Iterator
 
+from aiokafkawire.wire import ErrorCode
 from tests.history.events import Acknowledged, Called, Failed, Fault, Returned
 from tests.history.invariants.found import Finding, NotChecked, one_of_a_kind
 from tests.history.run import Client, Run
@@ -115,7 +116,8 @@ def errors_are_typed(run: Run) -> Iterator[Violation]:
     """(12) Whatever peers send, callers see errors of the documented kinds, no task fails unseen,
     and nobody sends what cannot be read.
 
-    Where nobody breaks the protocol no error says that somebody did.
+    Where nobody breaks the protocol no error says that somebody did; and until something breaks no
+    broker takes a request for a mistake.
     """
     strange: list[Finding] = []
     protocol: list[Finding] = []
@@ -134,6 +136,21 @@ def errors_are_typed(run: Run) -> Iterator[Violation]:
     yield from one_of_a_kind(12, "failures that nobody was told", crashes)
     unreadable: list[Finding] = [(line, line) for line in run.observed.unreadable or ()]
     yield from one_of_a_kind(12, "requests that no broker can read", unreadable)
+    mistaken = list(_mistaken(run))
+    yield from one_of_a_kind(12, "requests are mistaken though nothing was broken yet", mistaken)
+
+
+def _mistaken(run: Run) -> Iterator[Finding]:
+    begin = min((event.at for event in run.of(Fault)), default=run.ended_at)
+    for refusal in run.observed.refusals or ():
+        client = run.by_client_id.get(refusal.client)
+        if refusal.at >= begin or client is None:
+            continue
+        one_at_a_time = client.options.get("max_in_flight_requests_per_connection") == 1
+        if refusal.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not one_at_a_time:
+            # What is under way behind a record that is refused for its size is refused, too.
+            continue
+        yield f"{refusal.api} of {refusal.client}: {ErrorCode(refusal.code).name}", refusal
 
 
 def _ends(run: Run) -> Iterator[Returned | Failed]:

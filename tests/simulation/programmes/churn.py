@@ -169,4 +169,4 @@ def promises(plan: Plan) -> Promises:
     return Promises(complete_groups=(GROUP,))
 
 
-PROGRAMME = Programme("churn", draw, run, promises, share=30)
+PROGRAMME = Programme("churn", draw, run, promises, share=25)

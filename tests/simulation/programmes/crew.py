@@ -72,6 +72,9 @@ GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 EACH_TH = 5
 """One that reads records one by one commits by hand after so many."""
 
+BURST = 3
+"""Records that a sender puts into one topic before it turns to the next."""
+
 BACK_AFTER_S = 1.0
 
 FAILURES = (NoBrokerAvailable, MemberFenced)
@@ -397,19 +400,25 @@ def host_of(number: int) -> str:
 
 
 async def send_steadily(stage: Stage, client: PlannedClient, **options: Any) -> None:
-    """Send all records of the plan to its topics by turns, and wait for what becomes of them."""
+    """Send all records of the plan to its topics by turns, some of them at once, and wait for what
+    becomes of them."""
     rng = stage.rng(client.name)
     topics = list(stage.plan.topics)
     pause_s = client.arguments.get("pause_s", 0.1)
     async with a_producer(stage, client.name, client.host, **options) as sender:
         deliveries = []
+        at_once = 0
         for number in range(stage.plan.records):
             try:
-                topic = topics[number % len(topics)]
+                topic = topics[number // BURST % len(topics)]
                 deliveries.append(await sender.send(topic, sender.value()))
             except KafkaError as error:
                 stage.note(f"{client.name}: {error}")
-            await anyio.sleep(rng.uniform(0, 2 * pause_s))
+            if not at_once:
+                at_once = rng.choice((0, 0, 0, BURST, 2 * BURST))
+                await anyio.sleep(rng.uniform(0, 2 * pause_s) * (1 + at_once))
+            else:
+                at_once -= 1
         for delivery in deliveries:
             try:
                 await delivery

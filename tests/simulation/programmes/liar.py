@@ -189,4 +189,4 @@ def promises(plan: Plan) -> Promises:
     return Promises(hostile=True, complete_groups=(GROUP,) if plan.of("works") else ())
 
 
-PROGRAMME = Programme("liar", draw, run, promises, limit_s=300.0)
+PROGRAMME = Programme("liar", draw, run, promises, share=15, limit_s=300.0)

@@ -29,7 +29,9 @@ from tests.simulation.stage import Stage
 TOPIC = "orders"
 SMALL_BATCHES_BYTES = 700
 LARGEST_PAYLOAD_BYTES = 300
-"""One record is never over `SMALL_BATCHES_BYTES`, a batch of some is: it has to be split."""
+"""One record of it is never over `SMALL_BATCHES_BYTES`, a batch of some is: it has to be split."""
+TOO_LARGE_BYTES = 1_000
+"""Many a record of it alone is, and is refused for good."""
 
 STYLES = ("send", "send_and_wait", "send_many", "send_nowait", "cancelled", "short_lived")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4")
@@ -71,7 +73,13 @@ def draw(rng: random.Random) -> Plan:
         topics=topics,
         records=records,
         clients=tuple(clients),
-        steps=draw_steps(rng, scene, count=rng.randint(0, 16), from_s=0.05, to_s=to_s),
+        steps=draw_steps(
+            rng,
+            scene,
+            count=rng.choice((0, *(rng.randint(1, 16) for _ in range(4)))),
+            from_s=0.05,
+            to_s=to_s,
+        ),
     )
 
 
@@ -104,7 +112,9 @@ def _sender(rng: random.Random, number: int) -> PlannedClient:
         "sends",
         {
             "style": rng.choice(STYLES),
-            "payload_bytes": rng.choice([0, 20, LARGEST_PAYLOAD_BYTES]),
+            "payload_bytes": rng.choice(
+                [0, 20, LARGEST_PAYLOAD_BYTES, LARGEST_PAYLOAD_BYTES, TOO_LARGE_BYTES]
+            ),
             "pause_s": rng.choice([0.0, 0.02, 0.05, 0.2]),
             "keyed": rng.random() < 0.3,
             "options": options,
@@ -258,4 +268,4 @@ async def read(stage: Stage, client: PlannedClient) -> None:
             await reader.getmany(timeout_ms=500)
 
 
-PROGRAMME = Programme("producing", draw, run, promises)
+PROGRAMME = Programme("producing", draw, run, promises, share=25)

@@ -25,7 +25,7 @@ from tests.simulation.drawing import HASTY, draw_broker, draw_client, draw_netwo
 from tests.simulation.faults import Scene, draw_steps
 from tests.simulation.plan import Plan, PlannedClient, Step
 from tests.simulation.programme import Programme
-from tests.simulation.stage import Stage
+from tests.simulation.stage import HEALED_WITHIN_S, Stage
 
 TOPIC, SOURCE, COPIES = "orders", "source", "copies"
 GROUP, COPYING = "bookkeeping", "copying"
@@ -46,7 +46,10 @@ def draw(rng: random.Random) -> Plan:
     broker["transaction_marker_delay_ms"] = rng.choice([0, 0, 20, 200])
     topics = {TOPIC: rng.randint(1, 3)}
     clients = [_transactor(rng, number) for number in range(rng.choice([1, 1, 2]))]
-    clients.append(PlannedClient("reader", "10.0.2.1", "reads"))
+    clients += [
+        PlannedClient("reader", "10.0.2.1", "reads", {"late": False}),
+        PlannedClient("late-reader", "10.0.2.2", "reads", {"late": True}),
+    ]
     if copying:
         topics |= {SOURCE: rng.randint(1, 3), COPIES: rng.randint(1, 2)}
         clients.append(PlannedClient("feeder", "10.0.3.1", "feeds"))
@@ -120,9 +123,11 @@ async def run(stage: Stage) -> None:
     }
     stage.on("crash", partial(crash, processes))
     stage.on("take over", partial(take_over, processes))
+    over = anyio.Event()
     async with anyio.create_task_group() as group:
         for client in plan.of("reads"):
-            group.start_soon(read, stage, client)
+            if not client.arguments["late"]:
+                group.start_soon(read, stage, client, over)
         copiers = [processes[client.name] for client in plan.of("copies")]
         for process in copiers:
             group.start_soon(process.run)
@@ -138,9 +143,12 @@ async def run(stage: Stage) -> None:
             process.over = True
         for process in processes.values():
             await process.after_all()
+        for client in plan.of("reads"):
+            if client.arguments["late"]:
+                group.start_soon(read, stage, client, over)
         if plan.of("reads"):
             await stage.until_consumed(TOPIC, committed=True)
-        group.cancel_scope.cancel()
+        over.set()
     judge_copies(stage)
 
 
@@ -366,7 +374,8 @@ async def feed(stage: Stage, client: PlannedClient) -> None:
             await anyio.sleep(rng.uniform(0, 0.3))
 
 
-async def read(stage: Stage, client: PlannedClient) -> None:
+async def read(stage: Stage, client: PlannedClient, over: anyio.Event) -> None:
+    """Read until that is over; then on to the end of each partition, over what is not shown."""
     consumer = Consumer(
         TOPIC,
         client_id=client.name,
@@ -377,8 +386,16 @@ async def read(stage: Stage, client: PlannedClient) -> None:
         **HASTY,
     )
     async with stage.recorder.consumer(consumer, client.name) as reader:
-        while True:
+        while not (over.is_set() and reader.assignment()):
             await reader.getmany(timeout_ms=500)
+        begun = stage.now()
+        for partition in range(stage.plan.topics[TOPIC]):
+            end = stage.log(TOPIC, partition).end_offset
+            while await reader.position(TopicPartition(TOPIC, partition)) < end:
+                if stage.now() > begun + HEALED_WITHIN_S:
+                    stage.violated(11, f"{client.name} does not come to the end of {partition}")
+                    return
+                await reader.getmany(timeout_ms=100)
 
 
 # --- what copiers must have done ---
@@ -416,4 +433,4 @@ def judge_copies(stage: Stage) -> None:
         stage.violated(14, f"{len(twice)} records were copied more than once: {twice[:5]}")
 
 
-PROGRAMME = Programme("transacting", draw, run, promises)
+PROGRAMME = Programme("transacting", draw, run, promises, share=15)
