@@ -42,6 +42,7 @@ MEMBER: dict[str, Any] = {
     "heartbeat_interval_ms": 300,
     "auto_commit_interval_ms": 500,
 }
+UNDER_WAY_S = 4.0
 MANY = 5
 """Records of one `send_many`."""
 
@@ -158,6 +159,9 @@ async def run(stage: Stage) -> None:
             group.start_soon(stage.carry_out)
             for client in stage.plan.of("sends"):
                 group.start_soon(Sender(stage, client).run)
+        if any(client.arguments["options"].get("acks") == 0 for client in stage.plan.of("sends")):
+            # Nobody knows what of it is still on its way.
+            await anyio.sleep(UNDER_WAY_S)
         if stage.plan.of("reads"):
             await stage.until_consumed()
         await stage.until_replicated()
