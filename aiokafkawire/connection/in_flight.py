@@ -212,6 +212,8 @@ class InFlight(Generic[T]):
         call = self._waiting.popleft()
         wanted = call.state is CallState.SENT
         call.on(CallEvent.ANSWERED)
+        # The heap would keep the answer alive, which may be a fetch of many MiB.
+        self._drop_finished()
         self._note_idle(now)
         return call, wanted
 
@@ -239,8 +241,7 @@ class InFlight(Generic[T]):
 
     def next_deadline(self, now: float) -> float:
         """When `due` may next have something to say, if nothing else happens before."""
-        while self._deadlines and self._deadlines[0][2].state >= CallState.ABANDONED:
-            heapq.heappop(self._deadlines)
+        self._drop_finished()
         earliest = self._deadlines[0][0] if self._deadlines else math.inf
         for under_way in (self._waiting, self._one_way):
             if under_way:
@@ -289,6 +290,10 @@ class InFlight(Generic[T]):
     def _note_idle(self, now: float) -> None:
         if not self._waiting and not self._queue and not self._one_way:
             self._idle_since = now
+
+    def _drop_finished(self) -> None:
+        while self._deadlines and self._deadlines[0][2].state >= CallState.ABANDONED:
+            heapq.heappop(self._deadlines)
 
     def _forget_finished(self) -> None:
         live = len(self._queue) + len(self._waiting) + len(self._one_way)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import weakref
 
 import pytest
 from hypothesis import given
@@ -258,6 +259,22 @@ def test_finished_calls_do_not_fill_the_deadline_heap():
         calls.take(float(now))
         calls.answered(call.correlation_id, float(now))
     assert len(calls._deadlines) <= STALE_HEAP_ENTRIES + 3
+
+
+def test_an_answered_call_is_let_go_with_what_it_carries():
+    class Answer:
+        pass
+
+    calls: InFlight[Answer] = machine()  # type: ignore[assignment]
+    carried = Answer()
+    let_go = weakref.ref(carried)
+    calls.submit(carried, 10.0, True)
+    second = calls.submit(Answer(), 10.0, True)
+    calls.take(0.0)
+    calls.answered(0, 1.0)
+    del carried
+    assert let_go() is None
+    assert calls.next_deadline(1.0) == second.deadline
 
 
 def test_the_table_has_no_way_out_of_done():
