@@ -2,9 +2,9 @@
 
     python -m benchmarks.scaling.cluster NODES TOPIC:PARTITIONS...
 
-Prints the bootstrap servers when it is ready. Each partition has one record; the first partition of
-each topic named "beat..." gets another one BEATS_PER_SECOND times a second. Lines on standard
-input: `requests` has the number of requests served so far printed; its end ends the process.
+Prints the bootstrap servers when it is ready. Each partition has one record, and of topics named
+"big..." 320 of 100 KiB; the first partition of each topic named "beat..." gets another one
+BEATS_PER_SECOND times a second. The end of standard input ends the process.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import anyio
 from anyio import to_thread
@@ -24,12 +25,17 @@ from benchmarks.bench import cores
 BEATS_PER_SECOND = 20
 STOP_TIMEOUT_SECONDS = 20.0
 VALUE = b"x" * 100
+BIG_VALUE = b"x" * 100 * 1024
+BIG_RECORDS = 320
+"""Of one partition of a big topic: 31 MiB."""
 
 
 async def fill(producer: Producer, topics: Mapping[str, int]) -> None:
     for topic, count in topics.items():
         for partition in range(count):
-            await producer.send(topic, VALUE, partition=partition)
+            for _ in range(BIG_RECORDS if topic.startswith("big") else 1):
+                value = BIG_VALUE if topic.startswith("big") else VALUE
+                await producer.send(topic, value, partition=partition)
     await producer.flush()
 
 
@@ -41,12 +47,6 @@ async def beat(producer: Producer, topics: list[str]) -> None:
 
 
 async def serve(nodes: int, topics: Mapping[str, int]) -> None:
-    served = 0
-
-    def count(_: object) -> None:
-        nonlocal served
-        served += 1
-
     async with Broker(nodes=nodes, group_initial_rebalance_delay_ms=1_000) as broker:
         for name, partitions in topics.items():
             await broker.create_topic(name, partitions=partitions)
@@ -56,26 +56,15 @@ async def serve(nodes: int, topics: Mapping[str, int]) -> None:
         ):
             await fill(producer, topics)
             tasks.start_soon(beat, producer, [name for name in topics if name.startswith("beat")])
-            broker.requests.watch(count)
             print(broker.bootstrap_servers, flush=True)
-            while line := await to_thread.run_sync(sys.stdin.readline):
-                if line.strip() == "requests":
-                    print(served, flush=True)
+            await to_thread.run_sync(sys.stdin.read)
             tasks.cancel_scope.cancel()
 
 
+@dataclass(frozen=True, slots=True)
 class RunningCluster:
-    def __init__(self, process: subprocess.Popen[str], bootstrap_servers: str) -> None:
-        self.bootstrap_servers = bootstrap_servers
-        self._process = process
-
-    def requests(self) -> int:
-        """How many it has served so far."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("requests\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
+    bootstrap_servers: str
+    pid: int
 
 
 @contextmanager
@@ -95,7 +84,7 @@ def running(nodes: int, topics: Mapping[str, int]) -> Iterator[RunningCluster]:
         servers = process.stdout.readline().strip()
         if not servers:
             raise RuntimeError(f"the cluster ended: {process.wait(STOP_TIMEOUT_SECONDS)}")
-        yield RunningCluster(process, servers)
+        yield RunningCluster(servers, process.pid)
     finally:
         process.stdin.close()
         try:

@@ -1,0 +1,291 @@
+"""Many clients, or much that waits, in a process of its own; prints what it took as JSON.
+
+    python -m benchmarks.scaling.worker DEED BOOTSTRAP COUNT [--core N] [--stall PID]
+
+`--stall` names the process of the cluster, for deeds that want a broker that answers nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import json
+import os
+import signal
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from aiokafkawire import Consumer, Producer
+from aiokafkawire.errors import BufferFull
+
+MIB = 2**20
+TOPIC = "one"
+BIG_TOPIC = "big"
+GROUP_TOPICS = tuple(f"group-{number}" for number in range(100))
+"""Of ten partitions each."""
+AT_ONCE = 50
+"""Consumers that start beside each other."""
+WATCH_S = 20.0
+STALL_S = 5.0
+START_TIMEOUT_S = 200.0
+SMALL = b"x" * 20
+BUFFER_BYTES = 32 * MIB
+FETCH_BYTES = 8 * MIB
+PARTITION_FETCH_BYTES = MIB
+
+Found = dict[str, float]
+
+
+def resident_mib(field: str = "VmRSS:") -> float:
+    """What this process has in memory now, or had at most (VmHWM:)."""
+    gc.collect()
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
+
+
+def forget_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def consumer_of(bootstrap: str, group: str, topics: Sequence[str]) -> Consumer:
+    return Consumer(*topics, bootstrap_servers=bootstrap, group_id=group)
+
+
+@asynccontextmanager
+async def entered(consumers: Sequence[Consumer]) -> AsyncIterator[None]:
+    """Start some at a time, and stop all."""
+    try:
+        for start in range(0, len(consumers), AT_ONCE):
+            await asyncio.gather(*(each.start() for each in consumers[start : start + AT_ONCE]))
+        yield
+    finally:
+        for start in range(0, len(consumers), AT_ONCE):
+            await asyncio.gather(*(each.stop() for each in consumers[start : start + AT_ONCE]))
+
+
+def requests_of(consumers: Sequence[Consumer]) -> float:
+    return sum(each.metrics()["requests_total"] for each in consumers)
+
+
+async def idle(bootstrap: str, count: int, cluster: int) -> Found:
+    """Consumers in groups of their own, each waiting in `getone` for what does not come."""
+    before = resident_mib()
+    began_cpu = time.process_time()
+    consumers = [consumer_of(bootstrap, f"idle-{uuid.uuid4().hex}", [TOPIC]) for _ in range(count)]
+    async with entered(consumers):
+        waiting = [asyncio.create_task(each.getone()) for each in consumers]
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                while not all(each.assignment() for each in consumers):  # noqa: ASYNC110
+                    await asyncio.sleep(0.2)
+            started_cpu = time.process_time() - began_cpu
+            await asyncio.sleep(5)
+            began, began_cpu, requests = (
+                time.monotonic(),
+                time.process_time(),
+                requests_of(consumers),
+            )
+            await asyncio.sleep(WATCH_S)
+            seconds = time.monotonic() - began
+            cpu, requests = time.process_time() - began_cpu, requests_of(consumers) - requests
+            resident = resident_mib()
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)
+    return {
+        "start, ms of CPU a consumer": started_cpu / count * 1000,
+        "RSS, KiB a consumer": (resident - before) / count * 1024,
+        "CPU, ms a consumer and minute": cpu / count / seconds * 60_000,
+        "requests a second": requests / seconds,
+        "core busy, %": cpu / seconds * 100,
+    }
+
+
+async def group(bootstrap: str, count: int, cluster: int) -> Found:
+    """Members of one group, which share 1,000 partitions, until each has its own."""
+    name = f"group-{uuid.uuid4().hex}"
+    began = time.process_time()
+    consumers = [consumer_of(bootstrap, name, GROUP_TOPICS) for _ in range(count)]
+
+    def owned() -> int:
+        return sum(len(each.assignment()) for each in consumers)
+
+    async with entered(consumers):
+        waiting = [asyncio.create_task(each.getone()) for each in consumers]
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                while owned() < 10 * len(GROUP_TOPICS):  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)
+            cpu = time.process_time() - began
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)
+    return {"join": cpu * 1000}
+
+
+@contextmanager
+def stalled(cluster: int) -> Iterator[None]:
+    """The cluster's process is frozen: connections stay, and nothing is answered."""
+    os.kill(cluster, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(cluster, signal.SIGCONT)
+
+
+async def deliveries(bootstrap: str, count: int, cluster: int) -> Found:
+    """Each delivery awaited by a task of its own while the broker answers nothing."""
+    async with Producer(
+        bootstrap_servers=bootstrap, buffer_memory_bytes=BUFFER_BYTES, linger_ms=5
+    ) as producer:
+        await producer.send_and_wait(TOPIC, SMALL)
+        before = resident_mib()
+        with stalled(cluster):
+            sent = []
+            for number in range(count):
+                sent.append(producer.send_nowait(TOPIC, SMALL))
+                if number % 1000 == 0:
+                    await asyncio.sleep(0)
+            held = resident_mib()
+
+            async def wait(delivery: Awaitable[Any]) -> Any:
+                return await delivery
+
+            tasks = [asyncio.create_task(wait(delivery)) for delivery in sent]
+            await asyncio.sleep(0.5)
+            awaited = resident_mib()
+        began, began_cpu = time.monotonic(), time.process_time()
+        await asyncio.wait(tasks)
+        seconds, cpu = time.monotonic() - began, time.process_time() - began_cpu
+        offsets = {(known.partition, known.offset) for known in (task.result() for task in tasks)}
+        assert len(offsets) == count
+        bare = await bare_tasks(count)
+    return {
+        "RSS of all, MiB": awaited - before,
+        "bytes a delivery with its record": (held - before) * MIB / count,
+        "bytes more a task that awaits it": (awaited - held) * MIB / count,
+        "bytes a task that awaits a future": bare * MIB / count,
+        "CPU to wake all, ms": cpu * 1000,
+        "time to wake all, ms": seconds * 1000,
+    }
+
+
+async def bare_tasks(count: int) -> float:
+    """What so many tasks take that wait for one event: asyncio's own share."""
+    before = resident_mib()
+    event = asyncio.Event()
+
+    async def wait() -> None:
+        await event.wait()
+
+    tasks = [asyncio.create_task(wait()) for _ in range(count)]
+    await asyncio.sleep(0)
+    taken = resident_mib() - before
+    event.set()
+    await asyncio.wait(tasks)
+    return taken
+
+
+async def full_buffer(bootstrap: str, count: int, cluster: int) -> Found:
+    """What a producer holds when the broker answers nothing and the buffer is full."""
+    value = bytes(count)
+    async with Producer(
+        bootstrap_servers=bootstrap, buffer_memory_bytes=BUFFER_BYTES, close_timeout_ms=20_000
+    ) as producer:
+        await producer.send_and_wait(TOPIC, value)
+        before = resident_mib()
+        forget_peak()
+        with stalled(cluster):
+            sent = 0
+            with contextlib.suppress(BufferFull):
+                while True:
+                    producer.send_nowait(TOPIC, value)
+                    sent += 1
+                    if sent % 500 == 0:
+                        await asyncio.sleep(0)
+            await asyncio.sleep(STALL_S)
+            taken = resident_mib("VmHWM:") - before
+        await producer.flush()
+    return {"bound": BUFFER_BYTES / MIB, "peak growth": taken, "records": sent}
+
+
+async def stalled_application(bootstrap: str, count: int, cluster: int) -> Found:
+    """What a consumer holds while the application, which has called once, is away."""
+    async with Consumer(
+        BIG_TOPIC,
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        fetch_max_bytes=FETCH_BYTES,
+        max_partition_fetch_bytes=PARTITION_FETCH_BYTES,
+    ) as consumer:
+        before = resident_mib()
+        forget_peak()
+        found = await consumer.getmany(timeout_ms=10_000, max_records=1)
+        assert found
+        await asyncio.sleep(STALL_S)
+        taken, partitions = resident_mib("VmHWM:") - before, len(consumer.assignment())
+        nodes = len({consumer._running.cluster.metadata.leader(tp) for tp in consumer.assignment()})
+    return {
+        "bound of fetch_max_bytes, of each node one in use and one ahead": (
+            2 * nodes * FETCH_BYTES / MIB
+        ),
+        "partitions": partitions,
+        "peak growth": taken,
+    }
+
+
+async def slow_application(bootstrap: str, count: int, cluster: int) -> Found:
+    """The same while it reads all, little at a time."""
+    async with Consumer(
+        BIG_TOPIC,
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        fetch_max_bytes=FETCH_BYTES,
+        max_partition_fetch_bytes=PARTITION_FETCH_BYTES,
+        max_poll_records=10,
+    ) as consumer:
+        before = resident_mib()
+        forget_peak()
+        seen = 0
+        while seen < count:
+            found = await consumer.getmany(timeout_ms=10_000)
+            assert found
+            seen += sum(map(len, found.values()))
+        taken = resident_mib("VmHWM:") - before
+    return {"records": seen, "peak growth": taken}
+
+
+DEEDS: Mapping[str, Callable[[str, int, int], Awaitable[Found]]] = {
+    "idle": idle,
+    "group": group,
+    "deliveries": deliveries,
+    "full-buffer": full_buffer,
+    "stalled-application": stalled_application,
+    "slow-application": slow_application,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("deed", choices=DEEDS)
+    parser.add_argument("bootstrap")
+    parser.add_argument("count", type=int)
+    parser.add_argument("--core", type=int)
+    parser.add_argument("--stall", type=int, default=0)
+    options = parser.parse_args()
+    if options.core is not None:
+        os.sched_setaffinity(0, {options.core})
+    deed = DEEDS[options.deed](options.bootstrap, options.count, options.stall)
+    print(json.dumps(asyncio.run(deed)), flush=True)  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    main()
