@@ -91,8 +91,7 @@ class TimestampType(IntEnum):
     LOG_APPEND_TIME = 1
 
 
-@dataclass(frozen=True, slots=True)
-class RecordMetadata:
+class RecordMetadata(NamedTuple):
     """Where a produced record stands in the log.
 
     `offset` is -1 when it is not known (acks=0, or a duplicate whose offset the broker forgot).

@@ -192,14 +192,29 @@ class BrokerClient:
         The promise is told what `request` gives or raises while it waits; what it raises before is
         raised here.
         """
-        channel = self._links.get(lane or lane_of(message.api_key))
-        if not isinstance(channel, Channel) or not channel.usable:
-            return None
-        if channel.silent_until > self._runtime.clock.now():
+        channel = self.at_once(lane or lane_of(message.api_key))
+        if channel is None:
             return None
         built, version = self._built(channel, message, min_version, max_version)
         call = channel.submit(built, version, deadline=deadline, expect_response=expect_response)
         return call.payload.promise
+
+    def at_once(self, lane: Lane) -> Channel | None:
+        """The connection of a lane, if there is one and the broker may be written to now."""
+        channel = self._links.get(lane)
+        if not isinstance(channel, Channel) or not channel.usable:
+            return None
+        return None if channel.silent_until > self._runtime.clock.now() else channel
+
+    def version_on(
+        self, channel: Channel, api_key: int, min_version: int = 0, max_version: int | None = None
+    ) -> int:
+        """The version in which a request goes out. Raises `UnsupportedVersion`."""
+        try:
+            return channel.versions.highest(api_key, max_version, min_version)
+        except UnsupportedVersion as error:
+            error.broker = self.name
+            raise
 
     async def ready(self, api_key: int, deadline: float, lane: Lane | None = None) -> None:
         """Wait until `submit` needs no waiting; raises what `request` raises before it sends."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from aiokafkawire.runtime import (
     Transport,
     copy_of,
 )
-from aiokafkawire.wire import APIS, ApiKey, Request, Response
+from aiokafkawire.wire import APIS, Api, Request, Response
 from aiokafkawire.wire.frame import FrameReader
 from aiokafkawire.wire.header import decode_response, encode_request, peek_correlation_id
 
@@ -37,6 +37,8 @@ LARGE_REQUEST_BYTES = 1024 * 1024
 """From this size on, a close by the broker is likely to be about the size."""
 
 NO_VERSIONS = Versions({})
+
+_API_OF: Mapping[int, Api] = dict(APIS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,7 @@ class Channel:
         """Send a request without waiting: its `payload.promise` is told what `request` gives or
         raises while it waits. Raises what `request` raises before."""
         now = self._clock.now()
-        api = APIS[ApiKey(message.api_key)]
+        api = _API_OF[message.api_key]
         if self._error is not None:
             raise ConnectionLost(self._error.reason, sent=False, broker=self.name, api=api.name)
         if deadline <= now:

@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Generic, NamedTuple, TypeVar
 
 from aiokafkawire.errors import ProtocolError
-from aiokafkawire.runtime.transitions import transition
+from aiokafkawire.runtime.transitions import step
 
 __all__ = (
     "MAX_QUEUED",
@@ -92,7 +92,7 @@ class Call(Generic[T]):
     sent_at: float = math.inf
 
     def on(self, event: CallEvent) -> None:
-        self.state = transition(TRANSITIONS, self.state, event)
+        self.state = step(TRANSITIONS, self.state, event)
 
 
 class Due(NamedTuple, Generic[T]):

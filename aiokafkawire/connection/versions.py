@@ -100,6 +100,10 @@ class Versions:
     release: str | None = None
     features: Mapping[str, int] = field(default_factory=dict)
     features_epoch: int = -1
+    # As many entries as there are kinds of requests.
+    _chosen: dict[tuple[int, int | None, int], int] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def of_release(cls, release: str) -> Versions:
@@ -136,6 +140,13 @@ class Versions:
         the caller needs it, who knows what others told. Raises `UnsupportedVersion`, naming both
         ranges.
         """
+        wanted = (api_key, our_max, our_min)
+        version = self._chosen.get(wanted)
+        if version is None:
+            version = self._chosen[wanted] = self._highest(api_key, our_max, our_min)
+        return version
+
+    def _highest(self, api_key: int, our_max: int | None, our_min: int) -> int:
         api = APIS[ApiKey(api_key)]
         ceiling = api.max_stable_version
         if our_max is not None:

@@ -134,6 +134,11 @@ class Senders(Protocol):
         """A broker's batches do not wait for more records any more; they may go in this call."""
         ...
 
+    def offer(self, node: NodeId) -> None:
+        """There is a batch for a broker that waits for no more records; it may go in this call, if
+        nothing else is under way there."""
+        ...
+
 
 class Accumulator:
     """The producer's buffer.
@@ -193,7 +198,7 @@ class Accumulator:
         """
         batch = queue.open
         index = None
-        ended = False
+        ended = first = False
         if batch is not None:
             assert batch.builder is not None
             index = batch.builder.append(timestamp_ms, key, value, headers)
@@ -201,6 +206,7 @@ class Accumulator:
                 self.end_batch(queue)
                 ended = True
         if index is None:
+            first = not queue.waiting
             batch = self._begin_batch(queue, now)
             assert batch.builder is not None
             index = batch.builder.append(timestamp_ms, key, value, headers)
@@ -213,6 +219,8 @@ class Accumulator:
         if batch.builder is not None and batch.builder.is_full:
             self.end_batch(queue)
             ended = True
+        if first:
+            self._first(queue, batch)
         return Delivery(batch.receipt, index, timestamp_ms), ended
 
     def _begin_batch(self, queue: PartitionQueue, now: float) -> Batch:
@@ -231,11 +239,17 @@ class Accumulator:
             now + policy.linger_s,
             now + policy.delivery_timeout_s,
         )
-        idle = not queue.waiting
         queue.add(batch, now)
-        if idle:
-            self._touch(queue, batch.linger_until)
         return batch
+
+    def _first(self, queue: PartitionQueue, batch: Batch) -> None:
+        """A batch was begun that nothing waits before."""
+        node = queue.leader
+        self._active.setdefault(node, {})[queue] = None
+        if node is not None and not self.settings.policy.linger_s:
+            self._senders.offer(node)
+        else:
+            self._senders.wake(node, -NEVER if self.pressing else batch.linger_until)
 
     def without_key(self, topic: TopicQueues, rng: random.Random, now: float) -> PartitionQueue:
         """The partition of a record without a key."""
@@ -389,13 +403,20 @@ class Accumulator:
 
     def sendable_at(self, node: NodeId) -> float:
         """When there is something to send to a broker; NEVER: after a `wake` at the earliest."""
+        soonest = NEVER
         pressing = self.pressing > 0
-        queues = self._active.get(node, ())
-        return min((queue.sendable_at(pressing) for queue in queues), default=NEVER)
+        for queue in self._active.get(node, ()):
+            at = queue.sendable_at(pressing)
+            if at < soonest:
+                soonest = at
+        return soonest
 
-    def due_topics(self, node: NodeId) -> list[TopicQueues]:
-        """The topics that have something for a broker, maybe some of them more than once."""
-        return [self.topics[q.topic_partition.topic] for q in self._active.get(node, ())]
+    def all_have_ids(self, node: NodeId) -> bool:
+        """Whether the ids of all topics are known that have something for a broker."""
+        for queue in self._active.get(node, ()):
+            if self.topics[queue.topic_partition.topic].topic_id == NO_ID:
+                return False
+        return True
 
     def close_due(self, node: NodeId, now: float, min_bytes: int) -> list[Batch]:
         """Close the batches from `min_bytes` on that are due at a broker; they stay where they

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from aiokafkawire.connection import LARGE_REQUEST_BYTES
 from aiokafkawire.errors import (
@@ -22,8 +22,7 @@ from aiokafkawire.wire.messages.produce import BatchIndexAndErrorMessage
 __all__ = ("Answer", "from_code", "from_failure")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What became of one attempt. `error` is there unless the verdict is APPENDED.
 
     `stale_metadata` tells that the leader may be another one. `record_errors` says of single
@@ -36,7 +35,7 @@ class Answer:
     base_offset: int = -1
     log_append_time_ms: int = -1
     stale_metadata: bool = False
-    record_errors: Mapping[int, Exception] = field(default_factory=dict)
+    record_errors: Mapping[int, Exception] = MappingProxyType({})
     closed_after_bytes: int = 0
 
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from aiokafkawire.producer.delivery import Outcome, Receipt
 from aiokafkawire.producer.sequences import Stamp
 from aiokafkawire.records import BatchBuilder, ClosedBatch
-from aiokafkawire.runtime.transitions import transition
+from aiokafkawire.runtime.transitions import step
 
-__all__ = ("TRANSITIONS", "Addressed", "Batch", "BatchEvent", "BatchState")
+__all__ = ("TRANSITIONS", "Batch", "BatchEvent", "BatchState")
 
 
 class BatchState(enum.Enum):
@@ -48,32 +48,27 @@ TRANSITIONS: Mapping[tuple[BatchState, BatchEvent], BatchState] = {
 """(state, event) -> the next state; a pair that is absent cannot happen."""
 
 
-class Addressed(enum.Flag):
-    """How the attempts to send a batch named its topic."""
-
-    BY_ID = 0
-    BY_NAME = enum.auto()  # at least one of them
-    OLD_TOPIC = enum.auto()  # the one under way; the topic was deleted and made anew since
-
-
 class Batch:
     """Records of one partition that are sent together.
 
     `order` rises within a partition; the parts of a split batch sort between its neighbours.
     `uncertain` tells that an attempt was made whose effect is not known, so that the log may hold
     the records. `expires_at`, `linger_until` and `not_before` are seconds of the clock.
-    `large_losses` counts the connections that were lost after a large request with it.
+    `large_losses` counts the connections that were lost after a large request with it. `by_name`:
+    an attempt named the topic, not its id; `old_topic`: the one under way is to a topic that was
+    deleted and made anew since.
     """
 
     __slots__ = (
-        "addressed",
         "attempts",
         "builder",
+        "by_name",
         "expires_at",
         "large_losses",
         "last_error",
         "linger_until",
         "not_before",
+        "old_topic",
         "order",
         "receipt",
         "records",
@@ -101,21 +96,12 @@ class Batch:
         self.reserved_bytes = 0
         self.attempts = 0
         self.large_losses = 0
-        self.addressed = Addressed.BY_ID
+        self.by_name = False
+        self.old_topic = False
         self.not_before = 0.0
         self.stamp: Stamp | None = None
         self.uncertain = False
         self.last_error: Exception | None = None
-
-    @property
-    def by_name(self) -> bool:
-        """Whether an attempt named the topic, not its id."""
-        return Addressed.BY_NAME in self.addressed
-
-    @property
-    def old_topic(self) -> bool:
-        """Whether the attempt under way is to a topic that was deleted and made anew since."""
-        return Addressed.OLD_TOPIC in self.addressed
 
     @property
     def done(self) -> bool:
@@ -151,4 +137,4 @@ class Batch:
 
     def handle(self, event: BatchEvent) -> None:
         """Go to the next state of the table."""
-        self.state = transition(TRANSITIONS, self.state, event)
+        self.state = step(TRANSITIONS, self.state, event)

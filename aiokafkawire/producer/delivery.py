@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafkawire.errors import DeliveriesFailed
 from aiokafkawire.runtime import Promise, checkpoint, copy_of
@@ -35,8 +35,7 @@ MAX_NAMED_PARTITIONS = 20
 """Partitions that the text of an error names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """The batch is in the log. `log_append_time_ms` is -1 where records keep their own time."""
 
     base_offset: int

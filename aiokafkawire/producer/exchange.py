@@ -9,12 +9,14 @@ from uuid import UUID
 
 from aiokafkawire.errors import KafkaError, UnsupportedVersion
 from aiokafkawire.producer.answer import Answer, from_code
-from aiokafkawire.producer.batch import Addressed, Batch
+from aiokafkawire.producer.batch import Batch
+from aiokafkawire.producer.delivery import Receipt
 from aiokafkawire.producer.outcomes import Verdict
 from aiokafkawire.records import Compression
 from aiokafkawire.types import ANY_LEADER_EPOCH, TopicPartition
 from aiokafkawire.wire import NO_ID
 from aiokafkawire.wire.messages.produce import (
+    LeaderIdAndEpoch,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -75,7 +77,7 @@ def build(
         topic.partition_data.append(PartitionProduceData(index=receipt.partition, records=records))
         built.size_bytes += len(records)
         if version < FIRST_WITH_TOPIC_IDS:
-            batch.addressed |= Addressed.BY_NAME
+            batch.by_name = True
         built.sent.append(batch)
     return built
 
@@ -121,28 +123,49 @@ def read(
 ) -> Reading:
     """Find each batch's answer. One that the response leaves out may be in the log or not; what
     it says of partitions that nobody asked about is ignored."""
-    names = {topic.topic_id: topic.name for topic in request.topic_data}
+    names: dict[UUID, str] | None = None
     told: dict[tuple[str, int], PartitionProduceResponse] = {}
     for topic in response.responses:
-        name = topic.name or names.get(topic.topic_id, "")
+        name = topic.name
+        if not name:
+            if names is None:
+                names = {asked.topic_id: asked.name for asked in request.topic_data}
+            name = names.get(topic.topic_id, "")
         for partition in topic.partition_responses:
             told.setdefault((name, partition.index), partition)
-    endpoints = {node.node_id: (node.host, node.port) for node in response.node_endpoints}
     reading = Reading([], [])
     for batch in batches:
-        topic_partition = TopicPartition(batch.receipt.topic, batch.receipt.partition)
-        found = told.get(topic_partition)
+        receipt = batch.receipt
+        found = told.get((receipt.topic, receipt.partition))
         if found is None:
+            topic_partition = TopicPartition(receipt.topic, receipt.partition)
             reading.answers.append((batch, _left_out(topic_partition, broker)))
             continue
-        reading.answers.append((batch, _answer(found, batch, broker)))
+        if not found.error_code:
+            answer = Answer(Verdict.APPENDED, None, found.base_offset, found.log_append_time_ms)
+        else:
+            answer = _answer(found, batch, broker)
+        reading.answers.append((batch, answer))
         leader = found.current_leader
         if leader.leader_id >= 0 and leader.leader_epoch > ANY_LEADER_EPOCH:
-            endpoint = endpoints.get(leader.leader_id)
-            reading.hints.append(
-                LeaderHint(topic_partition, leader.leader_id, leader.leader_epoch, endpoint)
-            )
+            reading.hints.append(_hint(receipt, leader, response))
     return reading
+
+
+def _hint(receipt: Receipt, leader: LeaderIdAndEpoch, response: ProduceResponse) -> LeaderHint:
+    return LeaderHint(
+        TopicPartition(receipt.topic, receipt.partition),
+        leader.leader_id,
+        leader.leader_epoch,
+        next(
+            (
+                (node.host, node.port)
+                for node in reversed(response.node_endpoints)
+                if node.node_id == leader.leader_id
+            ),
+            None,
+        ),
+    )
 
 
 def _answer(found: PartitionProduceResponse, batch: Batch, broker: str) -> Answer:

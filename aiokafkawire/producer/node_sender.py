@@ -14,7 +14,7 @@ from typing import Protocol
 
 from aiokafkawire.cluster import Cluster
 from aiokafkawire.config import ProducerConfig
-from aiokafkawire.connection import Backoff, ByVersion, Lane
+from aiokafkawire.connection import Backoff, Lane
 from aiokafkawire.connection.versions import MAX_WITHOUT_TOPIC_IDS
 from aiokafkawire.errors import ClientClosed, KafkaError, UnsupportedVersion
 from aiokafkawire.producer.accumulator import Accumulator
@@ -26,8 +26,8 @@ from aiokafkawire.producer.transactions import Transactions, concurrent_backoff
 from aiokafkawire.records import Compression
 from aiokafkawire.runtime import NEVER, Alarm, Host, Promise, Runtime, Signal
 from aiokafkawire.types import NodeId, TopicPartition
-from aiokafkawire.wire import NO_ID, ApiKey, ErrorCode
-from aiokafkawire.wire.messages.produce import ProduceRequest, ProduceResponse
+from aiokafkawire.wire import ApiKey, ErrorCode
+from aiokafkawire.wire.messages.produce import ProduceResponse
 
 __all__ = ("OFFLOAD_BYTES", "Context", "NodeSender")
 
@@ -82,6 +82,10 @@ class NodeSender:
         self._concurrent = concurrent_backoff(self._backoff)
         self._failures = 0
         self._request_timeout_s = config.request_timeout_ms / 1_000
+        self._acks = config.required_acks
+        self._limit = config.max_in_flight_requests_per_connection
+        self._compresses = context.accumulator.settings.compression is not Compression.NONE
+        self._now = context.runtime.clock.now
 
     def start(self) -> None:
         """Start the task."""
@@ -91,6 +95,14 @@ class NodeSender:
         """From a time on there may be something to send."""
         if at < self._alarm.at and not self._busy:
             self._alarm.move(at)
+
+    def offer(self) -> None:
+        """There is something to send: at once, unless something is under way; then what comes in
+        this turn of the event loop goes together."""
+        if self._under_way:
+            self.wake(-NEVER)
+        else:
+            self.send_now()
 
     def retire(self) -> bool:
         """End the task of a broker that is gone; False if there is something to wait for."""
@@ -125,8 +137,7 @@ class NodeSender:
         """When the next request may go; NEVER: when another one has its answer."""
         due_at = self._context.accumulator.sendable_at(self.node_id)
         self._context.check_identity()
-        limit = self._context.config.max_in_flight_requests_per_connection
-        return NEVER if self._alone or self._under_way >= limit else due_at
+        return NEVER if self._alone or self._under_way >= self._limit else due_at
 
     async def _compress_due(self) -> None:
         """Do the heavy part of large batches elsewhere, before they are taken."""
@@ -138,10 +149,9 @@ class NodeSender:
 
     def _heavy(self, now: float) -> list[Batch]:
         """The large batches that are due and not compressed yet."""
-        accumulator = self._context.accumulator
-        if accumulator.settings.compression is Compression.NONE:
+        if not self._compresses:
             return []
-        due = accumulator.close_due(self.node_id, now, OFFLOAD_BYTES)
+        due = self._context.accumulator.close_due(self.node_id, now, OFFLOAD_BYTES)
         return [batch for batch in due if batch.records is not None and not batch.records.ready]
 
     async def _wait_alone(self) -> None:
@@ -178,10 +188,10 @@ class NodeSender:
         """
         if self._busy or self._retired:
             return
-        clock = self._context.runtime.clock
+        now = self._now
         self._busy = True
         try:
-            while (due_at := self._due_at()) <= clock.now():
+            while (due_at := self._due_at()) <= now():
                 if not self._nothing_before() or not self._send():
                     break
         finally:
@@ -190,42 +200,80 @@ class NodeSender:
 
     def _nothing_before(self) -> bool:
         """Whether what is due may go without `_compress_due` and `_wait_alone`."""
-        now = self._context.runtime.clock.now()
-        if self._under_way and self._context.accumulator.suspect_due(self.node_id, now):
+        if self._under_way and self._context.accumulator.suspect_due(self.node_id, self._now()):
             return False
-        return not self._heavy(now)
+        return not self._compresses or not self._heavy(self._now())
 
     def _send(self) -> bool:
         """Make one request of what is due; False if there is something to wait for before."""
-        context = self._context
-        min_version, max_version = self._versions()
-        attempt = _Attempt(self, context)
+        built: BuiltRequest | None = None
         try:
-            client = context.cluster.broker(self.node_id)
-            promise = client.submit(
-                ByVersion(ApiKey.PRODUCE, attempt.take),
-                deadline=context.runtime.clock.now() + self._request_timeout_s,
-                lane=Lane.PRODUCE,
-                min_version=min_version,
-                max_version=max_version,
-                expect_response=context.config.required_acks != 0,
+            client = self._context.cluster.broker(self.node_id)
+            channel = client.at_once(Lane.PRODUCE)
+            if channel is None:
+                return False
+            version = client.version_on(channel, ApiKey.PRODUCE, *self._versions())
+            built = self._take(version)
+            if built is None:
+                return True
+            call = channel.submit(
+                built.request,
+                version,
+                deadline=self._now() + self._request_timeout_s,
+                expect_response=self._acks != 0,
             )
-        except NothingDue:
-            return True
         except KafkaError as error:
-            if attempt.built is None:
+            if built is None:
                 self._refusal = error
                 self._alarm.move(-NEVER)
                 return False
-            self._fail(attempt.built, error)
+            self._fail(built, error)
             return True
-        if promise is None:
-            return False
-        assert attempt.built is not None
         self._under_way += 1
-        self._alone = attempt.built.sent[0].large_losses > 0
-        promise.when_done(partial(self._answer, attempt.built, client.name))
+        self._alone = built.sent[0].large_losses > 0
+        call.payload.promise.when_done(partial(self._answer, built, client.name))
         return True
+
+    def _take(self, version: int) -> BuiltRequest | None:
+        """A request of what is due, taken out of the buffer; None if nothing of it can go."""
+        context = self._context
+        accumulator = context.accumulator
+        if self._acks > 1 and version > LAST_WITH_MORE_ACKS:
+            context.fail(
+                UnsupportedVersion(
+                    f"acks={self._acks} works with Kafka 0.8 only; take 'all', 0 or 1",
+                    broker=context.cluster.broker(self.node_id).name,
+                    api="Produce",
+                )
+            )
+            return None
+        if version < FIRST_WITH_FORMAT_2:
+            broker = context.cluster.broker(self.node_id).name
+            context.met_old_log(UnsupportedVersion("it leads partitions", broker=broker))
+        config = context.config
+        batches = accumulator.drain(self.node_id, self._now(), config.max_request_size_bytes)
+        if version < FIRST_WITH_FORMAT_2 and accumulator.identities is None:
+            for batch in batches:
+                # It may have been numbered for a newer leader.
+                batch.stamp = None
+        built = build(
+            batches,
+            version,
+            acks=self._acks,
+            timeout_ms=config.request_timeout_ms,
+            topic_ids={
+                batch.receipt.topic: accumulator.topics[batch.receipt.topic].topic_id
+                for batch in batches
+            },
+            transactional_id=config.transactional_id,
+        )
+        for batch, error in built.refused:
+            self.answered(batch, Answer(Verdict.FAIL, error))
+        if not built.sent:
+            return None
+        if context.transactions is not None:
+            context.transactions.sent()
+        return built
 
     def _answer(self, built: BuiltRequest, broker: str, promise: Promise[ProduceResponse]) -> None:
         """A request is under way no more."""
@@ -261,8 +309,12 @@ class NodeSender:
         reading = read(response, built.sent, built.request, broker)
         for hint in reading.hints:
             context.cluster.leader_hint(*hint)
-        moved = {h.topic_partition for h in reading.hints if self._led_elsewhere(h.topic_partition)}
+        moved = [h.topic_partition for h in reading.hints if self._led_elsewhere(h.topic_partition)]
         for batch, answer in reading.answers:
+            if answer.verdict is Verdict.APPENDED and not batch.done:
+                now = self._now()
+                context.accumulator.answered(batch, answer, now, now)
+                continue
             # Whose new leader is known need not wait.
             at_once = (batch.receipt.topic, batch.receipt.partition) in moved
             self.answered(batch, answer, at_once=at_once)
@@ -280,9 +332,8 @@ class NodeSender:
 
     def _versions(self) -> tuple[int, int | None]:
         """The versions in which the next request may go."""
-        topics = self._context.accumulator.due_topics(self.node_id)
-        without_id = any(topic.topic_id == NO_ID for topic in topics)
-        by_name = MAX_WITHOUT_TOPIC_IDS[ApiKey.PRODUCE] if without_id else None
+        with_ids = self._context.accumulator.all_have_ids(self.node_id)
+        by_name = None if with_ids else MAX_WITHOUT_TOPIC_IDS[ApiKey.PRODUCE]
         if self._context.transactions is None:
             return 0, by_name
         low, high = self._context.transactions.produce_versions()
@@ -322,61 +373,3 @@ class NodeSender:
         if answer.verdict is Verdict.FATAL and not late:
             assert isinstance(answer.error, KafkaError)
             context.fail(answer.error)
-
-
-class NothingDue(Exception):
-    """While the connection was opened, what was due has moved away or has ended."""
-
-
-class _Attempt:
-    """One request, which takes its batches when the connection takes it."""
-
-    __slots__ = ("_context", "_sender", "built")
-
-    def __init__(self, sender: NodeSender, context: Context) -> None:
-        self.built: BuiltRequest | None = None
-        self._sender = sender
-        self._context = context
-
-    def take(self, version: int) -> ProduceRequest:
-        """Take what is due."""
-        context = self._context
-        accumulator, config = context.accumulator, context.config
-        if config.required_acks > 1 and version > LAST_WITH_MORE_ACKS:
-            context.fail(
-                UnsupportedVersion(
-                    f"acks={config.required_acks} works with Kafka 0.8 only; take 'all', 0 or 1",
-                    broker=context.cluster.broker(self._sender.node_id).name,
-                    api="Produce",
-                )
-            )
-            raise NothingDue
-        if version < FIRST_WITH_FORMAT_2:
-            broker = context.cluster.broker(self._sender.node_id).name
-            context.met_old_log(UnsupportedVersion("it leads partitions", broker=broker))
-        batches = accumulator.drain(
-            self._sender.node_id, context.runtime.clock.now(), config.max_request_size_bytes
-        )
-        if version < FIRST_WITH_FORMAT_2 and accumulator.identities is None:
-            for batch in batches:
-                # It may have been numbered for a newer leader.
-                batch.stamp = None
-        built = build(
-            batches,
-            version,
-            acks=config.required_acks,
-            timeout_ms=config.request_timeout_ms,
-            topic_ids={
-                batch.receipt.topic: accumulator.topics[batch.receipt.topic].topic_id
-                for batch in batches
-            },
-            transactional_id=config.transactional_id,
-        )
-        for batch, error in built.refused:
-            self._sender.answered(batch, Answer(Verdict.FAIL, error))
-        if not built.sent:
-            raise NothingDue
-        self.built = built
-        if context.transactions is not None:
-            context.transactions.sent()
-        return built.request

@@ -19,7 +19,7 @@ from aiokafkawire.errors import (
     TransactionAborted,
 )
 from aiokafkawire.producer.answer import Answer
-from aiokafkawire.producer.batch import Addressed, Batch, BatchEvent, BatchState
+from aiokafkawire.producer.batch import Batch, BatchEvent, BatchState
 from aiokafkawire.producer.delivery import Appended, Failed, Receipt, Split
 from aiokafkawire.producer.outcomes import Verdict
 from aiokafkawire.producer.sequences import PartitionSequences, Stamp, advance
@@ -348,7 +348,7 @@ class PartitionQueue:
             return
         self.sequences.lost()
         for batch in self.in_flight:
-            batch.addressed |= Addressed.OLD_TOPIC
+            batch.old_topic = True
             batch.uncertain = batch.uncertain and batch.by_name
         for batch in list(self.waiting):
             if batch.uncertain and batch.by_name:
@@ -419,7 +419,7 @@ class PartitionQueue:
 
     def _wait_again(self, batch: Batch, not_before: float) -> None:
         batch.handle(BatchEvent.REFUSED)
-        batch.addressed &= ~Addressed.OLD_TOPIC
+        batch.old_topic = False
         batch.not_before = not_before
         self.in_flight.remove(batch)
         if self._draining() and not batch.uncertain:

@@ -265,6 +265,14 @@ class Sender:
         if sender is not None:
             sender.send_now()
 
+    def offer(self, node: NodeId) -> None:
+        """There is a batch for a broker that waits for no more records."""
+        sender = self._nodes.get(node)
+        if sender is not None:
+            sender.offer()
+        else:
+            self.wake(node, -NEVER)
+
     # --- tasks --------------------------------------------------------------------------------
 
     async def _keep_time(self) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.runtime.transitions import transition
@@ -48,8 +48,7 @@ def _earlier(one: int, other: int) -> int:
     return one if ahead < SEQUENCE_MODULUS // 2 else other
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(NamedTuple):
     """The number of a batch's first record, and whose number it is."""
 
     identity: ProducerIdAndEpoch
@@ -135,8 +134,7 @@ class Unnumbered:
     """No batch has a number; the first one begins at 0, under an identity not used here before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flowing:
+class Flowing(NamedTuple):
     """Batches get consecutive numbers under one identity."""
 
     identity: ProducerIdAndEpoch
@@ -159,8 +157,7 @@ class Draining:
 State = Unnumbered | Flowing | Draining
 
 
-@dataclass(frozen=True, slots=True)
-class Numbered:
+class Numbered(NamedTuple):
     """A batch of `count` records takes the next numbers of `identity`."""
 
     identity: ProducerIdAndEpoch
@@ -196,7 +193,7 @@ def _begin(_: Unnumbered, event: Numbered) -> State:
 
 
 def _go_on(state: Flowing, event: Numbered) -> State:
-    if event.identity != state.identity:
+    if event.identity is not state.identity and event.identity != state.identity:
         raise ValueError("a partition changes its identity only when it is drained")
     return Flowing(state.identity, advance(state.next_sequence, event.count))
 
@@ -280,7 +277,7 @@ class PartitionSequences:
     @property
     def draining(self) -> bool:
         """Whether nothing new gets a number until all that has one has its outcome."""
-        return isinstance(self.state, Draining)
+        return type(self.state) is Draining
 
     @property
     def gap_certain(self) -> bool:
@@ -292,10 +289,10 @@ class PartitionSequences:
         that has its number waits for its outcome. Moves on to a new identity where that is due."""
         current = self.identities.current
         state = self.state
+        if isinstance(state, Flowing) and (state.identity is current or state.identity == current):
+            return True
         if isinstance(state, Unnumbered):
             return current is not None
-        if isinstance(state, Flowing) and state.identity == current:
-            return True
         if anything_numbered:
             return False
         self.identities.leave(state.identity)

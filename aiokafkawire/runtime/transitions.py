@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
-__all__ = ("ImpossibleEvent", "transition")
+__all__ = ("ImpossibleEvent", "step", "transition")
 
 MAX_TOLD_CHARACTERS = 300
 """What of a state or an event stands in the error; either may hold whole batches."""
@@ -31,6 +31,12 @@ def transition(table: Mapping[Any, V], state: object, event: object) -> V:
     if entry is None:
         raise ImpossibleEvent(f"{_told(event)} cannot happen in {_told(state)}")
     return entry
+
+
+def step(table: Mapping[Any, V], state: Enum, event: Enum) -> V:
+    """As `transition`, where both are members of enumerations."""
+    entry = table.get((state, event))
+    return transition(table, state, event) if entry is None else entry
 
 
 def _told(value: object) -> str:

@@ -1,7 +1,12 @@
-"""Waiting: a signal between tasks, and the promise of one value."""
+"""Waiting: a signal between tasks, and the promise of one value.
+
+On asyncio tasks wait for bare futures and for the loop's own timers: a request is waited for a few
+times, and anyio's events and deadlines cost more than what is done in between.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -10,6 +15,7 @@ import anyio
 import anyio.lowlevel
 
 from aiokafkawire.runtime.base import NEVER
+from aiokafkawire.runtime.host import on_trio
 
 __all__ = ("Alarm", "Promise", "Signal", "checkpoint", "copy_of", "wait_until")
 
@@ -41,27 +47,70 @@ async def wait_until(event: anyio.Event, deadline: float) -> bool:
     return event.is_set()
 
 
+class _Parking:
+    """Tasks that wait for one and the same thing, which has not come yet."""
+
+    __slots__ = ("_event", "_futures")
+
+    def __init__(self) -> None:
+        self._event: anyio.Event | None = None
+        self._futures: dict[asyncio.Future[bool], None] = {}
+
+    def leave(self) -> None:
+        """It has come: wake all."""
+        for future in self._futures:
+            _come(future, True)
+        if self._event is not None:
+            self._event.set()
+
+    async def wait(self, deadline: float) -> bool:
+        """Wait until it comes, or for the deadline; whether it came."""
+        if on_trio():
+            if self._event is None:
+                self._event = anyio.Event()
+            return await wait_until(self._event, deadline)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bool] = loop.create_future()
+        self._futures[future] = None
+        if deadline == NEVER:
+            try:
+                return await future
+            finally:
+                del self._futures[future]
+        timer = loop.call_at(deadline, _come, future, False)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+            del self._futures[future]
+
+
+def _come(future: asyncio.Future[bool], came: bool) -> None:
+    if not future.done():  # who waited may have been cancelled
+        future.set_result(came)
+
+
 class Signal:
     """Wakes the tasks that wait on it. A `set` while nobody waits is kept for the next wait."""
 
-    __slots__ = ("_event", "_raised")
+    __slots__ = ("_parking", "_raised")
 
     def __init__(self) -> None:
         self._raised = False
-        self._event: anyio.Event | None = None
+        self._parking: _Parking | None = None
 
     def set(self) -> None:
         self._raised = True
-        if self._event is not None:
-            self._event.set()
-            self._event = None
+        if self._parking is not None:
+            self._parking.leave()
+            self._parking = None
 
     async def wait(self, deadline: float = NEVER) -> bool:
         """Wait for a `set` (or take the one that is kept); False if the deadline came first."""
         if not self._raised:
-            if self._event is None:
-                self._event = anyio.Event()
-            if not await wait_until(self._event, deadline):
+            if self._parking is None:
+                self._parking = _Parking()
+            if not await self._parking.wait(deadline):
                 return False
         self._raised = False
         return True
@@ -73,33 +122,69 @@ class Alarm:
     `at` is that time while the task waits, and before all times while it does not.
     """
 
-    __slots__ = ("_event", "_scope", "at")
+    __slots__ = ("_event", "_future", "_scope", "_timer", "_timer_at", "at")
 
     def __init__(self) -> None:
         self.at = -NEVER
         self._event: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None
+        self._future: asyncio.Future[bool] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = NEVER
 
     async def wait(self, at: float) -> None:
         """Wait until the time comes, wherever it is moved to meanwhile."""
-        self.at = at
-        self._event = anyio.Event()
+        self.at = deadline = at
         try:
-            with anyio.CancelScope(deadline=at) as self._scope:
-                await self._event.wait()
+            if on_trio():
+                self._event = anyio.Event()
+                with anyio.CancelScope(deadline=deadline) as self._scope:
+                    await self._event.wait()
+                return
+            self._future = asyncio.get_running_loop().create_future()
+            if at != NEVER:
+                self._set_timer(self._future, at)
+            await self._future
         finally:
             self.at = -NEVER
-            self._event = self._scope = None
+            self._event = self._scope = self._future = None
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
 
     def move(self, at: float) -> None:
         """Let a task that waits wake at another time; before all times: now."""
-        if self._event is None or self._scope is None or at == self.at:
+        if at == self.at:
             return
+        if self._future is not None:
+            self._move(self._future, at)
+        elif self._event is not None and self._scope is not None:
+            self.at = at
+            if at == -NEVER:
+                self._event.set()
+            else:
+                self._scope.deadline = at
+
+    def _move(self, future: asyncio.Future[bool], at: float) -> None:
         self.at = at
         if at == -NEVER:
-            self._event.set()
-        else:
-            self._scope.deadline = at
+            _come(future, True)
+        elif at != NEVER and (self._timer is None or at < self._timer_at):
+            # A timer that goes too early finds out: moving it would cost more.
+            if self._timer is not None:
+                self._timer.cancel()
+            self._set_timer(future, at)
+
+    def _set_timer(self, future: asyncio.Future[bool], at: float) -> None:
+        self._timer_at = at
+        self._timer = future.get_loop().call_at(at, self._ring, future)
+
+    def _ring(self, future: asyncio.Future[bool]) -> None:
+        self._timer = None
+        if self.at <= self._timer_at:
+            _come(future, True)
+        elif self.at != NEVER:
+            self._set_timer(future, self.at)
 
 
 class Promise(Generic[T]):
@@ -108,14 +193,14 @@ class Promise(Generic[T]):
     Costs no event until somebody waits before it is there.
     """
 
-    __slots__ = ("_error", "_event", "_on_done", "_value", "done")
+    __slots__ = ("_error", "_on_done", "_parking", "_value", "done")
 
     def __init__(self) -> None:
         self.done = False
         self._on_done: Callable[[Promise[T]], None] | None = None
         self._value: T | None = None
         self._error: BaseException | None = None
-        self._event: anyio.Event | None = None
+        self._parking: _Parking | None = None
 
     def resolve(self, value: T) -> None:
         """Give the value. A second outcome is ignored: the first one was already told."""
@@ -151,16 +236,17 @@ class Promise(Generic[T]):
     async def wait(self, deadline: float = NEVER) -> T:
         """Wait for the outcome; `TimeoutError` if the deadline comes first."""
         if not self.done:
-            if self._event is None:
-                self._event = anyio.Event()
-            if not await wait_until(self._event, deadline):
+            if self._parking is None:
+                self._parking = _Parking()
+            if not await self._parking.wait(deadline):
                 raise TimeoutError
         return self.result()
 
     def _finish(self) -> None:
         self.done = True
-        if self._event is not None:
-            self._event.set()
+        if self._parking is not None:
+            self._parking.leave()
+            self._parking = None
         callback, self._on_done = self._on_done, None
         if callback is not None:
             callback(self)

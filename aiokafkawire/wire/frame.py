@@ -64,7 +64,10 @@ class FrameReader:
         Raises `MalformedFrame` for a length out of bounds; frames before it in the same bytes
         are lost with the connection.
         """
-        if not 0 <= count <= len(self.get_buffer()):
+        if self._error is not None:
+            raise self._error
+        room = CHUNK_BYTES - self._held if self._large is None else self._large.room_bytes
+        if not 0 <= count <= room:
             raise ValueError(f"{count} bytes cannot have been received into the buffer")
         if self._large is None:
             self._held += count
@@ -88,9 +91,12 @@ class FrameReader:
                 break
             position = start + length
             frames.append(memoryview(bytes(chunk[start:position])))
-        rest = bytes(chunk[position : self._held])
-        self._held = len(rest)
-        chunk[: self._held] = rest
+        if position < self._held:
+            rest = bytes(chunk[position : self._held])
+            self._held = len(rest)
+            chunk[: self._held] = rest
+        else:
+            self._held = 0
         return frames
 
     def _length(self, chunk: memoryview, position: int) -> int:
@@ -114,6 +120,10 @@ class _LargeFrame:
         self._memory = memoryview(bytearray(min(length, max(eager_bytes, len(beginning)))))
         self._memory[: len(beginning)] = beginning
         self._filled = len(beginning)
+
+    @property
+    def room_bytes(self) -> int:
+        return len(self._memory) - self._filled
 
     def buffer(self) -> memoryview:
         return self._memory[self._filled :]

@@ -1,11 +1,12 @@
 """Requests and responses with their headers, as frames carry them."""
 
+import functools
 import struct
 from typing import Any, NamedTuple, TypeVar
 
 from aiokafkawire.errors import MalformedFrame, MalformedMessage, UnsupportedVersion
 from aiokafkawire.wire.api import APIS, ApiKey
-from aiokafkawire.wire.codec import decode, decode_prefix, encode_onto, join_small
+from aiokafkawire.wire.codec import decode, decode_prefix, encode, encode_onto, join_small
 from aiokafkawire.wire.messages.headers import RequestHeaderData, ResponseHeaderData
 from aiokafkawire.wire.primitives import Buffer
 from aiokafkawire.wire.schema import Message, Request, Response
@@ -26,6 +27,7 @@ MAX_FRAME_BYTES = 2**31 - 1
 
 _LENGTH = struct.Struct(">i")
 _KEY_AND_VERSION = struct.Struct(">hh")
+_KEY_VERSION_AND_ID = struct.Struct(">hhi")
 
 
 class RequestHeader(NamedTuple):
@@ -45,19 +47,17 @@ def encode_request(
 
     Large records are buffers of their own, not copied: keep them unchanged until they are sent.
     """
-    header = RequestHeaderData(
-        request_api_key=message.api_key,
-        request_api_version=version,
-        correlation_id=correlation_id,
-        client_id=client_id,
-    )
-    return _frame(header, message.header_version(version), message, version)
+    beginning = _KEY_VERSION_AND_ID.pack(message.api_key, version, correlation_id)
+    rest = _rest_of_header(message.header_version(version), client_id)
+    return _frame([b"", beginning, rest], message, version)
 
 
 def encode_response(message: Response, version: int, correlation_id: int) -> list[Buffer]:
     """A whole frame: length, response header, body. Raises as `encode` does."""
+    parts: list[Buffer] = [b""]
     header = ResponseHeaderData(correlation_id=correlation_id)
-    return _frame(header, message.header_version(version), message, version)
+    encode_onto(parts, header, message.header_version(version))
+    return _frame(parts, message, version)
 
 
 def decode_response(cls: type[ResponseT], version: int, frame: memoryview) -> tuple[int, ResponseT]:
@@ -66,15 +66,22 @@ def decode_response(cls: type[ResponseT], version: int, frame: memoryview) -> tu
     An ApiVersions response with error 35 is read in the layout of version 0, in which it comes;
     if that fails, its error is all that is taken from it. Raises as `decode` does.
     """
-    header, size = decode_prefix(ResponseHeaderData, cls.header_version(version), frame)
+    header_version = cls.header_version(version)
+    if len(frame) > _LENGTH.size and not (header_version and frame[_LENGTH.size]):
+        # Nothing but the correlation id, and no tagged fields.
+        correlation_id: int = _LENGTH.unpack_from(frame)[0]
+        size = _LENGTH.size + header_version
+    else:
+        header, size = decode_prefix(ResponseHeaderData, header_version, frame)
+        correlation_id = header.correlation_id
     body = frame[size:]
     try:
-        return header.correlation_id, decode(cls, cls.layout_version(version, body), body)
+        return correlation_id, decode(cls, cls.layout_version(version, body), body)
     except MalformedMessage:
         found = cls.despite_its_layout(version, body)
         if found is None:
             raise
-        return header.correlation_id, found
+        return correlation_id, found
 
 
 def decode_request_header(frame: memoryview) -> RequestHeader:
@@ -109,9 +116,17 @@ def peek_correlation_id(frame: memoryview) -> int:
     return correlation_id
 
 
-def _frame(header: Message, header_version: int, message: Message, version: int) -> list[Buffer]:
-    parts: list[Buffer] = [b""]
-    encode_onto(parts, header, header_version)
+@functools.lru_cache(maxsize=256)
+def _rest_of_header(header_version: int, client_id: str | None) -> bytes:
+    """What stands in a request's header after the correlation id."""
+    header = RequestHeaderData(
+        request_api_key=0, request_api_version=0, correlation_id=0, client_id=client_id
+    )
+    return encode(header, header_version)[_KEY_VERSION_AND_ID.size :]
+
+
+def _frame(parts: list[Buffer], message: Message, version: int) -> list[Buffer]:
+    """A message behind its header; the first of the parts is to be the length."""
     encode_onto(parts, message, version)
     size = sum(map(len, parts))
     if size > MAX_FRAME_BYTES:

@@ -14,7 +14,6 @@ from aiokafkawire.errors import (
     RecordTooLarge,
 )
 from aiokafkawire.producer.answer import from_failure
-from aiokafkawire.producer.batch import Addressed
 from aiokafkawire.producer.outcomes import verdict_of
 from aiokafkawire.producer.partition_queue import DOUBTED_AFTER_S, MAX_LARGE_LOSSES
 from aiokafkawire.runtime import NEVER
@@ -330,7 +329,7 @@ def test_what_was_sent_by_id_to_the_old_topic_goes_to_the_new_one_in_order(clust
 def test_what_was_sent_by_name_and_may_be_in_the_new_topic_is_unknown(cluster, three):
     deliveries, requests = three
     for request in requests:
-        request.sent[0].batch.addressed = Addressed.BY_NAME
+        request.sent[0].batch.by_name = True
     cluster.reply(requests[0], ErrorCode.NOT_ENOUGH_REPLICAS)
     cluster.lose(requests[1])
     cluster.make_topic_anew()
