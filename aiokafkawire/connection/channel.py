@@ -38,7 +38,7 @@ LARGE_REQUEST_BYTES = 1024 * 1024
 
 NO_VERSIONS = Versions({})
 
-_API_OF: Mapping[int, Api] = dict(APIS)
+_API_OF: Mapping[int, Api] = {int(key): api for key, api in APIS.items()}
 
 
 @dataclass(frozen=True, slots=True)

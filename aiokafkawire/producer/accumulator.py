@@ -407,8 +407,7 @@ class Accumulator:
         pressing = self.pressing > 0
         for queue in self._active.get(node, ()):
             at = queue.sendable_at(pressing)
-            if at < soonest:
-                soonest = at
+            soonest = min(soonest, at)
         return soonest
 
     def all_have_ids(self, node: NodeId) -> bool:

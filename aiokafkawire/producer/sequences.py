@@ -157,7 +157,8 @@ class Draining:
 State = Unnumbered | Flowing | Draining
 
 
-class Numbered(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Numbered:
     """A batch of `count` records takes the next numbers of `identity`."""
 
     identity: ProducerIdAndEpoch
