@@ -14,7 +14,7 @@ import anyio
 
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.errors import ClientClosed, KafkaError, WrongEventLoop
-from aiokafkawire.runtime.base import Address
+from aiokafkawire.runtime.base import NEVER, Address
 from aiokafkawire.runtime.host import Host, TaskHandle, loop_finder, thread_notifier
 from aiokafkawire.runtime.phases import TRANSITIONS, Phase, Step
 from aiokafkawire.runtime.transitions import transition
@@ -23,6 +23,9 @@ from aiokafkawire.runtime.waiting import copy_of
 __all__ = ("Lifecycle", "Session", "label")
 
 logger = logging.getLogger("aiokafkawire.runtime")
+
+SILENT_GOODBYE_S = 2.0
+"""A goodbye that takes longer is told of in the log."""
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -193,6 +196,7 @@ class Lifecycle(Generic[S]):
             if session is not None and self.host.running:
                 with anyio.CancelScope(deadline=deadline, shield=True) as scope:
                     self.host.on_end = scope.cancel
+                    self.host.spawn(self._tell_of_wait, deadline, name="tell of a long goodbye")
                     await goodbye(session)
         except Exception:
             # After a defect a goodbye may fail of it again; what failed first is told.
@@ -201,6 +205,17 @@ class Lifecycle(Generic[S]):
             logger.exception("%s: the goodbye failed too", self.host.name)
         finally:
             await self._end()
+
+    async def _tell_of_wait(self, deadline: float) -> None:
+        """Who pressed Ctrl-C shall see why nothing happens."""
+        if deadline == NEVER:
+            return
+        await anyio.sleep(SILENT_GOODBYE_S)
+        logger.warning(
+            "%s: still closing: it waits for brokers for at most %.0f s more; Ctrl-C cuts it short",
+            self.host.name,
+            deadline - anyio.current_time(),
+        )
 
     def abort(self) -> None:
         """End all tasks without a goodbye; return at once."""

@@ -25,6 +25,7 @@ from aiokafkawire.runtime import (
     Transport,
     checkpoint,
     label,
+    lifecycle,
 )
 from aiokafkawire.runtime.phases import Phase
 from tests.elapsed import ends_within
@@ -590,3 +591,21 @@ def test_a_label_has_what_tells_clients_apart() -> None:
     assert str(life) == (
         "<Producer client_id='mine' bootstrap_servers='one:1,[::1]:2' (not started yet)>"
     )
+
+
+@pytest.mark.parametrize("slow", [False, True], ids=["quick", "slow"])
+async def test_a_goodbye_that_takes_long_is_told_of(
+    slow: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(lifecycle, "SILENT_GOODBYE_S", 0.02 if slow else 60.0)
+
+    async def goodbye() -> None:
+        while slow and not caplog.records:
+            await checkpoint()
+
+    client = Client(goodbye)
+    with ends_within(WITHIN_S):
+        async with client:
+            pass
+    told = "client: still closing: it waits for brokers for at most 5 s more; Ctrl-C cuts it short"
+    assert caplog.messages == ([told] if slow else [])
