@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 import click
 
@@ -60,10 +60,13 @@ class Commands(Suggesting):
 class Line(logging.Formatter):
     """A message of the log as a line of stderr, where progress may stand already."""
 
+    last: ClassVar[str] = ""
+
     def format(self, record: logging.LogRecord) -> str:
         before = ERASE_LINE if sys.stderr.isatty() else ""
         # A client names itself by its client_id, which is the program's name unless it was set.
-        return f"{before}{NAME}{super().format(record).removeprefix(NAME)}"
+        Line.last = f"{NAME}{super().format(record).removeprefix(NAME)}"
+        return before + Line.last
 
 
 @click.group(
@@ -74,6 +77,7 @@ class Line(logging.Formatter):
 @click.version_option(__version__, prog_name="aiokafkawire")
 def application() -> None:
     """A Kafka client for the shell, and an embedded broker to try it on."""
+    Line.last = ""
     # Warnings such as that of an outage.
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Line())
@@ -125,7 +129,12 @@ def _failed(error: Exception) -> int:
     if isinstance(error, BrokenPipeError):
         _give_up(sys.stdout)
         return FAILED
-    return _fail(explain(error), FAILED)
+    # A command may have put its own words around what a client raised.
+    text, what = explain(error), one_line(str(error.__cause__ or error))
+    if what and what in Line.last:
+        # The last line said so, of the first of many attempts.
+        text = f"given up{text.removeprefix(what)}"
+    return _fail(text, FAILED)
 
 
 def _fail(text: str, code: int) -> int:

@@ -153,7 +153,8 @@ def option_values(config_class: type[Any], assignments: Iterable[str]) -> dict[s
         if not equals or not name:
             raise InvalidOption(f"-X {assignment!r} is not of the form option=value")
         if name not in hints:
-            raise InvalidOption(f"unknown option {name!r}{nearest(name, list(hints))}")
+            advice = nearest(name, list(hints)) or f"; there are {', '.join(hints)}"
+            raise InvalidOption(f"unknown option {name!r}{advice}")
         options[name] = _value(name, text.strip(), hints[name])
     return options
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import ipaddress
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ __all__ = (
     "check_field",
     "check_level",
     "check_order",
+    "is_literal",
     "nearest",
     "parse_address",
     "parse_servers",
@@ -23,6 +25,7 @@ __all__ = (
 )
 
 DEFAULT_PORT = 9092
+PLAINTEXT = "PLAINTEXT"
 MAX_TEXT_BYTES = 32_767
 """What any string of Kafka's protocol may have."""
 
@@ -54,14 +57,25 @@ def parse_servers(servers: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def parse_address(server: str) -> tuple[str, int]:
-    """Split "host", "host:port" or "[ipv6]:port"; the port defaults to 9092."""
-    _, scheme, rest = server.rpartition("://")
-    bare = rest if scheme else server
+    """Split "host", "host:port" or "[ipv6]:port"; the port defaults to 9092.
+
+    Before it may stand the name of a listener without encryption, as in Kafka's own settings.
+    """
+    scheme, found, bare = server.rpartition("://")
+    if found and scheme.upper() != PLAINTEXT:
+        raise InvalidOption(
+            f"bootstrap server {server!r} must be 'host:port', without {scheme + found!r}"
+        )
     if bare.startswith("["):
         host, _, port_text = bare[1:].partition("]")
         port_text = port_text.removeprefix(":")
     elif bare.count(":") > 1:
         host, port_text = bare, ""
+        if not is_literal(host):
+            raise InvalidOption(
+                f"bootstrap server {server!r} must be 'host:port'; several of them are separated by"
+                " commas"
+            )
     else:
         host, _, port_text = bare.partition(":")
     if not host or any(character.isspace() or character == "/" for character in host):
@@ -70,6 +84,15 @@ def parse_address(server: str) -> tuple[str, int]:
     if not port_text.isascii() or not port_text.isdigit() or not 1 <= int(port_text) <= 65_535:
         raise InvalidOption(f"bootstrap server {server!r} has no valid port (1 to 65535)")
     return host, int(port_text)
+
+
+def is_literal(host: str) -> bool:
+    """Whether a host is an IP address already."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def nearest(name: str, known: Sequence[str]) -> str:

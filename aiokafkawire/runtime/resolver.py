@@ -6,30 +6,21 @@ whole program. These threads are daemons, and no more than `MAX_THREADS` of them
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import threading
 from collections.abc import Callable
 
+from aiokafkawire.config import is_literal
 from aiokafkawire.runtime.base import Address
 from aiokafkawire.runtime.host import thread_notifier
 from aiokafkawire.runtime.waiting import Promise, Signal
 
-__all__ = ("MAX_THREADS", "Resolver", "is_literal")
+__all__ = ("MAX_THREADS", "Resolver")
 
 MAX_THREADS = 8
 """Look-ups under way at once, those included that nobody waits for any more."""
 
 Lookup = Callable[[str, int], list[Address]]
-
-
-def is_literal(host: str) -> bool:
-    """Whether a host is an IP address already."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def look_up(host: str, port: int) -> list[Address]:

@@ -213,6 +213,19 @@ def test_a_port_where_nobody_listens(cli: Cli, lines: Lines) -> None:
     assert last.endswith("check -b, and that the broker runs")
 
 
+def test_a_failure_that_was_told_is_not_said_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    patience = ("-X", "default_api_timeout_ms=2000", "-X", "reconnect_backoff_max_ms=50")
+    done = aiokafkawire("produce", "-b", f"127.0.0.1:{port}", "-t", "t", *patience, stdin=b"x")
+    assert done.returncode == 1
+    told, last = done.stderr.decode().splitlines()
+    assert f"no broker of bootstrap_servers could be used: 127.0.0.1:{port}" in told
+    assert "connection refused" in told
+    assert told.endswith("trying again")
+    assert last == "aiokafkawire: given up; check -b, and that the broker runs"
+
+
 def test_a_name_that_does_not_exist(cli: Cli, lines: Lines) -> None:
     given = ("-b", "nowhere.invalid", "-t", "t", *FIRST_CONTACT, "-l", lines(b"x"))
     code, _, err = cli("produce", *given)

@@ -34,6 +34,23 @@ def test_a_bad_address_is_refused(server: str):
         make(ClientConfig, {"bootstrap_servers": server})
 
 
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        ("http://localhost:9092", "must be 'host:port', without 'http://'"),
+        ("kafka://localhost:9092", "must be 'host:port', without 'kafka://'"),
+        ("SSL://localhost:9093", "must be 'host:port', without 'SSL://'"),
+        ("://localhost:9092", "must be 'host:port', without '://'"),
+        ("a:9092;b:9092", "separated by commas"),
+        ("a:9092:9093", "separated by commas"),
+    ],
+)
+def test_what_is_no_host_and_port_is_told_what_is_wanted(server: str, words: str):
+    with pytest.raises(InvalidOption, match=words) as caught:
+        make(ClientConfig, {"bootstrap_servers": server})
+    assert repr(server) in str(caught.value)
+
+
 @pytest.mark.parametrize("servers", ["", " , ", []])
 def test_servers_must_be_given(servers: object):
     with pytest.raises(InvalidOption, match="bootstrap_servers is empty"):

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from aiokafkawire.config import is_literal
 from aiokafkawire.runtime import Address, Clock, Promise, Transport, checkpoint
-from aiokafkawire.runtime.resolver import is_literal
 from aiokafkawire.testing.simulation.listener import SimulatedListener
 from aiokafkawire.testing.simulation.names import Names
 from aiokafkawire.testing.simulation.stream import Pipe, SimulatedTransport
