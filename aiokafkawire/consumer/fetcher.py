@@ -26,7 +26,7 @@ from aiokafkawire.records import (
     extent_of,
     partial_message_size,
 )
-from aiokafkawire.runtime import Host, Runtime, Signal
+from aiokafkawire.runtime import Host, Runtime, Signal, checkpoint
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import NO_ID, ApiKey
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
@@ -66,6 +66,9 @@ FIRST_WITH_EPOCHS = 12
 INLINE_BYTES = 256 * 1024
 """What a batch may take, compressed and decompressed, to be unpacked on the event loop: about a
 millisecond."""
+
+BUSY_S = 0.002
+"""How long an answer is looked at before others have a turn."""
 
 BRIEF_WAIT_MS = 100
 """How long a fetch may wait at the broker that leaves out a partition which is full."""
@@ -182,7 +185,11 @@ class Fetcher:
             self._failures.pop(plan.node, None)
             self._heard(None)
             self._counters.fetched(clock.now() - began)
-            self._take(plan, response, ids)
+            pause_at = clock.now() + BUSY_S
+            for _ in self._take(plan, response, ids):
+                if clock.now() > pause_at:
+                    await checkpoint()
+                    pause_at = clock.now() + BUSY_S
         except ClientClosed:
             # The consumer is being closed: there is nobody to tell.
             return
@@ -209,7 +216,10 @@ class Fetcher:
             self._raise_once(error)
         return self._runtime.clock.now() + self._backoff.delay(failures, self._runtime.rng)
 
-    def _take(self, plan: FetchPlan, response: FetchResponse, ids: dict[str, UUID]) -> None:
+    def _take(
+        self, plan: FetchPlan, response: FetchResponse, ids: dict[str, UUID]
+    ) -> Iterator[None]:
+        """Take an answer over, partition by partition; thousands of tiny batches take their time."""
         if response.error_code != ErrorCode.NONE:
             raise error_for(response.error_code, api="Fetch", broker=str(plan.node))
         for part, data in answered(plan, response, ids):
@@ -221,6 +231,7 @@ class Fetcher:
                 self._diverged(part, data)
             else:
                 self._store(plan.node, part, data)
+            yield
 
     def _store(self, node: NodeId, part: FetchPart, data: PartitionData) -> None:
         partition = part.partition

@@ -63,6 +63,7 @@ TRANSACTIONAL_FLAG = 16
 CONTROL_FLAG = 32
 DELETE_HORIZON_FLAG = 64
 
+_CODECS = tuple(Compression)
 _LEGACY_HEADER = Struct(">qiIbb")
 _OFFSET_AND_SIZE = Struct(">qi")
 _TIMESTAMP = Struct(">q")
@@ -164,7 +165,7 @@ class BatchView:
         codec = self.attributes & CODEC_MASK
         if codec > Compression.ZSTD:
             raise CorruptRecords(f"there is no compression codec {codec}", offset=self.last_offset)
-        return Compression(codec)
+        return _CODECS[codec]
 
     @property
     def timestamp_type(self) -> TimestampType:
@@ -245,11 +246,13 @@ class BatchView:
 
     def unpack_within(self, limit_bytes: int) -> bool:
         """As `unpack`, unless it takes more than `limit_bytes`; whether it is done."""
-        if self._payload is not None or self._columns is not None:
+        if (
+            not self.attributes & CODEC_MASK
+            or self._payload is not None
+            or self._columns is not None
+        ):
             return True
         codec = self.compression
-        if codec is Compression.NONE:
-            return True
         if self.magic == MAGIC_V2:
             claimed = claimed_bytes(codec, self.buffer[BATCH_OVERHEAD_BYTES:])
             if claimed is not None and claimed > limit_bytes:
@@ -340,7 +343,7 @@ class BatchView:
         yield self._columns
 
     def _set_append_time(self, columns: Columns) -> None:
-        if self.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        if self.attributes & TIMESTAMP_TYPE_FLAG and self.magic:
             columns.set_timestamps(self.max_timestamp)
 
 

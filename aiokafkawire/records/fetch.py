@@ -32,7 +32,7 @@ ABORT_MARKER = 0
 """The type of an abort marker, in the second half of a control record's key."""
 
 
-BATCH_COST_BYTES = 4096
+BATCH_COST_BYTES = 16 * 1024
 """What finding and opening a batch takes, in the time of so many bytes that are decoded."""
 
 

@@ -7,6 +7,7 @@ seek, reset or truncation to the next, and what it was given is at last what the
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -240,7 +241,7 @@ class World:
         if index < len(self.fetches):
             plan, response = self.fetches.pop(index)
             if response is not None:
-                self.fetcher._take(plan, response, {})
+                deque(self.fetcher._take(plan, response, {}))
             self.planner.finished(plan)
         elif self.questions:
             _, answer = self.questions.pop(index % len(self.questions))

@@ -1,0 +1,178 @@
+"""How long a consumer at full rate keeps the event loop: the gaps of a ticker beside it.
+
+    python -m benchmarks.ticker                    # 1 MiB messages in zstd, and other heavy loads
+    python -m benchmarks.ticker --only zstd-1MiB --loop uvloop
+
+Real Kafka on one core, the consumer and its ticker on another, in one event loop. The ticker sleeps
+for 1 ms, time and again; a gap is the time from one tick to the next. Exits with 1 if one is over
+the limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import random
+import sys
+import time
+from dataclasses import dataclass
+
+import anyio
+
+from aiokafkawire import Consumer, Producer, TopicPartition
+from benchmarks.bench import BROKER_JAVA_OPTIONS, BROKER_PROPERTIES, cores, pinned
+from benchmarks.load import PARTITIONS, POLL_MS, Incomplete
+from tests.brokers.kafka import Kafka
+
+TICK_S = 0.001
+LIMIT_S = 0.010
+MIB = 1024 * 1024
+WORDS = 4096
+MAX_MESSAGE_BYTES = 64 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is in the topic, and how it is read: `arrow` makes a table of each batch."""
+
+    compression: str
+    value_bytes: int
+    messages: int
+    batch_bytes: int = 16 * 1024
+    arrow: bool = False
+
+
+LOADS = {
+    "zstd-1MiB": Load("zstd", MIB, 600),
+    "gzip-1MiB": Load("gzip", MIB, 200),
+    "none-1MiB": Load("none", MIB, 600),
+    "zstd-16MiB": Load("zstd", 16 * MIB, 24),
+    "zstd-100B-large-batches": Load("zstd", 100, 600_000, batch_bytes=8 * MIB),
+    "none-100B-one-record-batches": Load("none", 100, 60_000, batch_bytes=1),
+    "arrow-zstd-10KiB": Load("zstd", 10 * 1024, 60_000, batch_bytes=MIB, arrow=True),
+}
+
+
+def values(load: Load) -> list[bytes]:
+    """Some values that compress about as text does."""
+    rng = random.Random(1)
+    words = [rng.randbytes(rng.randint(2, 9)) for _ in range(WORDS)]
+    found = []
+    for _ in range(8):
+        text = b" ".join(rng.choices(words, k=load.value_bytes // 5 + 1))
+        found.append(text[: load.value_bytes])
+    return found
+
+
+async def fill(bootstrap_servers: str, topic: str, load: Load) -> None:
+    options = {} if load.compression == "none" else {"compression_type": load.compression}
+    some = values(load)
+    async with Producer(
+        bootstrap_servers=bootstrap_servers,
+        batch_size_bytes=load.batch_bytes,
+        max_request_size_bytes=MAX_MESSAGE_BYTES,
+        buffer_memory_bytes=4 * MAX_MESSAGE_BYTES,
+        linger_ms=0 if load.batch_bytes == 1 else 20,
+        **options,
+    ) as producer:
+        for number in range(load.messages):
+            await producer.send(topic, some[number % len(some)], partition=number % PARTITIONS)
+
+
+async def consume(consumer: Consumer, load: Load) -> int:
+    """Read all; each value is looked at, as an application would. Gives the bytes."""
+    seen = size = 0
+    if load.arrow:
+        importlib.import_module("pyarrow")  # which an application does before it reads
+    while seen < load.messages:
+        if load.arrow:
+            with anyio.fail_after(POLL_MS / 1000):
+                table = (await anext(consumer.batches())).to_arrow()
+            seen += table.num_rows
+            size += table.nbytes
+            continue
+        found = await consumer.getmany(timeout_ms=POLL_MS)
+        if not found:
+            raise Incomplete(f"no message within {POLL_MS} ms, after {seen} of {load.messages}")
+        for records in found.values():
+            for record in records:
+                size += len(record.value or b"")
+            seen += len(records)
+    return size
+
+
+async def tick(gaps: list[float]) -> None:
+    before = time.perf_counter()
+    while True:
+        await anyio.sleep(TICK_S)
+        now = time.perf_counter()
+        gaps.append(now - before)
+        before = now
+
+
+async def measure(bootstrap_servers: str, topic: str, load: Load) -> tuple[list[float], float, int]:
+    """The gaps between ticks while everything is read, how long that took, and the bytes."""
+    gaps: list[float] = []
+    async with Consumer(
+        bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign(*(TopicPartition(topic, number) for number in range(PARTITIONS)))
+        async with anyio.create_task_group() as group:
+            group.start_soon(tick, gaps)
+            began = time.perf_counter()
+            size = await consume(consumer, load)
+            seconds = time.perf_counter() - began
+            group.cancel_scope.cancel()
+    return gaps, seconds, size
+
+
+def report(name: str, gaps: list[float], seconds: float, size: int) -> bool:
+    largest = max(gaps)
+    late = sum(gap > LIMIT_S for gap in gaps)
+    middle = sorted(gaps)[len(gaps) * 99 // 100]
+    verdict = "reached" if largest <= LIMIT_S else "MISSED"
+    print(
+        f"| {name} | {size / seconds / MIB:,.0f} | {len(gaps):,} | {middle * 1e3:.1f}"
+        f" | {largest * 1e3:.1f} | {late} | {verdict} |",
+        flush=True,
+    )
+    return largest <= LIMIT_S
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", choices=sorted(LOADS), nargs="*")
+    parser.add_argument("--loop", choices=("asyncio", "uvloop", "trio"), default="asyncio")
+    options = parser.parse_args()
+    backend = "trio" if options.loop == "trio" else "asyncio"
+    backend_options = {"use_uvloop": True} if options.loop == "uvloop" else {}
+    broker_core, client_core = cores()
+    properties = BROKER_PROPERTIES | {"message.max.bytes": str(MAX_MESSAGE_BYTES)}
+    kafka = Kafka(properties=properties, java_options=BROKER_JAVA_OPTIONS)
+    reached = True
+    try:
+        pinned(kafka.start, broker_core)
+        if client_core is not None:
+            os.sched_setaffinity(0, {client_core})
+        print(f"{options.loop}: gaps between the ticks of a {TICK_S * 1e3:.0f} ms ticker, in ms\n")
+        print("| load | MiB/s | ticks | 99 of 100 within | largest | over 10 | |")
+        print("|---|---|---|---|---|---|---|")
+        for name in options.only or LOADS:
+            load = LOADS[name]
+            kafka.create_topic(name, partitions=PARTITIONS)
+            servers = kafka.bootstrap_servers
+            anyio.run(fill, servers, name, load, backend=backend, backend_options=backend_options)
+            gaps, seconds, size = anyio.run(
+                measure, servers, name, load, backend=backend, backend_options=backend_options
+            )
+            reached &= report(name, gaps, seconds, size)
+    finally:
+        kafka.close()
+    return 0 if reached else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
