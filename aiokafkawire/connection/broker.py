@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from typing import Literal, TypeVar, overload
+from typing import TypeVar
 
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection.backoff import Backoff, Reconnect
@@ -118,7 +118,6 @@ class BrokerClient:
 
     # --- requests ---
 
-    @overload
     async def request(
         self,
         message: Request[R] | ByVersion[R],
@@ -127,53 +126,17 @@ class BrokerClient:
         lane: Lane | None = None,
         min_version: int = 0,
         max_version: int | None = None,
-        expect_response: Literal[True] = True,
-        answer_s: float | None = None,
-    ) -> R: ...
-
-    @overload
-    async def request(
-        self,
-        message: Request[R] | ByVersion[R],
-        *,
-        deadline: float,
-        lane: Lane | None = None,
-        min_version: int = 0,
-        max_version: int | None = None,
-        expect_response: bool,
-        answer_s: float | None = None,
-    ) -> R | None: ...
-
-    async def request(
-        self,
-        message: Request[R] | ByVersion[R],
-        *,
-        deadline: float,
-        lane: Lane | None = None,
-        min_version: int = 0,
-        max_version: int | None = None,
-        expect_response: bool = True,
-        answer_s: float | None = None,
-    ) -> R | None:
+    ) -> R:
         """Send one request in the highest version that both sides know; give its response.
 
-        Connects first where the lane has no connection. `answer_s` counts from when there is one
-        that the broker does not want to be silent, and then takes the place of the deadline. With
-        `expect_response=False` (Produce with acks=0) returns None when it is written. One attempt
-        only: raises `ConnectionFailed`, `ConnectionLost`, `RequestTimedOut` (`sent` tells whether
-        bytes may have reached the broker), `UnsupportedVersion`, `ProtocolError`,
-        `AuthenticationFailed`, `ClientClosed`.
+        Connects first where the lane has no connection. One attempt only: raises
+        `ConnectionFailed`, `ConnectionLost`, `RequestTimedOut` (`sent` tells whether bytes may have
+        reached the broker), `UnsupportedVersion`, `ProtocolError`, `AuthenticationFailed`,
+        `ClientClosed`.
         """
-        lane = lane or lane_of(message.api_key)
-        if answer_s is not None:
-            await self.ready(message.api_key, deadline, lane)
-        channel = await self._channel(lane, deadline, message.api_key)
+        channel = await self._channel(lane or lane_of(message.api_key), deadline, message.api_key)
         built, version = self._built(channel, message, min_version, max_version)
-        if answer_s is not None:
-            deadline = self._runtime.clock.now() + answer_s
-        response: R | None = await channel.request(
-            built, version, deadline=deadline, expect_response=expect_response
-        )
+        response: R = await channel.request(built, version, deadline=deadline)
         return response
 
     def submit(
@@ -181,10 +144,8 @@ class BrokerClient:
         message: Request[R] | ByVersion[R],
         *,
         deadline: float,
-        lane: Lane | None = None,
         min_version: int = 0,
         max_version: int | None = None,
-        expect_response: bool = True,
     ) -> Promise[R] | None:
         """Send one request as `request` does, if that needs no waiting: there is a connection, and
         the broker may be written to. None if not.
@@ -192,12 +153,11 @@ class BrokerClient:
         The promise is told what `request` gives or raises while it waits; what it raises before is
         raised here.
         """
-        channel = self.at_once(lane or lane_of(message.api_key))
+        channel = self.at_once(lane_of(message.api_key))
         if channel is None:
             return None
         built, version = self._built(channel, message, min_version, max_version)
-        call = channel.submit(built, version, deadline=deadline, expect_response=expect_response)
-        return call.payload.promise
+        return channel.submit(built, version, deadline=deadline).payload.promise
 
     def at_once(self, lane: Lane) -> Channel | None:
         """The connection of a lane, if there is one and the broker may be written to now."""

@@ -238,7 +238,8 @@ class Promise(Generic[T]):
         if not self.done:
             if self._parking is None:
                 self._parking = _Parking()
-            if not await self._parking.wait(deadline):
+            # The outcome may have come between the deadline's timer and this task's turn.
+            if not await self._parking.wait(deadline) and not self.done:
                 raise TimeoutError
         return self.result()
 

@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from aiokafkawire.connection import BrokerClient, ByVersion, Lane
+from aiokafkawire.connection import BrokerClient, Lane
 from aiokafkawire.connection.negotiation import PROBES
 from aiokafkawire.errors import (
     ClientClosed,
@@ -468,7 +468,11 @@ async def test_a_close_after_a_request_without_an_answer_is_a_warning(
     broker.answers[ApiKey.PRODUCE] = hang_up_later
     with caplog.at_level("WARNING", "aiokafkawire.connection"):
         async with serve(broker) as server, client_of(server.address, **QUICK) as client:
-            await client.request(produce, deadline=soon(), expect_response=False)
+            await client.ready(ApiKey.PRODUCE, soon())
+            channel = client.at_once(Lane.PRODUCE)
+            assert channel is not None
+            version = client.version_on(channel, ApiKey.PRODUCE)
+            channel.submit(produce, version, deadline=soon(), expect_response=False)
             with anyio.fail_after(20):
                 while client.connected:
                     await anyio.lowlevel.checkpoint()
@@ -498,51 +502,27 @@ async def test_connections_that_break_together_are_told_once_and_whoever_asks_he
     assert len(caplog.records) == 1
 
 
-async def test_the_time_for_the_answer_counts_from_the_connection():
-    async with hosted() as (runtime, host):
-        real, passed = runtime.clock.now, [0.0]
-        runtime.clock.now = lambda: real() + passed[0]
-
-        async def slowly(address: Address) -> Transport:
-            passed[0] += 100.0
-            return await RealRuntime.connect(runtime, address)
-
-        runtime.connect = slowly
-        broker = kafka()
-        async with serve(broker) as server:
-            client = BrokerClient(server.address, make_config(), runtime, host)
-            response = await client.request(HEARTBEAT, deadline=soon(60), answer_s=60)
-            assert response.error_code == 0
-            broker.answers[ApiKey.HEARTBEAT] = silence
-            with pytest.raises(RequestTimedOut) as caught:
-                await client.request(HEARTBEAT, deadline=soon(600), answer_s=-50)
-            assert not caught.value.sent
-            await client.aclose()
-
-
-async def test_what_has_time_for_its_answer_is_built_after_the_silence_that_a_broker_wants():
+async def test_who_waits_until_a_broker_may_be_written_to_waits_for_its_silence_too():
     silences = [30, 55_000]
-    built: list[float] = []
 
     async def throttle(_: Any, __: Any) -> Response | None:
         return HeartbeatResponse(error_code=0, throttle_time_ms=silences.pop(0))
 
-    def build(_: int) -> HeartbeatRequest:
-        built.append(anyio.current_time())
-        return HEARTBEAT
-
     broker = kafka()
     broker.answers[ApiKey.HEARTBEAT] = throttle
     async with serve(broker) as server, client_of(server.address) as client:
+        began = anyio.current_time()
         for _ in range(2):
-            await client.request(ByVersion(ApiKey.HEARTBEAT, build), deadline=soon(), answer_s=5)
+            await client.ready(ApiKey.HEARTBEAT, soon())
+            promise = client.submit(HEARTBEAT, deadline=soon())
+            assert promise is not None
+            await promise.wait()
         # uvloop's clock counts milliseconds.
-        assert built[1] - built[0] > 0.03 - 0.001
-        message = ByVersion(ApiKey.HEARTBEAT, build)
+        assert anyio.current_time() - began > 0.03 - 0.001
+        assert client.submit(HEARTBEAT, deadline=soon()) is None
         with pytest.raises(RequestTimedOut, match=r"asked for silence, 5.* s more") as caught:
-            await client.request(message, deadline=soon(0.01), answer_s=5)
+            await client.ready(ApiKey.HEARTBEAT, soon(0.01))
         assert not caught.value.sent
-        assert len(built) == 2
 
 
 async def test_a_lost_connection_is_made_again():

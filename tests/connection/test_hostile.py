@@ -15,44 +15,13 @@ from aiokafkawire.connection import channel as channel_module
 from aiokafkawire.connection.channel import Channel
 from aiokafkawire.errors import ClientClosed, ConnectionLost, KafkaError
 from aiokafkawire.runtime import Address, Promise
-from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from aiokafkawire.wire.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 
 from .scripted import ServerConnection, channel_to, outcome_of, serve
-
-HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-VERSION = 4
-
-
-def soon(seconds: float = 20) -> float:
-    return anyio.current_time() + seconds
+from .test_channel import HEARTBEAT, VERSION, echo, produce, soon, until_the_end
 
 
 def submit(channel: Channel, seconds: float = 20) -> Promise[Any]:
     return channel.submit(HEARTBEAT, VERSION, deadline=soon(seconds)).payload.promise
-
-
-def unanswered_produce(size: int) -> ProduceRequest:
-    data = PartitionProduceData(index=0, records=bytes(size))
-    topic = TopicProduceData(name="t", partition_data=[data])
-    return ProduceRequest(acks=0, timeout_ms=1, topic_data=[topic])
-
-
-async def echo(connection: ServerConnection) -> None:
-    number = 0
-    while True:
-        header, _ = await connection.next_request()
-        await connection.respond(header, HeartbeatResponse(error_code=number))
-        number += 1
-
-
-async def until_the_end(connection: ServerConnection) -> None:
-    while await connection.receive() is not None:
-        pass
 
 
 def answers_together(count: int) -> Any:
@@ -198,10 +167,9 @@ async def test_answers_that_submit_again_leave_their_turn_to_others():
 async def test_a_peer_that_reads_nothing_holds_requests_without_an_answer_no_longer_than_others():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         async with channel_to(Address(*listening.getsockname()), request_timeout_s=0.2) as channel:
-            size = 32 * 1024 * 1024
-            call = channel.submit(
-                unanswered_produce(size), 9, deadline=soon(0.1), expect_response=False
-            )
+            unanswered = produce(32 * 1024 * 1024)
+            unanswered.acks = 0
+            call = channel.submit(unanswered, 9, deadline=soon(0.1), expect_response=False)
             waits = submit(channel)
             assert "deadline" in str(await told(call.payload.promise))
             error = await told(waits)

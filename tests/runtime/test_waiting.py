@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import anyio
 import anyio.lowlevel
 import pytest
@@ -132,3 +134,16 @@ def test_an_error_for_one_more_caller_is_a_copy_with_its_context_and_cause():
     copied = copy_of(error)
     assert copied is not error
     assert (copied.topic, copied.__cause__) == ("t", error.__cause__)
+
+
+def test_an_outcome_that_comes_with_the_deadline_is_not_lost():
+    async def main() -> int:
+        loop = asyncio.get_running_loop()
+        promise: Promise[int] = Promise()
+        deadline = loop.time() + 0.01
+        waiter = asyncio.ensure_future(promise.wait(deadline))
+        await asyncio.sleep(0)
+        loop.call_at(deadline, promise.resolve, 5)
+        return await waiter
+
+    assert asyncio.run(main()) == 5
