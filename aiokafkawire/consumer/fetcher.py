@@ -219,7 +219,7 @@ class Fetcher:
     def _take(
         self, plan: FetchPlan, response: FetchResponse, ids: dict[str, UUID]
     ) -> Iterator[None]:
-        """Take an answer over, partition by partition; thousands of tiny batches take their time."""
+        """Take an answer over, partition by partition; thousands of tiny batches take time."""
         if response.error_code != ErrorCode.NONE:
             raise error_for(response.error_code, api="Fetch", broker=str(plan.node))
         for part, data in answered(plan, response, ids):
