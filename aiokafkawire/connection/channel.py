@@ -244,9 +244,10 @@ class Channel:
         except Exception as defect:
             self._broke(defect)
 
-    def _broke(self, defect: Exception) -> None:
+    def _broke(self, defect: BaseException) -> None:
         """A callback raised, or a decoder: nobody is to wait for ever because of that."""
-        self._defect = self._defect or defect
+        if isinstance(defect, Exception):  # Ctrl-C goes its own way
+            self._defect = self._defect or defect
         self.poison(ConnectionLost(f"a defect ended the connection: {defect!r}"))
 
     def _verdict(self, call: Call[Pending], error: KafkaError) -> KafkaError:
@@ -345,7 +346,7 @@ class Channel:
             error.broker = self.name
             self.poison(error)
             raise
-        except Exception as defect:
+        except BaseException as defect:
             self._broke(defect)
             raise
         if self._calls.waits_for_slot:
@@ -366,7 +367,7 @@ class Channel:
             error.broker, error.api = self.name, pending.api
             self._fail(call, error)
             raise
-        except Exception as defect:
+        except BaseException as defect:
             self._broke(defect)
             self._fail(call, self._verdict(call, ConnectionLost(repr(defect))))
             raise
@@ -378,17 +379,22 @@ class Channel:
         pending.promise.resolve(response)
 
     async def _watch_time(self) -> None:
-        while self._error is None:
-            self._timer_at = self._calls.next_deadline(self._clock.now())
-            await self._to_time.wait(self._timer_at)
-            now = self._clock.now()
-            due = self._calls.due(now)
-            for call in due.expired:
-                self._fail(call, self._expiry(call, now))
-            if due.silent is not None:
-                self.poison(self._silence(due.silent))
-            elif due.idle:
-                self.close(ConnectionLost("the connection was closed as it was idle"))
+        try:
+            while self._error is None:
+                self._timer_at = self._calls.next_deadline(self._clock.now())
+                await self._to_time.wait(self._timer_at)
+                self._look_at_time(self._clock.now())
+        finally:
+            self.poison(ConnectionLost("the client is closing"))
+
+    def _look_at_time(self, now: float) -> None:
+        due = self._calls.due(now)
+        for call in due.expired:
+            self._fail(call, self._expiry(call, now))
+        if due.silent is not None:
+            self.poison(self._silence(due.silent))
+        elif due.idle:
+            self.close(ConnectionLost("the connection was closed as it was idle"))
 
     def _silence(self, call: Call[Pending]) -> ConnectionLost:
         what = "no answer to {} in time" if call.expects_response else "{} does not get through"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
 import struct
 from functools import partial
@@ -107,6 +109,40 @@ async def test_a_callback_that_raises_at_a_deadline_ends_the_connection_for_all(
         assert isinstance(await told(also_late), KafkaError)
         assert isinstance(await told(later), KafkaError)
         assert not channel.usable
+        await channel.wait_closed()
+    assert [type(error) for error in crashes] == [ZeroDivisionError]
+
+
+def test_a_ctrl_c_in_a_callback_leaves_nobody_waiting():
+    """It is raised wherever the loop is at, if nobody turns it into a cancellation."""
+
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    async def main() -> list[Any]:
+        async with (
+            serve(answers_together(3)) as server,
+            channel_to(server.address) as channel,
+        ):
+            promises = [submit(channel) for _ in range(4)]
+            promises[0].when_done(interrupt)
+            return [await told(promise) for promise in promises]
+
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        task = loop.create_task(main())
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(task)
+        first, *others = loop.run_until_complete(task)
+    assert first.error_code == 7
+    assert [type(other) for other in others] == [ConnectionLost] * 3
+
+
+async def test_a_machine_that_fails_at_its_timer_leaves_nobody_waiting():
+    crashes: list[Exception] = []
+    async with serve(until_the_end) as server, channel_to(server.address, crashes) as channel:
+        promise = submit(channel, 0.01)
+        channel._calls.due = defect  # type: ignore[assignment,method-assign]
+        assert isinstance(await told(promise), ConnectionLost)
         await channel.wait_closed()
     assert [type(error) for error in crashes] == [ZeroDivisionError]
 
