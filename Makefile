@@ -17,7 +17,7 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 # compile all of them again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test kafka test-brokers brokers proofs simulate endurance faults soak fuzz bench bench-more \
+.PHONY: help demo test kafka test-brokers brokers proofs simulate endurance faults soak fuzz bench bench-scale bench-more \
         lint docs check format clean
 
 help: ## Show the commands
@@ -82,6 +82,9 @@ fuzz: $(READY) ## Five million hostile frames for the decoders (7 minutes)
 
 bench: $(READY) ## Speed beside aiokafka, confluent-kafka, kafka-python and Java (ROW=name, PAIRS=5)
 	$(BIN)/python -m benchmarks.table $(ROW:%=--only %) $(PAIRS:%=--pairs %)
+
+bench-scale: $(READY) ## How cost grows with partitions, members and clients; memory within its bounds
+	$(BIN)/python -m benchmarks.scale $(QUICK:%=--quick)
 
 bench-more: $(READY) ## Speed of transactions beside confluent-kafka, of decoding beside kafka-python
 	$(BIN)/python -m benchmarks.transactions

@@ -10,9 +10,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import svg
-from benchmarks.report import CLIENTS, Found, details, from_json, median_of, summary, verdicts
+from benchmarks import scale, svg
+from benchmarks.report import (
+    CLIENTS,
+    Found,
+    details,
+    from_json,
+    machine,
+    median_of,
+    summary,
+    verdicts,
+    versions,
+)
 from benchmarks.rows import Measure, Row
+from benchmarks.scaling.curve import table
 
 RESULTS = Path("build/bench")
 DOCS = Path(__file__).parent.parent / "docs"
@@ -50,15 +61,28 @@ def drawn(rows: Sequence[tuple[Row, Found]]) -> str:
     return svg.bars("Shorter is better; messages a second in brackets", blocks)
 
 
-def main() -> int:
-    kept = json.loads((RESULTS / "table.json").read_text())
-    rows = from_json(kept)
-    page = PAGE.read_text()
+def with_table(page: str) -> str:
+    rows = from_json(json.loads((RESULTS / "table.json").read_text()))
     judged = [f"- {verdict}" for row, found in rows for verdict in verdicts(row, found)]
-    page = replaced(page, "table", [*summary(rows), "", *judged])
-    page = replaced(page, "details", details(rows))
-    PAGE.write_text(page)
     (DOCS / "performance.svg").write_text(drawn(rows))
+    page = replaced(page, "table", [*summary(rows), "", *judged])
+    return replaced(page, "details", [versions(rows), "", machine(), "", *details(rows)])
+
+
+def with_scale(page: str) -> str:
+    curves, figures = scale.load(RESULTS / "scale.json")
+    (DOCS / "scale.svg").write_text(scale.drawn(curves))
+    page = replaced(page, "curves", table(curves))
+    return replaced(page, "figures", scale.figures_table(figures))
+
+
+def main() -> int:
+    page = PAGE.read_text()
+    if (RESULTS / "table.json").exists():
+        page = with_table(page)
+    if (RESULTS / "scale.json").exists():
+        page = with_scale(page)
+    PAGE.write_text(page)
     return 0
 
 

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+import aiokafkawire
 from aiokafkawire import Consumer, Producer, TopicPartition
 from aiokafkawire.errors import BufferFull
-from aiokafkawire.records import kernel
 from benchmarks.clients import common
 from benchmarks.load import (
     ARROW_RECORDS,
@@ -30,7 +30,7 @@ from benchmarks.load import (
 
 
 def about() -> str:
-    return f"kernel {'compiled' if kernel.COMPILED else 'interpreted'}"
+    return aiokafkawire.about().removeprefix("aiokafkawire ")
 
 
 @asynccontextmanager

@@ -25,6 +25,7 @@ from typing import Any
 from aiokafkawire import Consumer
 from aiokafkawire.types import TopicPartition
 from benchmarks.scaling.assigning import PER_TOPIC
+from benchmarks.scaling.curve import without_collector
 from benchmarks.side import PROFILE_LINES, peak_mib
 
 REPEATS = 5
@@ -68,8 +69,9 @@ class Meter:
     async def median(self, name: str, deed: Callable[[], Awaitable[object]]) -> None:
         found = []
         for _ in range(REPEATS):
-            async with self.of(name):
-                await deed()
+            with without_collector():
+                async with self.of(name):
+                    await deed()
             found.append(self.found[name])
         self.found[name] = statistics.median(found)
 
@@ -95,6 +97,9 @@ async def measure(options: argparse.Namespace) -> dict[str, float]:
         consumer.pause(*consumer.assignment())
         await asyncio.sleep(QUIET_S)
         await meter.median("metadata refresh", cluster._refresher._refresh)
+        async with meter.of("metadata refresh, with the collector of garbage", REPEATS):
+            for _ in range(REPEATS):
+                await cluster._refresher._refresh()
         offsets = {TopicPartition(name, n): 1 for name in topics for n in range(PER_TOPIC)}
         await meter.median("commit of all", lambda: consumer.commit(offsets))
         await meter.median("commit without news", consumer.commit)

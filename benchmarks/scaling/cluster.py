@@ -47,7 +47,9 @@ async def beat(producer: Producer, topics: list[str]) -> None:
 
 
 async def serve(nodes: int, topics: Mapping[str, int]) -> None:
-    async with Broker(nodes=nodes, group_initial_rebalance_delay_ms=1_000) as broker:
+    async with Broker(
+        nodes=nodes, group_initial_rebalance_delay_ms=1_000, max_connections=20_000
+    ) as broker:
         for name, partitions in topics.items():
             await broker.create_topic(name, partitions=partitions)
         async with (

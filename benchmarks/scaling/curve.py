@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 SLACK = 0.1
@@ -48,6 +50,17 @@ class Curve:
         ends = [size for size, _ in self.points[-2:]]
         last = slope([(size, size * math.log(size + 1)) for size in ends])
         return self.exponent <= self.limit + SLACK and self.last <= last + SLACK
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Garbage is not collected within: when it is, and what it takes, follows all that is alive."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:

@@ -167,31 +167,34 @@ async def deliveries(bootstrap: str, count: int, cluster: int) -> Found:
         seconds, cpu = time.monotonic() - began, time.process_time() - began_cpu
         offsets = {(known.partition, known.offset) for known in (task.result() for task in tasks)}
         assert len(offsets) == count
-        bare = await bare_tasks(count)
     return {
         "RSS of all, MiB": awaited - before,
         "bytes a delivery with its record": (held - before) * MIB / count,
         "bytes more a task that awaits it": (awaited - held) * MIB / count,
-        "bytes a task that awaits a future": bare * MIB / count,
         "CPU to wake all, ms": cpu * 1000,
         "time to wake all, ms": seconds * 1000,
     }
 
 
-async def bare_tasks(count: int) -> float:
-    """What so many tasks take that wait for one event: asyncio's own share."""
+async def tasks(bootstrap: str, count: int, cluster: int) -> Found:
+    """What so many tasks take that wait for an event and nothing else: asyncio's own share."""
     before = resident_mib()
     event = asyncio.Event()
 
     async def wait() -> None:
         await event.wait()
 
-    tasks = [asyncio.create_task(wait()) for _ in range(count)]
+    waiting = [asyncio.create_task(wait()) for _ in range(count)]
     await asyncio.sleep(0)
     taken = resident_mib() - before
+    began = time.process_time()
     event.set()
-    await asyncio.wait(tasks)
-    return taken
+    await asyncio.wait(waiting)
+    return {
+        "RSS of all, MiB": taken,
+        "bytes a task": taken * MIB / count,
+        "CPU to wake all, ms": (time.process_time() - began) * 1000,
+    }
 
 
 async def full_buffer(bootstrap: str, count: int, cluster: int) -> Found:
@@ -214,7 +217,7 @@ async def full_buffer(bootstrap: str, count: int, cluster: int) -> Found:
             await asyncio.sleep(STALL_S)
             taken = resident_mib("VmHWM:") - before
         await producer.flush()
-    return {"bound": BUFFER_BYTES / MIB, "peak growth": taken, "records": sent}
+    return {"bound, MiB": BUFFER_BYTES / MIB, "peak growth, MiB": taken, "records": sent}
 
 
 async def stalled_application(bootstrap: str, count: int, cluster: int) -> Found:
@@ -231,15 +234,14 @@ async def stalled_application(bootstrap: str, count: int, cluster: int) -> Found
         found = await consumer.getmany(timeout_ms=10_000, max_records=1)
         assert found
         await asyncio.sleep(STALL_S)
-        taken, partitions = resident_mib("VmHWM:") - before, len(consumer.assignment())
+        taken = resident_mib("VmHWM:") - before
         nodes = len({consumer._running.cluster.metadata.leader(tp) for tp in consumer.assignment()})
-    return {
-        "bound of fetch_max_bytes, of each node one in use and one ahead": (
-            2 * nodes * FETCH_BYTES / MIB
-        ),
-        "partitions": partitions,
-        "peak growth": taken,
-    }
+    return {"bound, MiB": fetch_bound(nodes), "peak growth, MiB": taken}
+
+
+def fetch_bound(nodes: int) -> float:
+    """Of each node one answer is in use and one ahead."""
+    return 2 * nodes * FETCH_BYTES / MIB
 
 
 async def slow_application(bootstrap: str, count: int, cluster: int) -> Found:
@@ -260,13 +262,14 @@ async def slow_application(bootstrap: str, count: int, cluster: int) -> Found:
             assert found
             seen += sum(map(len, found.values()))
         taken = resident_mib("VmHWM:") - before
-    return {"records": seen, "peak growth": taken}
+    return {"bound, MiB": fetch_bound(1), "peak growth, MiB": taken, "records": seen}
 
 
 DEEDS: Mapping[str, Callable[[str, int, int], Awaitable[Found]]] = {
     "idle": idle,
     "group": group,
     "deliveries": deliveries,
+    "tasks": tasks,
     "full-buffer": full_buffer,
     "stalled-application": stalled_application,
     "slow-application": slow_application,

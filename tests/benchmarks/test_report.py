@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.bench import Result
+from benchmarks.report import from_json, judge, report, to_json, verdicts
+from benchmarks.rows import OURS, ROWS, Aim
+
+
+def result(cpu: float, rate: float = 1.0, *, busy: float = 1.0, broker: float = 0.0) -> Result:
+    return Result(rate, cpu, 10.0, busy, broker, None, None, "1.0")
+
+
+CPU = Aim("ours", "cpu", 2.0, "theirs", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "part"),
+    [(3.0, 8.0, 4 / 3), (3.0, 6.0, 1.0), (1.0, 1.0, 0.5)],
+)
+def test_a_ratio_decides_where_there_is_one(ours: float, theirs: float, part: float) -> None:
+    verdict = judge(CPU, {"ours": [result(ours)], "theirs": [result(theirs)]})
+    assert verdict is not None
+    assert verdict.part == pytest.approx(part)
+    assert verdict.reached == (part >= 1)
+    assert ("MISSED" in str(verdict)) == (part < 1)
+
+
+def test_ratios_are_those_of_one_round() -> None:
+    found = {"ours": [result(1.0), result(9.0)], "theirs": [result(2.0), result(18.0)]}
+    verdict = judge(CPU, found)
+    assert verdict is not None
+    assert verdict.ratio == 0.5
+
+
+def test_the_figure_decides_where_nobody_else_was_run() -> None:
+    verdict = judge(CPU, {"ours": [result(1.9)]})
+    assert verdict is not None
+    assert verdict.ratio is None
+    assert verdict.reached
+
+
+def test_a_rate_must_be_as_high() -> None:
+    aim = Aim("ours", "rate", beside="theirs", ratio=1.1)
+    slow = judge(aim, {"ours": [result(1, 100)], "theirs": [result(1, 100)]})
+    quick = judge(aim, {"ours": [result(1, 111)], "theirs": [result(1, 100)]})
+    assert slow is not None
+    assert quick is not None
+    assert (slow.reached, quick.reached) == (False, True)
+
+
+def test_what_was_not_run_is_not_judged() -> None:
+    assert judge(CPU, {"theirs": [result(1)]}) is None
+    assert judge(Aim("ours", "rate", beside="theirs", ratio=1.1), {"ours": [result(1)]}) is None
+
+
+def test_every_aim_is_of_sides_that_are_run() -> None:
+    for row in ROWS.values():
+        names = [actor.name for actor in row.actors]
+        assert len(names) == len(set(names))
+        for aim in row.aims:
+            assert aim.of in names
+            assert not aim.beside or aim.beside in names
+            assert aim.of.startswith(OURS)
+
+
+def test_an_idle_client_is_told_from_a_slow_one() -> None:
+    row = ROWS["send-many"]
+    text = []
+    for busy, broker in ((0.5, 0.95), (0.5, 0.5), (0.95, 0.95)):
+        found = {row.actors[0].name: [result(1, busy=busy, broker=broker)]}
+        text.append("\n".join(report([(row, found)], "none")[0]))
+    assert ["broker-bound" in one for one in text] == [True, False, False]
+    assert ["waits" in one for one in text] == [False, True, False]
+
+
+def test_results_are_kept_as_they_were_found() -> None:
+    row = ROWS["arrow"]
+    rows = [(row, {row.actors[0].name: [result(0.2, 2e6), result(0.3, 1e6)]})]
+    kept = to_json(rows, "none")
+    assert from_json(kept) == rows
+    assert len(kept["arrow"]["aims"]) == len(verdicts(*rows[0])) == len(row.aims)
