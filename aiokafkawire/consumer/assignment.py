@@ -21,8 +21,8 @@ class Assignment:
     """Owned partitions by name.
 
     What a call costs goes by the partitions that have something to give or to tell (`_filled`, in
-    the order of their turns, and `_troubles`), not by those that are owned. `made_room`: the last
-    call took a partition's fetched bytes below `room_bytes`. `stopped`: the last
+    the order of their turns, and `_troubles`), not by those that are owned. `roomy`: the
+    partitions whose fetched bytes the last call took below `room_bytes`. `stopped`: the last
     call gave nothing as it took long enough, or as `heavy` has to be unpacked first.
     """
 
@@ -31,7 +31,7 @@ class Assignment:
         self._filled: dict[Partition, None] = {}
         self._troubles: dict[Partition, None] = {}
         self._room_bytes = room_bytes
-        self.made_room = False
+        self.roomy: list[Partition] = []
         self.stopped = False
         self.heavy: HeavyBatch | None = None
         self._given: dict[object, dict[FetchBuffer, None]] = {}
@@ -80,6 +80,10 @@ class Assignment:
                 self._filled.pop(partition, None)
                 partition.tell(None)
 
+    def with_data(self) -> list[Partition]:
+        """The partitions that have something to give, and perhaps some that have not any more."""
+        return list(self._filled)
+
     # --- giving ---
 
     def came_back(self, caller: object) -> None:
@@ -104,7 +108,7 @@ class Assignment:
                 cursor = buffer.open(caller)
             except CorruptRecords as error:
                 raise self._damaged(partition, error) from None
-            self._took(before, buffer)
+            self._took(before, partition, buffer)
             if cursor is not None:
                 self._note(caller, buffer)
                 self._had_turn(partition)
@@ -147,7 +151,7 @@ class Assignment:
                 self._damaged(partition, error)
                 if not given and not parts:
                     raise
-            self._took(before, buffer)
+            self._took(before, partition, buffer)
             if parts:
                 given[partition.tp] = _joined(parts)
                 self._note(caller, buffer)
@@ -161,15 +165,17 @@ class Assignment:
         return given
 
     def _begin(self) -> None:
-        self.made_room = self.stopped = False
+        self.roomy = []
+        self.stopped = False
         self.heavy = None
 
     def _stop_at(self, batches: FetchedBatches | None) -> None:
         self.stopped = True
         self.heavy = None if batches is None else batches.heavy
 
-    def _took(self, before: int, buffer: FetchBuffer) -> None:
-        self.made_room |= buffer.size_bytes < self._room_bytes <= before
+    def _took(self, before: int, partition: Partition, buffer: FetchBuffer) -> None:
+        if buffer.size_bytes < self._room_bytes <= before:
+            self.roomy.append(partition)
 
     def metrics(self) -> dict[str, int | float]:
         """What was counted, and how the partitions stand."""

@@ -51,7 +51,7 @@ from .partition import (
     ReadReplica,
     Refusal,
 )
-from .planner import FetchLimits, FetchPart, FetchPlan, FetchPlanner
+from .planner import FetchLimits, FetchPart, FetchPlan, FetchPlanner, source_of
 
 __all__ = ("Fetcher", "fetch_request", "isolation_of")
 
@@ -125,32 +125,61 @@ class Fetcher:
         self._failures: dict[NodeId, int] = {}
         self._sessions: dict[NodeId, FetchSession] = {}
         self._wake = Signal()
+        self._look_at_all = True
+        self._free: dict[NodeId, None] = {}
+        self._rested: dict[Partition, None] = {}
 
     def wake(self) -> None:
         """Something changed that may call for a fetch: positions, leaders."""
+        self._look_at_all = True
         self._wake.set()
+
+    def _wake_for(self, node: NodeId | None) -> None:
+        """Nothing changed but that this node may be fetched from."""
+        if node is None:
+            self.wake()
+        else:
+            self._free[node] = None
+            self._wake.set()
 
     def gave(self) -> None:
         """The application was given something: there may be room for more."""
-        if self._assignment.made_room or self._planner.held_back:
-            self._wake.set()
+        if self._planner.held_back:
+            self.wake()
+        for partition in self._assignment.roomy:
+            self._wake_for(source_of(partition, self._cluster.metadata.leader))
 
     async def run(self) -> None:
         """Plan and begin fetches, until the host stops."""
         followed: MetadataSnapshot | None = None
         while self._host.running:
             now = self._runtime.clock.now()
-            owned = self._assignment.values()
             metadata = self._cluster.metadata
             if metadata is not followed:
                 # Partitions whose leader is another now do not wait for the old one's answer.
                 followed = metadata
-                for partition in owned:
+                for partition in self._assignment.values():
                     partition.follow(metadata.leader(partition.tp))
                 self._forget_all_but(metadata.nodes)
-            for plan in self._planner.plan(owned, metadata.leader, now, metadata.nodes):
+                self._look_at_all = True
+            for plan in self._plans(metadata, now):
                 self._host.spawn(self._fetch, plan, name=f"fetch-{plan.node}")
-            await self._wake.wait(self._planner.next_deadline(owned, now))
+            if self._planner.outdated:
+                self._planner.outdated = False
+                self.wake()
+            if not await self._wake.wait(self._planner.next_deadline(self._rested, now)):
+                self._look_at_all = True
+
+    def _plans(self, metadata: MetadataSnapshot, now: float) -> list[FetchPlan]:
+        """The fetches to begin: of all partitions, or of those that nodes have which are free."""
+        look_at_all, self._look_at_all = self._look_at_all, False
+        free, self._free = self._free, {}
+        if look_at_all:
+            owned = self._assignment.values()
+            self._rested = {p: None for p in owned if p.not_before > now}
+            return self._planner.plan(owned, metadata.leader, now, metadata.nodes)
+        filled = self._assignment.with_data()
+        return self._planner.plan_some(free, filled, metadata.leader, now, metadata.nodes)
 
     def _forget_all_but(self, nodes: Container[NodeId]) -> None:
         """Nodes that are gone take their sessions with them; numbers of nodes may be used up."""
@@ -166,6 +195,7 @@ class Fetcher:
         asked = session.request(plan.parts, ids)
         outcome: Accepted | Rejected | Lost = Lost()
         rest_until: float | None = None
+        moved = False
         began = clock.now()
         try:
             response = await self._cluster.request(
@@ -186,7 +216,8 @@ class Fetcher:
             self._heard(None)
             self._counters.fetched(clock.now() - began)
             pause_at = clock.now() + BUSY_S
-            for _ in self._take(plan, response, ids):
+            for elsewhere in self._take(plan, response, ids):
+                moved |= elsewhere
                 if clock.now() > pause_at:
                     await checkpoint()
                     pause_at = clock.now() + BUSY_S
@@ -199,7 +230,10 @@ class Fetcher:
         finally:
             session.handle(outcome)
             self._planner.finished(plan, rest_until)
-            self._wake.set()
+            if moved or rest_until is not None:
+                self.wake()
+            else:
+                self._wake_for(plan.node)
 
     def _failed(self, plan: FetchPlan, error: KafkaError) -> float:
         """Leave a node that failed alone for a while, and tell what time does not mend."""
@@ -218,20 +252,24 @@ class Fetcher:
 
     def _take(
         self, plan: FetchPlan, response: FetchResponse, ids: dict[str, UUID]
-    ) -> Iterator[None]:
-        """Take an answer over, partition by partition; thousands of tiny batches take time."""
+    ) -> Iterator[bool]:
+        """Take an answer over, partition by partition: tiny batches take their time.
+
+        Tells of each whether it is to be fetched later, or from another node.
+        """
         if response.error_code != ErrorCode.NONE:
             raise error_for(response.error_code, api="Fetch", broker=str(plan.node))
         for part, data in answered(plan, response, ids):
             if not part.awaited:
                 continue
+            before = part.partition.replica, part.partition.not_before
             if data.error_code != ErrorCode.NONE:
                 self._refused(plan.node, part, data)
             elif data.diverging_epoch.epoch >= 0:
                 self._diverged(part, data)
             else:
                 self._store(plan.node, part, data)
-            yield
+            yield before != (part.partition.replica, part.partition.not_before)
 
     def _store(self, node: NodeId, part: FetchPart, data: PartitionData) -> None:
         partition = part.partition

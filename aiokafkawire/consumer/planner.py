@@ -13,7 +13,15 @@ from aiokafkawire.types import NodeId, TopicPartition
 from .buffer import FetchBuffer
 from .partition import Partition, Positioned
 
-__all__ = ("HOLD_S", "FetchLimits", "FetchPart", "FetchPlan", "FetchPlanner", "LeaderOf")
+__all__ = (
+    "HOLD_S",
+    "FetchLimits",
+    "FetchPart",
+    "FetchPlan",
+    "FetchPlanner",
+    "LeaderOf",
+    "source_of",
+)
 
 HOLD_S = 0.1
 """How long a node that leads a full partition is not fetched from.
@@ -90,7 +98,9 @@ class FetchPlanner:
         self._held: dict[NodeId, float] = {}
         self._turns: dict[TopicPartition, int] = {}
         self._turn = 0
+        self._sources: dict[NodeId, list[Partition]] = {}
         self.held_back = False
+        self.outdated = False
 
     def plan(
         self,
@@ -104,17 +114,54 @@ class FetchPlanner:
         Partitions follow their leaders (`Partition.follow`) when the metadata changes; only those
         that have followed none yet are looked up here.
         """
-        self._resting = {node: until for node, until in self._resting.items() if until > now}
-        self._held = {}
         if len(self._turns) > 2 * len(partitions):
             self._turns = {p.tp: self._turns[p.tp] for p in partitions if p.tp in self._turns}
-        wanting, full, buffered = self._survey(partitions, now)
+        plans = self._plan(partitions, partitions, leader_of, now, nodes)
+        self._sources = {}
+        for partition in partitions:
+            source = source_of(partition, leader_of)
+            if source is not None:
+                self._sources.setdefault(source, []).append(partition)
+        self.outdated = False
+        return plans
+
+    def plan_some(
+        self,
+        free: Collection[NodeId],
+        filled: Collection[Partition],
+        leader_of: LeaderOf,
+        now: float,
+        nodes: Container[NodeId] = (),
+    ) -> list[FetchPlan]:
+        """As `plan`, where nothing changed since but that these nodes answered, or that there is
+        room in partitions that were fetched from them. `filled` are those that have data.
+
+        So what an answer costs goes by what its node leads. `outdated` says that a partition is to
+        be fetched from another node by now: `plan` finds out.
+        """
+        some = [partition for node in free for partition in self._sources.get(node, ())]
+        plans = self._plan(some, filled, leader_of, now, nodes)
+        self.outdated = any(source_of(partition, leader_of) not in free for partition in some)
+        return plans
+
+    def _plan(
+        self,
+        partitions: Iterable[Partition],
+        filled: Iterable[Partition],
+        leader_of: LeaderOf,
+        now: float,
+        nodes: Container[NodeId],
+    ) -> list[FetchPlan]:
+        self._resting = {node: until for node, until in self._resting.items() if until > now}
+        self._held = {node: until for node, until in self._held.items() if until > now}
+        full, buffered = self._survey(filled)
         full_nodes = {leader.node: now for p in full if (leader := leader_of(p.tp)) is not None}
         since = self._full_since
         self._full_since = full_nodes | {n: since[n] for n in full_nodes if n in since}
         self.held_back = buffered >= self._limits.buffer_bytes
         if self.held_back:
             return []
+        wanting = [partition for partition in partitions if self._wants(partition, now)]
         by_node: dict[NodeId, list[FetchPart]] = {}
         for partition in sorted(wanting, key=lambda p: self._turns.get(p.tp, 0)):
             leader = _followed(partition, leader_of)
@@ -132,11 +179,8 @@ class FetchPlanner:
                 by_node.setdefault(node, []).append(part)
         return [self._begin(node, parts, node in full_nodes) for node, parts in by_node.items()]
 
-    def _survey(
-        self, partitions: Iterable[Partition], now: float
-    ) -> tuple[list[Partition], list[Partition], int]:
-        """Who wants data, who has enough of it, and how many bytes there are."""
-        wanting: list[Partition] = []
+    def _survey(self, partitions: Iterable[Partition]) -> tuple[list[Partition], int]:
+        """Who has enough of data, and how many bytes there are."""
         full: list[Partition] = []
         buffered = 0
         for partition in partitions:
@@ -145,13 +189,21 @@ class FetchPlanner:
                 continue
             size_bytes = state.buffer.size_bytes
             buffered += 0 if partition.passed_over else size_bytes
-            if partition.revoked:
-                continue
-            if size_bytes >= self._limits.partition_bytes:
+            if size_bytes >= self._limits.partition_bytes and not partition.revoked:
                 full.append(partition)
-            elif partition.not_before <= now and not self._waits(state):
-                wanting.append(partition)
-        return wanting, full, buffered
+        return full, buffered
+
+    def _wants(self, partition: Partition, now: float) -> bool:
+        """Whether a partition is to be fetched, once its node is free."""
+        state = partition.state
+        return (
+            isinstance(state, Positioned)
+            and not partition.paused
+            and not partition.revoked
+            and partition.not_before <= now
+            and state.buffer.size_bytes < self._limits.partition_bytes
+            and not self._waits(state)
+        )
 
     def _waits(self, state: Positioned) -> bool:
         return state in self._under_way or state in self._in_doubt
@@ -198,11 +250,22 @@ class FetchPlanner:
         self._turns[tp] = self._turn
 
     def next_deadline(self, partitions: Iterable[Partition], now: float) -> float:
-        """When a partition or a node that is left alone may be fetched from again."""
+        """When one of these partitions, or a node that is left alone, may be fetched from again."""
         later = [p.not_before for p in partitions if p.not_before > now]
         later += [until for until in self._resting.values() if until > now]
         later += self._held.values()
         return min(later, default=NEVER)
+
+
+def source_of(partition: Partition, leader_of: LeaderOf) -> NodeId | None:
+    """The node that a partition is fetched from as things stand, if it is."""
+    state = partition.state
+    if not isinstance(state, Positioned):
+        return None
+    if partition.replica is not None:
+        return partition.replica.node
+    leader = state.leader or leader_of(partition.tp)
+    return None if leader is None else leader.node
 
 
 def _followed(partition: Partition, leader_of: LeaderOf) -> Leader | None:

@@ -257,7 +257,7 @@ def test_room_is_made_where_what_is_left_goes_below_what_is_wanted() -> None:
     made = []
     for _ in range(10):
         owned.take("a", 1)
-        made.append(owned.made_room)
+        made.append(bool(owned.roomy))
     assert made == [False] * 5 + [True] + [False] * 4
 
 

@@ -306,3 +306,62 @@ def test_whatever_happens_the_bounds_hold(data: st.DataObject) -> None:
             case "take":
                 assert one.buffer is not None
                 one.buffer.take(1, "a")
+
+
+# --- where only some nodes are looked at ------------------------------------------------------
+
+
+def led_by(nodes: int, partitions: int) -> tuple[list[Partition], Any]:
+    owned = [partition(TopicPartition("orders", number)) for number in range(partitions)]
+    return owned, lambda tp: Leader(tp.partition % nodes + 1, 1)
+
+
+def test_an_answer_costs_by_what_its_node_leads() -> None:
+    owned, leader_of = led_by(4, 40)
+    planner = FetchPlanner(LIMITS)
+    plans = {plan.node: plan for plan in planner.plan(owned, leader_of, 0.0)}
+    planner.finished(plans[2])
+    looked_at = []
+    real = planner._wants
+
+    def wants(one: Partition, now: float) -> bool:
+        looked_at.append(one)
+        return real(one, now)
+
+    planner._wants = wants  # type: ignore[method-assign]
+    (plan,) = planner.plan_some([2], [], leader_of, 0.0)
+    assert [part.partition for part in plan.parts] == owned[1::4] == looked_at
+    assert not planner.outdated
+    assert planner.plan_some([1, 2, 3, 7], [], leader_of, 0.0) == []
+
+
+def test_what_is_full_holds_and_bounds_there_too() -> None:
+    owned, leader_of = led_by(2, 4)
+    planner = FetchPlanner(FetchLimits(1_500, 1_000))
+    for plan in planner.plan(owned, leader_of, 0.0):
+        planner.finished(plan)
+    fill(owned[0], 1_000)
+    assert planner.plan_some([1], [owned[0]], leader_of, 0.0) == []
+    assert planner.next_deadline((), 0.0) == HOLD_S
+    assert planner.plan_some([2], [owned[0]], leader_of, 0.0)
+    fill(owned[1], 700)
+    assert planner.plan_some([1, 2], owned[:2], leader_of, 1.0) == []
+    assert planner.held_back
+
+
+def test_a_partition_that_is_read_elsewhere_by_now_is_noticed() -> None:
+    owned, leader_of = led_by(2, 4)
+    planner = FetchPlanner(LIMITS)
+    for replica in (None, ReadReplica(3, 5.0)):
+        owned[0].replica = replica
+        for plan in planner.plan(owned, leader_of, 0.0, {1, 2, 3}):
+            planner.finished(plan)
+    (plan,) = planner.plan_some([3], [], leader_of, 1.0, {1, 2, 3})
+    assert [part.partition for part in plan.parts] == [owned[0]]
+    assert not planner.outdated
+    planner.finished(plan)
+    (plan,) = planner.plan_some([3], [], leader_of, 6.0, {1, 2, 3})
+    assert plan.node == 1  # the leader is asked again
+    assert planner.outdated
+    planner.plan(owned, leader_of, 6.0, {1, 2, 3})
+    assert not planner.outdated
