@@ -16,6 +16,7 @@ from aiokafkawire.connection.versions import Versions
 from aiokafkawire.errors import ConnectionLost, KafkaError, ProtocolError, RequestTimedOut
 from aiokafkawire.runtime import (
     NEVER,
+    Alarm,
     Buffer,
     Clock,
     Host,
@@ -113,8 +114,7 @@ class Channel:
         )
         self._frames = FrameReader(limits.max_frame_bytes)
         self._outgoing = _Outgoing()
-        self._to_time = Signal()
-        self._timer_at = NEVER
+        self._timer = Alarm()
         self._error: KafkaError | None = None
         self._defect: Exception | None = None
         self._tasks: tuple[TaskHandle, ...] = ()
@@ -205,14 +205,14 @@ class Channel:
         self._write_now(now)
         if self._calls.waits_for_slot and not self._outgoing.busy:
             self._outgoing.signal.set()  # the broker may want it later
-        if deadline < self._timer_at:
-            self._to_time.set()
+        if deadline < self._timer.at:
+            self._timer.move(deadline)
         return call
 
     def close_when_idle(self) -> None:
         """Close as soon as nothing is under way."""
         self._calls.close_when_idle()
-        self._to_time.set()
+        self._timer.move(-NEVER)
 
     def close(self, error: KafkaError) -> None:
         """End the connection on the client's own wish; waiters get `error`."""
@@ -232,7 +232,7 @@ class Channel:
         self._counters.closed(lost=not self.quiet)
         self._transport.abort()
         self._outgoing.signal.set()
-        self._to_time.set()
+        self._timer.move(-NEVER)
         for call in self._calls.close():
             self._fail(call, self._verdict(call, error))
         if self.on_closed is not None:
@@ -296,7 +296,7 @@ class Channel:
             except Exception as defect:
                 self._broke(defect)
         if self._calls.closes_when_idle:
-            self._to_time.set()
+            self._timer.move(-NEVER)
 
     async def _write(self) -> None:
         """The writer: sends what did not go at once, and what the broker wanted to have later."""
@@ -357,7 +357,7 @@ class Channel:
         call, wanted = self._calls.answered(peek_correlation_id(frame), now)
         self._counters.answered(now - call.sent_at)
         if self._calls.closes_when_idle:
-            self._to_time.set()
+            self._timer.move(-NEVER)
         if not wanted:
             return
         pending = call.payload
@@ -381,8 +381,7 @@ class Channel:
     async def _watch_time(self) -> None:
         try:
             while self._error is None:
-                self._timer_at = self._calls.next_deadline(self._clock.now())
-                await self._to_time.wait(self._timer_at)
+                await self._timer.wait(self._calls.next_deadline(self._clock.now()))
                 self._look_at_time(self._clock.now())
         finally:
             self.poison(ConnectionLost("the client is closing"))
