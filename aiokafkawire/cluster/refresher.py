@@ -21,7 +21,7 @@ from aiokafkawire.errors import (
 )
 from aiokafkawire.runtime import Address, Host, Promise, Runtime, Signal, copy_of
 from aiokafkawire.types import NodeId
-from aiokafkawire.wire import ErrorCode, error_for
+from aiokafkawire.wire import ApiKey, ErrorCode, error_for
 from aiokafkawire.wire.messages.metadata import MetadataResponse
 
 __all__ = ("NEXT_NODE_AFTER_S", "Refresher")
@@ -35,8 +35,8 @@ NEXT_NODE_AFTER_S = 5.0
 """A node that keeps a metadata request for so long is passed over, while there are others."""
 
 FIRST_ROUND_S = 3.0
-"""So long an address may take before the log says that nothing came from it yet, and another one is
-tried; what was begun there goes on."""
+"""So long a connection to an address may take before the log says that there is none yet, and
+another one is tried; what was begun there goes on."""
 
 MAX_TOLD = 4
 """Different reasons why a client cannot start that the log tells of."""
@@ -262,18 +262,22 @@ class Refresher:
         patience_s: float = NEXT_NODE_AFTER_S,
     ) -> None:
         """Ask each bootstrap address in turn. `failures` has those of earlier rounds."""
-        clock = self._runtime.clock
-        request_s = self._config.request_timeout_ms / 1_000
+        now = self._runtime.clock.now
         servers = self._config.bootstrap_addresses
-        if len(servers) == 1 and patience_s >= NEXT_NODE_AFTER_S:
+        request_s = answer_s = self._config.request_timeout_ms / 1_000
+        if len(servers) > 1 or patience_s < NEXT_NODE_AFTER_S:
+            answer_s = min(request_s, NEXT_NODE_AFTER_S)
+        else:
             patience_s = request_s
         for server in servers:
             address = Address(*server)
             client = self._brokers.of_address(address)
             wanted = self.interest.wanted()
             request = metadata_request(wanted, allow_creation=self._may_create)
-            until = min(deadline, clock.now() + min(patience_s, request_s))
+            until = min(deadline, now() + min(patience_s, request_s))
             try:
+                await client.ready(ApiKey.METADATA, until)
+                until = min(deadline, now() + answer_s)
                 response = await client.request(request, deadline=until)
                 self._take(response, wanted, client)
             except (AuthenticationFailed, ClientClosed):

@@ -119,7 +119,8 @@ async def test_a_node_that_did_not_answer_is_asked_after_all_others(
 async def test_a_silent_address_does_not_hold_the_start(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(refresher, "FIRST_ROUND_S", 0.05)
+    monkeypatch.setattr(refresher, "FIRST_ROUND_S", 0.04)
+    monkeypatch.setattr(refresher, "NEXT_NODE_AFTER_S", 0.05)
     async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
         scripted.nodes[1].answers[ApiKey.METADATA] = silent
         with anyio.fail_after(5):
@@ -130,7 +131,8 @@ async def test_a_silent_address_does_not_hold_the_start(
 async def test_an_address_that_says_nothing_is_told_of_soon(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(refresher, "FIRST_ROUND_S", 0.05)
+    monkeypatch.setattr(refresher, "FIRST_ROUND_S", 0.04)
+    monkeypatch.setattr(refresher, "NEXT_NODE_AFTER_S", 0.05)
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
 
         async def late(header: Any, request: Any) -> Response | None:
@@ -147,7 +149,8 @@ async def test_an_address_that_says_nothing_is_told_of_soon(
 async def test_each_reason_why_a_client_cannot_start_is_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(refresher, "FIRST_ROUND_S", 0.05)
+    monkeypatch.setattr(refresher, "FIRST_ROUND_S", 0.04)
+    monkeypatch.setattr(refresher, "NEXT_NODE_AFTER_S", 0.05)
     asked = 0
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
 
