@@ -38,7 +38,7 @@ def kernel() -> list[Extension]:
         extra_compile_args=[] if sys.platform == "win32" else ["-g0"],
         define_macros=[("AIOKAFKAWIRE_KERNEL_HASH", f'"{digest}"')],
     )
-    directives = {"language_level": 3, "annotation_typing": False, "embedsignature": False}
+    directives = {"language_level": 3, "annotation_typing": False, "wraparound": False}
     (built,) = cythonize(
         [extension], build_dir="build", force=True, quiet=True, compiler_directives=directives
     )

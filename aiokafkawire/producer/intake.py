@@ -13,7 +13,8 @@ from aiokafkawire.producer.partition_queue import PartitionQueue
 from aiokafkawire.producer.sender import Sender
 from aiokafkawire.producer.transactions import Transaction
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
-from aiokafkawire.records.kernel import Headers, as_bytes
+from aiokafkawire.records.headers import as_bytes
+from aiokafkawire.records.kernel import Headers
 from aiokafkawire.runtime import Runtime
 
 __all__ = ("RECORD_OVERHEAD_BYTES", "Intake", "NewRecord", "checked")

@@ -1,8 +1,9 @@
-"""The hot loops: varints, the layout of records, murmur2, and `Record` itself.
+"""The hot loops: varints, the layout of records, murmur2, `Record`, and the buffers of Arrow.
 
-Plain functions over buffers, integers and `array('q')`, so that the same source runs interpreted
-and compiled. What a caller passes as `data` is only indexed and sliced. Protocol source: "Record
-Batch" and "Old Message Format" in Kafka's documentation of its message format.
+One source that runs interpreted and, with the widths of `_kernel.pxd`, compiled. Where C needs
+another way a function stands there, and its twin in `_uncompiled.py`. `data` is any contiguous
+buffer when compiled, and `bytes` when not. Columns are of `array("q")`. Protocol source: "Record
+Batch" in Kafka's documentation of its message format.
 
 A structure that lies raises `CorruptRecords`; an index past the end raises `IndexError` and a
 number over 64 bits `OverflowError`, which callers turn into `CorruptRecords` too.
@@ -10,199 +11,169 @@ number over 64 bits `OverflowError`, which callers turn into `CorruptRecords` to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from struct import Struct
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.types import TopicPartition
 
 if TYPE_CHECKING:
-    from .columns import Columns
+    from array import array
 
-    AIOKAFKAWIRE_KERNEL_HASH: bytes  # _kernel.pxd has what is not defined here
-
-try:
-    import cython
-except ImportError:  # it is only there where the kernel is compiled
     from . import _uncompiled as cython
+    from .columns import Columns
+else:
+    try:
+        import cython
+    except ImportError:  # it is only there where the kernel is compiled
+        from . import _uncompiled as cython
+
+if not cython.compiled:
+    from ._uncompiled import KERNEL_HASH, blank, copy, cut, extend, failed, low  # isort: skip
+    from ._uncompiled import numbers, pointers, put_bytes, put_varint, signed, text  # isort: skip
+    from ._uncompiled import varint, varint_size, whole, word  # isort: skip
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Header: TypeAlias = tuple[str, bytes | None]
 Headers: TypeAlias = tuple[Header, ...]
 
 COMPILED: bool = cython.compiled
-SOURCE_HASH = AIOKAFKAWIRE_KERNEL_HASH.decode() if COMPILED else ""  # noqa: F821 - see _kernel.pxd
+SOURCE_HASH = KERNEL_HASH.decode()  # of what it was compiled from
 
-VARLONG_MAX_BYTES = 10
-VARINT_MAX_BYTES = 5
-SMALL_VARINTS = 8192  # all that fit in two bytes and are not negative
 RECORD_MIN_BYTES = 7  # length, attributes, two deltas, key length, value length, header count
-
-_MURMUR_FACTOR = 0x5BD1E995
-_MURMUR_SEED = 0x9747B28C
-_WORD = Struct("<I").unpack_from
 
 
 def encode_varint(value: int) -> bytes:
     """The zigzag varint of a signed 64-bit integer: one to ten bytes."""
-    raw = (value << 1) ^ (value >> 63)
     out = bytearray()
-    while raw > 127:
-        out.append(raw & 127 | 128)
-        raw >>= 7
-    out.append(raw)
-    return bytes(out)
+    size = varint_size(value)
+    put_varint(extend(out, 0, size), value)
+    return bytes(out[:size])
 
 
-def decode_varint(data: bytes, position: int, max_bytes: int = VARINT_MAX_BYTES) -> tuple[int, int]:
+def decode_varint(data: Buffer, position: int, max_bytes: int = 5) -> tuple[int, int]:
     """Read a zigzag varint of at most `max_bytes`: its value and the position after it."""
-    raw = 0
-    for shift in range(0, 7 * max_bytes, 7):
-        byte = data[position]
-        position += 1
-        raw |= (byte & 127) << shift
-        if byte < 128:
-            return raw >> 1 ^ -(raw & 1), position
-    raise CorruptRecords(f"a varint is longer than {max_bytes} bytes")
+    value, position = varint(whole(data), position, max_bytes)
+    if position < 0:
+        failed(position)
+    return value, position
 
 
-_VARINTS = [encode_varint(n) for n in range(SMALL_VARINTS)]
-_TWO_BYTES = [n >> 1 ^ -(n & 1) for n in range(2 * SMALL_VARINTS)]
-_ONE_BYTE = [*_TWO_BYTES[:128], *[None] * 128]  # None where more bytes follow
-_NULL_LENGTH = encode_varint(-1)
+def too_long(max_bytes: int) -> CorruptRecords:
+    return CorruptRecords(f"a varint is longer than {max_bytes} bytes")
 
 
 def murmur2(data: Buffer) -> int:
     """Kafka's hash of a key, as a signed 32-bit integer (`Utils.murmur2` of the Java client)."""
-    size = len(data)
-    whole = size & ~3
-    hashed = _MURMUR_SEED ^ size
-    for start in range(0, whole, 4):
-        mixed = _WORD(data, start)[0] * _MURMUR_FACTOR & 0xFFFFFFFF
-        mixed = (mixed ^ mixed >> 24) * _MURMUR_FACTOR
-        hashed = (hashed * _MURMUR_FACTOR ^ mixed) & 0xFFFFFFFF
-    if whole != size:
-        tail = int.from_bytes(data[whole:], "little")
-        hashed = (hashed ^ tail) * _MURMUR_FACTOR & 0xFFFFFFFF
-    hashed = (hashed ^ hashed >> 13) * _MURMUR_FACTOR & 0xFFFFFFFF
-    hashed ^= hashed >> 15
-    return hashed - 0x100000000 if hashed & 0x80000000 else hashed
+    key = data if type(data) is bytes else bytes(data)
+    return murmur2_of(key, len(key))
 
 
-# --- reading ---------------------------------------------------------------------------------
+def murmur2_of(data: bytes, size: int) -> int:
+    hashed = low(size ^ -0x68B84D74)  # the seed 0x9747B28C
+    for at in range(0, size & ~3, 4):
+        mixed = low(word(data, at) * 0x5BD1E995)
+        mixed = low((mixed ^ mixed >> 24) * 0x5BD1E995)
+        hashed = low(hashed * 0x5BD1E995) ^ mixed
+    if size & 3:
+        for at in range(size & ~3, size):
+            hashed ^= data[at] << 8 * (at & 3)
+        hashed = low(hashed * 0x5BD1E995)
+    hashed = low((hashed ^ hashed >> 13) * 0x5BD1E995)
+    return signed(hashed ^ hashed >> 15)
 
 
-def decode_records(  # noqa: PLR0917 - a hot call
-    columns: Columns,
-    start: int,
-    stop: int,
-    base_offset: int,
-    base_timestamp: int,
-    position: int,
-    previous: int,
-) -> int:
+@cython.overflowcheck(True)
+def decode_records(  # noqa: PLR0917
+    columns: Columns, start: int, stop: int, base_offset: int, base_timestamp: int,
+    position: int, previous: int,
+) -> int:  # fmt: skip
     """Fill `columns` from index `start` up to `stop` with records of format 2, which stand in its
     data from `position` on.
 
-    Returns the position after the last one. Offset deltas must rise from `previous` on, and each
-    record must fill its length. Varints of two bytes are read in place where they are common.
+    Returns the position after them. Offset deltas must rise from `previous` on.
     """
     data = columns.data
-    offsets, timestamps = columns.offsets, columns.timestamps
-    key_start, key_length = columns.key_start, columns.key_length
-    value_start, value_length = columns.value_start, columns.value_length
-    small, wide = _ONE_BYTE, _TWO_BYTES
+    source, fill = whole(data), pointers(columns, start, stop)
     for index in range(start, stop):
-        if (size := small[data[position]]) is not None:
-            position += 1
-        elif data[position + 1] < 128:
-            size = wide[data[position] + (data[position + 1] << 7) - 128]
-            position += 2
-        else:
-            size, position = decode_varint(data, position)
+        size, position = varint(source, position, 5)
         end = position + size
-        position += 1  # attributes, of which none is in use
-        if (delta := small[data[position]]) is not None:
-            position += 1
-        else:
-            delta, position = decode_varint(data, position, VARLONG_MAX_BYTES)
-        timestamps[index] = base_timestamp + delta
-
-        if (delta := small[data[position]]) is not None:
-            position += 1
-        elif data[position + 1] < 128:
-            delta = wide[data[position] + (data[position + 1] << 7) - 128]
-            position += 2
-        else:
-            delta, position = decode_varint(data, position)
+        # One byte of attributes, of which none is in use.
+        delta, position = varint(source, position + 1, 10)
+        fill.timestamps[index] = base_timestamp + delta
+        delta, position = varint(source, position, 5)
+        if position < 0:
+            failed(position)
         if delta <= previous:
-            raise CorruptRecords("offsets do not rise", offset=base_offset + previous + 1)
+            raise corrupt("offsets do not rise", base_offset, previous + 1)
         previous = delta
-        offsets[index] = base_offset + delta
-
-        if (size := small[data[position]]) is not None:
-            position += 1
-        else:
-            size, position = decode_varint(data, position)
-        key_start[index], key_length[index] = position, size
-        position += size if size > 0 else 0
-
-        if (size := small[data[position]]) is not None:
-            position += 1
-        elif data[position + 1] < 128:
-            size = wide[data[position] + (data[position + 1] << 7) - 128]
-            position += 2
-        else:
-            size, position = decode_varint(data, position)
-        value_start[index], value_length[index] = position, size
+        fill.offsets[index] = base_offset + delta
+        size, position = varint(source, position, 5)
+        fill.key_start[index] = position
+        fill.key_length[index] = size
+        size, position = varint(source, position + size if size > 0 else position, 5)
+        if position < 0:
+            failed(position)
+        fill.value_start[index] = position
+        fill.value_length[index] = size
         position += size if size > 0 else 0
         if data[position]:
-            position = skip_headers(data, position, end)
+            position = skip_headers(source, position, end)
             columns.has_headers = True
         else:
             position += 1
         if position != end:
-            raise CorruptRecords("a record's length is wrong", offset=base_offset + previous)
+            raise corrupt("a record's length is wrong", base_offset, previous)
     return position
 
 
-def skip_headers(data: bytes, position: int, end: int) -> int:
+def corrupt(what: str, base_offset: int, delta: int) -> CorruptRecords:
+    return CorruptRecords(what, offset=base_offset + delta)
+
+
+def skip_headers(source: Any, position: int, end: int) -> int:
     """Check the headers of a record; returns the position after them."""
-    count, position = decode_varint(data, position)
+    count, position = varint(source, position, 5)
+    if position < 0:
+        failed(position)
     if count < 0 or count > end - position:
         raise CorruptRecords(f"a record cannot have {count} headers")
     for _ in range(count):
-        size, position = decode_varint(data, position)
+        size, position = varint(source, position, 5)
         if size < 0:
             raise CorruptRecords("a header has no key")
-        size, position = decode_varint(data, position + size)
-        if size > 0:
-            position += size
+        size, position = varint(source, position + size, 5)
+        if position < 0:
+            failed(position)
+        position += size if size > 0 else 0
         if position > end:
             raise CorruptRecords("a header reaches past its record")
     return position
 
 
-def decode_headers(data: bytes, position: int) -> Headers:
+def decode_headers(data: Buffer, position: int) -> Headers:
     """The headers of a record that `decode_records` has checked. Keys that are not UTF-8 are shown
     with replacement characters, as the Java client does."""
-    count, position = decode_varint(data, position)
-    if not count:
-        return ()
-    headers: list[Header] = []
+    return headers_at(whole(data), position)
+
+
+def headers_at(source: Any, position: int) -> Headers:
+    count, position = varint(source, position, 5)
+    if position < 0:
+        failed(position)
+    headers = []
     for _ in range(count):
-        size, position = decode_varint(data, position)
-        key = str(data[position : position + size], "utf-8", "replace")
-        size, position = decode_varint(data, position + size)
-        if size < 0:
-            headers.append((key, None))
-        else:
-            headers.append((key, data[position : position + size]))
-            position += size
+        size, position = varint(source, position, 5)
+        name = text(source, position, size)
+        size, position = varint(source, position + size, 5)
+        headers.append((name, cut(source, position, size)))
+        position += size if size > 0 else 0
     return tuple(headers)
 
 
+@cython.no_gc
+@cython.freelist(512)
+@cython.cclass
 class Record:
     """One record as the application sees it.
 
@@ -211,30 +182,15 @@ class Record:
     """
 
     __slots__ = (
-        "headers",
-        "key",
-        "leader_epoch",
-        "offset",
-        "partition",
-        "timestamp_ms",
-        "timestamp_type",
-        "topic",
-        "value",
-    )
+        "headers", "key", "leader_epoch", "offset", "partition", "timestamp_ms", "timestamp_type",
+        "topic", "value",
+    )  # fmt: skip
 
     def __init__(
-        self,
-        topic: str,
-        partition: int,
-        offset: int,
-        *,
-        timestamp_ms: int = -1,
-        timestamp_type: int = 0,
-        key: bytes | None = None,
-        value: bytes | None = None,
-        headers: Iterable[Header] = (),
-        leader_epoch: int = -1,
-    ) -> None:
+        self, topic: str, partition: int, offset: int, *, timestamp_ms: int = -1,
+        timestamp_type: int = 0, key: bytes | None = None, value: bytes | None = None,
+        headers: Iterable[Header] = (), leader_epoch: int = -1,
+    ) -> None:  # fmt: skip
         self.topic = topic
         self.partition = partition
         self.offset = offset
@@ -249,11 +205,17 @@ class Record:
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
 
-    def _fields(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, name) for name in self.__slots__)
+    def _fields(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in Record.__slots__}
 
     def __eq__(self, other: object) -> bool:
         return self._fields() == other._fields() if isinstance(other, Record) else NotImplemented
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from .kernel import restore  # noqa: PLC0415 - what restores it may run the other kernel
+
+        kind = None if type(self) is Record else type(self)
+        return restore, (kind, {**self._fields(), **getattr(self, "__dict__", {})})
 
     def __hash__(self) -> int:
         return hash((self.topic, self.partition, self.offset))
@@ -266,123 +228,167 @@ class Record:
         )
 
 
-def iterate(  # noqa: PLR0917 - a hot call
-    columns: Columns,
-    start: int,
-    stop: int,
-    topic: str,
-    partition: int,
-    timestamp_type: int,
+def make_records(  # noqa: PLR0917
+    columns: Columns, start: int, stop: int, topic: str, partition: int, timestamp_type: int,
     leader_epoch: int,
-) -> Iterator[Record]:
-    """Make the `Record` of each index from `start` to `stop`, when it is asked for."""
-    data = columns.data
-    has_headers = columns.has_headers
-    new = Record.__new__
-    for offset, timestamp_ms, key_at, key_size, value_at, size in zip(
-        columns.offsets[start:stop],
-        columns.timestamps[start:stop],
-        columns.key_start[start:stop],
-        columns.key_length[start:stop],
-        columns.value_start[start:stop],
-        columns.value_length[start:stop],
-        strict=True,
-    ):
-        record = new(Record)
-        record.topic = topic
-        record.partition = partition
-        record.offset = offset
-        record.timestamp_ms = timestamp_ms
-        record.timestamp_type = timestamp_type
-        record.leader_epoch = leader_epoch
-        record.key = data[key_at : key_at + key_size] if key_size >= 0 else None
+) -> list[Record]:  # fmt: skip
+    """The `Record` of each index from `start` to `stop`."""
+    data, has_headers = columns.data, columns.has_headers
+    source, found = whole(data), pointers(columns, start, stop)
+    records = []
+    for index in range(start, stop):
+        record: Record = Record.__new__(Record)
+        record.topic, record.partition = topic, partition
+        record.offset, record.timestamp_ms = found.offsets[index], found.timestamps[index]
+        record.timestamp_type, record.leader_epoch = timestamp_type, leader_epoch
+        record.key = cut(source, found.key_start[index], found.key_length[index])
+        at, size = found.value_start[index], found.value_length[index]
+        record.value = cut(source, at, size)
+        at += size if size > 0 else 0
+        record.headers = headers_at(source, at) if has_headers else ()
+        records.append(record)
+    return records
+
+
+def cuts(
+    data: bytes, starts: array[int], lengths: array[int], start: int, stop: int
+) -> list[bytes | None]:
+    """The pieces of `data` that two columns tell of; None where a length is negative."""
+    source = whole(data)
+    begins, sizes = numbers(starts, start, stop), numbers(lengths, start, stop)
+    return [cut(source, begins[index], sizes[index]) for index in range(start, stop)]
+
+
+def total(lengths: array[int], start: int, stop: int) -> int:
+    """The sum of the lengths that are not negative."""
+    sizes = numbers(lengths, start, stop)
+    found = 0
+    for index in range(start, stop):
+        found += max(sizes[index], 0)
+    return found
+
+
+def fill_binary(  # noqa: PLR0917
+    data: bytes, starts: array[int], lengths: array[int], start: int, stop: int,
+    out: bytearray | memoryview, ends: array[int], valid: bytearray, row: int,
+) -> None:  # fmt: skip
+    """Append what `cuts` gives to a binary column of Arrow that has `row` rows so far.
+
+    `ends[row]` is where the content `out` ends; both, and the bits of `valid`, have room for all.
+    """
+    source = whole(data)
+    begins, sizes = numbers(starts, start, stop), numbers(lengths, start, stop)
+    position = ends[row]
+    for index in range(start, stop):
+        size = sizes[index]
         if size >= 0:
-            headers_at = value_at + size
-            record.value = data[value_at:headers_at]
-        else:
-            headers_at = value_at
-            record.value = None
-        record.headers = (
-            decode_headers(data, headers_at) if has_headers and data[headers_at] else ()
-        )
-        yield record
+            valid[row >> 3] |= 1 << (row & 7)
+            copy(out, position, source, begins[index], size)
+            position += size
+        row += 1
+        ends[row] = position
 
 
-# --- writing ---------------------------------------------------------------------------------
+class Placed:
+    """Where a record stands: the index in its batch, of which the receipt will tell."""
+
+    __slots__ = ("index", "receipt", "timestamp_ms")
+
+    def __init__(self, receipt: Any, index: int, timestamp_ms: int) -> None:
+        self.receipt = receipt
+        self.index = index
+        self.timestamp_ms = timestamp_ms
 
 
-def as_bytes(data: Any, what: str) -> bytes:
-    """A copy of a bytes-like object; anything else is a `TypeError` that names `what`."""
-    if not isinstance(data, bytes | bytearray | memoryview):
-        raise TypeError(f"{what} must be bytes, bytearray, memoryview or None, not {data!r:.80}")
-    return bytes(data)
+class RecordsUnderWay:
+    """The records of a batch that still takes some, up to `limit_bytes`; the first always fits.
 
+    `is_full` is set by a record that is refused for lack of room, or reaches the limit; whoever
+    raises the limit clears it. `put` makes objects of the class `delivery` with this `receipt`.
+    """
 
-def encode_record(  # noqa: PLR0917 - a hot call
-    out: bytearray,
-    offset_delta: int,
-    timestamp_delta: int,
-    key: Buffer | None,
-    value: Buffer | None,
-    headers: Iterable[tuple[str, Buffer | None]],
-    room_bytes: int,
-) -> bool:
-    """Append one record of format 2 to `out`, unless it takes more than `room_bytes`."""
-    small = _VARINTS
-    if key is None:
-        key = b""
-        key_length = _NULL_LENGTH
-    else:
-        if type(key) is not bytes:
-            key = as_bytes(key, "key")
-        size = len(key)
-        key_length = small[size] if size < SMALL_VARINTS else encode_varint(size)
-    if value is None:
-        value = b""
-        value_length = _NULL_LENGTH
-    else:
-        if type(value) is not bytes:
-            value = as_bytes(value, "value")
-        size = len(value)
-        value_length = small[size] if size < SMALL_VARINTS else encode_varint(size)
-    body = b"".join(
-        (
-            b"\0",
-            small[timestamp_delta]
-            if 0 <= timestamp_delta < SMALL_VARINTS
-            else encode_varint(timestamp_delta),
-            small[offset_delta] if offset_delta < SMALL_VARINTS else encode_varint(offset_delta),
-            key_length,
-            key,
-            value_length,
-            value,
-            encode_headers(headers) if headers else b"\0",
-        )
-    )
-    size = len(body)
-    length = small[size] if size < SMALL_VARINTS else encode_varint(size)
-    if size + len(length) > room_bytes:
-        return False
-    out += length
-    out += body
-    return True
+    __slots__ = (
+        "_body", "base_timestamp", "body_bytes", "count", "delivery", "is_full", "limit_bytes",
+        "max_timestamp", "receipt",
+    )  # fmt: skip
 
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self._body = bytearray()
+        self.count = self.body_bytes = 0
+        self.base_timestamp = self.max_timestamp = -1
+        self.is_full = False
+        self.receipt: Any = None
+        self.delivery: type[Placed] = Placed
 
-def encode_headers(headers: Iterable[tuple[str, Buffer | None]]) -> bytes:
-    """The header count and headers of a record of format 2."""
-    out = bytearray()
-    count = 0
-    for name, value in headers:
-        if not isinstance(name, str):
-            raise TypeError(f"header name must be str, not {name!r:.80}")
-        key = name.encode()
-        out += encode_varint(len(key))
-        out += key
-        if value is None:
-            out += _NULL_LENGTH
-        else:
-            content = as_bytes(value, "header value")
-            out += encode_varint(len(content))
-            out += content
-        count += 1
-    return encode_varint(count) + bytes(out)
+    def take_body(self) -> bytes:
+        """All records; the object must not be used any more."""
+        body = bytes(memoryview(self._body)[: self.body_bytes])
+        self._body = bytearray()
+        self.limit_bytes = 0
+        return body
+
+    def add(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: bytes) -> int:
+        """Add a record of encoded headers, if there is room. Returns its index, else -1."""
+        return self.place(timestamp_ms, key, value, headers)
+
+    @cython.overflowcheck(True)
+    def place(
+        self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: bytes
+    ) -> int:
+        index, used = self.count, self.body_bytes
+        delta = timestamp_ms - self.base_timestamp if index else 0
+        key_size = -1 if key is None else len(key)
+        value_size = -1 if value is None else len(value)
+        size = 1 + varint_size(delta) + varint_size(index) + len(headers)
+        size += varint_size(key_size) + varint_size(value_size)
+        size += max(key_size, 0) + max(value_size, 0)
+        whole_size = size + varint_size(size)
+        if index and used + whole_size > self.limit_bytes:
+            self.is_full = True
+            return -1
+        at = put_varint(extend(self._body, used, whole_size), size)
+        at = put_varint(at, 0)  # attributes
+        at = put_varint(at, delta)
+        at = put_varint(at, index)
+        at = put_varint(at, key_size)
+        at = put_bytes(at, key, key_size)
+        at = put_varint(at, value_size)
+        at = put_bytes(at, value, value_size)
+        put_bytes(at, headers, len(headers))
+        if not index:
+            self.base_timestamp = self.max_timestamp = timestamp_ms
+        elif timestamp_ms > self.max_timestamp:
+            self.max_timestamp = timestamp_ms
+        self.count = index + 1
+        self.body_bytes = used + whole_size
+        self.is_full = self.is_full or self.body_bytes >= self.limit_bytes
+        return index
+
+    def put(self, timestamp_ms: int, key: bytes | None, value: bytes) -> Any:
+        """`add` for what is most frequent: `bytes` without headers, not the first record. Returns
+        its `delivery`; if it is not so, or does not fit, None, and nothing is done."""
+        if not self.count or type(value) is not bytes or not (key is None or type(key) is bytes):
+            return None
+        index = self.place(timestamp_ms, key, value, b"\0")
+        if index < 0:
+            return None
+        placed: Placed = blank(self.delivery)
+        placed.receipt = self.receipt
+        placed.index = index
+        placed.timestamp_ms = timestamp_ms
+        return placed
+
+    def put_many(
+        self, timestamp_ms: int, keys: Sequence[bytes | None] | None,
+        values: Sequence[bytes | None], start: int, stop: int,
+    ) -> int:  # fmt: skip
+        """Add the records of `bytes` or None from `start` to `stop`, all of one time; returns the
+        index of the first that does not fit or is something else."""
+        for index in range(start, stop):
+            key = None if keys is None else keys[index]
+            value = values[index]
+            plain = (key is None or type(key) is bytes) and (value is None or type(value) is bytes)
+            if not plain or self.place(timestamp_ms, key, value, b"\0") < 0:
+                return index
+        return stop

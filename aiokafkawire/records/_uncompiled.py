@@ -1,5 +1,143 @@
-"""Stands for the module `cython` where that is not installed: the kernel's source runs as it is."""
+"""What `_kernel.py` needs when it runs as it stands: twins of the functions in `_kernel.pxd`, and
+a stand-in for the module `cython`, whose directives then mean nothing.
+"""
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+if TYPE_CHECKING:
+    from .columns import Columns
+
+from aiokafkawire.errors import CorruptRecords
+
+T = TypeVar("T")
+
 compiled = False
+KERNEL_HASH = b""
+MAX_UINT64 = (1 << 64) - 1
+
+_SMALL = 8192  # all numbers of two bytes at most that are not negative
+_WORD = Struct("<I").unpack_from
+
+
+def cclass(kind: T) -> T:
+    return kind
+
+
+no_gc = cclass
+
+
+def freelist(_size: int) -> Callable[[T], T]:
+    return cclass
+
+
+def overflowcheck(_on: bool) -> Callable[[T], T]:
+    return cclass
+
+
+def _zigzag(value: int) -> bytes:
+    if not -1 <= value >> 63 <= 0:
+        raise OverflowError(f"{value} takes more than 64 bits")
+    raw = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while raw > 127:
+        out.append(raw & 127 | 128)
+        raw >>= 7
+    out.append(raw)
+    return bytes(out)
+
+
+_VARINTS = [_zigzag(n) for n in range(_SMALL)]
+
+
+def word(data: bytes, at: int) -> int:
+    """The little-endian integer of four bytes."""
+    return int(_WORD(data, at)[0])
+
+
+def low(number: int) -> int:
+    """Its lower 32 bits."""
+    return number & 0xFFFFFFFF
+
+
+def signed(number: int) -> int:
+    """What its 32 bits are as a signed integer."""
+    return number - ((number & 0x80000000) << 1)
+
+
+def whole(data: Any) -> Any:
+    """Where a buffer stands, and how long it is."""
+    return data
+
+
+def varint(data: Any, position: int, max_bytes: int) -> tuple[int, int]:
+    """A zigzag varint of at most `max_bytes`: its value and the position after it."""
+    raw = 0
+    for shift in range(0, 7 * max_bytes, 7):
+        byte = data[position]
+        position += 1
+        raw |= (byte & 127) << shift
+        if byte < 128:
+            if raw > MAX_UINT64:
+                raise OverflowError("a varint takes more than 64 bits")
+            return raw >> 1 ^ -(raw & 1), position
+    raise CorruptRecords(f"a varint is longer than {max_bytes} bytes")
+
+
+def failed(position: int) -> NoReturn:
+    """Raise what `varint` tells in C by a position below 0."""
+    raise AssertionError(position)
+
+
+def numbers(column: array[int], _start: int, _stop: int) -> array[int]:
+    """A column that has all indexes from `start` to `stop`."""
+    return column
+
+
+def pointers(columns: Columns, _start: int, _stop: int) -> Columns:
+    """All columns, which have all indexes from `start` to `stop`."""
+    return columns
+
+
+def cut(data: bytes, at: int, size: int) -> bytes | None:
+    """A piece of the data; None if its size is negative."""
+    return data[at : at + size] if size >= 0 else None
+
+
+def text(data: bytes, at: int, size: int) -> str:
+    return str(data[at : at + size], "utf-8", "replace")
+
+
+def copy(out: bytearray | memoryview, to: int, data: bytes, at: int, size: int) -> None:
+    out[to : to + size] = data[at : at + size]
+
+
+def blank(kind: Any) -> Any:
+    """An object of a class, its `__init__` not called."""
+    return kind.__new__(kind)
+
+
+def varint_size(value: int) -> int:
+    if -64 <= value < 64:
+        return 1
+    return 2 if -_SMALL <= value < _SMALL else len(_zigzag(value))
+
+
+def extend(out: bytearray, _used: int, _size: int) -> bytearray:
+    """Where as many bytes more can be put."""
+    return out
+
+
+def put_varint(out: bytearray, value: int) -> bytearray:
+    out += _VARINTS[value] if 0 <= value < _SMALL else _zigzag(value)
+    return out
+
+
+def put_bytes(out: bytearray, data: bytes | None, _size: int) -> bytearray:
+    if data:
+        out += data
+    return out

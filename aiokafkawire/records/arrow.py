@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow
 from pyarrow import compute
 
 from aiokafkawire.types import NO_TIMESTAMP
+
+from .kernel import fill_binary, total
 
 if TYPE_CHECKING:
     from .sequence import Records, Segment
@@ -18,6 +21,9 @@ __all__ = ("SCHEMA", "to_arrow")
 HEADER_TYPE = pyarrow.struct(
     [pyarrow.field("key", pyarrow.string()), pyarrow.field("value", pyarrow.binary())]
 )
+
+MAX_BINARY_BYTES = (1 << 31) - 1
+"""In one column: its offsets have 32 bits."""
 
 SCHEMA = pyarrow.schema(
     [
@@ -39,87 +45,71 @@ def to_arrow(records: Records) -> pyarrow.RecordBatch:
     No Python object is made for a record, unless its batch has headers.
     """
     count = len(records)
-    parts = [_segment_columns(segment) for segment in records.segments]
-    joined = [
-        pyarrow.concat_arrays([part[number] for part in parts])
-        if parts
-        else pyarrow.array([], SCHEMA.field(number + 2).type)
-        for number in range(len(SCHEMA) - 2)
+    segments = records.segments
+    kinds = array("i")
+    for segment in segments:
+        kinds += array("i", (segment.timestamp_type,)) * (segment.stop - segment.start)
+    arrays = [
+        pyarrow.repeat(pyarrow.scalar(records.topic, pyarrow.string()), count),
+        pyarrow.repeat(pyarrow.scalar(records.partition, pyarrow.int32()), count),
+        _plain(pyarrow.int64(), [segment.columns.offsets for segment in segments], segments),
+        _timestamps(segments),
+        pyarrow.Array.from_buffers(pyarrow.int32(), count, [None, pyarrow.py_buffer(kinds)]),
+        _binary([(part.columns.key_start, part.columns.key_length) for part in segments], segments),
+        _binary(
+            [(part.columns.value_start, part.columns.value_length) for part in segments], segments
+        ),
+        _headers(segments),
     ]
-    topic = pyarrow.repeat(pyarrow.scalar(records.topic, pyarrow.string()), count)
-    partition = pyarrow.repeat(pyarrow.scalar(records.partition, pyarrow.int32()), count)
-    return pyarrow.RecordBatch.from_arrays([topic, partition, *joined], schema=SCHEMA)
+    return pyarrow.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def _segment_columns(segment: Segment) -> list[Any]:
-    columns, start, stop = segment.columns, segment.start, segment.stop
-    timestamps = _int64(columns.timestamps[start:stop])
-    missing = compute.equal(timestamps, NO_TIMESTAMP)
-    timestamps = compute.if_else(missing, pyarrow.scalar(None, pyarrow.int64()), timestamps)
-    keys, values = _keys_and_values(segment)
-    return [
-        _int64(columns.offsets[start:stop]),
-        timestamps.cast(SCHEMA.field("timestamp").type),
-        pyarrow.repeat(pyarrow.scalar(int(segment.timestamp_type), pyarrow.int32()), stop - start),
-        keys,
-        values,
-        _headers(segment),
+def _plain(kind: Any, columns: list[array[int]], segments: Sequence[Segment]) -> pyarrow.Array:
+    numbers = array("q")
+    for column, (_, start, stop, _, _) in zip(columns, segments, strict=True):
+        numbers += column[start:stop]
+    return pyarrow.Array.from_buffers(kind, len(numbers), [None, pyarrow.py_buffer(numbers)])
+
+
+def _timestamps(segments: Sequence[Segment]) -> pyarrow.Array:
+    kind = SCHEMA.field("timestamp").type
+    found = _plain(kind, [segment.columns.timestamps for segment in segments], segments)
+    missing = compute.equal(found.view(pyarrow.int64()), NO_TIMESTAMP)
+    return compute.if_else(missing, pyarrow.scalar(None, kind), found)
+
+
+def _binary(
+    columns: list[tuple[array[int], array[int]]], segments: Sequence[Segment]
+) -> pyarrow.Array:
+    """The pieces of the batches' data that pairs of starts and lengths tell of."""
+    parts = [
+        (segment.columns.data, starts, lengths, segment.start, segment.stop)
+        for segment, (starts, lengths) in zip(segments, columns, strict=True)
     ]
+    count = sum(stop - start for _, _, _, start, stop in parts)
+    size = sum(total(lengths, start, stop) for _, _, lengths, start, stop in parts)
+    if size > MAX_BINARY_BYTES:
+        raise ValueError(
+            f"{size} bytes are more than a column of Arrow can hold: slice the records"
+        )
+    content = pyarrow.allocate_buffer(size, resizable=False)
+    ends = array("i", bytes(4 * (count + 1)))
+    valid = bytearray((count + 7) // 8)
+    row = 0
+    for part in parts:
+        fill_binary(*part, memoryview(content).cast("B"), ends, valid, row)
+        row += part[4] - part[3]
+    buffers = [pyarrow.py_buffer(valid), pyarrow.py_buffer(ends), content]
+    return pyarrow.Array.from_buffers(pyarrow.binary(), count, buffers)
 
 
-def _int64(numbers: array[int]) -> pyarrow.Array:
-    return pyarrow.Array.from_buffers(
-        pyarrow.int64(), len(numbers), [None, pyarrow.py_buffer(numbers)]
-    )
-
-
-def _keys_and_values(segment: Segment) -> tuple[pyarrow.Array, pyarrow.Array]:
-    """Cut the batch's buffer into key, gap, value, gap … and take each fourth piece.
-
-    So the copy is Arrow's own, over positions that already stand in arrays.
-    """
-    columns, start, stop = segment.columns, segment.start, segment.stop
-    count = stop - start
-    cuts = array("i", bytes(4 * (4 * count + 1)))
-    lengths = []
-    for place, starts, sizes in (
-        (0, columns.key_start, columns.key_length),
-        (2, columns.value_start, columns.value_length),
-    ):
-        begins = _int64(starts[start:stop])
-        length = _int64(sizes[start:stop])
-        ends = compute.add(begins, compute.max_element_wise(length, 0))
-        cuts[place : 4 * count : 4] = _int32_array(begins)
-        cuts[place + 1 : 4 * count : 4] = _int32_array(ends)
-        lengths.append(length)
-    cuts[4 * count] = cuts[4 * count - 1]
-    pieces = pyarrow.Array.from_buffers(
-        pyarrow.binary(),
-        4 * count,
-        [None, pyarrow.py_buffer(cuts), pyarrow.py_buffer(columns.data)],
-    )
-    taken = []
-    for place, length in zip((0, 2), lengths, strict=True):
-        indices = _int64(array("q", range(place, 4 * count, 4)))
-        present = compute.greater_equal(length, 0)
-        indices = compute.if_else(present, indices, pyarrow.scalar(None, pyarrow.int64()))
-        taken.append(pieces.take(indices))
-    return taken[0], taken[1]
-
-
-def _int32_array(numbers: pyarrow.Array) -> array[int]:
-    out = array("i")
-    out.frombytes(memoryview(numbers.cast(pyarrow.int32()).buffers()[1])[: 4 * len(numbers)])
-    return out
-
-
-def _headers(segment: Segment) -> pyarrow.Array:
-    columns, start, stop = segment.columns, segment.start, segment.stop
+def _headers(segments: Sequence[Segment]) -> pyarrow.Array:
     kind = SCHEMA.field("headers").type
-    if not columns.has_headers:
-        return pyarrow.nulls(stop - start, kind)
+    if not any(segment.columns.has_headers for segment in segments):
+        return pyarrow.nulls(sum(segment.stop - segment.start for segment in segments), kind)
     rows = [
-        [{"key": key, "value": value} for key, value in columns.headers(index)] or None
-        for index in range(start, stop)
+        [{"key": key, "value": value} for key, value in segment.columns.headers(index)] or None
+        for segment in segments
+        for index in range(segment.start, segment.stop)
     ]
     return pyarrow.array(rows, kind)

@@ -23,34 +23,25 @@ from .batch import (
 )
 from .columns import Columns
 from .compression import Compression, compress
-from .kernel import Buffer, decode_records, encode_record
+from .headers import as_bytes, encode_headers
+from .kernel import Buffer, RecordsUnderWay, decode_records
 
 __all__ = ("DEFAULT_BATCH_BYTES", "BatchBuilder", "ClosedBatch")
 
 DEFAULT_BATCH_BYTES = 16 * 1024
-UNBOUNDED_BYTES = 1 << 62  # the room for a batch's first record, which always fits
+NO_HEADERS = encode_headers(())
 
 _AFTER_CRC = Struct(">hiqqqhii")
 
 
-class BatchBuilder:
+class BatchBuilder(RecordsUnderWay):
     """Collects records for one batch of format 2, up to `max_bytes` before compression.
 
     The first record always fits; the producer holds records to its own limit. Timestamps are
     milliseconds since 1970; keys and values are bytes-like or None, others are a `TypeError`.
     """
 
-    __slots__ = (
-        "_body",
-        "_body_bytes",
-        "base_timestamp",
-        "compression",
-        "compression_level",
-        "count",
-        "is_full",
-        "max_bytes",
-        "max_timestamp",
-    )
+    __slots__ = ("compression", "compression_level", "max_bytes")
 
     def __init__(
         self,
@@ -58,20 +49,15 @@ class BatchBuilder:
         compression_level: int | None = None,
         max_bytes: int = DEFAULT_BATCH_BYTES,
     ) -> None:
+        super().__init__(max_bytes - BATCH_OVERHEAD_BYTES)
         self.compression = Compression(compression)
         self.compression_level = compression_level
         self.max_bytes = max_bytes
-        self._body = bytearray()
-        self._body_bytes = max_bytes - BATCH_OVERHEAD_BYTES
-        self.count = 0
-        self.base_timestamp = -1
-        self.max_timestamp = -1
-        self.is_full = False
 
     @property
     def size_bytes(self) -> int:
         """What the batch takes without compression, header included."""
-        return BATCH_OVERHEAD_BYTES + len(self._body)
+        return BATCH_OVERHEAD_BYTES + self.body_bytes
 
     def append(
         self,
@@ -81,30 +67,19 @@ class BatchBuilder:
         headers: Iterable[tuple[str, Buffer | None]] = (),
     ) -> int | None:
         """Add a record; returns its index in the batch, or None if there is no room for it."""
-        body, count = self._body, self.count
-        if count:
-            room = self._body_bytes - len(body)
-            delta = timestamp_ms - self.base_timestamp
-        else:
-            room = UNBOUNDED_BYTES
-            delta = 0
-        if not encode_record(body, count, delta, key, value, headers, room):
-            self.is_full = True
-            return None
-        if not count:
-            self.base_timestamp = self.max_timestamp = timestamp_ms
-        elif timestamp_ms > self.max_timestamp:
-            self.max_timestamp = timestamp_ms
-        self.count = count + 1
-        if len(body) >= self._body_bytes:
-            self.is_full = True
-        return count
+        index = self.add(
+            timestamp_ms,
+            None if key is None else as_bytes(key, "key"),
+            None if value is None else as_bytes(value, "value"),
+            encode_headers(headers) if headers else NO_HEADERS,
+        )
+        return None if index < 0 else index
 
     def close(self) -> ClosedBatch:
         """End the batch. The builder must not be used any more."""
         self.is_full = True
         return ClosedBatch(
-            bytes(self._body),
+            self.take_body(),
             self.count,
             self.base_timestamp,
             self.max_timestamp,

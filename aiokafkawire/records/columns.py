@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
+from typing import Any
 
-from .kernel import Headers, decode_headers
+from .kernel import COMPILED, Buffer, Headers, cuts, decode_headers
 
 __all__ = ("Columns",)
 
 
 class Columns:
-    """The records of one batch as parallel columns over one buffer.
+    """The records of one batch as parallel columns over one buffer, which must not change.
 
     `key_length` and `value_length` are negative for null. `has_headers` says whether any record has
     headers: they begin where its value ends.
@@ -27,9 +29,9 @@ class Columns:
         "value_start",
     )
 
-    def __init__(self, data: bytes, count: int) -> None:
+    def __init__(self, data: Buffer, count: int) -> None:
         blank = bytes(8 * count)
-        self.data = data
+        self.data: Any = data if COMPILED else bytes(data)
         self.has_headers = False
         self.offsets = array("q", blank)
         self.timestamps = array("q", blank)
@@ -41,19 +43,19 @@ class Columns:
     def __len__(self) -> int:
         return len(self.offsets)
 
+    def index_of(self, offset: int) -> int:
+        """The index of the first record that has the offset or a later one."""
+        return bisect_left(self.offsets, offset)
+
     def set_timestamps(self, timestamp_ms: int) -> None:
         """Give all records the same timestamp, as log-append time does."""
         self.timestamps = array("q", (timestamp_ms,)) * len(self.offsets)
 
     def key(self, index: int) -> bytes | None:
-        start = self.key_start[index]
-        size = self.key_length[index]
-        return None if size < 0 else self.data[start : start + size]
+        return cuts(self.data, self.key_start, self.key_length, index, index + 1)[0]
 
     def value(self, index: int) -> bytes | None:
-        start = self.value_start[index]
-        size = self.value_length[index]
-        return None if size < 0 else self.data[start : start + size]
+        return cuts(self.data, self.value_start, self.value_length, index, index + 1)[0]
 
     def headers_position(self, index: int) -> int:
         """Where the header count of a record stands in `data`, if `has_headers`."""

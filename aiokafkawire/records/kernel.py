@@ -11,7 +11,7 @@ import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiokafkawire._about import NOT_BUILT, is_pure_asked_for
 
@@ -22,17 +22,20 @@ __all__ = (
     "Buffer",
     "Header",
     "Headers",
+    "Placed",
     "Record",
-    "as_bytes",
+    "RecordsUnderWay",
+    "cuts",
     "decode_headers",
     "decode_records",
     "decode_varint",
-    "encode_headers",
-    "encode_record",
     "encode_varint",
-    "iterate",
+    "fill_binary",
     "load_source",
+    "make_records",
     "murmur2",
+    "restore",
+    "total",
 )
 
 
@@ -57,20 +60,30 @@ if TYPE_CHECKING or not is_pure_asked_for():
         Buffer,
         Header,
         Headers,
+        Placed,
         Record,
-        as_bytes,
+        RecordsUnderWay,
+        cuts,
         decode_headers,
         decode_records,
         decode_varint,
-        encode_headers,
-        encode_record,
         encode_varint,
-        iterate,
+        fill_binary,
+        make_records,
         murmur2,
+        total,
     )
 
     if not COMPILED:
         logging.getLogger("aiokafkawire").warning("slower than it could be: %s", NOT_BUILT)
 else:
-    _source = load_source()
-    globals().update({name: getattr(_source, name) for name in __all__ if name != "load_source"})
+    _own = {"load_source", "restore"}
+    globals().update({name: getattr(load_source(), name) for name in {*__all__} - _own})
+
+
+def restore(kind: type[Record] | None, fields: dict[str, Any]) -> Record:
+    """What a pickled `Record` refers to: it may come from where the other kernel runs."""
+    record: Record = Record.__new__(Record if kind is None else kind)
+    for name, value in fields.items():
+        setattr(record, name, value)
+    return record

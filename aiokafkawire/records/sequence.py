@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 from aiokafkawire.types import ANY_LEADER_EPOCH, TimestampType, TopicPartition
 
 from .columns import Columns
-from .kernel import Record, iterate
+from .kernel import Record, cuts, make_records, total
 
 if TYPE_CHECKING:
     import pyarrow
 
 __all__ = ("Records", "Segment")
+
+PIECE_RECORDS = 256
+"""Records that are made at a time."""
 
 
 class Segment(NamedTuple):
@@ -91,12 +94,15 @@ class Records(Sequence[Record]):
         return self._ends[-1] if self._ends else 0
 
     def __iter__(self) -> Iterator[Record]:
+        return chain.from_iterable(self._pieces())
+
+    def _pieces(self) -> Iterator[list[Record]]:
+        """The records, some at a time: so few that what they take is used again for the next."""
         topic, partition = self.topic_partition
-        parts = (
-            iterate(columns, start, stop, topic, partition, timestamp_type, leader_epoch)
-            for columns, start, stop, timestamp_type, leader_epoch in self._segments
-        )
-        return chain.from_iterable(parts)
+        for columns, start, stop, timestamp_type, leader_epoch in self._segments:
+            for at in range(start, stop, PIECE_RECORDS):
+                end = min(at + PIECE_RECORDS, stop)
+                yield make_records(columns, at, end, topic, partition, timestamp_type, leader_epoch)
 
     @overload
     def __getitem__(self, index: int) -> Record: ...
@@ -148,27 +154,17 @@ class Records(Sequence[Record]):
 
     def keys(self) -> list[bytes | None]:
         """All keys, in order."""
-        return [
-            segment.columns.data[at : at + size] if size >= 0 else None
-            for segment in self._segments
-            for at, size in zip(
-                segment.columns.key_start[segment.start : segment.stop],
-                segment.columns.key_length[segment.start : segment.stop],
-                strict=True,
-            )
-        ]
+        found: list[bytes | None] = []
+        for columns, start, stop, _, _ in self._segments:
+            found += cuts(columns.data, columns.key_start, columns.key_length, start, stop)
+        return found
 
     def values(self) -> list[bytes | None]:
         """All values, in order."""
-        return [
-            segment.columns.data[at : at + size] if size >= 0 else None
-            for segment in self._segments
-            for at, size in zip(
-                segment.columns.value_start[segment.start : segment.stop],
-                segment.columns.value_length[segment.start : segment.stop],
-                strict=True,
-            )
-        ]
+        found: list[bytes | None] = []
+        for columns, start, stop, _, _ in self._segments:
+            found += cuts(columns.data, columns.value_start, columns.value_length, start, stop)
+        return found
 
     def offsets(self) -> list[int]:
         """All offsets, in order."""
@@ -182,10 +178,9 @@ class Records(Sequence[Record]):
     def size_bytes(self) -> int:
         """The bytes of all keys and values."""
         return sum(
-            max(size, 0)
+            total(lengths, start, stop)
             for columns, start, stop, _, _ in self._segments
-            for sizes in (columns.key_length, columns.value_length)
-            for size in sizes[start:stop]
+            for lengths in (columns.key_length, columns.value_length)
         )
 
     def to_arrow(self) -> pyarrow.RecordBatch:

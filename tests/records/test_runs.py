@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.records import runs
 from aiokafkawire.records.columns import Columns
-from aiokafkawire.records.kernel import decode_records, encode_record
+from aiokafkawire.records.headers import encode_headers
+from aiokafkawire.records.kernel import RecordsUnderWay, decode_records
 
 BASE_OFFSET, BASE_TIMESTAMP = 10**12, 1_700_000_000_000
 COLUMNS = ("offsets", "timestamps", "key_start", "key_length", "value_start", "value_length")
@@ -20,11 +21,14 @@ Row = tuple[int, int, bytes | None, bytes | None, bool]
 
 
 def encoded(rows: list[Row]) -> bytes:
-    out = bytearray()
+    under_way = RecordsUnderWay(1 << 30)
     for offset, timestamp, key, value, header in rows:
-        headers = [("h", b"1")] if header else []
-        assert encode_record(out, offset, timestamp, key, value, headers, 1 << 30)
-    return bytes(out)
+        if not under_way.count:
+            under_way.base_timestamp = 0
+        under_way.count = offset  # which leaves some out
+        headers = encode_headers([("h", b"1")] if header else [])
+        assert under_way.add(timestamp, key, value, headers) == offset
+    return under_way.take_body()
 
 
 def outcome(decode: object, data: bytes, count: int) -> object:

@@ -263,7 +263,7 @@ RECORDS = (
     ),
     Sabotage(
         "the_newest_time_of_a_batch_is_that_of_its_last_record",
-        "aiokafkawire.records.builder",
+        "aiokafkawire.records._kernel",
         "        elif timestamp_ms > self.max_timestamp:\n",
         "        else:\n",
     ),

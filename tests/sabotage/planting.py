@@ -6,7 +6,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import spec_from_file_location
+from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -58,6 +60,12 @@ class _Finder(MetaPathFinder):
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is None or spec.origin is None:
             return None
+        # Of a compiled module too it is the source that the fault is planted in, and that runs.
+        source = Path(spec.origin).with_name(fullname.rpartition(".")[2] + ".py")
+        if spec.origin.endswith(tuple(EXTENSION_SUFFIXES)):
+            spec = spec_from_file_location(fullname, source)
+            assert spec is not None
+            assert spec.origin is not None
         loader: Any = _Loader(fullname, spec.origin)
         loader.sabotage = self._sabotage
         spec.loader = loader

@@ -1,0 +1,37 @@
+"""What an application gives a record, as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .kernel import Buffer, encode_varint
+
+__all__ = ("as_bytes", "encode_headers")
+
+
+def as_bytes(data: Any, what: str) -> bytes:
+    """A copy of a bytes-like object; anything else is a `TypeError` that names `what`."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(f"{what} must be bytes, bytearray, memoryview or None, not {data!r:.80}")
+    return bytes(data)
+
+
+def encode_headers(headers: Iterable[tuple[str, Buffer | None]]) -> bytes:
+    """The header count and headers of a record of format 2."""
+    out = bytearray()
+    count = 0
+    for name, value in headers:
+        if not isinstance(name, str):
+            raise TypeError(f"header name must be str, not {name!r:.80}")
+        key = name.encode()
+        out += encode_varint(len(key))
+        out += key
+        if value is None:
+            out += encode_varint(-1)
+        else:
+            content = as_bytes(value, "header value")
+            out += encode_varint(len(content))
+            out += content
+        count += 1
+    return encode_varint(count) + bytes(out)
