@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import os
+import pickle
 import subprocess
 import sys
+import weakref
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 import crc32c
 import pytest
@@ -99,3 +104,63 @@ def test_the_compiled_kernel_is_of_the_sources_that_stand_beside_it() -> None:
 
 def test_what_is_told_of_the_kernel_is_so() -> None:
     assert (aiokafkawire.about().kernel == "compiled") == kernel.COMPILED
+
+
+RECORD = kernel.Record(
+    "orders", 3, 7, timestamp_ms=5, timestamp_type=1, key=None, value=b"v", headers=[("h", b"1")]
+)
+
+
+@pytest.mark.parametrize("pure", ["0", "1"])
+def test_a_record_can_be_pickled_for_a_process_of_either_kernel(pure: str) -> None:
+    code = (
+        "import pickle, sys; record = pickle.load(sys.stdin.buffer);"
+        " from aiokafkawire import Record; assert type(record) is Record;"
+        " sys.stdout.buffer.write(pickle.dumps(record))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "AIOKAFKAWIRE_PURE_PYTHON": pure},
+        input=pickle.dumps(RECORD),
+        capture_output=True,
+        check=True,
+        timeout=30,
+    )
+    assert pickle.loads(run.stdout) == RECORD
+
+
+class Own(kernel.Record):
+    """What an application may derive."""
+
+
+@pytest.mark.parametrize("module", [kernel, kernel.load_source()])
+def test_a_record_is_as_it_was(module: Any) -> None:
+    record = module.Record("orders", 3, 7, key=b"k", headers=[("h", None)])
+    assert record == module.Record("orders", 3, 7, key=b"k", headers=(("h", None),))
+    assert record != module.Record("orders", 3, 7, key=b"k")
+    assert record != "orders"
+    assert hash(record) == hash(module.Record("orders", 3, 7))
+    assert repr(record) == (
+        "Record(orders-3 offset 7, timestamp_ms=-1, key=b'k', value=None, headers=1)"
+    )
+    assert (record.timestamp_ms, record.timestamp_type, record.leader_epoch) == (-1, 0, -1)
+    assert record.topic_partition == ("orders", 3)
+    for name, value in (("offset", 8), ("value", b"other"), ("headers", ()), ("partition", 0)):
+        setattr(record, name, value)
+        assert getattr(record, name) == value
+    with pytest.raises(AttributeError):
+        record.unknown = 1
+    with pytest.raises(TypeError, match="weak"):
+        weakref.ref(record)
+    with pytest.raises(TypeError):
+        module.Record("orders", "3", 7).partition + 1
+    with pytest.raises(TypeError):
+        module.Record("orders", 3)
+
+
+def test_a_class_derived_from_record_can_be_copied() -> None:
+    own = Own("orders", 3, 7, value=b"v")
+    own.note = "x"
+    for made in (copy.copy(own), pickle.loads(pickle.dumps(own))):
+        assert type(made) is Own
+        assert (made, made.note) == (own, "x")

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-__all__ = ("CannotPlant", "Sabotage", "plant")
+__all__ = ("CannotPlant", "Sabotage", "plant", "source_of")
 
 
 class CannotPlant(Exception):
@@ -34,6 +34,14 @@ class Sabotage:
         if found != 1:
             raise CannotPlant(f"{self.name}: its text stands {found} times in {self.module}")
         return source.replace(self.old, self.new)
+
+
+def source_of(spec: ModuleSpec) -> Path:
+    """The text of a module, also of one that is compiled: it runs as it stands with a fault."""
+    assert spec.origin is not None
+    if not spec.origin.endswith(tuple(EXTENSION_SUFFIXES)):
+        return Path(spec.origin)
+    return Path(spec.origin).with_name(spec.name.rpartition(".")[2] + ".py")
 
 
 class _Loader(SourceFileLoader):
@@ -60,16 +68,15 @@ class _Finder(MetaPathFinder):
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is None or spec.origin is None:
             return None
-        # Of a compiled module too it is the source that the fault is planted in, and that runs.
-        source = Path(spec.origin).with_name(fullname.rpartition(".")[2] + ".py")
-        if spec.origin.endswith(tuple(EXTENSION_SUFFIXES)):
-            spec = spec_from_file_location(fullname, source)
-            assert spec is not None
-            assert spec.origin is not None
-        loader: Any = _Loader(fullname, spec.origin)
+        source = source_of(spec)
+        loader: Any = _Loader(fullname, str(source))
         loader.sabotage = self._sabotage
-        spec.loader = loader
-        return spec
+        return spec_from_file_location(
+            fullname,
+            source,
+            loader=loader,
+            submodule_search_locations=spec.submodule_search_locations,
+        )
 
 
 def plant(sabotage: Sabotage) -> None:
