@@ -30,7 +30,7 @@ from benchmarks.load import (
 
 
 def about() -> str:
-    return aiokafkawire.about().removeprefix("aiokafkawire ")
+    return str(aiokafkawire.about()).removeprefix("aiokafkawire ")
 
 
 @asynccontextmanager

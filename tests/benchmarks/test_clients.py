@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+
+import pytest
+
+from aiokafkawire import Broker, Producer
+from benchmarks.load import PARTITIONS, VALUE, Setup
+from benchmarks.rows import OURS, ROWS, Row
+from benchmarks.side import CLIENTS, measure
+
+# kafka-python's own, when it is imported.
+pytestmark = pytest.mark.filterwarnings("ignore:read_text is deprecated")
+COUNT = 200
+ACTORS = sorted({(actor.client, actor.action) for row in ROWS.values() for actor in row.actors})
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_client_tells_what_it_is(client: str) -> None:
+    about = import_module(f"benchmarks.clients.{CLIENTS[client]}").about()
+    assert isinstance(about, str)
+    assert any(letter.isdigit() for letter in about)
+
+
+@pytest.mark.parametrize(("client", "action"), ACTORS)
+def test_each_side_of_a_row_is_there(client: str, action: str) -> None:
+    module = import_module(f"benchmarks.clients.{CLIENTS[client]}")
+    assert action in (module.ACTIONS if client == "Java" else module.SIDES)
+
+
+async def our_side(row: Row) -> None:
+    from benchmarks.clients import ours
+
+    async with Broker(default_partitions=PARTITIONS) as broker:
+        await broker.create_topic("t", partitions=PARTITIONS)
+        if row.reads:
+            async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+                for number in range(COUNT):
+                    await producer.send("t", VALUE, partition=number % PARTITIONS)
+        for action in {actor.action for actor in row.actors if actor.client == OURS}:
+            setup = Setup(broker.bootstrap_servers, "t")
+            found = await measure(ours.SIDES[action], setup, COUNT, profiled=False, broker=None)
+            assert found["messages"] > 0
+            assert found["cpu_seconds"] > 0
+            assert ("p50_ms" in found) == row.waits
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_our_side_of_a_row_does_its_work(name: str) -> None:
+    asyncio.run(our_side(ROWS[name]))
