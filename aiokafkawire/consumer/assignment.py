@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from aiokafkawire.errors import CorruptRecords, KafkaError
@@ -209,16 +209,18 @@ class Assignment:
 
     def _turns(
         self, only: Collection[TopicPartition] | None
-    ) -> list[tuple[Partition, FetchBuffer]]:
+    ) -> Iterator[tuple[Partition, FetchBuffer]]:
         """Those with something to give, the one whose turn is next first."""
-        found = []
         for partition in list(self._filled):
-            buffer = partition.buffer
-            if buffer is None or buffer.empty:
+            buffer = partition.readable
+            if buffer is None:
+                buffer = partition.buffer
+                if buffer is None or buffer.empty:
+                    del self._filled[partition]
+            elif buffer.empty:
                 del self._filled[partition]
-            elif partition.readable is not None and (only is None or partition.tp in only):
-                found.append((partition, buffer))
-        return found
+            elif only is None or partition.tp in only:
+                yield partition, buffer
 
     def _had_turn(self, partition: Partition) -> None:
         self._filled.pop(partition, None)

@@ -261,7 +261,7 @@ class Consumer(Client[Core]):
         """
         core = self._running
         caller = current_task()
-        await checkpoint()
+        await core.checkpoint()
         record = core.next_buffered(caller)
         if record is not None:
             return record
@@ -314,7 +314,7 @@ class Consumer(Client[Core]):
         caller = current_task()
         core.enter(caller)
         try:
-            await checkpoint()
+            await core.checkpoint()
             while True:
                 self._lifecycle.running()
                 core.check()
@@ -566,7 +566,7 @@ class RecordIterator:
             if self._touched is not None:
                 self._touched()
             return record
-        await checkpoint()
+        await self._consumer._running.checkpoint()
         core = self._consumer._running
         found = await self._consumer._next(core, self, NEVER)
         assert found is not None

@@ -16,7 +16,15 @@ from aiokafkawire.group.coordinator import GroupMember
 from aiokafkawire.group.offsets import Committed, Credentials, GroupOffsets
 from aiokafkawire.group.states import NO_GENERATION
 from aiokafkawire.records import Record, Records
-from aiokafkawire.runtime import Host, Runtime, Session, checkpoint, copy_of, wait_until
+from aiokafkawire.runtime import (
+    Host,
+    Runtime,
+    Session,
+    checkpoint,
+    copy_of,
+    loop_checkpoint,
+    wait_until,
+)
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ErrorCode
 
@@ -146,6 +154,7 @@ class Core(Session):
         self.lister = OffsetLister(self.cluster, runtime, isolation_of(config))
         self.subscription: Subscription = Nothing()
         self.cursor: Cursor | None = None
+        self.checkpoint = loop_checkpoint()
         self._host = host
         self._news = News()
         self._to_raise: Exception | None = None

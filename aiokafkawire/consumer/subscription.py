@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 from aiokafkawire.cluster.metadata import MetadataSnapshot
@@ -83,11 +84,11 @@ class Pattern:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Manual:
     partitions: tuple[TopicPartition, ...]
 
-    @property
+    @cached_property
     def topics(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(tp.topic for tp in self.partitions))
 

@@ -85,6 +85,9 @@ class TopicWatch:
         self, metadata: MetadataSnapshot, topics: Iterable[str], now: float
     ) -> KafkaError | None:
         """The error for the first topic that cannot be read, if there is one."""
+        if not metadata.errors:
+            self._unknown_since = {}
+            return None
         wanted = list(topics)
         unknown = {
             topic: self._unknown_since.get(topic, now)

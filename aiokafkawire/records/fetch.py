@@ -188,10 +188,11 @@ class FetchedBatches:
             self._rest = None
             self.position = self._rest_next_offset
             return rest
-        cut = rest.start + limit
-        self._rest = rest._replace(start=cut)
-        self.position = rest.columns.offsets[cut - 1] + 1
-        return rest._replace(stop=cut)
+        columns, start, stop, timestamp_type, leader_epoch = rest
+        cut = start + limit
+        self._rest = Segment(columns, cut, stop, timestamp_type, leader_epoch)
+        self.position = columns.offsets[cut - 1] + 1
+        return Segment(columns, start, cut, timestamp_type, leader_epoch)
 
     def _load(self, raise_failure: bool, max_bytes: int | None = None) -> bool:
         """Find the next records to give; False at the end, before a failure, or to stop here."""

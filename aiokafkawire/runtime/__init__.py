@@ -15,7 +15,13 @@ from aiokafkawire.runtime.base import (
     receive_each,
 )
 from aiokafkawire.runtime.client import Client
-from aiokafkawire.runtime.host import Host, TaskHandle, being_cancelled, current_task
+from aiokafkawire.runtime.host import (
+    Host,
+    TaskHandle,
+    being_cancelled,
+    current_task,
+    loop_checkpoint,
+)
 from aiokafkawire.runtime.lifecycle import Lifecycle, Session, label
 from aiokafkawire.runtime.real import RealRuntime
 from aiokafkawire.runtime.waiting import Alarm, Promise, Signal, checkpoint, copy_of, wait_until
@@ -42,6 +48,7 @@ __all__ = (
     "copy_of",
     "current_task",
     "label",
+    "loop_checkpoint",
     "receive_each",
     "wait_until",
 )

@@ -13,10 +13,12 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVarTuple
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 
 __all__ = (
     "CANCEL_GRACE_S",
@@ -24,6 +26,7 @@ __all__ = (
     "TaskHandle",
     "being_cancelled",
     "current_task",
+    "loop_checkpoint",
     "loop_clock",
     "loop_finder",
     "on_trio",
@@ -55,6 +58,14 @@ def loop_clock() -> Callable[[], float]:
 
         return trio.current_time
     return asyncio.get_running_loop().time
+
+
+def loop_checkpoint() -> Callable[[], Awaitable[object]]:
+    """What lets others run in this event loop, and a cancellation come through.
+
+    As `checkpoint`, which finds out anew each time which library it is in.
+    """
+    return anyio.lowlevel.checkpoint if on_trio() else partial(asyncio.sleep, 0)
 
 
 def loop_finder() -> Callable[[], object]:
