@@ -350,6 +350,8 @@ class BrokerClient:
             )
             channel.close(lost)
             self._forget(lane, promise)
+            if self._ended is None:
+                self._failed(lost)
             promise.fail(lost)
             return
         channel.on_closed = self._on_closed

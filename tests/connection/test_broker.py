@@ -283,6 +283,19 @@ async def test_who_tries_for_all_lanes_and_is_cut_short_tells_them():
         assert [type(outcome) for outcome in outcomes] == [ConnectionFailed] * 2
 
 
+async def test_a_broker_that_closes_what_it_has_just_opened_is_not_asked_without_backoff():
+    async def closes(connection: ServerConnection) -> None:
+        header, _ = await connection.next_request()
+        await connection.respond(header, speaks())
+
+    slow = {"reconnect_backoff_ms": 60_000, "reconnect_backoff_max_ms": 60_000}
+    async with serve(closes) as server, client_of(server.address, **slow) as client:
+        outcome = await outcome_of(client.request(HEARTBEAT, deadline=soon()))
+        assert isinstance(outcome, ConnectionLost)
+        assert client.next_attempt_at > soon(40)
+        assert server.accepted == 1
+
+
 async def test_the_next_attempt_waits_for_the_backoff():
     address = await closed_port()
     async with client_of(
