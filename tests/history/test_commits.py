@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.history.events import Fault, Healed
+from tests.history.events import Committing, Fault, Healed
 from tests.history.observed import CommitRequest, PositionLost
 from tests.history.stories import T0, Story, log, v
 
@@ -35,10 +35,12 @@ class Commits(list[CommitRequest]):
     def add(
         self, offset: int, client: str = "c", error: int | None = 0, connected_at: float = 1.0
     ) -> None:
-        """A commit that arrives half a second after what was told last."""
+        """A commit that arrives half a second after what was told last, or while a call for it is
+        under way."""
+        asked = [event for event in self.story.history[-3:] if type(event) is Committing]
         self.append(
             CommitRequest(
-                self.story.time + 0.5,
+                (asked[0].at if asked else self.story.time) + 0.5,
                 client,
                 "g",
                 client,
@@ -152,6 +154,45 @@ def test_going_back_with_a_topic_that_is_made_again() -> None:
     story.deleted()
     story.made()
     commits.add(1)
+    assert sixes(story, commits) == []
+
+
+def test_a_commit_that_is_told_as_kept_is() -> None:
+    story = reader(enable_auto_commit=False)
+    commits = Commits(story)
+    story.polled(*r(0, 1, 2, 3))
+    story.commit(2)
+    commits.add(2)
+    story.commit(4)
+    assert len(sixes(story, commits)) == 1
+    commits.add(4, error=22)
+    assert len(sixes(story, commits)) == 1
+    commits.add(4)
+    assert sixes(story, commits) == []
+    story.commit(4, "unknown")
+    assert sixes(story, commits) == []
+
+
+def test_what_is_revoked_is_committed_before_anything_else_comes() -> None:
+    story = reader()
+    commits = Commits(story)
+    story.polled(*r(0, 1, 2, 3))
+    story.returned(story.call("getmany", 1.0, task="1"))
+    story.revoked(T0)
+    story.assigned()
+    assert len(sixes(story, commits)) == 1
+    commits.insert(0, CommitRequest(story.time - 0.5, "c", "g", "c", 1, ((T0, 4),), (0,)))
+    assert sixes(story, commits) == []
+
+
+def test_what_is_revoked_while_something_is_broken_may_be_read_again() -> None:
+    story = reader()
+    commits = Commits(story)
+    story.polled(*r(0, 1, 2, 3))
+    story.returned(story.call("getmany", 1.0, task="1"))
+    story.tell(Fault, "", "  1.000 s  kill(node=1)")
+    story.revoked(T0)
+    story.assigned()
     assert sixes(story, commits) == []
 
 

@@ -45,14 +45,20 @@ PRODUCER = (
         "batch.uncertain = False",
     ),
     Sabotage(
-        "sent_again_before_earlier_ones_are_answered",
+        "more_under_way_than_allowed",
         "aiokafkawire.producer.partition_queue",
-        "if any(other.order < head.order for other in self.in_flight):",
-        "if False:",
+        "elif len(self.in_flight) >= self.policy.max_in_flight:",
+        "elif len(self.in_flight) > self.policy.max_in_flight + 5:",
     ),
 )
 
 CONSUMER = (
+    Sabotage(
+        "nothing_committed_when_partitions_are_revoked",
+        "aiokafkawire.consumer.rebalance",
+        "        await self.commit_processed(self._still_mine(going))\n",
+        "",
+    ),
     Sabotage(
         "commits_one_too_many",
         "aiokafkawire.consumer.partition",
@@ -102,10 +108,10 @@ CONSUMER = (
         "pass",
     ),
     Sabotage(
-        "control_batches_not_passed",
+        "control_records_given",
         "aiokafkawire.records.fetch",
-        "self.position = self._batch.next_offset",
-        "pass",
+        "if (self._committed_only and self._is_aborted(batch)) or batch.is_control:",
+        "if self._committed_only and self._is_aborted(batch):",
     ),
     Sabotage(
         "checksums_not_looked_at",
@@ -129,10 +135,10 @@ GROUP = (
         "still = set(m.wanted)",
     ),
     Sabotage(
-        "coordinator_kept_whatever_it_answers",
+        "a_commit_refused_for_a_moment_waits_for_ever",
         "aiokafkawire.group.commits",
-        "            forgotten |= code in _ELSEWHERE",
-        "            forgotten = False",
+        "            delayed = True\n",
+        "            delayed = False\n",
     ),
     Sabotage(
         "one_new_partition_dropped_in_a_cooperative_rebalance",
@@ -165,8 +171,8 @@ CONNECTION = (
     Sabotage(
         "silent_brokers_waited_for_for_ever",
         "aiokafkawire.connection.in_flight",
-        "silent = oldest if oldest is not None and oldest.limit <= now else None",
-        "silent = None",
+        "if under_way and under_way[0].limit <= now:",
+        "if False:",
     ),
     Sabotage(
         "a_cancelled_request_gives_its_slot_away",

@@ -138,8 +138,7 @@ CONSUMER = (
     Sabotage(
         "records_from_the_buffer_do_not_count_as_calls",
         "aiokafkawire.consumer.core",
-        "        if record is not None and self.group is not None:\n"
-        "            self.group.member.touched()\n",
+        "        if record is not None:\n            self.touched()\n",
         "",
     ),
 )

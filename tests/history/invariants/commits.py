@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -18,12 +18,15 @@ from tests.history.events import (
     EndAsked,
     Ended,
     Event,
+    Fault,
     OffsetsSent,
     Polled,
+    Revoked,
     Sought,
     TopicDeleted,
 )
-from tests.history.invariants.calls import well_since
+from tests.history.events import Committed as CommitTold
+from tests.history.invariants.calls import grace_s, well_since
 from tests.history.invariants.committed import Committed
 from tests.history.invariants.found import Finding, NotChecked, one_of_a_kind
 from tests.history.invariants.groups import follow
@@ -37,13 +40,17 @@ __all__ = ("commits_are_right",)
 ANYWHERE = 2**62
 """How far a commit may go whose position nobody knows."""
 
+HARMLESS = ("leave", "upgrade", "grow")
+"""Steps of programmes that break nothing."""
+
 Key = tuple[str, TopicPartition]
 
 
 def commits_are_right(run: Run) -> Iterator[Violation]:
     """(6) Committed offsets never go back, except after a seek, a reset, or a commit of the same
     member that was overtaken on its way; nor do they pass what was given and processed. A member
-    that commits automatically and leaves in good order has committed what it processed.
+    that commits automatically has committed what it processed when it leaves in good order, and
+    when partitions are revoked while nothing is broken.
 
     What one task was given counts as processed when it calls again; what the application commits
     by name is its own affair.
@@ -59,6 +66,9 @@ def commits_are_right(run: Run) -> Iterator[Violation]:
     yield from one_of_a_kind(6, "commits pass what was processed", list(_passing(run, seen, left)))
     forgotten = list(_forgotten(run, seen, left))
     yield from one_of_a_kind(6, "what members processed was not committed as they left", forgotten)
+    yield from one_of_a_kind(6, "commits told as kept are not", list(_untrue(run)))
+    kept = list(_kept_back(run, seen))
+    yield from one_of_a_kind(6, "what members processed was not committed as it was revoked", kept)
 
 
 # --- going back ----------------------------------------------------------------------------------
@@ -235,11 +245,18 @@ class _Progress:
     def leaves(self, left: dict[Key, int]) -> None:
         """What it owns and has processed is to be committed now."""
         group = self._client.group or ""
-        for tp in sorted(self._owned):
+        for tp, processed in self.processed(self._owned).items():
+            left[group, tp] = max(left.get((group, tp), 0), processed)
+
+    def processed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Up to where it has processed these, as far as that is known."""
+        found: dict[TopicPartition, int] = {}
+        for tp in sorted(partitions):
             reading = self.reading(tp)
-            processed = min([reading.position, *reading.given.values()])
-            if processed < ANYWHERE:
-                left[group, tp] = max(left.get((group, tp), 0), processed)
+            offset = min([reading.position, *reading.given.values()])
+            if offset < ANYWHERE:
+                found[tp] = offset
+        return found
 
     def _called(self, event: Called) -> None:
         for tp in sorted(self._tasks.pop(event.task, ())) if event.task else ():
@@ -331,6 +348,60 @@ def _left_well(run: Run, client: Client) -> bool:
     closed = [event for event in run.by_client[client.name] if type(event) is Closed]
     automatic = bool(client.options.get("enable_auto_commit"))
     return automatic and len(closed) == 1 and closed[0].error is None
+
+
+def _untrue(run: Run) -> Iterator[Finding]:
+    """Commits by name that were told to be kept, and are not."""
+    if run.observed.commits is None:
+        return
+    kept: dict[tuple[str, TopicPartition], list[tuple[float, int]]] = defaultdict(list)
+    for request in run.observed.commits:
+        for (tp, offset), error in zip(request.offsets, request.errors or (), strict=False):
+            if not error and request.producer_id < 0:
+                kept[request.client, tp].append((request.at, offset))
+    asked = {(event.client, event.call): event.offsets or () for event in run.of(Committing)}
+    for told in run.of(CommitTold):
+        client = run.clients.get(told.client)
+        if told.outcome != "ok" or client is None:
+            continue
+        client_id = str(client.options.get("client_id"))
+        for tp, offset in asked.get((told.client, told.call), ()):
+            if len(run.made_at.get(tp.topic, ())) > 1:
+                continue
+            if not any(at <= told.at and there >= offset for at, there in kept[client_id, tp]):
+                yield f"{told.client} {tp}: {offset}", told
+
+
+def _kept_back(run: Run, seen: _Seen) -> Iterator[Finding]:
+    """What automatic members had processed of revoked partitions, and not committed before they
+    were given others. Nothing may be broken."""
+    committed = Committed(run)
+    broken_at = min((event.at for event in run.of(Fault) if _breaks(event)), default=run.ended_at)
+    well = well_since(run)
+    for client in run.clients.values():
+        automatic = client.group is not None and client.options.get("enable_auto_commit")
+        if client.kind != "consumer" or not automatic or client.crashed:
+            continue
+        progress = _Progress(run, client, committed)
+        begin = run.ended_at if well is None else well + grace_s(client)
+        processed: dict[TopicPartition, int] = {}
+        moved: set[TopicPartition] = set()
+        for event in run.by_client.get(client.name, ()):
+            if type(event) is Revoked and (event.at < broken_at or event.at > begin):
+                processed = progress.processed(event.partitions)
+            elif type(event) is Assigned:
+                for tp, offset in processed.items():
+                    found = committed.newest(client, tp, event.at)
+                    if tp not in moved and seen.between(tp, found, offset):
+                        yield f"{client.name} {tp}: {found}, processed was {offset}", event
+                processed = {}
+            elif type(event) is Sought:
+                moved.update(event.partitions)
+            progress.happened(event)
+
+
+def _breaks(fault: Fault) -> bool:
+    return not any(f" {kind}(" in fault.text for kind in HARMLESS)
 
 
 def _forgotten(run: Run, seen: _Seen, left: dict[Key, int]) -> Iterator[Finding]:

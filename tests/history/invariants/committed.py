@@ -76,6 +76,11 @@ class Committed:
         place = bisect_right(answers, at)
         return answers[place - 1] if place else at
 
+    def newest(self, client: Client, tp: TopicPartition, until: float) -> int:
+        """The highest offset that the client's group has committed up to then, 0 if none."""
+        commits = self._commits.get((client.group or "", tp), ())
+        return max((each.offset for each in commits if each.at <= until), default=0)
+
     def starts(
         self, client: Client, tp: TopicPartition, since: float, until: float
     ) -> tuple[set[int], bool]:

@@ -58,6 +58,7 @@ def draw(rng: random.Random) -> Plan:
     scene = Scene(3, hosts, topics, groups=(GROUP,))
     lives = steps_of_life(rng, workers, rng.randint(1, 4 + count), TO_S)
     faults = draw_steps(rng, scene, count=rng.randint(0, 4), from_s=0.1, to_s=TO_S)
+    answers = _bad_answers(rng)
     upgrade = _an_upgrade(rng, workers) if mix == "upgrade" else ()
     return Plan(
         broker={
@@ -71,7 +72,7 @@ def draw(rng: random.Random) -> Plan:
         options={"mix": mix},
         records=rng.randint(20, 120),
         clients=(sender, *workers),
-        steps=tuple(sorted((*lives, *faults, *upgrade), key=lambda step: step.at_s)),
+        steps=tuple(sorted((*lives, *faults, *answers, *upgrade), key=lambda step: step.at_s)),
     )
 
 
@@ -89,6 +90,21 @@ def _a_worker(rng: random.Random, number: int, topics: Sequence[str]) -> Planned
         "static": rng.random() < 0.25,
     }
     return PlannedClient(f"worker-{number}", host_of(number), "works", arguments)
+
+
+def _bad_answers(rng: random.Random) -> tuple[Step, ...]:
+    """Answers of coordinators that are lost, and commits that they refuse."""
+    steps = []
+    for _ in range(rng.choice((0, 0, 1, 4))):
+        at_s = round(rng.uniform(0.1, TO_S), 3)
+        if rng.random() < 0.6:
+            lost = {"api": rng.choice(("JOIN_GROUP", "SYNC_GROUP")), "times": 1}
+            steps.append(Step(at_s, "close instead of an answer", {**lost, "carried_out": True}))
+        else:
+            code = rng.choice(("ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS"))
+            refused = {"api": "OFFSET_COMMIT", "times": rng.randint(1, 2), "code": code}
+            steps.append(Step(at_s, "refusal", refused))
+    return tuple(steps)
 
 
 def _an_upgrade(rng: random.Random, workers: Sequence[PlannedClient]) -> tuple[Step, ...]:

@@ -7,6 +7,8 @@ import random
 import anyio
 
 from aiokafkawire.broker import Answer, Drop, SeenRequest
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.history.checker import Promises
 from tests.simulation.faults import Scene, draw_steps
@@ -18,15 +20,20 @@ from tests.simulation.programmes.crew import (
     Cellar,
     Crew,
     Shift,
+    a_consumer,
     host_of,
     send_steadily,
     steps_of_life,
 )
 from tests.simulation.stage import Stage
 
-TOPIC, GROUP = "orders", "billing"
+TOPIC, GROUP, LEDGER = "orders", "billing", "ledger"
+"""The second group has no members: its offsets are kept by one who reads by hand."""
 TO_S = 12.0
 HASTY_COMMITS_MS = 100
+IN_TIME_MS = 3_000
+REST_S = 7.5
+"""So long after the last fault the coordinators move once more: who is told so has to find them."""
 APIS = (
     ApiKey.OFFSET_COMMIT,
     ApiKey.OFFSET_FETCH,
@@ -58,8 +65,10 @@ def draw(rng: random.Random) -> Plan:
         for number in range(rng.randint(1, 4))
     )
     sender = PlannedClient("sender", "10.0.1.1", "sends", {"pause_s": 0.05})
-    hosts = [client.host for client in (sender, *workers)]
-    scene = Scene(3, hosts, {TOPIC: partitions}, groups=(GROUP,))
+    clerks = [PlannedClient("clerk", "10.0.3.1", "keeps")] if rng.random() < 0.4 else []
+    clients = (sender, *workers, *clerks)
+    hosts = [client.host for client in clients]
+    scene = Scene(3, hosts, {TOPIC: partitions}, groups=(GROUP, LEDGER))
     moves = [_a_move(rng) for _ in range(rng.randint(1, 8))]
     faults = draw_steps(rng, scene, count=rng.randint(0, 3), from_s=0.1, to_s=TO_S)
     lives = steps_of_life(rng, workers, rng.randint(0, 3), TO_S)
@@ -73,7 +82,7 @@ def draw(rng: random.Random) -> Plan:
         network={"max_delay_s": rng.choice((0.002, 0.02))},
         topics={TOPIC: partitions},
         records=rng.randint(40, 120),
-        clients=(sender, *workers),
+        clients=clients,
         steps=tuple(sorted((*moves, *faults, *lives), key=lambda step: step.at_s)),
     )
 
@@ -97,6 +106,7 @@ async def run(stage: Stage) -> None:
         def befall(request: SeenRequest) -> Drop | None:
             if to in broker.live_nodes:
                 broker.move_coordinator(GROUP, to)
+                broker.move_coordinator(LEDGER, to)
             return None if answered else Drop(carried_out=False)
 
         broker.on(ApiKey[api], befall, times=1)
@@ -122,6 +132,8 @@ async def run(stage: Stage) -> None:
     workers = stage.plan.of("works")
     async with anyio.create_task_group() as tasks:
         crew = Crew(stage, tasks, workers, work)
+        for client in stage.plan.of("keeps"):
+            tasks.start_soon(keep, stage, client)
         async with anyio.create_task_group() as busy:
             busy.start_soon(stage.carry_out)
             for client in stage.plan.of("sends"):
@@ -129,7 +141,12 @@ async def run(stage: Stage) -> None:
         if workers:
             await stage.until_consumed(TOPIC)
             await stage.until_settled()
+        if stage.plan.of("keeps"):
+            await anyio.sleep(REST_S)
+            broker.move_coordinator(LEDGER, broker.coordinator(LEDGER) % 3 + 1)
+            await anyio.sleep(2 * IN_TIME_MS / 1_000)
         await crew.dismiss()
+        tasks.cancel_scope.cancel()
 
 
 async def work(shift: Shift) -> None:
@@ -143,6 +160,27 @@ async def work(shift: Shift) -> None:
     worker.subscribe([TOPIC], listener=Cellar(worker, shift) if shift.told("listens") else None)
     async with worker:
         await READS[shift.told("reads")](worker, shift)
+
+
+async def keep(stage: Stage, client: PlannedClient) -> None:
+    """Reads all by hand, and commits now and then, with and without something new."""
+    options = {
+        "group_id": LEDGER,
+        "enable_auto_commit": False,
+        "default_api_timeout_ms": IN_TIME_MS,
+        "metadata_max_age_ms": 300_000,
+    }
+    clerk = a_consumer(stage, client.name, client.host, **options)
+    clerk.assign([(TOPIC, number) for number in range(stage.plan.topics[TOPIC])])
+    done: dict[TopicPartition, int] = {}
+    async with clerk:
+        while True:
+            for tp, batch in (await clerk.getmany(timeout_ms=1_000)).items():
+                done[tp] = batch.next_offset
+            try:
+                await clerk.commit(done)
+            except KafkaError as error:
+                stage.note(f"{client.name}: {error}")
 
 
 def promises(plan: Plan) -> Promises:

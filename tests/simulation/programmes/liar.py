@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from aiokafkawire.errors import CorruptRecords, KafkaError
+from aiokafkawire.errors import BrokerError, CorruptRecords, KafkaError
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey
 from tests.history.checker import Promises
@@ -37,6 +37,8 @@ KINDS = ("move leader", "move coordinator", "reset", "hang", "slow way")
 
 SENDS: Mapping[str, Any] = {"delivery_timeout_ms": 8_000, "max_block_ms": 5_000}
 REST_S = 0.5
+PATIENCE = 5
+"""Errors of brokers after which a worker goes on; another one is its last."""
 BELIEVED_S = 4.0
 """So long brokers have to tell a lie as often as they are to."""
 
@@ -152,12 +154,20 @@ async def work(shift: Shift, asked: Mapping[str, deque[str]]) -> None:
         max_decompressed_bytes=MAX_UNPACKED_BYTES,
     )
     asked_here = asked[shift.client.name]
+    patience = PATIENCE
     async with consumer as worker:
         while not shift.over:
             try:
                 batches = await worker.getmany(timeout_ms=300)
             except CorruptRecords as error:
                 read_again(shift, worker, error)
+                continue
+            except BrokerError as error:
+                shift.stage.note(f"{shift.name}: {error}")
+                patience -= 1
+                if not patience:
+                    raise
+                await anyio.sleep(REST_S)
                 continue
             for batch in batches.values():
                 await shift.handle(len(batch))

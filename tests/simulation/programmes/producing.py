@@ -86,7 +86,12 @@ def draw(rng: random.Random) -> Plan:
 
 def _patient(client: PlannedClient) -> PlannedClient:
     """Brokers that cannot be asked for their versions take 2 s for each connection."""
-    options = {**client.arguments["options"], "connections_max_idle_ms": 540_000}
+    options = {
+        **client.arguments["options"],
+        "connections_max_idle_ms": 540_000,
+    }
+    if client.kind == "sends":
+        options["max_block_ms"] = 20_000
     return replace(client, arguments={**client.arguments, "options": options})
 
 
