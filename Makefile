@@ -17,7 +17,8 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 # compile all of them again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test kafka test-brokers brokers proofs simulate endurance faults soak fuzz bench bench-scale bench-more \
+.PHONY: help demo test kafka test-brokers brokers proofs simulate sabotage endurance faults soak fuzz \
+        fuzz-guided bench bench-scale bench-more \
         lint docs check format clean
 
 help: ## Show the commands
@@ -68,6 +69,9 @@ simulate: $(READY) ## Programmes by seed in a simulated world (SEEDS=2000, FIRST
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),200) --first $(or $(FIRST),0) \
 	  $(if $(PROGRAMME),--programme $(PROGRAMME))
 
+sabotage: $(READY) ## Plant faults in the client, one at a time: which programme catches each (SEEDS=500)
+	$(BIN)/python -m tests.sabotage --seeds $(or $(SEEDS),500) --first $(or $(FIRST),0) $(FAULT)
+
 endurance: $(READY) ## All proofs of bad days on three real nodes (20 minutes)
 	$(BIN)/python -m tests.endurance
 
@@ -79,6 +83,9 @@ soak: $(READY) ## Steady work on three real nodes: nobody grows (MINUTES=30)
 
 fuzz: $(READY) ## Five million hostile frames for the decoders (7 minutes)
 	$(BIN)/python -m tests.wire.fuzz --frames 5000000
+
+fuzz-guided: $(READY) ## Hostile bytes guided by what they reach, with atheris (SECONDS=60 a target, KEEP=1)
+	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(if $(KEEP),--keep)
 
 bench: $(READY) ## Speed beside aiokafka, confluent-kafka, kafka-python and Java (ROW=name, PAIRS=5)
 	$(BIN)/python -m benchmarks.table $(ROW:%=--only %) $(PAIRS:%=--pairs %)

@@ -1,0 +1,1 @@
+"""Decoding of hostile bytes, guided by what they reach: `python -m tests.fuzz`."""

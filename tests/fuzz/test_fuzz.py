@@ -1,0 +1,104 @@
+"""The kept corpus is read within its bounds, and the search would notice what it looks for."""
+
+from __future__ import annotations
+
+import random
+import re
+import tracemalloc
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from aiokafkawire.errors import KafkaError
+from tests.fuzz import __main__ as command
+from tests.fuzz import targets
+from tests.fuzz.kept import FOLDER, keep, kept
+from tests.fuzz.targets import MAX_BYTES, OTHERS, TARGETS, Broken, beginnings, bounded, tried
+
+MAX_CORPUS_BYTES = 300 * 1_024
+
+
+@pytest.fixture
+def _traced() -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.usefixtures("_traced")
+def test_what_was_found_is_read_or_refused(name: str) -> None:
+    read = [bounded(name, raw) for raw in kept(name)]
+    assert read
+    assert False in read
+
+
+def test_the_corpus_stays_small() -> None:
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < MAX_CORPUS_BYTES
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_golden_vectors_are_good_beginnings(name: str) -> None:
+    short = [raw for raw in islice(beginnings(name), 300) if len(raw) <= MAX_BYTES]
+    assert sum(tried(name, raw) for raw in short) > len(short) * 0.9
+
+
+def test_what_breaks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(raw: bytes) -> None:
+        raise KeyError(raw[3])
+
+    monkeypatch.setitem(TARGETS, "others", breaks)  # type: ignore[arg-type]
+    with pytest.raises(Broken, match=re.escape("others: KeyError(4)\n01020304")):
+        tried("others", b"\1\2\3\4")
+
+
+@pytest.mark.usefixtures("_traced")
+def test_what_takes_much_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "OTHERS", (lambda raw: bytes(len(raw) << 22),))
+    assert bounded("others", b"\0" * 1)
+    with pytest.raises(Broken, match=r"others: \d+ bytes for 3"):
+        bounded("others", b"\0" * 3)
+
+
+def test_frames_that_are_cut_otherwise_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = b"\7" + b"\0\0\0\4abcd\0\0\0\5defgh"
+    assert tried("streams", whole)
+    assert not tried("streams", whole + b"\xff\xff\xff\xff")
+    monkeypatch.setattr(targets, "_frames", lambda rest: iter([b"abc"]))
+    with pytest.raises(Broken, match="the frames are"):
+        tried("streams", whole)
+
+
+def test_every_input_has_its_reader() -> None:
+    assert not tried("others", bytes((len(OTHERS),)))
+    assert all(tried(name, b"") or name == "requests" for name in TARGETS)
+    with pytest.raises(KafkaError):
+        targets.requests(b"")
+
+
+def test_a_corpus_is_kept_as_text(tmp_path: Path) -> None:
+    keep("streams", [b"\1\2", b"\3", b"", b"\1\2"], tmp_path)
+    assert (tmp_path / "streams.txt").read_text() == "03\n0102\n"
+    assert list(kept("streams", tmp_path)) == [b"\3", b"\1\2"]
+    assert list(kept("batches", tmp_path)) == []
+
+
+def test_without_guidance_inputs_are_mutated() -> None:
+    random.seed(1)
+    assert re.fullmatch(
+        r"streams: [\d,]+ mutated inputs; \d+ good ones, .*", command.blind("streams", 0)
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not command.is_there(), reason="atheris is not to be had for this Python")
+def test_the_search_reaches_what_was_not_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "kept", lambda name: iter([b"\1\0\0\0\1"]))
+    monkeypatch.setattr(command, "keep", lambda name, inputs: keep(name, inputs, tmp_path))
+    assert command.main(["streams", "--seconds", "3", "--keep"]) == 0
+    assert "streams: " in capsys.readouterr().out
+    assert len(list(kept("streams", tmp_path))) > 3
