@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from benchmarks.bench import BROKER_JAVA_OPTIONS, Result, spread
+from benchmarks.bench import BROKER_JAVA_OPTIONS, Result, in_memory, spread
 from benchmarks.load import (
     ARROW_RECORDS,
     BATCH_BYTES,
@@ -34,10 +34,12 @@ CLIENTS = (OURS, "confluent-kafka", "aiokafka", "kafka-python", "Java")
 
 
 def settings(compression: str) -> str:
+    broker = " ".join(BROKER_JAVA_OPTIONS)
     return (
-        f"Kafka {DEFAULT_VERSION} on one core ({' '.join(BROKER_JAVA_OPTIONS)}), the client on"
-        f" another; {len(VALUE)}-byte values, {PARTITIONS} partitions. Producers: acks=all,"
-        f" idempotent, linger {LINGER_MS} ms, batches of {BATCH_BYTES // 1024} KiB, compression"
+        f"Kafka {DEFAULT_VERSION} on one core ({broker}), its log"
+        f" {'in memory' if in_memory() else 'on disk'}, the client on another core;"
+        f" {len(VALUE)}-byte values, {PARTITIONS} partitions. Producers: acks=all, idempotent,"
+        f" linger {LINGER_MS} ms, batches of {BATCH_BYTES // 1024} KiB, compression"
         f" {compression}, at most {BUFFER_BYTES >> 20} MiB unacknowledged. Consumers: lists of up"
         f" to {MAX_RECORDS} ({ARROW_RECORDS:,} to Arrow), {FETCH_BYTES >> 20} MiB a partition,"
         " checksums verified."
