@@ -4,8 +4,9 @@
     python -m benchmarks.ticker --only zstd-1MiB --loop uvloop
 
 Real Kafka on one core, the consumer and its ticker on another, in one event loop. The ticker sleeps
-for 1 ms, time and again; a gap is the time from one tick to the next. Exits with 1 if one is over
-the limit.
+for 1 ms, time and again; a gap is the time from one tick to the next. Beside it stands the CPU that
+the loop's thread itself took in one, which other programs on the machine do not add to. Exits with
+1 if a gap is over the limit.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import random
 import sys
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import anyio
 
@@ -41,6 +43,13 @@ class Load:
     messages: int
     batch_bytes: int = 16 * 1024
     arrow: bool = False
+
+
+class Gap(NamedTuple):
+    """From one tick to the next: time, and CPU of the event loop's thread."""
+
+    seconds: float
+    cpu_seconds: float
 
 
 LOADS = {
@@ -84,7 +93,9 @@ async def consume(consumer: Consumer, load: Load) -> int:
     """Read all; each value is looked at, as an application would. Gives the bytes."""
     seen = size = 0
     if load.arrow:
-        importlib.import_module("pyarrow")  # which an application does before it reads
+        importlib.import_module(
+            "aiokafkawire.records.arrow"
+        )  # which an application does before it reads
     while seen < load.messages:
         if load.arrow:
             with anyio.fail_after(POLL_MS / 1000):
@@ -102,18 +113,18 @@ async def consume(consumer: Consumer, load: Load) -> int:
     return size
 
 
-async def tick(gaps: list[float]) -> None:
-    before = time.perf_counter()
+async def tick(gaps: list[Gap]) -> None:
+    before, cpu_before = time.perf_counter(), time.thread_time()
     while True:
         await anyio.sleep(TICK_S)
-        now = time.perf_counter()
-        gaps.append(now - before)
-        before = now
+        now, cpu = time.perf_counter(), time.thread_time()
+        gaps.append(Gap(now - before, cpu - cpu_before))
+        before, cpu_before = now, cpu
 
 
-async def measure(bootstrap_servers: str, topic: str, load: Load) -> tuple[list[float], float, int]:
+async def measure(bootstrap_servers: str, topic: str, load: Load) -> tuple[list[Gap], float, int]:
     """The gaps between ticks while everything is read, how long that took, and the bytes."""
-    gaps: list[float] = []
+    gaps: list[Gap] = []
     async with Consumer(
         bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest"
     ) as consumer:
@@ -127,14 +138,15 @@ async def measure(bootstrap_servers: str, topic: str, load: Load) -> tuple[list[
     return gaps, seconds, size
 
 
-def report(name: str, gaps: list[float], seconds: float, size: int) -> bool:
-    largest = max(gaps)
-    late = sum(gap > LIMIT_S for gap in gaps)
-    middle = sorted(gaps)[len(gaps) * 99 // 100]
+def report(name: str, gaps: list[Gap], seconds: float, size: int) -> bool:
+    largest = max(gap.seconds for gap in gaps)
+    own = max(gap.cpu_seconds for gap in gaps)
+    late = sum(gap.seconds > LIMIT_S for gap in gaps)
+    most = sorted(gap.seconds for gap in gaps)[len(gaps) * 99 // 100]
     verdict = "reached" if largest <= LIMIT_S else "MISSED"
     print(
-        f"| {name} | {size / seconds / MIB:,.0f} | {len(gaps):,} | {middle * 1e3:.1f}"
-        f" | {largest * 1e3:.1f} | {late} | {verdict} |",
+        f"| {name} | {size / seconds / MIB:,.0f} | {len(gaps):,} | {most * 1e3:.1f}"
+        f" | {largest * 1e3:.1f} | {own * 1e3:.1f} | {late} | {verdict} |",
         flush=True,
     )
     return largest <= LIMIT_S
@@ -158,8 +170,8 @@ def main() -> int:
         if client_core is not None:
             os.sched_setaffinity(0, {client_core})
         print(f"{options.loop}: gaps between the ticks of a {TICK_S * 1e3:.0f} ms ticker, in ms\n")
-        print("| load | MiB/s | ticks | 99 of 100 within | largest | over 10 | |")
-        print("|---|---|---|---|---|---|---|")
+        print("| load | MiB/s | ticks | 99 of 100 within | largest | its most CPU | over 10 | |")
+        print("|---|---|---|---|---|---|---|---|")
         for name in options.only or LOADS:
             load = LOADS[name]
             kafka.create_topic(name, partitions=PARTITIONS)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from aiokafkawire.types import ANY_LEADER_EPOCH
 
-from .batch import BATCH_HEADER, BATCH_OVERHEAD_BYTES, MAGIC_POSITION, MAGIC_V2
+from .batch import BATCH_OVERHEAD_BYTES, MAGIC_POSITION, MAGIC_V2
 from .kernel import Buffer
 from .legacy import HEAD_BYTES, overhead_bytes
 
@@ -21,6 +21,8 @@ LEAST_BYTES = overhead_bytes(0)
 """Fewer hold no message of any format."""
 
 _OFFSET_AND_SIZE = Struct(">qi")
+_MOST_OF_HEADER = Struct(">qiiB6xi30xi")
+"""Offset, size, leader epoch, magic, delta of the last offset, count: of `BATCH_HEADER`."""
 
 
 class Extent(NamedTuple):
@@ -41,21 +43,34 @@ def extent_of(data: Buffer, fetch_offset: int, high_watermark: int | None = None
     """
     view = memoryview(data)
     position, end, leader_epoch = 0, fetch_offset, ANY_LEADER_EPOCH
-    while len(view) - position >= LEAST_BYTES:
-        last, size = _OFFSET_AND_SIZE.unpack_from(view, position)
+    size_bytes = len(view)
+    unpack = _MOST_OF_HEADER.unpack_from
+    while size_bytes - position >= BATCH_OVERHEAD_BYTES:
+        last, size, epoch, magic, delta, count = unpack(view, position)
         after = position + HEAD_BYTES + size
-        epoch = ANY_LEADER_EPOCH
-        if size <= 0 or after > len(view) or last < 0:
-            break
-        if view[position + MAGIC_POSITION] >= MAGIC_V2:
-            if after - position < BATCH_OVERHEAD_BYTES:
-                break
-            _, _, epoch, _, _, _, delta, *_, count = BATCH_HEADER.unpack_from(view, position)
+        if size <= 0 or after > size_bytes or last < 0:
+            return Extent(end, leader_epoch)
+        if magic < MAGIC_V2:
+            epoch = ANY_LEADER_EPOCH
+        else:
             last += delta
-            if reaches_too_far(last, delta, count, high_watermark):
-                break
+            if after - position < BATCH_OVERHEAD_BYTES or (
+                high_watermark is not None and reaches_too_far(last, delta, count, high_watermark)
+            ):
+                return Extent(end, leader_epoch)
         if last >= end:
             end, leader_epoch = last + 1, epoch
+        position = after
+    while size_bytes - position >= LEAST_BYTES:
+        # Too few bytes for a batch of format 2: an old message.
+        last, size = _OFFSET_AND_SIZE.unpack_from(view, position)
+        after = position + HEAD_BYTES + size
+        if size <= 0 or after > size_bytes or last < 0:
+            break
+        if view[position + MAGIC_POSITION] >= MAGIC_V2:
+            break
+        if last >= end:
+            end, leader_epoch = last + 1, ANY_LEADER_EPOCH
         position = after
     return Extent(end, leader_epoch)
 

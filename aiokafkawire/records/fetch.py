@@ -8,13 +8,23 @@ from enum import IntEnum
 from struct import Struct
 
 from aiokafkawire.errors import CorruptRecords
-from aiokafkawire.types import ANY_LEADER_EPOCH, TopicPartition
+from aiokafkawire.types import ANY_LEADER_EPOCH, TimestampType, TopicPartition
 
-from .batch import MAGIC_V2, MAX_OFFSET, BatchView, batch_at
+from . import runs
+from .batch import (
+    BATCH_HEADER,
+    BATCH_OVERHEAD_BYTES,
+    CHUNK_RECORDS,
+    MAGIC_V2,
+    MAX_OFFSET,
+    BatchView,
+    batch_at,
+    batch_crc,
+)
 from .columns import Columns
 from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from .extent import reaches_too_far
-from .kernel import Buffer
+from .kernel import RECORD_MIN_BYTES, Buffer
 from .legacy import HEAD_BYTES, read_run
 from .sequence import Records, Segment
 
@@ -32,7 +42,7 @@ ABORT_MARKER = 0
 """The type of an abort marker, in the second half of a control record's key."""
 
 
-BATCH_COST_BYTES = 16 * 1024
+BATCH_COST_BYTES = 3 * 1024
 """What finding and opening a batch takes, in the time of so many bytes that are decoded."""
 
 
@@ -204,7 +214,7 @@ class FetchedBatches:
                     self._open_unpacked(self.heavy)
                 if max_bytes is not None and self.taken_bytes >= max_bytes:
                     return False
-                columns = next(self._chunks, None)
+                columns = None if self._batch is None else next(self._chunks, None)
                 if columns is not None:
                     self._rest = self._visible(columns)
                 elif not self._next_batch():
@@ -222,9 +232,11 @@ class FetchedBatches:
         if self._batch is not None and self._batch.next_offset > self.position:
             self.position = self._batch.next_offset
             self.leader_epoch = self._batch.partition_leader_epoch
-        self._chunks = iter(())
         self._batch = None  # also if what stands there is no batch
         self._missing = 0
+        if self._next_plain():
+            return True
+        self._chunks = iter(())
         self._batch = None if self._next_at is None else batch_at(self._data, self._next_at)
         batch = self._batch
         if batch is None:
@@ -250,6 +262,46 @@ class FetchedBatches:
         if self._check_crcs:
             batch.check_crc()
         self._open(batch)
+        return True
+
+    def _next_plain(self) -> bool:
+        """Go over to the next batch, and decode it, if it is of the common kind: format 2, of no
+        transaction, as it was sent, neither compressed nor large.
+
+        False, and nothing is done, if it is another or if anything is wrong with it.
+        """
+        data, start = self._data, self._next_at
+        if start is None or len(data) - start < BATCH_OVERHEAD_BYTES:
+            return False
+        header = BATCH_HEADER.unpack_from(data, start)
+        base, size, epoch, magic, crc, attributes, delta, timestamp, _, _, _, _, count = header
+        body, end, last = start + BATCH_OVERHEAD_BYTES, start + HEAD_BYTES + size, base + delta
+        if (
+            magic != MAGIC_V2
+            or attributes
+            or not body < end <= len(data)
+            or not 0 < count <= min(CHUNK_RECORDS, (end - body) // RECORD_MIN_BYTES)
+            or not max(self.position, base) <= last < MAX_OFFSET
+            or base < 0
+            or (self._inline_bytes is not None and end - start > self._inline_bytes)
+            or end - body > self._max_decompressed_bytes
+            or reaches_too_far(last, delta, count, self._high_watermark)
+            or (self._check_crcs and batch_crc(data[start:end]) != crc)
+        ):
+            return False
+        columns = Columns(bytes(data[body:end]), count)
+        try:
+            decoded = runs.decode(columns, 0, count, base, timestamp, 0, -1)
+        except (CorruptRecords, IndexError, OverflowError):
+            return False
+        offsets = columns.offsets
+        first = 0 if base >= self.position else bisect_left(offsets, self.position)
+        if decoded != end - body or offsets[-1] > last or first == count:
+            return False
+        self.taken_bytes += BATCH_COST_BYTES + decoded
+        self._start, self._next_at = start, end
+        self._rest = Segment(columns, first, count, TimestampType.CREATE_TIME, epoch)
+        self._rest_next_offset = last + 1
         return True
 
     def _open_unpacked(self, heavy: HeavyBatch) -> None:

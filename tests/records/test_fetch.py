@@ -7,6 +7,7 @@ import pytest
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.records import (
     Compression,
+    FetchedBatches,
     IsolationLevel,
     control_batch,
     decode_fetch,
@@ -425,12 +426,12 @@ def test_one_call_decodes_so_many_bytes_and_no_further_batch() -> None:
     data = b"".join(batch(LARGE, base_offset=offset) for offset in (0, 4, 8))
     fetched = decode_fetch("t", 0, data, 0)
     assert fetched.left_bytes == len(data)
-    assert fetched.take(99, 30_000).offsets() == list(range(4))
+    assert fetched.take(99, 15_000).offsets() == list(range(4))
     assert fetched.taken_bytes >= 12_000
     assert fetched.left_bytes == len(data) * 2 // 3
-    assert fetched.take(2, 30_000).offsets() == [4, 5]
-    assert fetched.take(99, 1).offsets() == [6, 7]
-    assert fetched.take(99, 50_000).offsets() == [8, 9, 10, 11]
+    assert fetched.take(2, 15_000).offsets() == [4, 5]
+    assert fetched.take(99, 1).offsets() == list(range(6, 12))
+    assert len(fetched.take(99, 50_000)) == 0
     assert (fetched.left_bytes, fetched.exhausted) == (0, True)
 
 
@@ -443,3 +444,44 @@ def test_batches_without_records_to_see_take_their_time_too() -> None:
     while not fetched.exhausted:
         fetched.take(1, 100_000)
     assert fetched.position == 100
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        batch(base_offset=10),
+        batch(base_offset=8),
+        batch(base_offset=8, compression=Compression.LZ4),
+        patched(batch(base_offset=10), 21, ">h", 8),
+        transactional(10, 7),
+        patched(batch(base_offset=10), 23, ">i", 9),
+        patched(batch(base_offset=10), 57, ">i", 3),
+        patched(batch(base_offset=10), 57, ">i", 5),
+        patched(batch(base_offset=10), 23, ">i", 2),
+        batch(base_offset=10)[:-1],
+        batch(base_offset=10)[:-1] + b"?",
+        raw_batch(b"", 0),
+        marker(7, 10, commit=False),
+    ],
+)
+@pytest.mark.parametrize("high_watermark", [None, 12, 100])
+def test_the_short_way_for_common_batches_leads_where_the_long_one_does(
+    data: bytes, high_watermark: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data += batch(base_offset=30)
+    told = []
+    for short in (True, False):
+        if not short:
+            monkeypatch.setattr(FetchedBatches, "_next_plain", lambda self: False)
+        fetched = decode_fetch("t", 0, data, 9, isolation=1, high_watermark=high_watermark)
+        seen: list[object] = []
+        for size in (1, 2, 99, 99):
+            try:
+                records = fetched.take(size)
+            except CorruptRecords as error:
+                seen.append((str(error), error.offset, error.next_offset, fetched.position))
+            else:
+                place = records.next_offset, records.leader_epoch, fetched.left_bytes
+                seen += [*records, place, fetched.position, fetched.exhausted]
+        told.append(seen)
+    assert told[0] == told[1]
