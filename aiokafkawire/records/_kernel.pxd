@@ -6,6 +6,7 @@ from cpython cimport array
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject, PyTypeObject
+from cpython.type cimport PyType_IsSubtype
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -138,20 +139,12 @@ cdef inline object text(Source source, int64_t at, int64_t size):
     return PyUnicode_DecodeUTF8(<const char*>source.data + at, size, "replace")
 
 
-cdef inline int copy(
-    unsigned char[::1] out, int64_t to, Source source, int64_t at, int64_t size
-) except -1:
-    if not size:
-        return 0
+cdef inline int copy(Source out, int64_t to, Source source, int64_t at, int64_t size) except -1:
     check(source, at, size)
-    if to < 0 or to > out.shape[0] or size > out.shape[0] - to:
-        raise IndexError("index out of range")
-    memcpy(&out[0] + to, source.data + at, size)
+    check(out, to, size)
+    if size:
+        memcpy(<unsigned char*>out.data + to, source.data + at, size)
     return 0
-
-
-cdef inline object blank(type kind):
-    return aiokafkawire_blank(<PyTypeObject*>kind)
 
 
 cdef inline int varint_size(int64_t value) noexcept:
@@ -240,7 +233,7 @@ cpdef int64_t total(lengths, Py_ssize_t start, Py_ssize_t stop) except -1
 
 @cython.locals(
     index=Py_ssize_t, size=int64_t, position=int64_t, begins=int64_p, sizes=int64_p,
-    source=Source,
+    source=Source, target=Source,
 )
 cpdef int fill_binary(
     const unsigned char[::1] data, starts, lengths, Py_ssize_t start, Py_ssize_t stop,
@@ -251,6 +244,12 @@ cpdef int fill_binary(
 cdef class Placed:
     cdef public object receipt
     cdef public int64_t index, timestamp_ms
+
+
+cdef inline Placed blank(type kind):
+    if kind is None or not PyType_IsSubtype(kind, Placed):
+        raise TypeError("a delivery must be of a class derived from Placed")
+    return <Placed?>aiokafkawire_blank(<PyTypeObject*>kind)
 
 
 cdef class RecordsUnderWay:

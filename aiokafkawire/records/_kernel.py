@@ -276,14 +276,14 @@ def fill_binary(  # noqa: PLR0917
 
     `ends[row]` is where the content `out` ends; both, and the bits of `valid`, have room for all.
     """
-    source = whole(data)
+    source, target = whole(data), whole(out)
     begins, sizes = numbers(starts, start, stop), numbers(lengths, start, stop)
     position = ends[row]
     for index in range(start, stop):
         size = sizes[index]
         if size >= 0:
             valid[row >> 3] |= 1 << (row & 7)
-            copy(out, position, source, begins[index], size)
+            copy(target, position, source, begins[index], size)
             position += size
         row += 1
         ends[row] = position
@@ -370,10 +370,10 @@ class RecordsUnderWay:
         its `delivery`; if it is not so, or does not fit, None, and nothing is done."""
         if not self.count or type(value) is not bytes or not (key is None or type(key) is bytes):
             return None
+        placed: Placed = blank(self.delivery)
         index = self.place(timestamp_ms, key, value, b"\0")
         if index < 0:
             return None
-        placed: Placed = blank(self.delivery)
         placed.receipt = self.receipt
         placed.index = index
         placed.timestamp_ms = timestamp_ms

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import aiokafkawire
 
@@ -16,3 +20,13 @@ SOURCES = [
 def kernel_hash() -> str:
     """What setup.py stores in the compiled kernel."""
     return hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()
+
+
+def both_kernels() -> tuple[Any, Any]:
+    """The compiled kernel and its source, whichever of them the package uses."""
+    from aiokafkawire.records import kernel
+
+    compiled: Any = import_module("aiokafkawire.records._kernel")
+    if not compiled.COMPILED:
+        pytest.skip("the kernel is not compiled", allow_module_level=True)
+    return compiled, kernel.load_source()
