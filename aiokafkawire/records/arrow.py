@@ -25,6 +25,8 @@ HEADER_TYPE = pyarrow.struct(
 MAX_BINARY_BYTES = (1 << 31) - 1
 """In one column: its offsets have 32 bits."""
 
+_NO_TIMESTAMP = array("q", (NO_TIMESTAMP,)).tobytes()
+
 SCHEMA = pyarrow.schema(
     [
         pyarrow.field("topic", pyarrow.string(), nullable=False),
@@ -52,8 +54,8 @@ def to_arrow(records: Records) -> pyarrow.RecordBatch:
     arrays = [
         pyarrow.repeat(pyarrow.scalar(records.topic, pyarrow.string()), count),
         pyarrow.repeat(pyarrow.scalar(records.partition, pyarrow.int32()), count),
-        _plain(pyarrow.int64(), [segment.columns.offsets for segment in segments], segments),
-        _timestamps(segments),
+        _plain(pyarrow.int64(), _joined([part.columns.offsets for part in segments], segments)),
+        _timestamps(_joined([part.columns.timestamps for part in segments], segments)),
         pyarrow.Array.from_buffers(pyarrow.int32(), count, [None, pyarrow.py_buffer(kinds)]),
         _binary([(part.columns.key_start, part.columns.key_length) for part in segments], segments),
         _binary(
@@ -64,16 +66,23 @@ def to_arrow(records: Records) -> pyarrow.RecordBatch:
     return pyarrow.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def _plain(kind: Any, columns: list[array[int]], segments: Sequence[Segment]) -> pyarrow.Array:
+def _joined(columns: list[array[int]], segments: Sequence[Segment]) -> array[int]:
+    """The parts of columns that the segments show."""
     numbers = array("q")
     for column, (_, start, stop, _, _) in zip(columns, segments, strict=True):
         numbers += column[start:stop]
+    return numbers
+
+
+def _plain(kind: Any, numbers: array[int]) -> pyarrow.Array:
     return pyarrow.Array.from_buffers(kind, len(numbers), [None, pyarrow.py_buffer(numbers)])
 
 
-def _timestamps(segments: Sequence[Segment]) -> pyarrow.Array:
+def _timestamps(numbers: array[int]) -> pyarrow.Array:
     kind = SCHEMA.field("timestamp").type
-    found = _plain(kind, [segment.columns.timestamps for segment in segments], segments)
+    found = _plain(kind, numbers)
+    if _NO_TIMESTAMP not in numbers.tobytes():  # a search that is far cheaper than Arrow's
+        return found
     missing = compute.equal(found.view(pyarrow.int64()), NO_TIMESTAMP)
     return compute.if_else(missing, pyarrow.scalar(None, kind), found)
 
