@@ -118,7 +118,7 @@ def decode_records(  # noqa: PLR0917
         fill.value_length[index] = size
         position += size if size > 0 else 0
         if data[position]:
-            position = skip_headers(source, position, end)
+            position = skip_headers(source, position, min(end, len(data)))
             columns.has_headers = True
         else:
             position += 1

@@ -151,7 +151,7 @@ def decoded(module: Any, data: Any, count: int, base_offset: int, base_timestamp
     end = outcome(module.decode_records, columns, 0, count, base_offset, base_timestamp, 0, -1)
     if not isinstance(end, int):
         return end
-    records = outcome(module.make_records, columns, 0, count, "topic", 1, 0, 5)
+    records = module.make_records(columns, 0, count, "topic", 1, 0, 5)
     found = [[getattr(record, name) for name in FIELDS] for record in records]
     pieces = []
     for starts, lengths in (
@@ -205,6 +205,15 @@ def test_damaged_batches(
 @given(st.binary(max_size=60), st.integers(0, 4), BASES)
 def test_any_bytes(data: bytes, count: int, bases: tuple[int, int]) -> None:
     assert_same(data, count, bases)
+
+
+@pytest.mark.parametrize("module", [COMPILED, SOURCE])
+def test_a_header_ends_inside_the_data(module: Any) -> None:
+    """Though the record claims to be as long."""
+    data = b"\x1a\0\0\0\x01\x01\x02\x02h\x08ab"
+    assert len(data) == 12  # of 14 that it tells of
+    with pytest.raises(CorruptRecords, match="past its record"):
+        module.decode_records(Columns(data, 1), 0, 1, 0, 0, 0, -1)
 
 
 LIES = [-2, -(1 << 62), MIN_INT64, 1 << 62, MAX_INT64, 4, 1 << 32]
