@@ -195,6 +195,7 @@ class RecordedProducer:
             self._partly(send, values, error)
             raise
         self._journal.note(HandedOver, send, self.config.delivery_timeout_ms / 1_000)
+        self._journal.look()
         recorded = [
             RecordedDelivery(delivery, self, send, value)
             for delivery, value in zip(deliveries, values, strict=True)
@@ -225,6 +226,7 @@ class RecordedProducer:
 
     def _handed(self, send: int, value: bytes, delivery: Delivery) -> RecordedDelivery:
         self._journal.note(HandedOver, send, self.config.delivery_timeout_ms / 1_000)
+        self._journal.look()
         recorded = RecordedDelivery(delivery, self, send, value)
         if len(self._open) < MAX_OPEN:
             self._open[value] = recorded

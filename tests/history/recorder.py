@@ -18,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -41,6 +42,8 @@ from tests.history.events import (
     TopicDeleted,
     TopicMade,
 )
+
+from tests.history.observed import Peak
 
 if TYPE_CHECKING:
     from aiokafkawire import Consumer, Producer
@@ -68,6 +71,10 @@ def typed(error: BaseException) -> bool:
     return not isinstance(error, Exception) or isinstance(error, KafkaError | OwnError)
 
 
+def _nothing() -> None:
+    pass
+
+
 class Call:
     """A call that is under way: its number."""
 
@@ -84,6 +91,7 @@ class Journal:
         self.recorder = recorder
         self.client = client
         self.calls = 0
+        self.look: Callable[[], None] = _nothing
         self._tasks: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
         self._task_count = 0
 
@@ -139,6 +147,7 @@ class Recorder:
         self.history: list[Event] = []
         self.reprs: dict[str, None] = {}
         self._write = write
+        self._most_held: dict[str, tuple[int, int]] = {}
         self._detached: dict[str, tuple[Journal, int]] = {}
 
     def note(self, event: Event) -> None:
@@ -153,7 +162,23 @@ class Recorder:
         from tests.history.producing import RecordedProducer
 
         self.opened(name, "producer", producer)
-        return RecordedProducer(producer, self.journal(name))
+        journal = self.journal(name)
+        journal.look = partial(self._look, name, producer)
+        return RecordedProducer(producer, journal)
+
+    def _look(self, name: str, producer: Producer) -> None:
+        """Note how much a producer holds, if that is the most so far."""
+        held = producer.metrics()["buffer_used_bytes"]
+        if held > self._most_held.get(name, (0, 0))[0]:
+            self._most_held[name] = (int(held), producer.config.buffer_memory_bytes)
+
+    @property
+    def peaks(self) -> tuple[Peak, ...]:
+        """The most that producers held when a record had been handed over."""
+        return tuple(
+            Peak(name, "bytes of records", held, limit)
+            for name, (held, limit) in self._most_held.items()
+        )
 
     def consumer(self, consumer: Consumer, name: str) -> RecordedConsumer:
         """A consumer that is written down as `name`, which no other client has."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from aiokafkawire.config.options import ConsumerOptions, ProducerOptions
 from aiokafkawire.wire import ErrorCode
 from tests.history.events import (
     Acknowledged,
@@ -199,6 +200,13 @@ def test_requests_that_brokers_take_for_a_mistake(
     refusals = (Refusal(at, "p", "PRODUCE", code),)
     assert numbers(story.found(refusals=refusals)) == ([12] if mistaken else [])
     assert story.found(refusals=(Refusal(at, "stranger", "PRODUCE", code),)) == []
+
+
+def test_no_option_holds_a_secret_yet() -> None:
+    """Once one does, programmes have to give it, and name it in their promises."""
+    options = {*ProducerOptions.__annotations__, *ConsumerOptions.__annotations__}
+    words = ("password", "secret", "token", "credential", "jaas")
+    assert not [name for name in options if any(word in name for word in words)]
 
 
 SECRET = "correct horse"

@@ -61,6 +61,9 @@ async def test_an_application_is_written_down() -> None:
             await producer.send_and_wait("t", values[1], partition=0)
             await producer.send_many("t", values[2:])
             await producer.flush()
+        [peak] = recorder.peaks
+        assert (peak.client, peak.limit) == ("p", producer.config.buffer_memory_bytes)
+        assert 0 < peak.value < 1_000
         consumer = recorder.consumer(
             Consumer(
                 "t",

@@ -45,6 +45,12 @@ PRODUCER = (
         "batch.uncertain = False",
     ),
     Sabotage(
+        "the_buffer_has_no_end",
+        "aiokafkawire.producer.accumulator",
+        "return self.used_bytes + size_bytes <= self.settings.buffer_memory_bytes",
+        "return True",
+    ),
+    Sabotage(
         "more_under_way_than_allowed",
         "aiokafkawire.producer.partition_queue",
         "elif len(self.in_flight) >= self.policy.max_in_flight:",

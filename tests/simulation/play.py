@@ -103,6 +103,7 @@ def play(
             stage.observed,
             left_behind=left,
             reprs=tuple(stage.recorder.reprs),
+            peaks=stage.recorder.peaks,
             ended_at=world.now(),
         )
         violations += check(stage.recorder.history, observed, promises)
