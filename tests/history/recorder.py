@@ -42,7 +42,6 @@ from tests.history.events import (
     TopicDeleted,
     TopicMade,
 )
-
 from tests.history.observed import Peak
 
 if TYPE_CHECKING:
