@@ -222,7 +222,7 @@ CONNECTION = (
     Sabotage(
         "deadlines_missed_while_the_timer_sleeps",
         "aiokafkawire.connection.channel",
-        "        if deadline < self._timer_at:\n            self._to_time.set()\n",
+        "        if deadline < self._timer.at:\n            self._timer.move(deadline)\n",
         "",
     ),
     Sabotage(
