@@ -369,7 +369,7 @@ FAULTS: Mapping[str, Fault] = {
     "kill, losing what is not on disk": Fault(
         _a_node,
         _kill_losing,
-        weight=20,
+        weight=40,
         applies=lambda scene: scene.replicated,
     ),
     "shut down": Fault(_a_node, _shut_down, weight=4),

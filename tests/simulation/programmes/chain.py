@@ -168,7 +168,7 @@ def promises(plan: Plan) -> Promises:
     return Promises(complete_groups=tuple(sources(plan)))
 
 
-PROGRAMME = Programme("chain", draw, run, promises, share=8)
+PROGRAMME = Programme("chain", draw, run, promises, share=6)
 
 
 def main(records: int, seed: int) -> int:

@@ -189,4 +189,4 @@ def promises(plan: Plan) -> Promises:
     return Promises(complete_groups=(GROUP,) if plan.of("works") else ())
 
 
-PROGRAMME = Programme("idle_day", draw, run, promises, share=2, limit_s=90_000)
+PROGRAMME = Programme("idle_day", draw, run, promises, share=1, limit_s=90_000)
