@@ -771,3 +771,47 @@ async def test_a_call_that_gives_up_while_it_unpacks_loses_nothing() -> None:
                         for records in found.values():
                             seen += [(record.value or b"?")[0] for record in records]
     assert seen == list(range(20))
+
+
+async def test_no_partition_starves_beside_a_hot_neighbour() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 2)
+        await produce(broker, "orders", 0, [b"x" * 100] * 20_000, each=1_000)
+        await produce(broker, "orders", 1, numbers(0, 50))
+        async with consumer(broker, "orders", max_partition_fetch_bytes=100_000) as reader:
+            with anyio.fail_after(TIMEOUT_S):
+                calls = since = 0
+                while calls < 60:
+                    found = await reader.getmany(timeout_ms=1_000, max_records=50)
+                    calls += 1
+                    since += 1
+                    if P1 in found:
+                        since = 0
+                        await produce(broker, "orders", 1, numbers(0, 50))
+                    # What was written there is fetched with what is buffered of the other.
+                    assert since * 50 * 170 < 3 * 100_000
+                iterator = aiter(reader)
+                await produce(broker, "orders", 1, numbers(0, 50))
+                seen = [(await anext(iterator)).partition for _ in range(3_000)]
+    assert seen.count(1) >= 50
+
+
+async def test_an_application_that_stalls_takes_no_more_memory_than_it_allowed() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 4)
+        for partition in range(4):
+            await produce(broker, "orders", partition, [b"x" * 1_000] * 500, each=50)
+        limits = {"fetch_max_bytes": 300_000, "max_partition_fetch_bytes": 100_000}
+        async with consumer(broker, "orders", **limits) as reader:
+            with anyio.fail_after(TIMEOUT_S):
+                first = await reader.getmany(timeout_ms=5_000, max_records=1)
+                assert first
+                fetches = -1.0  # until no more are under way
+                while fetches != (fetches := reader.metrics()["fetches_total"]):  # noqa: ASYNC110
+                    await anyio.sleep(0.3)
+                most = sum(limits.values()) + 4 * 60_000  # and a whole batch over each limit
+                assert 100_000 < reader.metrics()["buffered_bytes"] <= most
+                seen = 1
+                while seen < 2_000:
+                    seen += sum(map(len, (await reader.getmany(timeout_ms=5_000)).values()))
+                    assert reader.metrics()["buffered_bytes"] <= most
