@@ -24,7 +24,7 @@ from .compression import (
     claimed_bytes,
     decompress,
 )
-from .kernel import COMPILED, RECORD_MIN_BYTES, Buffer, decode_records
+from .kernel import RECORD_MIN_BYTES, Buffer
 
 __all__ = (
     "BATCH_HEADER",
@@ -50,7 +50,6 @@ BATCH_HEADER = Struct(">qiibIhiqqqhii")
 timestamp, max timestamp, producer id, producer epoch, base sequence, record count."""
 
 BATCH_OVERHEAD_BYTES = BATCH_HEADER.size
-decode = decode_records if COMPILED else runs.decode
 CRC_POSITION = 17
 ATTRIBUTES_POSITION = 21
 MAGIC_POSITION = 16
@@ -317,7 +316,7 @@ class BatchView:
         for start in range(0, count, max_records):
             size = min(count - start, max_records)
             columns = Columns(data, size)
-            position = decode(
+            position = runs.decode(
                 columns, 0, size, base_offset, self.base_timestamp, position, previous
             )
             previous = columns.offsets[-1] - base_offset

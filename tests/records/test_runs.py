@@ -41,7 +41,7 @@ def outcome(decode: object, data: bytes, count: int) -> object:
 
 
 def assert_same(data: bytes, count: int) -> None:
-    assert outcome(runs.decode, data, count) == outcome(decode_records, data, count)
+    assert outcome(runs.decode_by_runs, data, count) == outcome(decode_records, data, count)
 
 
 def test_many_records_of_one_shape_are_a_few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,7 @@ def test_many_records_of_one_shape_are_a_few_runs(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(runs, "decode_records", counting)
     data = encoded([(n, n // 50, b"key", b"v" * 100, False) for n in range(8192)])
     columns = Columns(data, 8192)
-    assert runs.decode(columns, 0, 8192, BASE_OFFSET, BASE_TIMESTAMP, 0, -1) == len(data)
+    assert runs.decode_by_runs(columns, 0, 8192, BASE_OFFSET, BASE_TIMESTAMP, 0, -1) == len(data)
     assert sum(one_by_one) == 0
     assert columns.offsets == array("q", range(BASE_OFFSET, BASE_OFFSET + 8192))
     assert columns.timestamps == array("q", [BASE_TIMESTAMP + n // 50 for n in range(8192)])
