@@ -18,7 +18,7 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo test kafka test-brokers brokers proofs simulate sabotage endurance faults soak fuzz \
-        fuzz-guided bench bench-scale bench-more \
+        fuzz-guided bench bench-kernel kernel-cost bench-scale bench-more \
         lint docs check format clean
 
 help: ## Show the commands
@@ -87,6 +87,12 @@ fuzz: $(READY) ## Five million hostile frames for the decoders (7 minutes)
 fuzz-guided: $(READY) ## Hostile bytes guided by what they reach, with atheris (SECONDS=60 a target, KEEP=1)
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(if $(KEEP),--keep)
 
+bench-kernel: $(READY) ## Speed of the kernel's loops, beside aiokafka's compiled ones
+	@$(BIN)/python -m benchmarks.kernel
+
+kernel-cost: $(READY) ## Instructions that the kernel's loops take, beside those stored (valgrind)
+	@$(BIN)/python -m benchmarks.kernel_cost
+
 bench: $(READY) ## Speed beside aiokafka, confluent-kafka, kafka-python and Java (ROW=name, PAIRS=5)
 	$(BIN)/python -m benchmarks.table $(ROW:%=--only %) $(PAIRS:%=--pairs %)
 
@@ -105,7 +111,7 @@ lint: $(READY) ## Style, types, import contracts
 
 docs: $(READY) ## The documentation, into build/docs
 	$(BIN)/python -m docs.generate
-	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -d build/doctrees docs build/docs
+	AIOKAFKAWIRE_PURE_PYTHON=1 $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -d build/doctrees docs build/docs
 
 check: lint ## Lint, types and the fast tests
 	$(PYTEST) --ignore=tests/brokers -m "not slow" -q $(APART)
