@@ -10,6 +10,7 @@ from struct import Struct
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.types import ANY_LEADER_EPOCH, TimestampType, TopicPartition
 
+from . import runs
 from .batch import (
     BATCH_HEADER,
     BATCH_OVERHEAD_BYTES,
@@ -19,7 +20,6 @@ from .batch import (
     BatchView,
     batch_at,
     batch_crc,
-    decode,
 )
 from .columns import Columns
 from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES
@@ -291,7 +291,7 @@ class FetchedBatches:
             return False
         columns = Columns(bytes(data[body:end]), count)
         try:
-            decoded = decode(columns, 0, count, base, timestamp, 0, -1)
+            decoded = runs.decode(columns, 0, count, base, timestamp, 0, -1)
         except (CorruptRecords, IndexError, OverflowError):
             return False
         offsets = columns.offsets
