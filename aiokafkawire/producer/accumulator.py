@@ -24,6 +24,7 @@ from aiokafkawire.producer.partition_queue import PartitionQueue, Policy
 from aiokafkawire.producer.partitioner import StickyChoice, partition_for_key
 from aiokafkawire.producer.sequences import Identities, PartitionSequences
 from aiokafkawire.records import BatchBuilder, Compression
+from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.records.kernel import Buffer, Headers
 from aiokafkawire.runtime import NEVER
 from aiokafkawire.types import NodeId, TopicPartition
@@ -35,6 +36,9 @@ MAX_REMEMBERED_KEYS = 16_384
 """Keys of a topic whose partition is remembered: looking it up is cheaper than hashing."""
 
 MAX_REMEMBERED_KEY_BYTES = 64
+
+GRANTS = 512
+"""A batch takes at most this part of the buffer at a time, beyond what a record needs."""
 
 MAX_PARKED_TOPICS = 10_000
 """Topics that nothing is sent to any more and whose sequence numbers are kept."""
@@ -81,6 +85,7 @@ class TopicQueues:
         "name",
         "queues",
         "sticky",
+        "sticky_queue",
         "topic_id",
         "used_at",
     )
@@ -92,6 +97,7 @@ class TopicQueues:
         self.all_queues: dict[int, PartitionQueue] = {}
         self.used_at = 0.0
         self.sticky = StickyChoice(switch_bytes)
+        self.sticky_queue: PartitionQueue | None = None  # the choice's, while it holds
         self.topic_id = NO_ID
         self._by_key: dict[bytes, PartitionQueue] = {}
 
@@ -100,6 +106,7 @@ class TopicQueues:
         if queues != self.queues:
             self.queues = queues
             self.by_partition = {queue.topic_partition.partition: queue for queue in queues}
+            self.sticky_queue = None
             self._by_key.clear()
 
     @property
@@ -145,7 +152,9 @@ class Accumulator:
 
     Bounds: records take at most `buffer_memory_bytes` (keys, values and headers with their
     overhead) until they have their outcome; queues are as many as partitions were written to, of
-    topics in use and of `MAX_PARKED_TOPICS` others.
+    topics in use and of `MAX_PARKED_TOPICS` others. A batch takes of the buffer for several
+    records at once, and gives back what it did not use when it ends, or when somebody finds no
+    room.
     `settled` is called with the outcome of each batch, when its room came back. With transactions a
     failure is told by the transaction, and not counted.
     """
@@ -165,6 +174,12 @@ class Accumulator:
         self.tally = FailureTally(quiet=settings.transactional)
         self.pacer = Pacer()
         self.used_bytes = 0
+        self._grant_bytes = min(
+            settings.policy.batch_size_bytes, settings.buffer_memory_bytes // GRANTS
+        )
+        self._body_bytes = settings.policy.batch_size_bytes - BATCH_OVERHEAD_BYTES
+        # Open batches that have taken more of the buffer than they use.
+        self._granted: dict[Batch, None] = {}
         self.incomplete: dict[Receipt, None] = {}
         self.pressing = 0
         self.abandoned: TransactionAborted | None = None
@@ -178,7 +193,10 @@ class Accumulator:
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether a record fits into the buffer now."""
-        return self.used_bytes + size_bytes <= self.settings.buffer_memory_bytes
+        room = self.settings.buffer_memory_bytes - size_bytes
+        if self.used_bytes > room and self._granted:
+            self.take_back()
+        return self.used_bytes <= room
 
     def append(
         self,
@@ -191,37 +209,68 @@ class Accumulator:
         dated: bool = False,
         size_bytes: int,
         now: float,
-    ) -> tuple[Delivery, bool]:
-        """Put a record into its partition's open batch; the caller has looked for room.
+        movable: bool = False,
+    ) -> Delivery | None:
+        """Put a record, at most `size_bytes` of a batch, into its partition's open batch; the
+        caller has looked for room.
 
-        `dated` tells that its time was given. The flag tells that a batch ended with it.
+        `dated` tells that its time was given. A `movable` record for which the batch has no room
+        may go elsewhere: the batch is ended, and the answer is None.
         """
-        batch = queue.open
-        index = None
-        ended = first = False
+        batch, index, first = queue.open, None, False
         if batch is not None:
-            assert batch.builder is not None
-            index = batch.builder.append(timestamp_ms, key, value, headers)
+            builder = self._granted_for(batch, size_bytes)
+            index = builder.append(timestamp_ms, key, value, headers)
             if index is None:
                 self.end_batch(queue)
-                ended = True
-        if index is None:
+                if movable:
+                    return None
+        if batch is None or index is None:
             first = not queue.waiting
             batch = self._begin_batch(queue, now)
-            assert batch.builder is not None
-            index = batch.builder.append(timestamp_ms, key, value, headers)
+            builder = self._granted_for(batch, size_bytes)
+            index = builder.append(timestamp_ms, key, value, headers)
             assert index is not None
-        assert batch is not None
+        delivery = Delivery(batch.receipt, index, timestamp_ms)
         if dated:
             batch.receipt.dated = True
-        batch.reserved_bytes += size_bytes
-        self.used_bytes += size_bytes
-        if batch.builder is not None and batch.builder.is_full:
+        if builder.body_bytes >= self._body_bytes:
             self.end_batch(queue)
-            ended = True
+        elif self.pressing:
+            self.take_back()
         if first:
             self._first(queue, batch)
-        return Delivery(batch.receipt, index, timestamp_ms), ended
+        return delivery
+
+    def _granted_for(self, batch: Batch, size_bytes: int) -> BatchBuilder:
+        """What takes a batch's records, with room for one more of this size."""
+        builder = batch.builder
+        assert builder is not None
+        wanted = builder.body_bytes + size_bytes
+        if wanted > batch.reserved_bytes:
+            free = self.settings.buffer_memory_bytes - self.used_bytes
+            more = max(wanted - batch.reserved_bytes, min(self._grant_bytes, free))
+            batch.reserved_bytes += more
+            self.used_bytes += more
+            self._granted[batch] = None
+            builder.limit_bytes = min(self._body_bytes, batch.reserved_bytes)
+            builder.is_full = False
+        return builder
+
+    def take_back(self) -> None:
+        """Give back what open batches have of the buffer and do not use: each record to come is
+        looked at before it gets any."""
+        while self._granted:
+            batch, _ = self._granted.popitem()
+            if batch.builder is not None:
+                self._give_back(batch, batch.builder.body_bytes)
+                batch.builder.limit_bytes = min(self._body_bytes, batch.builder.body_bytes)
+
+    def _give_back(self, batch: Batch, body_bytes: int) -> None:
+        unused = batch.reserved_bytes - body_bytes
+        if unused > 0:
+            batch.reserved_bytes = body_bytes
+            self.used_bytes -= unused
 
     def _begin_batch(self, queue: PartitionQueue, now: float) -> Batch:
         settings, policy = self.settings, self.settings.policy
@@ -230,7 +279,8 @@ class Accumulator:
         )
         topic, partition = queue.topic_partition
         self.topics[topic].used_at = now
-        receipt = Receipt(topic, partition, self.tally, self.pacer)
+        receipt = builder.receipt = Receipt(topic, partition, self.tally, self.pacer)
+        builder.delivery = Delivery
         queue.last_order += 1
         batch = Batch(
             receipt,
@@ -253,10 +303,11 @@ class Accumulator:
 
     def without_key(self, topic: TopicQueues, rng: random.Random, now: float) -> PartitionQueue:
         """The partition of a record without a key."""
-        position = topic.sticky.partition
-        if position is None or position >= len(topic.queues):
+        queue = topic.sticky_queue
+        if queue is None:
             position = topic.sticky.choose(self._weights(topic, now), rng)
-        return topic.queues[position]
+            queue = topic.sticky_queue = topic.queues[position]
+        return queue
 
     def _weights(self, topic: TopicQueues, now: float) -> list[int | None]:
         """How many batches wait in each partition, None for those to be passed over."""
@@ -293,9 +344,20 @@ class Accumulator:
         """A queue has a batch more."""
         self.incomplete[batch.receipt] = None
 
+    def closed(self, queue: PartitionQueue, batch: Batch, body_bytes: int) -> None:
+        """A batch takes no more records."""
+        self._granted.pop(batch, None)
+        self._give_back(batch, body_bytes)
+        topic = self.topics[batch.receipt.topic]
+        if topic.sticky_queue is queue:
+            topic.sticky.filled(body_bytes, batch_ended=True)
+            if topic.sticky.partition is None:
+                topic.sticky_queue = None
+
     def settled(self, batch: Batch) -> None:
         """A batch has its outcome: its room is free."""
         del self.incomplete[batch.receipt]
+        self._granted.pop(batch, None)
         self.used_bytes -= batch.reserved_bytes
         outcome = batch.receipt.promise.result()
         if isinstance(outcome, Appended):
@@ -310,6 +372,7 @@ class Accumulator:
         """Begin (1) or end (-1) a time in which open batches do not wait for more records."""
         self.pressing += by
         if by > 0:
+            self.take_back()
             for node in list(self._active):
                 if node is not None:
                     self._senders.hurry(node)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn, overload
 
 from aiokafkawire.errors import DeliveriesFailed
+from aiokafkawire.records.kernel import Placed
 from aiokafkawire.runtime import Promise, checkpoint, copy_of
 from aiokafkawire.types import RecordMetadata, TopicPartition
 
@@ -20,6 +21,7 @@ __all__ = (
     "CALLS_PER_CHECKPOINT",
     "MAX_NAMED_PARTITIONS",
     "Appended",
+    "Deliveries",
     "Delivery",
     "Failed",
     "FailureTally",
@@ -167,6 +169,7 @@ class Receipt:
     """
 
     __slots__ = (
+        "appended",
         "count",
         "counted",
         "counted_in",
@@ -183,6 +186,7 @@ class Receipt:
     def __init__(self, topic: str, partition: int, tally: FailureTally, pacer: Pacer) -> None:
         self.topic = topic
         self.partition = partition
+        self.appended: Appended | None = None  # the outcome, if it is that
         self.count = 0
         self.counted = 0  # failed records that the tally has of it, in that round
         self.counted_in = -1
@@ -202,7 +206,9 @@ class Receipt:
         """Give the outcome; wakes all who wait. Only the first one counts."""
         if self.promise.done:
             return
-        if isinstance(outcome, Failed):
+        if type(outcome) is Appended:
+            self.appended = outcome
+        elif isinstance(outcome, Failed):
             self.tally.add(self, self.count - len(self.waiting), outcome.error)
         elif isinstance(outcome, Split):
             for index in sorted(self.waiting):
@@ -211,7 +217,7 @@ class Receipt:
         self.promise.resolve(outcome)
 
 
-class Delivery:
+class Delivery(Placed):
     """One record on its way: `await delivery` gives its `RecordMetadata`, or raises why it failed.
 
     It may be awaited any number of times, or not at all: then a failure counts among those that
@@ -220,12 +226,7 @@ class Delivery:
     `RecordTooLarge`, `ClientClosed`, or the `BrokerError` that the leader answered.
     """
 
-    __slots__ = ("_index", "_receipt", "_timestamp_ms")
-
-    def __init__(self, receipt: Receipt, index: int, timestamp_ms: int) -> None:
-        self._receipt = receipt
-        self._index = index
-        self._timestamp_ms = timestamp_ms
+    __slots__ = ()
 
     def __repr__(self) -> str:
         receipt, _ = self._leaf()
@@ -236,32 +237,30 @@ class Delivery:
     @property
     def done(self) -> bool:
         """Whether the outcome is known: then awaiting does not wait."""
-        return self._leaf()[0].done
+        return self.receipt.appended is not None or self._leaf()[0].done
 
     def result(self) -> RecordMetadata:
         """The outcome: a `RecordMetadata`, or the error is raised. It must be there (`done`)."""
-        receipt, index = self._leaf()
-        if not receipt.done:
-            raise RuntimeError("the record is still on its way: await the delivery")
-        outcome = receipt.promise.result()
-        if isinstance(outcome, Failed):
-            if index not in receipt.waiting:
-                receipt.waiting.add(index)
-                receipt.tally.heard(receipt)
-            raise copy_of(outcome.error_of(index))
-        assert isinstance(outcome, Appended)
-        offset = outcome.base_offset
-        appended_at = outcome.log_append_time_ms
-        return RecordMetadata(
-            receipt.topic,
-            receipt.partition,
-            offset + index if offset >= 0 else -1,
-            appended_at if appended_at >= 0 else self._timestamp_ms,
+        receipt: Receipt = self.receipt
+        index = self.index
+        appended = receipt.appended
+        if appended is None:
+            receipt, index = self._leaf()
+            appended = receipt.appended or _raise(receipt, index)
+        offset, appended_at = appended
+        return _metadata(
+            RecordMetadata,
+            (
+                receipt.topic,
+                receipt.partition,
+                offset + index if offset >= 0 else -1,
+                appended_at if appended_at >= 0 else self.timestamp_ms,
+            ),
         )
 
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
-        receipt = self._receipt
-        if not self.done:
+        receipt: Receipt = self.receipt
+        if receipt.appended is None and not self.done:
             yield from self._wait().__await__()
             receipt.seen = True
         elif not receipt.seen:
@@ -299,10 +298,76 @@ class Delivery:
 
     def _leaf(self) -> tuple[Receipt, int]:
         """The receipt that holds the record now, and its index in there."""
-        receipt, index = self._receipt, self._index
+        receipt, index = self.receipt, self.index
         while receipt.promise.done:
             outcome = receipt.promise.result()
             if not isinstance(outcome, Split):
                 break
             receipt, index = outcome.part_of(index)
         return receipt, index
+
+
+_metadata = tuple.__new__  # checks nothing, at half the time
+
+
+def _raise(receipt: Receipt, index: int) -> NoReturn:
+    """Raise why the record did not get into the log, or that this is not known yet."""
+    if not receipt.done:
+        raise RuntimeError("the record is still on its way: await the delivery")
+    outcome = receipt.promise.result()
+    assert isinstance(outcome, Failed)
+    if index not in receipt.waiting:
+        receipt.waiting.add(index)
+        receipt.tally.heard(receipt)
+    raise copy_of(outcome.error_of(index))
+
+
+class Deliveries(Sequence[Delivery]):
+    """The deliveries of records that were sent together, in their order; each is made when it is
+    looked at. `count` is how many there are, and each of the `runs` is the index of a record here,
+    where it stands, and with it those after it, up to the next run."""
+
+    __slots__ = ("_runs", "_starts", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._starts: list[int] = []
+        self._runs: list[Delivery] = []
+
+    def add(self, first: Delivery, count: int) -> None:
+        """Records that stand one after the other in a batch."""
+        self._starts.append(self.count)
+        self._runs.append(first)
+        self.count += count
+
+    def __len__(self) -> int:
+        return self.count
+
+    @overload
+    def __getitem__(self, index: int) -> Delivery: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Delivery]: ...
+
+    def __getitem__(self, index: int | slice) -> Delivery | list[Delivery]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(self.count))]
+        number = index + self.count if index < 0 else index
+        if not 0 <= number < self.count:
+            raise IndexError(f"there are {self.count} deliveries, and no number {index}")
+        which = bisect_right(self._starts, number) - 1
+        first = self._runs[which]
+        return Delivery(
+            first.receipt, first.index + number - self._starts[which], first.timestamp_ms
+        )
+
+    def __iter__(self) -> Iterator[Delivery]:
+        for start, stop, first in zip(
+            self._starts, [*self._starts[1:], self.count], self._runs, strict=True
+        ):
+            for number in range(stop - start):
+                yield Delivery(first.receipt, first.index + number, first.timestamp_ms)
+
+    def __repr__(self) -> str:
+        done = sum(first.done for first in self._runs)
+        return f"<{self.count} deliveries in {len(self._runs)} runs, {done} of them done>"

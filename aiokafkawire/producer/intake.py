@@ -2,103 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiokafkawire.config import ProducerConfig
-from aiokafkawire.errors import RecordTooLarge, UnknownTopic
+from aiokafkawire.errors import UnknownTopic
 from aiokafkawire.producer.accumulator import TopicQueues
-from aiokafkawire.producer.delivery import Delivery
+from aiokafkawire.producer.columns import Columns
+from aiokafkawire.producer.delivery import Deliveries, Delivery
+from aiokafkawire.producer.new_record import NewRecord
 from aiokafkawire.producer.partition_queue import PartitionQueue
 from aiokafkawire.producer.sender import Sender
 from aiokafkawire.producer.transactions import Transaction
-from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
-from aiokafkawire.records.headers import as_bytes
-from aiokafkawire.records.kernel import Headers
 from aiokafkawire.runtime import Runtime
 
-__all__ = ("RECORD_OVERHEAD_BYTES", "Intake", "NewRecord", "checked")
-
-RECORD_OVERHEAD_BYTES = 36
-"""At most what a record takes beside key, value and headers."""
-
-HEADER_OVERHEAD_BYTES = 10
-
-MAX_TIMESTAMP_MS = 2**63 - 1
-
-NewRecord = tuple[str, bytes | None, bytes | None, int | None, int | None, Headers, int]
-"""Topic, value, key, partition, timestamp, headers, and the size in bytes; all checked."""
-
-
-def checked(  # noqa: PLR0917 - a hot call
-    topic: str,
-    value: Any,
-    key: Any,
-    partition: int | None,
-    timestamp_ms: int | None,
-    headers: Any,
-    *,
-    max_bytes: int,
-) -> NewRecord:
-    """Check the arguments of a record. Raises `TypeError` or `ValueError`, naming the argument,
-    and `RecordTooLarge`."""
-    size = RECORD_OVERHEAD_BYTES
-    if value is not None:
-        if type(value) is not bytes:
-            value = as_bytes(value, "value")
-        size += len(value)
-    if key is not None:
-        if type(key) is not bytes:
-            key = as_bytes(key, "key")
-        size += len(key)
-    if headers:
-        headers = _checked_headers(headers)
-        for name, content in headers:
-            size += HEADER_OVERHEAD_BYTES + 3 * len(name) + (len(content) if content else 0)
-    if partition is not None or timestamp_ms is not None or type(topic) is not str or not topic:
-        _check_rest(topic, partition, timestamp_ms)
-    if size + BATCH_OVERHEAD_BYTES > max_bytes:
-        raise RecordTooLarge(
-            f"the record takes up to {size + BATCH_OVERHEAD_BYTES} bytes, over the limit of"
-            f" {max_bytes} (the smaller of max_request_size_bytes and buffer_memory_bytes)",
-            size_bytes=size + BATCH_OVERHEAD_BYTES,
-            topic=topic,
-            partition=partition,
-        )
-    return topic, value, key, partition, timestamp_ms, headers or (), size
-
-
-def _check_rest(topic: Any, partition: Any, timestamp_ms: Any) -> None:
-    if not isinstance(topic, str):
-        raise TypeError(f"topic must be a string, not {topic!r:.80}")
-    if not topic:
-        raise ValueError("topic must not be empty")
-    for name, number in (("partition", partition), ("timestamp_ms", timestamp_ms)):
-        if number is None:
-            continue
-        if isinstance(number, bool) or not isinstance(number, int):
-            raise TypeError(f"{name} must be a whole number or None, not {number!r:.80}")
-        if not 0 <= number <= MAX_TIMESTAMP_MS:
-            raise ValueError(f"{name} must not be negative or over 64 bits: {number}")
-
-
-def _checked_headers(headers: Iterable[Any]) -> Headers:
-    if isinstance(headers, Mapping):
-        raise TypeError("headers must be pairs of name and value: give the items() of a dictionary")
-    result = []
-    for header in headers:
-        try:
-            name, content = header
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"headers must be pairs of name and value, not {header!r:.80}"
-            ) from None
-        if not isinstance(name, str):
-            raise TypeError(f"a header's name must be a string, not {name!r:.80}")
-        if content is not None:
-            content = as_bytes(content, f"value of header {name!r}")
-        result.append((name, content))
-    return tuple(result)
+__all__ = ("Intake",)
 
 
 class Intake:
@@ -107,72 +24,46 @@ class Intake:
     def __init__(self, config: ProducerConfig, runtime: Runtime, sender: Sender) -> None:
         self.max_bytes = min(config.max_request_size_bytes, config.buffer_memory_bytes)
         self.pacer = sender.accumulator.pacer
-        self._max_plain_bytes = self.max_bytes - BATCH_OVERHEAD_BYTES
-        self._buffer_bytes = config.buffer_memory_bytes
         # Whether the partition of a record without one hangs on more than its key.
         self._asks = config.partitioner is not None or config.partitioner_ignore_keys
         self._config = config
         self._sender = sender
         self._accumulator = sender.accumulator
+        self._topics = sender.accumulator.topics
+        # Where what a batch has room for may be too large, each record is looked at.
+        fits = config.batch_size_bytes <= config.max_request_size_bytes
+        self._plain = self._topics if fits else {}
         self._room = sender.room
         self._transactions = sender.transactions
         self._rng = runtime.rng
         self._now = runtime.clock.now
         self._wall_ms = runtime.clock.wall_ms
+        self._wall_ns = runtime.clock.wall_ns
 
     def put_plain(self, topic: str, value: Any, key: Any, partition: int | None) -> Delivery | None:
-        """`put` for most records: no headers, no time of their own, and a batch of their partition
-        takes records. None if this one is not so, or something is in its way: then nothing is
-        done."""
-        accumulator = self._accumulator
-        queues = accumulator.topics.get(topic) if type(topic) is str else None
-        if queues is None or type(value) is not bytes or self._sender.failure is not None:
+        """`put` for most records: no headers, no time of their own, and their partition's batch has
+        room. None if this one is not so, or something is in its way: then nothing is done."""
+        queues = self._plain.get(topic) if type(topic) is str else None
+        if queues is None:
             return None
-        size = RECORD_OVERHEAD_BYTES + len(value)
-        queue: PartitionQueue | None
-        sticky = None
-        if partition is not None:
-            if type(partition) is not int or (key is not None and type(key) is not bytes):
-                return None
-            queue = queues.by_partition.get(partition)
-        elif self._asks:
-            return None
-        elif key is None:
-            sticky = queues.sticky
-            position = sticky.partition
-            if position is None or position >= len(queues.queues):
-                return None
-            queue = queues.queues[position]
-        elif type(key) is bytes:
-            queue = queues.for_key(key)
+        if key is None and partition is None:
+            queue = queues.sticky_queue
         else:
-            return None
-        if key is not None:
-            size += len(key)
-        batch = None if queue is None else queue.open
+            queue = self._queue_of(queues, key, partition)
+        builder = None if queue is None else queue.builder
         # An open batch is of the transaction that is open, if one is.
-        if (
-            batch is None
-            or size > self._max_plain_bytes
-            or accumulator.used_bytes + size > self._buffer_bytes
-            or accumulator.pressing
-            or (self._transactions is not None and not self._transactions.open)
-        ):
+        if builder is None or (self._transactions is not None and not self._transactions.open):
             return None
-        assert queue is not None
-        builder = batch.builder
-        assert builder is not None
-        now_ms = self._wall_ms()
-        index = builder.append(now_ms, key, value)
-        if index is None:
-            return None
-        batch.reserved_bytes += size
-        accumulator.used_bytes += size
-        if builder.is_full:
-            accumulator.end_batch(queue)
-        if sticky is not None:
-            sticky.filled(size, builder.is_full)
-        return Delivery(batch.receipt, index, now_ms)
+        delivery: Delivery | None = builder.put(self._wall_ns() // 1_000_000, key, value)
+        return delivery
+
+    def _queue_of(
+        self, queues: TopicQueues, key: Any, partition: int | None
+    ) -> PartitionQueue | None:
+        """The partition of a record that has one or a key, if that is all that decides."""
+        if partition is not None:
+            return queues.by_partition.get(partition) if type(partition) is int else None
+        return None if self._asks or type(key) is not bytes else queues.for_key(key)
 
     def put(self, record: NewRecord, *, waited: bool = False) -> Delivery | None:
         """Put a record into the buffer; None if there is no room, or if its topic or partition is
@@ -183,13 +74,12 @@ class Intake:
             self._transactions.check_open()
         topic, value, key, partition, timestamp_ms, headers, size = record
         accumulator = self._accumulator
-        queues = accumulator.topics.get(topic) or self._sender.take_up(topic)
+        queues = self._topics.get(topic) or self._sender.take_up(topic)
         if queues is None or not accumulator.has_room(size):
             return None
         if self._room.crowded and not waited:
             return None
-        sticky = False
-        now = self._now()
+        queue: PartitionQueue | None = None
         if partition is not None:
             queue = queues.by_partition.get(partition)
             if queue is None:
@@ -198,19 +88,26 @@ class Intake:
             queue = self._ask_partitioner(queues, key)
         elif key is not None and not self._config.partitioner_ignore_keys:
             queue = queues.for_key(key)
-        else:
-            queue = accumulator.without_key(queues, self._rng, now)
-            sticky = True
-        if self._transactions is not None:
-            self._transactions.use(queue.topic_partition)
+        now = self._now()
         dated = timestamp_ms is not None
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
-        delivery, ended = accumulator.append(
-            queue, key, value, headers, timestamp_ms, dated=dated, size_bytes=size, now=now
-        )
-        if sticky:
-            queues.sticky.filled(size, ended)
+        delivery = None
+        while delivery is None:  # each time a partition's batch is ended
+            chosen = queue or accumulator.without_key(queues, self._rng, now)
+            if self._transactions is not None:
+                self._transactions.use(chosen.topic_partition)
+            delivery = accumulator.append(
+                chosen,
+                key,
+                value,
+                headers,
+                timestamp_ms,
+                dated=dated,
+                size_bytes=size,
+                now=now,
+                movable=queue is None,
+            )
         return delivery
 
     async def put_when_possible(self, record: NewRecord) -> Delivery:
@@ -239,6 +136,44 @@ class Intake:
         if delivery is None:
             raise UnknownTopic("the partition went away", topic=topic, partition=partition)
         return delivery
+
+    async def put_columns(self, columns: Columns, deliveries: Deliveries) -> None:
+        """Put records into the buffer, as `put_when_possible` does where there is no room."""
+        pacer = self.pacer
+        start, count = 0, columns.count
+        while start < count:
+            if pacer.calls_left <= 0:
+                await self.checkpoint()
+            stop = min(count, start + pacer.calls_left)
+            taken = self._put_run(columns, start, stop, deliveries) if columns.plain else 0
+            if not taken:
+                record = columns.record(start)
+                delivery = self.put(record) or await self.put_when_possible(record)
+                deliveries.add(delivery, 1)
+                taken = 1
+            pacer.calls_left -= taken
+            start += taken
+
+    def _put_run(self, columns: Columns, start: int, stop: int, deliveries: Deliveries) -> int:
+        """Put records of one partition into its batch, as far as that has room; returns how many,
+        0 if something is in the way of the first already."""
+        queues = self._plain.get(columns.topic)
+        if queues is None or (self._transactions is not None and not self._transactions.open):
+            return 0
+        if columns.partition is None:
+            queue = queues.sticky_queue
+        else:
+            queue = queues.by_partition.get(columns.partition)
+        batch = None if queue is None else queue.open
+        if batch is None:
+            return 0
+        builder = batch.builder
+        assert builder is not None
+        now_ms, first = self._wall_ns() // 1_000_000, builder.count
+        taken = builder.put_many(now_ms, columns.keys, columns.values, start, stop) - start
+        if taken:
+            deliveries.add(Delivery(batch.receipt, first, now_ms), taken)
+        return taken
 
     async def checkpoint(self) -> None:
         """Let other tasks run before a record is put into the buffer."""

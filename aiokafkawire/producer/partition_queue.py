@@ -23,6 +23,7 @@ from aiokafkawire.producer.batch import Batch, BatchEvent, BatchState
 from aiokafkawire.producer.delivery import Appended, Failed, Receipt, Split
 from aiokafkawire.producer.outcomes import Verdict
 from aiokafkawire.producer.sequences import PartitionSequences, Stamp, advance
+from aiokafkawire.records import BatchBuilder
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.runtime import NEVER, copy_of
 from aiokafkawire.types import NodeId, TopicPartition
@@ -63,6 +64,10 @@ class Owner(Protocol):
         """A queue has a batch more."""
         ...
 
+    def closed(self, queue: PartitionQueue, batch: Batch, body_bytes: int) -> None:
+        """A batch takes no more records; they take so much without compression."""
+        ...
+
     def settled(self, batch: Batch) -> None:
         """A batch has its outcome."""
         ...
@@ -88,6 +93,7 @@ class PartitionQueue:
         self.sequences = sequences
         self.leader: NodeId | None = None
         self.open: Batch | None = None
+        self.builder: BatchBuilder | None = None  # the open batch's
         self.waiting: deque[Batch] = deque()
         self.in_flight: list[Batch] = []
         self.late: set[Batch] = set()
@@ -102,14 +108,18 @@ class PartitionQueue:
         if self.sequences is not None and now - self._acked_at > DOUBTED_AFTER_S:
             self.sequences.doubted()
         self.open = batch
+        self.builder = batch.builder
         self.waiting.append(batch)
         self._owner.opened(batch)
 
     def close_open(self) -> None:
         """The open batch takes no more records."""
-        if self.open is not None:
-            self.open.close()
-            self.open = None
+        batch = self.open
+        if batch is not None:
+            batch.close()
+            self.open = self.builder = None
+            assert batch.records is not None
+            self._owner.closed(self, batch, batch.records.size_bytes - BATCH_OVERHEAD_BYTES)
 
     def head(self) -> Batch | None:
         """The batch that goes next: while numbers are drained, the first that has one."""
@@ -440,7 +450,7 @@ class PartitionQueue:
         else:
             self.waiting.remove(batch)
             if batch is self.open:
-                self.open = None
+                self.open = self.builder = None
 
     def _draining(self) -> bool:
         return self.sequences is not None and self.sequences.draining

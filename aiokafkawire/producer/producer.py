@@ -14,8 +14,10 @@ from aiokafkawire.errors import (
     UnknownTopic,
     WrongTransactionState,
 )
-from aiokafkawire.producer.delivery import Delivery
-from aiokafkawire.producer.intake import Intake, checked
+from aiokafkawire.producer.columns import Columns
+from aiokafkawire.producer.delivery import Deliveries, Delivery
+from aiokafkawire.producer.intake import Intake
+from aiokafkawire.producer.new_record import checked
 from aiokafkawire.producer.sender import Sender
 from aiokafkawire.producer.transactions import (
     OffsetsSource,
@@ -251,46 +253,25 @@ class Producer(Client[_Session]):
         partition: int | None = None,
         timestamps_ms: Sequence[int | None] | None = None,
         headers: Sequence[Iterable[Header]] | None = None,
-    ) -> list[Delivery]:
+    ) -> Sequence[Delivery]:
         """Send records given as columns of equal length; one `Delivery` for each, in their order.
 
-        Waits as `send` does, for each record anew. All arguments are checked before the first
-        record is put into the buffer. If a later one finds no room in time, the error has a note
-        that says how many records went before; these are sent.
+        A column is a sequence, or an Arrow array. Waits as `send` does, for each record anew. All
+        arguments are checked before the first record is put into the buffer. If a later one finds
+        no room in time, the error has a note that says how many records went before; these are
+        sent. The deliveries are made when they are looked at, each time anew.
         """
         intake = self._running().intake
-        count = len(values)
-        for name, column in (
-            ("keys", keys),
-            ("timestamps_ms", timestamps_ms),
-            ("headers", headers),
-        ):
-            if column is not None and len(column) != count:
-                raise ValueError(f"{name} has {len(column)} entries, but there are {count} values")
-        records = [
-            checked(
-                topic,
-                value,
-                None if keys is None else keys[index],
-                partition,
-                None if timestamps_ms is None else timestamps_ms[index],
-                () if headers is None else headers[index],
-                max_bytes=intake.max_bytes,
-            )
-            for index, value in enumerate(values)
-        ]
-        deliveries: list[Delivery] = []
-        pacer = intake.pacer
-        put = intake.put
+        columns = Columns(
+            topic, values, keys, partition, timestamps_ms, headers, max_bytes=intake.max_bytes
+        )
+        deliveries = Deliveries()
         try:
-            for record in records:
-                if pacer.calls_left > 0:
-                    pacer.calls_left -= 1
-                else:
-                    await intake.checkpoint()
-                deliveries.append(put(record) or await intake.put_when_possible(record))
+            await intake.put_columns(columns, deliveries)
         except BaseException as error:
-            error.add_note(f"send_many: {len(deliveries)} of {count} records are in the buffer")
+            error.add_note(
+                f"send_many: {len(deliveries)} of {columns.count} records are in the buffer"
+            )
             raise
         return deliveries
 

@@ -100,6 +100,7 @@ class Sender:
         buffer go on."""
         if self.failure is None:
             self.failure = error
+        self.accumulator.take_back()
         self.room.close(error)
 
     def end(self, error: KafkaError) -> None:

@@ -19,6 +19,8 @@ cdef extern from *:
             made = kind->tp_new(kind, arguments, NULL);
             Py_DECREF(arguments);
         }
+        /* As tuples of numbers do: hundreds of thousands may be held, all in few batches. */
+        if (made && PyType_IS_GC(kind)) PyObject_GC_UnTrack(made);
         return made;
     }
     """

@@ -47,6 +47,10 @@ class Clock(Protocol):
         """Milliseconds since 1970, as record timestamps count them."""
         ...
 
+    def wall_ns(self) -> int:
+        """The same time in nanoseconds: what is cheapest to ask for."""
+        ...
+
     async def sleep_until(self, deadline: float) -> None:
         """Return once `now()` has reached `deadline`."""
         ...

@@ -41,6 +41,7 @@ class RealClock:
         # The functions themselves: a record that is sent asks for both times.
         self.now = loop_clock()
         self.wall_ms = _wall_ms
+        self.wall_ns = time.time_ns
 
     async def sleep_until(self, deadline: float) -> None:
         await anyio.sleep_until(deadline)

@@ -22,8 +22,13 @@ __all__ = ("Alarm", "Promise", "Signal", "checkpoint", "copy_of", "wait_until")
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
-checkpoint = anyio.lowlevel.checkpoint
-"""Let other tasks run, and let a cancellation come through."""
+
+async def checkpoint() -> None:
+    """Let other tasks run, and let a cancellation come through."""
+    if on_trio():
+        await anyio.lowlevel.checkpoint()
+    else:
+        await asyncio.sleep(0)
 
 
 def copy_of(error: E) -> E:

@@ -165,9 +165,12 @@ class Cluster:
     def hurry(self, node: int) -> None:
         self.woken.append(node)
 
+    def offer(self, node: int) -> None:
+        self.woken.append(node)
+
     def append(self, partition: int, value: bytes):
         queue = self.topic.by_partition[partition]
-        delivery, _ = self.accumulator.append(
+        delivery = self.accumulator.append(
             queue, None, value, (), 1, size_bytes=len(value), now=self.now
         )
         return delivery

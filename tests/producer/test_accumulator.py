@@ -340,6 +340,58 @@ def test_room_is_taken_and_given_back():
     assert cluster.accumulator.used_bytes == 0
 
 
+def test_a_batch_takes_of_the_buffer_ahead_and_gives_back_what_it_did_not_use():
+    cluster = ready_cluster(partitions=2, nodes=1, batch_size_bytes=600, buffer_memory_bytes=512_000)
+    accumulator = cluster.accumulator
+    cluster.append(0, b"123456")
+    assert accumulator.used_bytes == 600
+    cluster.append(0, b"123456")
+    assert accumulator.used_bytes == 600
+    # Whoever finds no room has what the others do not use.
+    assert accumulator.has_room(511_900)
+    used = accumulator.used_bytes
+    assert 12 < used < 100
+    builder = cluster.topic.by_partition[0].builder
+    assert builder.put(1, None, b"123456") is None
+    # While somebody waits for room nobody takes any ahead.
+    accumulator.press(1)
+    cluster.append(1, b"123456")
+    assert accumulator.used_bytes < used + 20
+    accumulator.press(-1)
+    cluster.append(1, b"123456")
+    assert accumulator.used_bytes > 600
+    cluster.now = 1.0
+    cluster.drain(1)
+    assert accumulator.used_bytes < 100
+    cluster.settle_all()
+    assert accumulator.used_bytes == 0
+
+
+def test_records_put_past_the_accumulator_stay_within_what_their_batch_took():
+    cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=600, buffer_memory_bytes=102_400)
+    cluster.append(0, b"1" * 30)
+    queue = cluster.topic.by_partition[0]
+    while queue.builder.put(1, None, b"1" * 30) is not None:
+        assert queue.builder.body_bytes <= cluster.accumulator.used_bytes <= 200
+    before = queue.builder.count
+    assert before > 2
+    cluster.append(0, b"1" * 30)
+    assert queue.builder.count == before + 1
+    assert 200 < cluster.accumulator.used_bytes <= 400
+
+
+def test_a_record_that_may_go_elsewhere_does_where_its_batch_has_no_room():
+    cluster = ready_cluster(partitions=2, nodes=1, batch_size_bytes=300)
+    rng = random.Random(1)
+    accumulator, topic = cluster.accumulator, cluster.topic
+    first = accumulator.without_key(topic, rng, 0.0)
+    cluster.append(first.topic_partition.partition, b"x" * 150)
+    rest = {"size_bytes": 200, "now": 0.0, "movable": True}
+    assert accumulator.append(first, None, b"x" * 150, (), 1, **rest) is None
+    assert first.open is None
+    assert topic.sticky_queue is None or topic.sticky.filled_bytes < 300
+
+
 def test_due_batches_can_be_closed_before_they_are_taken():
     cluster = ready_cluster(partitions=2, nodes=1)
     cluster.append(0, b"x")
@@ -405,7 +457,7 @@ def chosen(cluster: Cluster, times: int = 300) -> set[int]:
     rng = random.Random(5)
     found = set()
     for _ in range(times):
-        cluster.topic.sticky.partition = None
+        cluster.topic.sticky_queue = None
         queue = cluster.accumulator.without_key(cluster.topic, rng, cluster.now)
         found.add(queue.topic_partition.partition)
     return found
@@ -417,7 +469,7 @@ def long_queue_share(**changes: object) -> float:
         cluster.append(0, b"x")
     rng, hits = random.Random(5), 0
     for _ in range(1_000):
-        cluster.topic.sticky.partition = None
+        cluster.topic.sticky_queue = None
         queue = cluster.accumulator.without_key(cluster.topic, rng, 0.0)
         hits += queue.topic_partition.partition == 0
     return hits / 1_000

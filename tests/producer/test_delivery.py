@@ -11,6 +11,7 @@ from aiokafkawire.producer.delivery import (
     CALLS_PER_CHECKPOINT,
     MAX_NAMED_PARTITIONS,
     Appended,
+    Deliveries,
     Delivery,
     Failed,
     FailureTally,
@@ -293,3 +294,31 @@ def test_a_delivery_says_where_it_stands():
     assert repr(delivery) == "<Delivery to t-1: on its way>"
     batch.settle(failed())
     assert repr(delivery) == "<Delivery to t-1: failed>"
+
+
+# --- deliveries of columns ------------------------------------------------------------------------
+
+
+def test_deliveries_are_made_when_looked_at():
+    one, other = receipt(), receipt()
+    deliveries = Deliveries()
+    deliveries.add(Delivery(one, 7, 100), 3)
+    deliveries.add(Delivery(other, 0, 200), 2)
+    one.settle(Appended(10))
+    other.settle(Appended(90))
+    offsets = [17, 18, 19, 90, 91]
+    assert len(deliveries) == 5
+    assert [delivery.result().offset for delivery in deliveries] == offsets
+    assert [deliveries[index].result().offset for index in range(5)] == offsets
+    assert [deliveries[index].result().offset for index in range(-5, 0)] == offsets
+    assert [delivery.result().offset for delivery in deliveries[1:4]] == offsets[1:4]
+    assert [delivery.result().timestamp_ms for delivery in deliveries] == [100, 100, 100, 200, 200]
+    assert repr(deliveries) == "<5 deliveries in 2 runs, 2 of them done>"
+
+
+@pytest.mark.parametrize("index", [2, -3])
+def test_there_are_no_deliveries_beyond_the_last(index: int):
+    deliveries = Deliveries()
+    deliveries.add(Delivery(receipt(), 0, 0), 2)
+    with pytest.raises(IndexError, match="there are 2 deliveries"):
+        deliveries[index]

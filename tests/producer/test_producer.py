@@ -328,7 +328,7 @@ async def test_send_many_says_how_far_it_came(broker: Broker, new_producer: New)
         await producer.partitions_for("t")
         with max_block(producer, 200), pytest.raises(BufferFull) as caught:
             await producer.send_many("t", [b"x" * 300] * 5, partition=0)
-        assert caught.value.__notes__ == ["send_many: 2 of 5 records are in the buffer"]
+        assert caught.value.__notes__ == ["send_many: 3 of 5 records are in the buffer"]
         fault.remove()
 
 

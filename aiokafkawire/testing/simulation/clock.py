@@ -41,6 +41,9 @@ class SimulatedClock:
     def wall_ms(self) -> int:
         return EPOCH_MS + int(self.now() * 1_000) + self.jumped_ms
 
+    def wall_ns(self) -> int:
+        return self.wall_ms() * 1_000_000
+
     def jump(self, by_s: float) -> None:
         """Set the wall clock forwards, or backwards. `now` goes on as if nothing had happened."""
         self._trace.note(f"the wall clock of {self._name} jumps by {by_s:g} s")

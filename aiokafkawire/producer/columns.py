@@ -1,0 +1,110 @@
+"""Records as a caller gives them in columns, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from aiokafkawire.producer.new_record import RECORD_OVERHEAD_BYTES, NewRecord, checked
+from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
+from aiokafkawire.records.kernel import Buffer, Header
+
+__all__ = ("Columns",)
+
+_PLAIN = {bytes, type(None)}
+
+
+class Columns:
+    """Records of one topic. `plain`: all go to one partition at a time, are of `bytes` and None,
+    and have neither headers nor a time of their own.
+
+    Raises what `checked` raises, for any of the records.
+    """
+
+    __slots__ = (
+        "_headers",
+        "_max_bytes",
+        "_timestamps_ms",
+        "count",
+        "keys",
+        "partition",
+        "plain",
+        "topic",
+        "values",
+    )
+
+    def __init__(  # noqa: PLR0917 - in the order of a record's parts
+        self,
+        topic: str,
+        values: Sequence[Buffer | None],
+        keys: Sequence[Buffer | None] | None,
+        partition: int | None,
+        timestamps_ms: Sequence[int | None] | None,
+        headers: Sequence[Iterable[Header]] | None,
+        *,
+        max_bytes: int,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.values = _listed(values)
+        self.keys = None if keys is None else _listed(keys)
+        self.count = len(self.values)
+        self._timestamps_ms = timestamps_ms
+        self._headers = headers
+        self._max_bytes = max_bytes
+        for name, column in (
+            ("keys", self.keys),
+            ("timestamps_ms", timestamps_ms),
+            ("headers", headers),
+        ):
+            if column is not None and len(column) != self.count:
+                raise ValueError(
+                    f"{name} has {len(column)} entries, but there are {self.count} values"
+                )
+        self.plain = (
+            timestamps_ms is None
+            and headers is None
+            and (keys is None or partition is not None)
+            and self._are_plain()
+        )
+        if not self.plain:
+            for index in range(self.count):
+                self.record(index)
+        elif self.count:
+            self.record(0)  # the topic and the partition are those of all
+
+    def _are_plain(self) -> bool:
+        largest = RECORD_OVERHEAD_BYTES + BATCH_OVERHEAD_BYTES
+        for column in (self.values, self.keys):
+            if column is not None:
+                if not _PLAIN.issuperset(map(type, column)):
+                    return False
+                largest += _longest(column)
+        return largest <= self._max_bytes
+
+    def record(self, index: int) -> NewRecord:
+        """One of them."""
+        return checked(
+            self.topic,
+            self.values[index],
+            None if self.keys is None else self.keys[index],
+            self.partition,
+            None if self._timestamps_ms is None else self._timestamps_ms[index],
+            () if self._headers is None else self._headers[index],
+            max_bytes=self._max_bytes,
+        )
+
+
+def _longest(column: Sequence[bytes | None]) -> int:
+    try:
+        return max(map(len, column), default=0)  # type: ignore[arg-type]
+    except TypeError:  # None is among them, as it mostly is not
+        return max(map(len, filter(None, column)), default=0)
+
+
+def _listed(column: Any) -> list[Any] | tuple[Any, ...]:
+    """A column whose entries are Python's own."""
+    if type(column) in {list, tuple}:
+        listed: list[Any] | tuple[Any, ...] = column
+        return listed
+    return column.to_pylist() if hasattr(column, "to_pylist") else list(column)

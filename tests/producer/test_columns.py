@@ -1,0 +1,80 @@
+"""Columns of records: all is checked before the first is taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokafkawire.errors import RecordTooLarge
+from aiokafkawire.producer.columns import Columns
+
+
+def columns(values: Any, keys: Any = None, partition: int | None = None, **rest: Any) -> Columns:
+    given = {"timestamps_ms": None, "headers": None, "max_bytes": 1_000} | rest
+    return Columns("t", values, keys, partition, **given)
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_columns_of_bytes_are_taken_as_they_are(kind: Any):
+    values = kind([b"a", None, b"bc"])
+    taken = columns(values)
+    assert taken.plain
+    assert taken.values is values
+    assert taken.count == 3
+    assert taken.record(2)[:2] == ("t", b"bc")
+
+
+def test_an_arrow_array_is_a_column():
+    pyarrow = pytest.importorskip("pyarrow")
+    taken = columns(pyarrow.array([b"a", None]), pyarrow.chunked_array([[b"k"], [b"l"]]), 0)
+    assert taken.plain
+    assert (taken.values, taken.keys) == ([b"a", None], [b"k", b"l"])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"values": [b"a", bytearray(b"b")]},
+        {"values": [b"a", b"b"], "keys": [b"k", b"k"]},  # each key has its partition
+        {"values": [b"a", b"b"], "timestamps_ms": [1, None]},
+        {"values": [b"a", b"b"], "headers": [(), ()]},
+    ],
+    ids=["to be copied", "keys", "timestamps", "headers"],
+)
+def test_other_columns_go_record_by_record(given: Any):
+    taken = columns(**given)
+    assert not taken.plain
+    assert taken.record(1)[1] == b"b"
+
+
+def test_keys_of_one_partition_go_together():
+    assert columns([b"a"], [b"k"], 1).plain
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"values": [b"a", "text"]}, TypeError),
+        ({"values": [b"a", b"b"], "keys": [None, 1]}, TypeError),
+        ({"values": [b"a", b"x" * 1_000]}, RecordTooLarge),
+        ({"values": [b"a", None, b"x" * 1_000]}, RecordTooLarge),
+        ({"values": [b"x" * 500], "keys": [b"k" * 500], "partition": 0}, RecordTooLarge),
+        ({"values": [b"a"], "partition": -1}, ValueError),
+        ({"values": [b"a", b"b"], "keys": [b"k"]}, ValueError),
+        ({"values": [b"a", b"b"], "timestamps_ms": [1, -1]}, ValueError),
+    ],
+)
+def test_any_wrong_record_is_found_first(given: Any, error: type[Exception]):
+    with pytest.raises(error):
+        columns(**given)
+
+
+def test_large_parts_of_different_records_are_not_too_large_together():
+    taken = columns([b"x" * 700, b"a"], [b"k", b"k" * 700], 0)
+    assert not taken.plain  # looked at one by one
+    assert taken.count == 2
+
+
+def test_no_records_are_columns_too():
+    assert columns([]).count == 0
