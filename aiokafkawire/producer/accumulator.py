@@ -193,10 +193,9 @@ class Accumulator:
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether a record fits into the buffer now."""
-        room = self.settings.buffer_memory_bytes - size_bytes
-        if self.used_bytes > room and self._granted:
+        if self._granted and self.used_bytes > self.settings.buffer_memory_bytes - size_bytes:
             self.take_back()
-        return self.used_bytes <= room
+        return self.used_bytes + size_bytes <= self.settings.buffer_memory_bytes
 
     def append(
         self,

@@ -324,24 +324,23 @@ def _raise(receipt: Receipt, index: int) -> NoReturn:
 
 class Deliveries(Sequence[Delivery]):
     """The deliveries of records that were sent together, in their order; each is made when it is
-    looked at. `count` is how many there are, and each of the `runs` is the index of a record here,
-    where it stands, and with it those after it, up to the next run."""
+    looked at."""
 
-    __slots__ = ("_runs", "_starts", "count")
+    __slots__ = ("_count", "_runs", "_starts")
 
     def __init__(self) -> None:
-        self.count = 0
+        self._count = 0
         self._starts: list[int] = []
         self._runs: list[Delivery] = []
 
     def add(self, first: Delivery, count: int) -> None:
         """Records that stand one after the other in a batch."""
-        self._starts.append(self.count)
+        self._starts.append(self._count)
         self._runs.append(first)
-        self.count += count
+        self._count += count
 
     def __len__(self) -> int:
-        return self.count
+        return self._count
 
     @overload
     def __getitem__(self, index: int) -> Delivery: ...
@@ -351,10 +350,10 @@ class Deliveries(Sequence[Delivery]):
 
     def __getitem__(self, index: int | slice) -> Delivery | list[Delivery]:
         if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(self.count))]
-        number = index + self.count if index < 0 else index
-        if not 0 <= number < self.count:
-            raise IndexError(f"there are {self.count} deliveries, and no number {index}")
+            return [self[number] for number in range(*index.indices(self._count))]
+        number = index + self._count if index < 0 else index
+        if not 0 <= number < self._count:
+            raise IndexError(f"there are {self._count} deliveries, and no number {index}")
         which = bisect_right(self._starts, number) - 1
         first = self._runs[which]
         return Delivery(
@@ -363,11 +362,11 @@ class Deliveries(Sequence[Delivery]):
 
     def __iter__(self) -> Iterator[Delivery]:
         for start, stop, first in zip(
-            self._starts, [*self._starts[1:], self.count], self._runs, strict=True
+            self._starts, [*self._starts[1:], self._count], self._runs, strict=True
         ):
             for number in range(stop - start):
                 yield Delivery(first.receipt, first.index + number, first.timestamp_ms)
 
     def __repr__(self) -> str:
         done = sum(first.done for first in self._runs)
-        return f"<{self.count} deliveries in {len(self._runs)} runs, {done} of them done>"
+        return f"<{self._count} deliveries in {len(self._runs)} runs, {done} of them done>"

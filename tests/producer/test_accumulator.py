@@ -341,7 +341,9 @@ def test_room_is_taken_and_given_back():
 
 
 def test_a_batch_takes_of_the_buffer_ahead_and_gives_back_what_it_did_not_use():
-    cluster = ready_cluster(partitions=2, nodes=1, batch_size_bytes=600, buffer_memory_bytes=512_000)
+    cluster = ready_cluster(
+        partitions=2, nodes=1, batch_size_bytes=600, buffer_memory_bytes=512_000
+    )
     accumulator = cluster.accumulator
     cluster.append(0, b"123456")
     assert accumulator.used_bytes == 600
@@ -368,7 +370,9 @@ def test_a_batch_takes_of_the_buffer_ahead_and_gives_back_what_it_did_not_use():
 
 
 def test_records_put_past_the_accumulator_stay_within_what_their_batch_took():
-    cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=600, buffer_memory_bytes=102_400)
+    cluster = ready_cluster(
+        partitions=1, nodes=1, batch_size_bytes=600, buffer_memory_bytes=102_400
+    )
     cluster.append(0, b"1" * 30)
     queue = cluster.topic.by_partition[0]
     while queue.builder.put(1, None, b"1" * 30) is not None:
