@@ -33,7 +33,7 @@ ctypedef unsigned char* byte_p
 
 cdef inline int64_t* numbers(array.array column, Py_ssize_t start, Py_ssize_t stop) except? NULL:
     """The numbers of an array("q") that has all indexes from `start` to `stop`."""
-    if column.ob_descr.itemsize != 8 or start < 0 or stop > len(column):
+    if column is None or column.ob_descr.itemsize != 8 or start < 0 or stop > len(column):
         raise IndexError("out of the column's bounds")
     return <int64_t*>column.data.as_chars
 
@@ -47,15 +47,24 @@ cdef struct Pointers:
     int64_t* value_length
 
 
-cdef inline Pointers pointers(columns, Py_ssize_t start, Py_ssize_t stop) except *:
+cdef inline Pointers pointers(tuple arrays, Py_ssize_t start, Py_ssize_t stop) except *:
+    """Where the arrays of `arrays_of` stand, which must outlive it."""
     cdef Pointers found
-    found.offsets = numbers(columns.offsets, start, stop)
-    found.timestamps = numbers(columns.timestamps, start, stop)
-    found.key_start = numbers(columns.key_start, start, stop)
-    found.key_length = numbers(columns.key_length, start, stop)
-    found.value_start = numbers(columns.value_start, start, stop)
-    found.value_length = numbers(columns.value_length, start, stop)
+    found.offsets = numbers(arrays[0], start, stop)
+    found.timestamps = numbers(arrays[1], start, stop)
+    found.key_start = numbers(arrays[2], start, stop)
+    found.key_length = numbers(arrays[3], start, stop)
+    found.value_start = numbers(arrays[4], start, stop)
+    found.value_length = numbers(arrays[5], start, stop)
     return found
+
+
+cdef inline tuple arrays_of(columns):
+    """All arrays of columns, kept from going."""
+    return (
+        columns.offsets, columns.timestamps, columns.key_start, columns.key_length,
+        columns.value_start, columns.value_length,
+    )
 
 
 cdef inline uint32_t word(const unsigned char* data, Py_ssize_t at) noexcept:
@@ -160,7 +169,9 @@ cdef inline int varint_size(int64_t value) noexcept:
 
 cdef inline unsigned char* extend(bytearray out, Py_ssize_t used, Py_ssize_t size) except NULL:
     """Where as many bytes more can be put; memory is taken for twice as many as there are."""
-    if used + size > PyByteArray_GET_SIZE(out):
+    if out is None or used < 0 or used > PyByteArray_GET_SIZE(out):
+        raise IndexError("out of the body's bounds")
+    if size > PyByteArray_GET_SIZE(out) - used:
         PyByteArray_Resize(out, 2 * (used + size))
     return <unsigned char*>PyByteArray_AS_STRING(out) + used
 
@@ -189,12 +200,15 @@ cpdef (int64_t, int64_t) decode_varint(
     const unsigned char[::1] data, int64_t position, int max_bytes=*
 )
 
+@cython.locals(key=bytes)
+cpdef int32_t murmur2(data) except? -1
+
 @cython.locals(hashed=uint32_t, mixed=uint32_t, at=Py_ssize_t)
 cdef int32_t murmur2_of(const unsigned char* data, Py_ssize_t size)
 
 @cython.locals(
     data="const unsigned char[::1]", source=Source, fill=Pointers, index=Py_ssize_t, size=int64_t, delta=int64_t,
-    end=int64_t,
+    end=int64_t, has_headers=bint, arrays=tuple,
 )
 cpdef int64_t decode_records(
     columns, Py_ssize_t start, Py_ssize_t stop, int64_t base_offset, int64_t base_timestamp,
@@ -211,17 +225,16 @@ cdef tuple headers_at(Source source, int64_t position)
 
 
 cdef class Record:
-    cdef public str topic
     cdef public int64_t partition, offset, timestamp_ms, leader_epoch
-    cdef public object timestamp_type, key, value, headers
+    cdef public object topic, timestamp_type, key, value, headers
 
 
 @cython.locals(
     data="const unsigned char[::1]", source=Source, found=Pointers, index=Py_ssize_t, at=int64_t, size=int64_t, has_headers=bint,
-    record=Record, records=list,
+    record=Record, records=list, arrays=tuple,
 )
 cpdef list make_records(
-    columns, Py_ssize_t start, Py_ssize_t stop, str topic, int64_t partition, timestamp_type,
+    columns, Py_ssize_t start, Py_ssize_t stop, topic, int64_t partition, timestamp_type,
     int64_t leader_epoch,
 )
 
@@ -275,4 +288,4 @@ cdef class RecordsUnderWay:
     @cython.locals(index=Py_ssize_t, plain=bint)
     cpdef Py_ssize_t put_many(
         self, int64_t timestamp_ms, keys, values, Py_ssize_t start, Py_ssize_t stop
-    ) except -1
+    ) except? -1

@@ -29,7 +29,7 @@ else:
         from . import _uncompiled as cython
 
 if not cython.compiled:
-    from ._uncompiled import KERNEL_HASH, blank, copy, cut, extend, failed, low  # isort: skip
+    from ._uncompiled import KERNEL_HASH, arrays_of, blank, copy, cut, extend, failed, low  # isort: skip
     from ._uncompiled import numbers, pointers, put_bytes, put_varint, signed, text  # isort: skip
     from ._uncompiled import varint, varint_size, whole, word  # isort: skip
 
@@ -53,7 +53,7 @@ def encode_varint(value: int) -> bytes:
 
 def decode_varint(data: Buffer, position: int, max_bytes: int = 5) -> tuple[int, int]:
     """Read a zigzag varint of at most `max_bytes`: its value and the position after it."""
-    value, position = varint(whole(data), position, max_bytes)
+    value, position = varint(whole(data), position, min(max(max_bytes, 0), 10))
     if position < 0:
         failed(position)
     return value, position
@@ -94,7 +94,8 @@ def decode_records(  # noqa: PLR0917
     Returns the position after them. Offset deltas must rise from `previous` on.
     """
     data = columns.data
-    source, fill = whole(data), pointers(columns, start, stop)
+    source, arrays, has_headers = whole(data), arrays_of(columns), False
+    fill = pointers(arrays, start, stop)
     for index in range(start, stop):
         size, position = varint(source, position, 5)
         end = position + size
@@ -119,11 +120,13 @@ def decode_records(  # noqa: PLR0917
         position += size if size > 0 else 0
         if data[position]:
             position = skip_headers(source, position, min(end, len(data)))
-            columns.has_headers = True
+            has_headers = True
         else:
             position += 1
         if position != end:
             raise corrupt("a record's length is wrong", base_offset, previous)
+    if has_headers:
+        columns.has_headers = True
     return position
 
 
@@ -215,7 +218,9 @@ class Record:
         from .kernel import restore  # noqa: PLC0415 - what restores it may run the other kernel
 
         kind = None if type(self) is Record else type(self)
-        return restore, (kind, {**self._fields(), **getattr(self, "__dict__", {})})
+        found = object.__getstate__(self)  # of slots, after what a __dict__ has
+        own, slots = found if isinstance(found, tuple) else (None, found)
+        return restore, (kind, {**(slots or {}), **(own or {})})
 
     def __hash__(self) -> int:
         return hash((self.topic, self.partition, self.offset))
@@ -234,7 +239,8 @@ def make_records(  # noqa: PLR0917
 ) -> list[Record]:  # fmt: skip
     """The `Record` of each index from `start` to `stop`."""
     data, has_headers = columns.data, columns.has_headers
-    source, found = whole(data), pointers(columns, start, stop)
+    source, arrays = whole(data), arrays_of(columns)
+    found = pointers(arrays, start, stop)
     records = []
     for index in range(start, stop):
         record: Record = Record.__new__(Record)

@@ -98,9 +98,14 @@ def numbers(column: array[int], _start: int, _stop: int) -> array[int]:
     return column
 
 
-def pointers(columns: Columns, _start: int, _stop: int) -> Columns:
-    """All columns, which have all indexes from `start` to `stop`."""
+def arrays_of(columns: Columns) -> Columns:
+    """All arrays of columns, kept from going."""
     return columns
+
+
+def pointers(arrays: Columns, _start: int, _stop: int) -> Columns:
+    """Where they stand; they have all indexes from `start` to `stop`."""
+    return arrays
 
 
 def cut(data: bytes, at: int, size: int) -> bytes | None:

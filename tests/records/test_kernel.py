@@ -10,6 +10,7 @@ import sys
 import weakref
 import zlib
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Any
 
 import crc32c
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 import aiokafkawire
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.records import kernel, murmur2
+from aiokafkawire.records.columns import Columns
 
 from .kernels import kernel_hash
 from .vectors import load, unbase64
@@ -156,6 +158,40 @@ def test_a_record_is_as_it_was(module: Any) -> None:
         module.Record("orders", "3", 7).partition + 1
     with pytest.raises(TypeError):
         module.Record("orders", 3)
+
+
+class Slotted(kernel.Record):
+    __slots__ = ("__own", "note", "unset")
+
+    def keep(self, own: int) -> None:
+        self.__own = own
+
+    def kept(self) -> int:
+        return self.__own
+
+
+def test_what_a_class_derived_from_record_has_in_slots_is_copied() -> None:
+    record = Slotted("orders", 3, 7, value=b"v")
+    record.note = "x"
+    record.keep(5)
+    for made in (copy.copy(record), copy.deepcopy(record), pickle.loads(pickle.dumps(record))):
+        assert (type(made), made, made.note, made.kept()) == (Slotted, record, "x", 5)
+        assert not hasattr(made, "unset")
+
+
+class Topic(StrEnum):
+    ORDERS = "orders"
+
+
+@pytest.mark.parametrize("module", [kernel, kernel.load_source()])
+def test_a_topic_may_be_of_a_class_derived_from_str(module: Any) -> None:
+    record = module.Record(Topic.ORDERS, 3, 7)
+    assert record.topic is Topic.ORDERS
+    assert record == module.Record("orders", 3, 7)
+    columns = Columns(b"", 1)
+    columns.key_length[0] = columns.value_length[0] = -1
+    (made,) = module.make_records(columns, 0, 1, Topic.ORDERS, 3, 0, -1)
+    assert made.topic is Topic.ORDERS
 
 
 def test_a_class_derived_from_record_can_be_copied() -> None:
