@@ -35,6 +35,7 @@ from benchmarks.load import (
 )
 
 FLUSH_SECONDS = 60.0
+QUEUE_BACKOFF_MS = 5
 AIO_BATCH = 10
 """Messages that AIOProducer collects before it hands them on: 5 ms of requests, as the linger."""
 
@@ -158,6 +159,8 @@ async def consumer(setup: Setup) -> AsyncIterator[Any]:
             "enable.partition.eof": False,
             "check.crcs": True,
             "max.partition.fetch.bytes": FETCH_BYTES,
+            # Else it pauses for a second whenever its queue is full, and its core is idle.
+            "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
         }
     )
     opened.assign([TopicPartition(setup.topic, n, OFFSET_BEGINNING) for n in range(PARTITIONS)])

@@ -15,15 +15,17 @@ CPU = Aim("ours", "cpu", 2.0, "theirs", 0.5)
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "part"),
-    [(3.0, 8.0, 4 / 3), (3.0, 6.0, 1.0), (1.0, 1.0, 0.5)],
+    ("ours", "theirs", "figure", "ratio"),
+    [(3.0, 8.0, 2 / 3, 4 / 3), (4.0, 4.0, 0.5, 0.5), (1.0, 1.0, 2.0, 0.5)],
 )
-def test_a_ratio_decides_where_there_is_one(ours: float, theirs: float, part: float) -> None:
+def test_an_aim_is_judged_by_its_figure_and_by_its_ratio(
+    ours: float, theirs: float, figure: float, ratio: float
+) -> None:
     verdict = judge(CPU, {"ours": [result(ours)], "theirs": [result(theirs)]})
     assert verdict is not None
-    assert verdict.part == pytest.approx(part)
-    assert verdict.reached == (part >= 1)
-    assert ("MISSED" in str(verdict)) == (part < 1)
+    assert verdict.parts == pytest.approx({"figure": figure, "ratio": ratio})
+    assert verdict.reached == (max(figure, ratio) >= 1)
+    assert ("MISSED" in str(verdict)) == (max(figure, ratio) < 1)
 
 
 def test_ratios_are_those_of_one_round() -> None:
