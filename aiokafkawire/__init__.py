@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from aiokafkawire._version import __version__
 
 if TYPE_CHECKING:
-    from aiokafkawire._about import about
+    from aiokafkawire._about import About, about
     from aiokafkawire.broker import Broker
     from aiokafkawire.consumer import Consumer, RebalanceListener
     from aiokafkawire.errors import KafkaError
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = (
+    "About",
     "Assignor",
     "Broker",
     "Consumer",
@@ -70,6 +71,7 @@ __all__ = (
 )
 
 _ROOMS = {
+    "About": "_about",
     "Assignor": "group",
     "Broker": "broker",
     "Consumer": "consumer",
