@@ -272,4 +272,5 @@ def _joined(parts: list[Records]) -> Records:
     if len(parts) == 1:
         return parts[0]
     segments = [segment for records in parts for segment in records.segments]
-    return Records(*parts[0].topic_partition, segments, parts[-1].next_offset)
+    last = parts[-1]
+    return Records(*last.topic_partition, segments, last.next_offset, last.leader_epoch)

@@ -225,7 +225,8 @@ class FetchBuffer:
             return
         first, last = cursor.records[self._taken].offset, cursor.records[given - 1].offset
         self._taken = given
-        cursor.lease.start = last
+        if cursor.lease is not self._leases.get(_FORGOTTEN):
+            cursor.lease.start = last
         if given < len(cursor.records):
             self._position = last + 1
         else:

@@ -90,6 +90,20 @@ def test_records_over_several_batches_and_chunks_come_as_one() -> None:
     assert one.given == (0, 8)
 
 
+def test_records_over_several_chunks_have_the_epoch_of_batches_without_records() -> None:
+    control = control_batch(
+        5, 0, commit=True, coordinator_epoch=1, timestamp_ms=5, base_offset=4, leader_epoch=5
+    )
+    owned = partition(P0)
+    assert owned.buffer is not None
+    for data in (log(2, leader_epoch=3), log(2, start=2, leader_epoch=3) + control):
+        offset = owned.buffer.fetch_offset
+        owned.buffer.add(fetched(data, offset), len(data), extent_of(data, offset))
+    records = assignment(owned).take("me", 100)[P0]
+    assert records.offsets() == [0, 1, 2, 3]
+    assert (records.next_offset, records.leader_epoch) == (5, 5)
+
+
 def test_damage_waits_until_others_records_are_given() -> None:
     bad = bytearray(log(2))
     bad[-1] ^= 1

@@ -193,6 +193,20 @@ def test_callers_that_never_come_back_are_bounded(
     assert len(buffer._leases) == 1
 
 
+def test_one_by_one_callers_beyond_the_bound_are_never_taken_for_processed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(buffer_module, "MAX_CALLERS", 3)
+    buffer = filled(10)
+    for number in range(6):
+        cursor = buffer.open(number)
+        assert cursor is not None
+        assert cursor.next() is not None
+    for number in (0, 1, 2, 5):
+        buffer.came_back(number)
+    assert buffer.processed == 3  # 3 and 4 have not come back
+
+
 @given(st.data())
 @pytest.mark.slow
 def test_every_record_is_given_once_and_processed_never_passes_a_lease(data: st.DataObject) -> None:
