@@ -22,9 +22,8 @@ class Columns:
     """
 
     __slots__ = (
-        "_headers",
         "_max_bytes",
-        "_timestamps_ms",
+        "_records",
         "count",
         "keys",
         "partition",
@@ -49,9 +48,8 @@ class Columns:
         self.values = _listed(values)
         self.keys = None if keys is None else _listed(keys)
         self.count = len(self.values)
-        self._timestamps_ms = timestamps_ms
-        self._headers = headers
         self._max_bytes = max_bytes
+        self._records: list[NewRecord] | None = None
         for name, column in (
             ("keys", self.keys),
             ("timestamps_ms", timestamps_ms),
@@ -68,8 +66,15 @@ class Columns:
             and self._are_plain()
         )
         if not self.plain:
-            for index in range(self.count):
-                self.record(index)
+            # Headers may be such as can be looked at once, and bytes may change later.
+            self._records = [
+                self._checked(
+                    index,
+                    None if timestamps_ms is None else timestamps_ms[index],
+                    () if headers is None else headers[index],
+                )
+                for index in range(self.count)
+            ]
         elif self.count:
             self.record(0)  # the topic and the partition are those of all
 
@@ -84,13 +89,18 @@ class Columns:
 
     def record(self, index: int) -> NewRecord:
         """One of them."""
+        return self._checked(index) if self._records is None else self._records[index]
+
+    def _checked(
+        self, index: int, timestamp_ms: int | None = None, headers: Iterable[Header] = ()
+    ) -> NewRecord:
         return checked(
             self.topic,
             self.values[index],
             None if self.keys is None else self.keys[index],
             self.partition,
-            None if self._timestamps_ms is None else self._timestamps_ms[index],
-            () if self._headers is None else self._headers[index],
+            timestamp_ms,
+            headers,
             max_bytes=self._max_bytes,
         )
 
@@ -103,8 +113,7 @@ def _longest(column: Sequence[bytes | None]) -> int:
 
 
 def _listed(column: Any) -> list[Any] | tuple[Any, ...]:
-    """A column whose entries are Python's own."""
-    if type(column) in {list, tuple}:
-        listed: list[Any] | tuple[Any, ...] = column
-        return listed
+    """A column whose entries are Python's own, and that nobody changes while it is sent."""
+    if type(column) is tuple:
+        return column
     return column.to_pylist() if hasattr(column, "to_pylist") else list(column)

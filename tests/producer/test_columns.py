@@ -20,7 +20,7 @@ def test_columns_of_bytes_are_taken_as_they_are(kind: Any):
     values = kind([b"a", None, b"bc"])
     taken = columns(values)
     assert taken.plain
-    assert taken.values is values
+    assert taken.values == values
     assert taken.count == 3
     assert taken.record(2)[:2] == ("t", b"bc")
 
@@ -46,6 +46,22 @@ def test_other_columns_go_record_by_record(given: Any):
     taken = columns(**given)
     assert not taken.plain
     assert taken.record(1)[1] == b"b"
+
+
+def test_headers_may_be_such_as_can_be_looked_at_once():
+    header = ("h", b"1")
+    taken = columns([b"a", b"b"], headers=[iter([header]), (pair for pair in [header])])
+    for _ in range(2):
+        assert [taken.record(index)[5] for index in range(2)] == [(header,), (header,)]
+
+
+def test_what_was_given_may_change_while_it_is_sent():
+    values, content = [b"a", b"b"], bytearray(b"c")
+    plain, copied = columns(values), columns([content])
+    values.clear()
+    content[:] = b"other"
+    assert plain.record(1)[1] == b"b"
+    assert copied.record(0)[1] == b"c"
 
 
 def test_keys_of_one_partition_go_together():
