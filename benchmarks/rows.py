@@ -166,10 +166,10 @@ ROWS: Mapping[str, Row] = {
                 Actor("kafka-python", "one-at-a-time", share=0.6),
             ),
             (
-                Aim(f"{OURS} asyncio", "p50", 0.265 * 1.1, "confluent-kafka", 1.1),
+                Aim(f"{OURS} asyncio", "p50", beside="confluent-kafka", ratio=1.1),
                 Aim(f"{OURS} asyncio", "cpu", 110, "confluent-kafka", 110 / 93),
-                Aim(f"{OURS} uvloop", "p50", 0.265, "confluent-kafka", 1.0),
-                Aim(f"{OURS} uvloop", "cpu", 93, "confluent-kafka", 1.0),
+                Aim(f"{OURS} uvloop", "p50", beside="confluent-kafka", ratio=1.0),
+                Aim(f"{OURS} uvloop", "cpu", beside="confluent-kafka", ratio=1.0),
             ),
             waits=True,
         ),
