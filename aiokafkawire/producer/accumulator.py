@@ -185,6 +185,7 @@ class Accumulator:
         self.abandoned: TransactionAborted | None = None
         self._active: dict[NodeId | None, dict[PartitionQueue, None]] = {}
         self._drained_at: dict[NodeId, float] = {}
+        self._held: dict[NodeId, None] | None = None
         self._parked: dict[str, TopicQueues] = {}
         self._senders = senders
         self._settled = settled
@@ -296,9 +297,22 @@ class Accumulator:
         node = queue.leader
         self._active.setdefault(node, {})[queue] = None
         if node is not None and not self.settings.policy.linger_s:
-            self._senders.offer(node)
+            if self._held is None:
+                self._senders.offer(node)
+            else:
+                self._held[node] = None
         else:
             self._senders.wake(node, -NEVER if self.pressing else batch.linger_until)
+
+    def hold_offers(self) -> None:
+        """More records come in this same step: batches that do not linger wait for them."""
+        self._held = {}
+
+    def make_offers(self) -> None:
+        """That was all: such batches may go."""
+        held, self._held = self._held, None
+        for node in held or ():
+            self._senders.offer(node)
 
     def without_key(self, topic: TopicQueues, rng: random.Random, now: float) -> PartitionQueue:
         """The partition of a record without a key."""

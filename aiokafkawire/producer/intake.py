@@ -144,15 +144,32 @@ class Intake:
         while start < count:
             if pacer.calls_left <= 0:
                 await self.checkpoint()
-            stop = min(count, start + pacer.calls_left)
-            taken = self._put_run(columns, start, stop, deliveries) if columns.plain else 0
-            if not taken:
-                record = columns.record(start)
-                delivery = self.put(record) or await self.put_when_possible(record)
-                deliveries.add(delivery, 1)
-                taken = 1
-            pacer.calls_left -= taken
-            start += taken
+            start = self._put_some(columns, start, deliveries)
+            if start < count and pacer.calls_left > 0:
+                deliveries.add(await self.put_when_possible(columns.record(start)), 1)
+                pacer.calls_left -= 1
+                start += 1
+
+    def _put_some(self, columns: Columns, start: int, deliveries: Deliveries) -> int:
+        """Put records into the buffer, up to the next checkpoint or to one in whose way something
+        is; returns the index of the first that was not put. They go out together."""
+        pacer = self.pacer
+        self._accumulator.hold_offers()
+        try:
+            while start < columns.count and pacer.calls_left > 0:
+                stop = min(columns.count, start + pacer.calls_left)
+                taken = self._put_run(columns, start, stop, deliveries) if columns.plain else 0
+                if not taken:
+                    delivery = self.put(columns.record(start))
+                    if delivery is None:
+                        break
+                    deliveries.add(delivery, 1)
+                    taken = 1
+                pacer.calls_left -= taken
+                start += taken
+        finally:
+            self._accumulator.make_offers()
+        return start
 
     def _put_run(self, columns: Columns, start: int, stop: int, deliveries: Deliveries) -> int:
         """Put records of one partition into its batch, as far as that has room; returns how many,

@@ -78,7 +78,7 @@ if TYPE_CHECKING or not is_pure_asked_for():
         logging.getLogger("aiokafkawire").warning("slower than it could be: %s", NOT_BUILT)
 else:
     _own = {"load_source", "restore"}
-    globals().update({name: getattr(load_source(), name) for name in {*__all__} - _own})
+    globals().update({name: getattr(load_source(), name) for name in __all__ if name not in _own})
 
 
 def restore(kind: type[Record] | None, fields: dict[str, Any]) -> Record:

@@ -115,7 +115,8 @@ class Signal:
         if not self._raised:
             if self._parking is None:
                 self._parking = _Parking()
-            if not await self._parking.wait(deadline):
+            # It may have been set between the deadline's timer and this task's turn.
+            if not await self._parking.wait(deadline) and not self._raised:
                 return False
         self._raised = False
         return True

@@ -147,3 +147,16 @@ def test_an_outcome_that_comes_with_the_deadline_is_not_lost():
         return await waiter
 
     assert asyncio.run(main()) == 5
+
+
+def test_a_signal_that_comes_with_the_deadline_is_not_missed():
+    async def main() -> bool:
+        loop = asyncio.get_running_loop()
+        signal = Signal()
+        deadline = loop.time() + 0.01
+        waiter = asyncio.ensure_future(signal.wait(deadline))
+        await asyncio.sleep(0)
+        loop.call_at(deadline, signal.set)
+        return await waiter
+
+    assert asyncio.run(main())
