@@ -424,6 +424,8 @@ class Core(Session):
         self.fetcher.gave()
         if cursor is None:
             return None
+        # Another caller that waited as well may have opened one since.
+        self._stop_giving()
         cursor.owner = owner
         self.cursor = cursor
         return cursor.next()

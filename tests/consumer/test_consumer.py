@@ -366,6 +366,38 @@ async def test_a_partition_that_is_lost_while_all_go_back_to_what_is_committed()
                 fault.remove()
 
 
+@pytest.mark.parametrize("how", ["pause", "seek"])
+async def test_iterators_that_woke_together_give_nothing_of_before(how: str) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 2)
+        await produce(broker, "orders", 0, numbers(0, 50))
+        await produce(broker, "orders", 1, numbers(0, 50))
+        async with consumer(broker) as reader:
+            reader.assign([P0, P1])
+            for partition in (P0, P1):
+                with anyio.fail_after(TIMEOUT_S):
+                    await reader.getmany(partition, timeout_ms=5_000, max_records=1)
+            reader.pause(P0, P1)
+            iterators = [aiter(reader), aiter(reader)]
+            with anyio.fail_after(TIMEOUT_S):
+                async with anyio.create_task_group() as tasks:
+                    for iterator in iterators:
+                        tasks.start_soon(anext, iterator)
+                    await anyio.wait_all_tasks_blocked()
+                    reader.resume(P0, P1)
+            if how == "pause":
+                reader.pause(P0, P1)
+                for iterator in iterators:
+                    with anyio.move_on_after(0.1):
+                        pytest.fail(f"of a paused partition: {await anext(iterator)}")
+            else:
+                reader.seek(P0, 40)
+                reader.seek(P1, 40)
+                for iterator in iterators:
+                    with anyio.fail_after(TIMEOUT_S):
+                        assert (await anext(iterator)).offset >= 40
+
+
 async def test_pausing_keeps_what_was_fetched() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 2)
