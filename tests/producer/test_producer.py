@@ -28,6 +28,7 @@ from aiokafkawire.errors import (
 )
 from aiokafkawire.producer import Producer
 from aiokafkawire.wire import ApiKey, ErrorCode
+from tests.producer.conftest import produced
 from tests.producer.hurry import delivery_timeout, max_block
 from tests.producer.stored import stored
 
@@ -535,3 +536,26 @@ async def test_the_numbers_are_those_of_the_documentation(broker: Broker, new_pr
         numbers = producer.metrics()
     assert list(numbers) == documented
     assert all(type(number) in {int, float} for number in numbers.values())
+
+
+async def test_records_of_one_call_go_together_where_nothing_lingers(
+    broker: Broker, new_producer: New
+):
+    async with new_producer(linger_ms=0) as producer:
+        await producer.send_and_wait("t", b"first", partition=0)
+        await producer.send_many("t", numbers(40), partition=0)
+        await producer.flush()
+    batches = [b for seen in broker.requests.of(ApiKey.PRODUCE) for b in produced(seen)]
+    assert [batch.count for batch in batches] == [1, 40]
+
+
+async def test_a_record_goes_at_once_where_nothing_lingers_and_the_next_ones_together(
+    broker: Broker, new_producer: New
+):
+    async with new_producer(linger_ms=0) as producer:
+        await producer.send_and_wait("t", b"first", partition=0)
+        for value in numbers(40):
+            producer.send_nowait("t", value, partition=0)
+        await producer.flush()
+    batches = [b for seen in broker.requests.of(ApiKey.PRODUCE) for b in produced(seen)]
+    assert [batch.count for batch in batches] == [1, 1, 39]
