@@ -211,10 +211,13 @@ class Lifecycle(Generic[S]):
         if deadline == NEVER:
             return
         await anyio.sleep(SILENT_GOODBYE_S)
+        left_s = deadline - anyio.current_time()
+        if left_s < 0.5:  # it ends now
+            return
         logger.warning(
             "%s: still closing: it waits for brokers for at most %.0f s more; Ctrl-C cuts it short",
             self.host.name,
-            deadline - anyio.current_time(),
+            left_s,
         )
 
     def abort(self) -> None:

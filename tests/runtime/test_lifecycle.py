@@ -609,3 +609,15 @@ async def test_a_goodbye_that_takes_long_is_told_of(
             pass
     told = "client: still closing: it waits for brokers for at most 5 s more; Ctrl-C cuts it short"
     assert caplog.messages == ([told] if slow else [])
+
+
+async def test_a_goodbye_whose_time_is_over_is_not_told_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(lifecycle, "SILENT_GOODBYE_S", 0.02)
+    client = Client(anyio.sleep_forever)
+    client.close_timeout_s = 0.1
+    with ends_within(WITHIN_S):
+        async with client:
+            pass
+    assert caplog.messages == []
