@@ -47,7 +47,8 @@ class CommitRequest:
     """One OffsetCommit as a coordinator took it up, or (`producer_id` >= 0) a TxnOffsetCommit.
 
     `errors` are the codes of its offsets, in their order; None if it was not carried out.
-    `connected_at` is when its connection was first heard of.
+    `connected_at` is when its connection was first heard of. `put_off`: it was to ask again later,
+    elsewhere or there.
     """
 
     at: float
@@ -61,6 +62,7 @@ class CommitRequest:
     connection: int = 0
     connected_at: float = 0.0
     producer_id: int = -1
+    put_off: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from tests.history.events import (
     Returned,
     Unheard,
 )
-from tests.history.observed import Peak, Refusal
+from tests.history.observed import CommitRequest, Peak, Refusal
 from tests.history.stories import Story, v
 
 
@@ -163,6 +164,25 @@ def test_nobody_is_blamed_for_what_he_did_not_do() -> None:
     story = failing(error="MalformedMessage")
     assert numbers(story.found()) == [12]
     assert story.found(promises={"hostile": True}) == []
+
+
+def test_nobody_ends_a_connection_over_an_answer_that_was_right() -> None:
+    story = failing(error="RequestTimedOut")
+    line = "aiokafkawire.consumer: a response with correlation id 7 is repeated"
+    assert numbers(story.found(log_lines=(line,))) == [12]
+    assert story.found(log_lines=(line,), promises={"hostile": True}) == []
+
+
+@pytest.mark.parametrize(
+    ("after_s", "put_off", "found"), [(0.05, True, [12]), (0.05, False, []), (0.1, True, [])]
+)
+def test_a_commit_that_is_refused_for_a_moment_is_not_sent_again_at_once(
+    after_s: float, put_off: bool, found: list[int]
+) -> None:
+    story = Story()
+    story.consumer()
+    first = CommitRequest(1.0, "c", "g", "m", 1, (), None, put_off=put_off)
+    assert numbers(story.found(commits=(first, replace(first, at=1.0 + after_s)))) == found
 
 
 def test_a_send_that_fails_of_an_unknown_kind() -> None:

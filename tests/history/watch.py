@@ -54,6 +54,13 @@ MISTAKES = {
 }
 """What a broker answers when nothing is broken only to a client that has made a mistake."""
 
+PUT_OFF = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
+"""What a coordinator answers that cannot keep offsets at the moment."""
+
 ABORT, COMMIT = 0, 1
 """The types of control records, in the second two bytes of their key."""
 
@@ -263,11 +270,12 @@ class Watch:
             for topic in message.topics
             for partition in topic.partitions
         )
-        errors: tuple[int, ...] | None = None
-        if response is not None and seen.carried_out:
-            errors = tuple(
+        codes: tuple[int, ...] = ()
+        if response is not None:
+            codes = tuple(
                 partition.error_code for topic in response.topics for partition in topic.partitions
             )
+        errors = codes if response is not None and seen.carried_out else None
         transactional = seen.api_key is ApiKey.TXN_OFFSET_COMMIT
         generation = (
             message.generation_id if transactional else message.generation_id_or_member_epoch
@@ -285,6 +293,7 @@ class Watch:
                 seen.connection,
                 since,
                 message.producer_id if transactional else -1,
+                bool(codes) and PUT_OFF.issuperset(codes),
             )
         )
 

@@ -51,6 +51,12 @@ PRODUCER = (
         "return True",
     ),
     Sabotage(
+        "more_under_way_than_allowed",
+        "aiokafkawire.producer.partition_queue",
+        "elif len(self.in_flight) >= self.policy.max_in_flight:",
+        "elif len(self.in_flight) > self.policy.max_in_flight + 5:",
+    ),
+    Sabotage(
         "one_replica_taken_for_all",
         "aiokafkawire.producer.node_sender",
         "            acks=self._acks,\n",

@@ -16,6 +16,12 @@ __all__ = ("calls_end", "errors_are_typed", "no_secret_is_told", "nothing_is_lef
 PROTOCOL_ERRORS = {"ProtocolError", "MalformedFrame", "MalformedMessage", "CorruptRecords"}
 """What no peer that keeps the protocol can cause."""
 
+SHORTEST_PAUSE = 0.75
+"""Of `retry_backoff_ms`: pauses differ by a fifth of it."""
+
+UNEXPECTED = "a response with correlation id"
+"""How a client tells of an answer for which it does not wait."""
+
 
 def calls_end(run: Run) -> Iterator[Violation]:
     """(9) Every call ends by its deadline, and every record that was handed over has an outcome by
@@ -116,8 +122,8 @@ def errors_are_typed(run: Run) -> Iterator[Violation]:
     """(12) Whatever peers send, callers see errors of the documented kinds, no task fails unseen,
     and nobody sends what cannot be read.
 
-    Where nobody breaks the protocol no error says that somebody did; and until something breaks no
-    broker takes a request for a mistake.
+    Where nobody breaks the protocol no error and no log line says that somebody did; and until
+    something breaks no broker takes a request for a mistake. Who is refused for a moment pauses.
     """
     strange: list[Finding] = []
     protocol: list[Finding] = []
@@ -138,6 +144,31 @@ def errors_are_typed(run: Run) -> Iterator[Violation]:
     yield from one_of_a_kind(12, "requests that no broker can read", unreadable)
     mistaken = list(_mistaken(run))
     yield from one_of_a_kind(12, "requests are mistaken though nothing was broken yet", mistaken)
+    hurried = list(_hurried(run))
+    yield from one_of_a_kind(12, "commits were sent again without a pause", hurried)
+    blamed = [] if run.promises.hostile else list(_blamed(run))
+    yield from one_of_a_kind(12, "connections ended over answers that were right", blamed)
+
+
+def _hurried(run: Run) -> Iterator[Finding]:
+    """Commits of a client that come sooner after a refusal than the shortest pause."""
+    put_off: dict[str, float] = {}
+    for request in run.observed.commits or ():
+        client = run.by_client_id.get(request.client)
+        if client is None or request.producer_id >= 0:
+            continue
+        pause_s = client.seconds("retry_backoff_ms", 100) * SHORTEST_PAUSE
+        before = put_off.pop(request.client, None)
+        if before is not None and request.at - before < pause_s:
+            yield f"{request.client} after {request.at - before:.3f} s", request
+        if request.put_off:
+            put_off[request.client] = request.at
+
+
+def _blamed(run: Run) -> Iterator[Finding]:
+    for line in run.observed.log_lines or ():
+        if UNEXPECTED in line:
+            yield line, line
 
 
 def _mistaken(run: Run) -> Iterator[Finding]:

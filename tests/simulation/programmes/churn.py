@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import anyio
 
+from aiokafkawire.broker import Answer
 from aiokafkawire.errors import GroupFailed
+from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.history.checker import Promises
 from tests.simulation.faults import Scene, draw_steps
 from tests.simulation.plan import Plan, PlannedClient, Step
@@ -29,6 +32,8 @@ from tests.simulation.stage import Stage
 GROUP = "billing"
 TO_S = 20.0
 MOST_WORKERS = 23
+REFUSED_S = 0.5
+"""So long after somebody came back the group is taken to be in its rebalance."""
 
 UPGRADE: Sequence[Sequence[str]] = (
     ["range"],
@@ -60,7 +65,7 @@ def draw(rng: random.Random) -> Plan:
     faults = draw_steps(rng, scene, count=rng.randint(0, 4), from_s=0.1, to_s=TO_S)
     answers = _bad_answers(rng)
     upgrade = _an_upgrade(rng, workers) if mix == "upgrade" else ()
-    return Plan(
+    plan = Plan(
         broker={
             "nodes": 3,
             "as_of": rng.choice((None, None, None, "2.0", "2.8", "3.9")),
@@ -74,6 +79,9 @@ def draw(rng: random.Random) -> Plan:
         clients=(sender, *workers),
         steps=tuple(sorted((*lives, *faults, *answers, *upgrade), key=lambda step: step.at_s)),
     )
+    crossed = _crossed(rng, workers)
+    steps = sorted((*plan.steps, *crossed), key=lambda step: step.at_s)
+    return replace(plan, steps=tuple(steps))
 
 
 def _a_worker(rng: random.Random, number: int, topics: Sequence[str]) -> PlannedClient:
@@ -105,6 +113,16 @@ def _bad_answers(rng: random.Random) -> tuple[Step, ...]:
             refused = {"api": "OFFSET_COMMIT", "times": rng.randint(1, 2), "code": code}
             steps.append(Step(at_s, "refusal", refused))
     return tuple(steps)
+
+
+def _crossed(rng: random.Random, workers: Sequence[PlannedClient]) -> list[Step]:
+    """Rebalances that others begin while somebody commits."""
+    steps = []
+    for _ in range(rng.choice((0, 0, 1, 3))):
+        worker, for_s = rng.choice(workers).name, round(rng.uniform(0.3, 1.5), 3)
+        at_s = round(rng.uniform(2, TO_S), 3)
+        steps.append(Step(at_s, "refuse commits", {"worker": worker, "for_s": for_s}))
+    return steps
 
 
 def _an_upgrade(rng: random.Random, workers: Sequence[PlannedClient]) -> tuple[Step, ...]:
@@ -165,7 +183,15 @@ async def run(stage: Stage) -> None:
                 rounds.wanted[worker] += 1
             await crew.leave(worker, for_s)
 
+        async def refuse_commits(worker: str, for_s: float) -> None:
+            """One leaves and comes back; its rebalance is what the others' commits are told of."""
+            await crew.leave(worker, for_s)
+            refused = stage.broker.on(ApiKey.OFFSET_COMMIT, Answer(ErrorCode.REBALANCE_IN_PROGRESS))
+            await anyio.sleep(REFUSED_S)
+            refused.remove()
+
         stage.on("upgrade", upgrade)
+        stage.on("refuse commits", refuse_commits)
         async with anyio.create_task_group() as busy:
             busy.start_soon(stage.carry_out)
             for client in stage.plan.of("sends"):

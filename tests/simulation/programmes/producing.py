@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import anyio
 
+from aiokafkawire.broker import Answer, Delay, SeenRequest
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import BufferFull, DeliveriesFailed, KafkaError
 from aiokafkawire.producer import Producer
+from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.history.checker import Promises
 from tests.simulation.drawing import (
     asks_versions,
@@ -22,7 +26,7 @@ from tests.simulation.drawing import (
     numbered,
 )
 from tests.simulation.faults import Scene, draw_steps
-from tests.simulation.plan import Plan, PlannedClient
+from tests.simulation.plan import BROKER_HOST, Plan, PlannedClient, Step
 from tests.simulation.programme import Programme
 from tests.simulation.stage import Stage
 
@@ -42,7 +46,21 @@ MEMBER: dict[str, Any] = {
     "heartbeat_interval_ms": 300,
     "auto_commit_interval_ms": 500,
 }
+PRESSED: Mapping[str, Any] = {"linger_ms": 0, "batch_size_bytes": 200, "metadata_max_age_ms": 700}
+TRICKS: Mapping[str, Mapping[str, Any]] = {
+    "overtake": {
+        "enable_idempotence": False,
+        "max_in_flight_requests_per_connection": 1,
+        "request_timeout_ms": 10_000,
+    },
+    "deny what is written": {"request_timeout_ms": 1_000},
+}
+"""What may befall a sender whose requests follow each other closely, and its options then."""
+TRICKED = 0.4
+"""The share of runs in which it does."""
 UNDER_WAY_S = 4.0
+IMPATIENT_S = 0.02
+"""So long a reader waits at most for an answer that takes about as long."""
 MANY = 5
 """Records of one `send_many`."""
 
@@ -68,7 +86,7 @@ def draw(rng: random.Random) -> Plan:
     records = rng.choice([20, 40, 80, 150, 300])
     pause_s = max(client.arguments["pause_s"] for client in senders)
     to_s = 1.0 + records / len(senders) * pause_s
-    return Plan(
+    plan = Plan(
         broker=broker,
         network=draw_network(rng),
         topics=topics,
@@ -82,6 +100,35 @@ def draw(rng: random.Random) -> Plan:
             to_s=to_s,
         ),
     )
+    return _tricked(rng, plan) if rng.random() < TRICKED else plan
+
+
+def _tricked(rng: random.Random, plan: Plan) -> Plan:
+    """Few other faults, and what befalls its first sender while that is busy."""
+    trick = rng.choice(list(TRICKS))
+    first, *others = plan.clients
+    at_s, for_s = round(rng.uniform(0.3, 1.5), 3), round(rng.uniform(1.2, 4), 3)
+    steps = [*plan.steps[:2], Step(at_s, trick, {"sender": first.name, "for_s": for_s})]
+    return replace(
+        plan,
+        records=300,
+        clients=(_pressed(rng, first, TRICKS[trick]), *others),
+        steps=tuple(sorted(steps, key=lambda step: step.at_s)),
+    )
+
+
+def _pressed(
+    rng: random.Random, client: PlannedClient, options: Mapping[str, Any]
+) -> PlannedClient:
+    """A sender that has several small batches of a partition at any time."""
+    arguments = {
+        "style": "send",
+        "payload_bytes": LARGEST_PAYLOAD_BYTES,
+        "pause_s": rng.choice([0.01, 0.03]),
+        "keyed": False,
+        "options": {**PRESSED, **options},
+    }
+    return replace(client, arguments=arguments)
 
 
 def _patient(client: PlannedClient) -> PlannedClient:
@@ -155,7 +202,52 @@ def promises(plan: Plan) -> Promises:
     )
 
 
+async def overtake(stage: Stage, sender: str, for_s: float) -> None:
+    """The next request of a sender is held up, and what it writes to is led elsewhere meanwhile."""
+    broker = stage.broker
+
+    def befall(seen: SeenRequest) -> Delay | None:
+        if not seen.client_id.startswith(f"{sender}."):
+            return None
+        held_up.remove()
+        for partition in range(broker.topics[TOPIC]):
+            others = [
+                node
+                for node in broker.isr(TOPIC, partition)
+                if node != seen.node_id and node in broker.live_nodes
+            ]
+            if others:
+                broker.move_leader(TOPIC, partition, others[0])
+        return Delay(for_s)
+
+    held_up = broker.on(ApiKey.PRODUCE, befall)
+    await anyio.sleep(for_s)
+    held_up.remove()
+
+
+async def deny(stage: Stage, sender: str, for_s: float) -> None:
+    """What a sender writes arrives, and no answer comes; then it is not allowed to write once."""
+    (client,) = (each for each in stage.plan.of("sends") if each.name == sender)
+
+    def befall(seen: SeenRequest) -> Answer | None:
+        if not seen.client_id.startswith(f"{sender}."):
+            return None
+        denied.remove()
+        return Answer(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    network = stage.world.network
+    network.sever(BROKER_HOST, client.host, one_way=True)
+    await anyio.sleep(for_s)
+    denied = stage.broker.on(ApiKey.PRODUCE, befall)
+    network.heal(BROKER_HOST, client.host)
+    # It is over when it is told, not when it is answered.
+    await anyio.sleep(UNDER_WAY_S)
+    denied.remove()
+
+
 async def run(stage: Stage) -> None:
+    stage.on("overtake", partial(overtake, stage))
+    stage.on("deny what is written", partial(deny, stage))
     await stage.make_topics()
     async with anyio.create_task_group() as readers:
         for client in stage.plan.of("reads"):
@@ -258,6 +350,7 @@ class Sender:
 
 
 async def read(stage: Stage, client: PlannedClient) -> None:
+    rng = stage.rng(client.name)
     options: dict[str, Any] = client.arguments["options"]
     if client.arguments["group"] is not None:
         strategy = client.arguments["strategy"]
@@ -275,6 +368,9 @@ async def read(stage: Stage, client: PlannedClient) -> None:
     async with stage.recorder.consumer(consumer, client.name) as reader:
         while True:
             await reader.getmany(timeout_ms=500)
+            if rng.random() < 0.2:
+                with suppress(KafkaError), anyio.move_on_after(rng.uniform(0, IMPATIENT_S)):
+                    await reader.end_offsets((TOPIC, 0))
 
 
 PROGRAMME = Programme("producing", draw, run, promises, share=25)
