@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from aiokafkawire.errors import CorruptRecords, KafkaError
+from aiokafkawire.errors import KafkaError
 from aiokafkawire.records import FetchedBatches, HeavyBatch, Records
 from aiokafkawire.runtime import copy_of
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
@@ -106,7 +106,7 @@ class Assignment:
             before = buffer.size_bytes
             try:
                 cursor = buffer.open(caller)
-            except CorruptRecords as error:
+            except KafkaError as error:
                 raise self._damaged(partition, error) from None
             self._took(before, partition, buffer)
             if cursor is not None:
@@ -147,7 +147,7 @@ class Assignment:
                         break
                     parts.append(records)
                     left -= len(records)
-            except CorruptRecords as error:
+            except KafkaError as error:
                 self._damaged(partition, error)
                 if not given and not parts:
                     raise
@@ -226,7 +226,7 @@ class Assignment:
         self._filled.pop(partition, None)
         self._filled[partition] = None
 
-    def _damaged(self, partition: Partition, error: CorruptRecords) -> CorruptRecords:
+    def _damaged(self, partition: Partition, error: KafkaError) -> KafkaError:
         assert isinstance(partition.state, Positioned)
         partition.handle(Damaged(partition.state, error))
         return error

@@ -7,7 +7,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import length_hint
+from typing import NoReturn
 
+from aiokafkawire.errors import KafkaError
 from aiokafkawire.records import Extent, FetchedBatches, Record, Records
 from aiokafkawire.types import ANY_LEADER_EPOCH
 
@@ -80,8 +82,18 @@ class Cursor:
 class Chunk:
     """What one fetch brought, and how many bytes of it were not looked at yet."""
 
-    batches: FetchedBatches
+    batches: FetchedBatches | Unreadable
     size_bytes: int
+
+
+@dataclass(slots=True)
+class Unreadable:
+    """Stands for what was fetched ahead and cannot be read: taking of it raises why."""
+
+    error: KafkaError
+
+    def take(self, max_records: int, max_bytes: int) -> NoReturn:
+        raise self.error.with_traceback(None)
 
 
 class FetchBuffer:
@@ -161,6 +173,11 @@ class FetchBuffer:
         self.size_bytes += size_bytes
         self.fetch_offset, self.fetch_epoch = extent
 
+    def end_with(self, error: KafkaError, size_bytes: int) -> None:
+        """Raise `error` once what is there was given. Its size keeps more from being fetched."""
+        self._chunks.append(Chunk(Unreadable(error), size_bytes))
+        self.size_bytes += size_bytes
+
     def drop(self) -> None:
         """Forget what was fetched and not given: it is to be fetched again."""
         self._leader_epoch = self.leader_epoch
@@ -187,7 +204,7 @@ class FetchBuffer:
         """Give up to `max_records` records of one chunk; None if there are none.
 
         After `max_bytes` no further batch is decoded; `taken_bytes` is what it came to. Raises
-        `CorruptRecords` once the records before the damage were given.
+        `CorruptRecords` once the records before the damage were given, or what `end_with` has.
         """
         if self._cursor is not None:
             self._close_cursor()
@@ -255,6 +272,7 @@ class FetchBuffer:
             chunk = self._chunks[0]
             batches, before = chunk.batches, chunk.size_bytes
             records = batches.take(max_records, max_bytes - self.taken_bytes)
+            assert not isinstance(batches, Unreadable)
             self.taken_bytes += batches.taken_bytes
             if batches.exhausted:
                 self._chunks.popleft()

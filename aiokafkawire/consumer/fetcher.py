@@ -343,7 +343,12 @@ class Fetcher:
         self._break(part, error)
 
     def _break(self, part: FetchPart, error: KafkaError) -> None:
-        part.partition.handle(Damaged(part.state, error))
+        """Reading cannot go on where this was fetched; what came before is given first."""
+        if part.buffer.empty:
+            part.partition.handle(Damaged(part.state, error))
+        else:
+            part.buffer.end_with(error, self._config.max_partition_fetch_bytes)
+            self._assignment.filled(part.partition)
         self._on_data()
 
     def _cut_off(self, part: FetchPart, size_bytes: int | None) -> bool:

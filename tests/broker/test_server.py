@@ -192,6 +192,6 @@ async def test_a_connection_that_asks_nothing_is_closed() -> None:
 
 
 async def test_a_connection_that_waits_for_an_answer_is_not_idle() -> None:
-    async with Broker(connections_max_idle_ms=20) as broker, connected(broker) as client:
-        broker.on(ApiKey.API_VERSIONS, Delay(0.1))
+    async with Broker(connections_max_idle_ms=200) as broker, connected(broker) as client:
+        broker.on(ApiKey.API_VERSIONS, Delay(0.6))
         assert (await client.call(VERSIONS, 0)).error_code == 0

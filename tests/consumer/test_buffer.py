@@ -39,6 +39,27 @@ def test_records_are_given_in_order_and_the_position_follows() -> None:
     assert buffer.take(100, "a") is None
 
 
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_what_cannot_be_read_is_told_after_what_came_before(one_by_one: bool) -> None:
+    buffer = filled(3)
+    buffer.end_with(CorruptRecords("damaged", offset=3), 100)
+    given = buffer.open("a") if one_by_one else buffer.take(100, "a")
+    assert given is not None
+    if one_by_one:
+        assert [given.next().offset for _ in range(3)] == [0, 1, 2]
+    assert (buffer.position, buffer.empty, buffer.size_bytes) == (3, False, 100)
+    for _ in range(2):
+        with pytest.raises(CorruptRecords, match="damaged"):
+            buffer.take(100, "a")
+    buffer.drop()
+    assert (buffer.position, buffer.fetch_offset, buffer.empty, buffer.size_bytes) == (
+        3,
+        3,
+        True,
+        0,
+    )
+
+
 def test_one_by_one_and_many_at_once_take_from_the_same() -> None:
     buffer = filled(300)
     cursor = buffer.open("a")

@@ -110,6 +110,20 @@ async def test_corrupt_records_are_told_with_their_place_until_a_seek_past_them(
         assert [record.value for record in await take(consumer, 10)] == numbered(10, start=20)
 
 
+async def test_what_was_fetched_before_is_given_before_an_answer_of_no_use_is_told():
+    async with (
+        log_with(batch(numbered(10))) as broker,
+        Consumer(bootstrap_servers=broker.bootstrap_servers, **READER) as consumer,
+    ):
+        consumer.assign([PARTITION])
+        first = await consumer.getone()
+        await anyio.sleep(0.1)  # meanwhile the next fetch is answered
+        assert [first.value, *(r.value for r in await take(consumer, 9))] == numbered(10)
+        with anyio.fail_after(WITHIN_S), pytest.raises(CorruptRecords) as caught:
+            await consumer.getone()
+        assert caught.value.offset == await consumer.position(PARTITION) == 10
+
+
 async def test_a_bomb_costs_no_more_memory_than_allowed():
     packed = bomb(10)
     async with (
