@@ -41,7 +41,7 @@ __all__ = ("JOIN_SLACK_S", "GroupMember", "PartitionOwner", "settings_of")
 logger = logging.getLogger("aiokafkawire.group")
 
 JOIN_SLACK_S = 5.0
-"""How long after the rebalance timeout an answer to JoinGroup or SyncGroup may still come."""
+"""How long after its limit an answer to JoinGroup or SyncGroup may still come."""
 
 PROTOCOL_TYPE = "consumer"
 
@@ -406,6 +406,15 @@ class GroupMember:
     def _rebalance_deadline(self) -> float:
         return self._clock.now() + self._config.max_poll_interval_ms / 1000 + JOIN_SLACK_S
 
+    def _sync_deadline(self) -> float:
+        """All have joined: only the leader is waited for, which asks for metadata, or is dead.
+
+        An answer that is lost must not hold up the group for as long as applications may work.
+        """
+        config = self._config
+        limit_ms = max(config.effective_session_timeout_ms, config.request_timeout_ms)
+        return min(self._clock.now() + limit_ms / 1000 + JOIN_SLACK_S, self._rebalance_deadline())
+
     def _join(self, effect: do.SendJoin) -> Callable[[], Awaitable[on.Answer]]:
         try:
             protocols = [self._protocol(assignor, effect) for assignor in self._assignors.values()]
@@ -464,7 +473,7 @@ class GroupMember:
             effect.request,
             effect.node,
             message,
-            self._rebalance_deadline(),
+            self._sync_deadline(),
             lambda response, broker: self._tell_assignor(
                 effect, answers.sync_answer(effect.request, response, broker)
             ),
