@@ -387,7 +387,7 @@ class Fetcher:
         if self._cluster.metadata.topic_id(partition.tp.topic) == NO_ID:
             partition.handle(event)
             self._on_change()
-        else:
+        elif self._host.running:  # else the consumer is being closed: there is nobody to tell
             self._planner.doubt(state)
             self._host.spawn(self._tell_later, partition, state, event, name="doubt-position")
 

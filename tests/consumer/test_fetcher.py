@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from aiokafkawire.config import ConsumerConfig, make
 from aiokafkawire.consumer.buffer import FetchBuffer
 from aiokafkawire.consumer.fetch_session import FetchSession, SessionRequest
 from aiokafkawire.consumer.fetcher import BRIEF_WAIT_MS, answered, fetch_request
-from aiokafkawire.consumer.partition import Partition, Positioned
+from aiokafkawire.consumer.partition import OutOfRange, Partition, Positioned
 from aiokafkawire.consumer.planner import FetchLimits, FetchPlan, FetchPlanner
 from aiokafkawire.errors import BrokerError, CorruptRecords, RecordTooLarge
 from aiokafkawire.records.batch import batch_crc
@@ -207,6 +208,19 @@ async def test_a_fetch_that_is_refused_as_a_whole_is_told_once_and_repeated() ->
             with anyio.fail_after(TIMEOUT_S), pytest.raises(BrokerError, match="INVALID_REQUEST"):
                 await reader.getone()
             assert len(await read(reader, 1)) == 1
+
+
+async def test_an_offset_that_is_lost_while_the_consumer_is_closed_is_told_to_nobody() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        async with consumer(broker, "orders") as reader:
+            await reader.getmany(timeout_ms=50)  # the topic is known then
+            fetcher = reader._lifecycle.session.fetcher
+            partition = Partition(P0, "earliest", Positioned(FetchBuffer(0)))
+            part = SimpleNamespace(partition=partition, state=partition.state)
+        error = BrokerError("", code=1, name="OFFSET_OUT_OF_RANGE")
+        fetcher._tell_if_the_same(part, OutOfRange(partition.state, error))
+        assert not partition.failures
 
 
 async def test_the_new_leader_that_an_error_names_is_used() -> None:
