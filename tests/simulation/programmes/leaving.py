@@ -144,7 +144,7 @@ class Leaver:
 
     def check(self, how: str, since: float) -> None:
         took, bound = self.stage.now() - since, self.bound_s(how)
-        if took > bound:
+        if took > bound + 1e-3:
             self.stage.violated(9, f"{self.client.kind}: {how} took {took:.3f} s, over {bound} s")
 
     def bound_s(self, how: str) -> float:
