@@ -82,7 +82,7 @@ class _Parking:
                 return await future
             finally:
                 del self._futures[future]
-        timer = loop.call_at(deadline, _come, future, False)
+        timer = loop.call_at(deadline, _run_out, future, deadline)
         try:
             return await future
         finally:
@@ -93,6 +93,15 @@ class _Parking:
 def _come(future: asyncio.Future[bool], came: bool) -> None:
     if not future.done():  # who waited may have been cancelled
         future.set_result(came)
+
+
+def _run_out(future: asyncio.Future[bool], deadline: float) -> None:
+    """The deadline comes; loops ring up to a step of their clock too early."""
+    loop = future.get_loop()
+    if loop.time() >= deadline:
+        _come(future, False)
+    elif not future.done():
+        loop.call_at(deadline, _run_out, future, deadline)
 
 
 class Signal:
@@ -187,7 +196,7 @@ class Alarm:
 
     def _ring(self, future: asyncio.Future[bool]) -> None:
         self._timer = None
-        if self.at <= self._timer_at:
+        if self.at <= future.get_loop().time():
             _come(future, True)
         elif self.at != NEVER:
             self._set_timer(future, self.at)

@@ -160,3 +160,16 @@ def test_a_signal_that_comes_with_the_deadline_is_not_missed():
         return await waiter
 
     assert asyncio.run(main())
+
+
+@pytest.mark.parametrize("waits_by", [Signal, Alarm])
+def test_nobody_is_told_of_a_deadline_before_it_comes(waits_by: type[Signal | Alarm]):
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop._clock_resolution = 0.2  # it rings so much too early
+        deadline = loop.time() + 0.05
+        loop.call_soon(int)  # else it sleeps until then
+        await waits_by().wait(deadline)
+        assert loop.time() >= deadline
+
+    asyncio.run(main())
