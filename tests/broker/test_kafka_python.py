@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import logging
 import threading
 import time
 import warnings
@@ -28,23 +26,12 @@ with warnings.catch_warnings():
 pytestmark = [
     pytest.mark.slow,
     # It leaves sockets behind with which it tried in vain to reach a node.
-    pytest.mark.filterwarnings("ignore:.*socket.socket:pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    pytest.mark.usefixtures("kafka_python_leftovers"),
 ]
 
 POLL_MS = 10_000
 STOP = b"stop"
-
-
-@pytest.fixture(autouse=True)
-def _what_it_forgets_is_its_own() -> Iterator[None]:
-    logger = logging.getLogger("kafka")
-    # Captured records would hold what they tell of until a later test.
-    logger.setLevel(logging.CRITICAL)
-    yield
-    logger.setLevel(logging.NOTSET)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 @pytest.fixture(params=["asyncio", "trio"])
