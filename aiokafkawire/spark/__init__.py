@@ -1,0 +1,1 @@
+"""What the PySpark data source decides; none of it needs PySpark."""

@@ -1,0 +1,380 @@
+"""The options of the data source: those of Spark's Kafka connector, by the same names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafkawire.config import (
+    ConsumerConfig,
+    ProducerConfig,
+    make,
+    nearest,
+    options_of,
+)
+from aiokafkawire.errors import InvalidOption
+from aiokafkawire.types import TopicPartition
+
+from .offsets import (
+    EARLIEST,
+    LATEST,
+    AllAt,
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    Bound,
+    offsets_from_json,
+    partitions_from_json,
+    times_from_json,
+)
+
+__all__ = ("Assigned", "Matching", "Named", "ReadOptions", "WriteOptions", "duration_ms")
+
+KAFKA = "kafka."
+
+NAMES = (
+    "assign",
+    "subscribe",
+    "subscribePattern",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "failOnDataLoss",
+    "includeHeaders",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "groupIdPrefix",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "kafkaConsumer.pollTimeoutMs",
+    "topic",
+)
+"""All but those of the client, which begin with `kafka.`."""
+
+SPARKS_OWN = frozenset({"path", "checkpointlocation", "queryname"})
+"""Spark hands these to every data source."""
+
+ENDINGS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+
+REFUSED = {
+    "auto.offset.reset": "where to begin is said by startingOffsets",
+    "key.deserializer": "keys are bytes: cast the column",
+    "value.deserializer": "values are bytes: cast the column",
+    "key.serializer": "keys are bytes or strings: cast the column",
+    "value.serializer": "values are bytes or strings: cast the column",
+    "enable.auto.commit": "offsets are committed when a micro-batch is done",
+    "interceptor.classes": "interceptors may change what is read",
+    "transactional.id": "the sink writes at least once",
+}
+
+CLIENTS_OWN = {
+    "batch.size": "batch_size_bytes",
+    "buffer.memory": "buffer_memory_bytes",
+    "max.request.size": "max_request_size_bytes",
+    "compression.gzip.level": "compression_level",
+    "compression.lz4.level": "compression_level",
+    "compression.zstd.level": "compression_level",
+}
+"""Kafka's names that are not the client's with underscores."""
+
+WITHOUT_EFFECT = frozenset(
+    {
+        "auto.include.jmx.reporter",
+        "client.dns.lookup",
+        "enable.metrics.push",
+        "exclude.internal.topics",
+        "group.id",  # the data source's own affair, see `ReadOptions.group_id`
+        "max.poll.records",
+        "metadata.recovery.strategy",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "receive.buffer.bytes",
+        "send.buffer.bytes",
+    }
+)
+"""Settings of Java's clients that change no row, and that this client has no use for."""
+
+NO_TEXT = frozenset({"partitioner", "partition_assignment_strategy"})
+"""Options of the client that are Python objects."""
+
+MAX_INT32 = 2**31 - 1
+MAX_INT64 = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """All partitions of these topics."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """All partitions of the topics whose whole name matches."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """Exactly these partitions."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What a query reads and how; `client` are the arguments of `Consumer`."""
+
+    source: Named | Matching | Assigned
+    starting: Bound
+    ending: Bound
+    latest_if_no_record_is_so_young: bool
+    fail_on_data_loss: bool
+    include_headers: bool
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    group_id: str | None
+    lookup_retries: int
+    lookup_retry_interval_ms: int
+    poll_timeout_ms: int
+    client: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+        """Raises `InvalidOption` for what is unknown, missing, out of range or contradictory."""
+        options = _Given(given)
+        client = options.client(ConsumerConfig)
+        starting = options.bound("starting", AllAt(LATEST if streaming else EARLIEST))
+        ending = options.bound("ending", AllAt(LATEST))
+        if streaming:
+            for name in ENDINGS:
+                if name in options:
+                    raise InvalidOption(f"{name} is not valid in streaming queries")
+        else:
+            _check_batch(starting, ending)
+        return cls(
+            source=options.source(),
+            starting=starting,
+            ending=ending,
+            latest_if_no_record_is_so_young=options.strategy() == "latest",
+            fail_on_data_loss=options.flag("failOnDataLoss", True),
+            include_headers=options.flag("includeHeaders", False),
+            min_partitions=options.number("minPartitions", 1, MAX_INT32),
+            max_records_per_partition=options.number("maxRecordsPerPartition", 1),
+            max_offsets_per_trigger=options.number("maxOffsetsPerTrigger", 1),
+            min_offsets_per_trigger=options.number("minOffsetsPerTrigger", 0),
+            max_trigger_delay_ms=options.duration("maxTriggerDelay", "15m"),
+            group_id=options.kafka.get("group.id"),
+            lookup_retries=options.number("fetchOffset.numRetries", 0, MAX_INT32, 3),
+            lookup_retry_interval_ms=options.number("fetchOffset.retryIntervalMs", 0, default=1000),
+            poll_timeout_ms=options.number("kafkaConsumer.pollTimeoutMs", 0, default=120_000),
+            client=client,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Where rows go; `client` are the arguments of `Producer`."""
+
+    topic: str | None
+    client: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> WriteOptions:
+        """Raises `InvalidOption` for what is unknown, missing or out of range."""
+        options = _Given(given)
+        topic = options.get("topic")
+        return cls(
+            topic=None if topic is None else topic.strip(),
+            client=options.client(ProducerConfig),
+        )
+
+
+class _Given:
+    """Options as Spark hands them over: text, by names without regard to case."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given: dict[str, str] = {}
+        self.kafka: dict[str, str] = {}
+        known = {name.lower(): name for name in NAMES}
+        for name, value in given.items():
+            lower = name.lower()
+            if lower.startswith(KAFKA):
+                self.kafka[lower.removeprefix(KAFKA)] = value
+            elif lower in known:
+                self._given[known[lower]] = value
+            elif lower not in SPARKS_OWN:
+                raise InvalidOption(f"unknown option {name!r}{nearest(name, NAMES)}")
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._given
+
+    def get(self, name: str) -> str | None:
+        return self._given.get(name)
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.get(name)
+        return default if value is None else _flag(value, name)
+
+    def number(
+        self, name: str, least: int, most: int = MAX_INT64, default: int | None = None
+    ) -> Any:
+        value = self.get(name)
+        return default if value is None else _number(value, name, least, most)
+
+    def duration(self, name: str, default: str) -> int:
+        return duration_ms(self._given.get(name, default), name)
+
+    def strategy(self) -> str:
+        name = "startingOffsetsByTimestampStrategy"
+        chosen = self._given.get(name, "error").strip().lower()
+        if chosen not in {"error", "latest"}:
+            raise InvalidOption(f"{name} must be 'error' or 'latest', not {chosen!r}")
+        return chosen
+
+    def source(self) -> Named | Matching | Assigned:
+        ways = ("subscribe", "subscribePattern", "assign")
+        chosen = [name for name in ways if name in self]
+        if len(chosen) != 1:
+            what = "none is" if not chosen else f"{' and '.join(chosen)} are"
+            raise InvalidOption(f"one of the options {', '.join(ways)} must be given; {what}")
+        (way,) = chosen
+        value = self._given[way].strip()
+        if way == "assign":
+            assigned = partitions_from_json(value, way)
+            if assigned:
+                return Assigned(assigned)
+        elif way == "subscribePattern" and value:
+            return Matching(_pattern(value))
+        elif way == "subscribe":
+            topics = [topic.strip() for topic in value.split(",")]
+            if any(topics):
+                return Named(tuple(dict.fromkeys(filter(None, topics))))
+        raise InvalidOption(f"the option {way!r} names nothing to read: {value!r}")
+
+    def bound(self, side: str, default: Bound) -> Bound:
+        """The first that is given of a time for all, times, and offsets."""
+        whole = f"{side}Timestamp"
+        if whole in self:
+            return AtTime(_number(self._given[whole], whole, 0))
+        by_time = f"{side}OffsetsByTimestamp"
+        if by_time in self:
+            return AtTimes(times_from_json(self._given[by_time], by_time))
+        name = f"{side}Offsets"
+        value = self.get(name)
+        if value is None:
+            return default
+        word = value.strip().lower()
+        if word in {"earliest", "latest"}:
+            return AllAt(EARLIEST if word == "earliest" else LATEST)
+        return AtOffsets(offsets_from_json(value, name))
+
+    def client(self, config_class: type[Any]) -> dict[str, Any]:
+        """The client's arguments that the `kafka.` options stand for, checked."""
+        if "bootstrap.servers" not in self.kafka:
+            raise InvalidOption("the option kafka.bootstrap.servers must be given")
+        kinds = {o.name: o.kind for c in (ConsumerConfig, ProducerConfig) for o in options_of(c)}
+        own = {option.name for option in options_of(config_class)}
+        found: dict[str, Any] = {}
+        for name, value in self.kafka.items():
+            if name in REFUSED:
+                raise InvalidOption(f"the option {KAFKA}{name} is not supported: {REFUSED[name]}")
+            if name in WITHOUT_EFFECT or _is_plaintext(name, value):
+                continue
+            argument = CLIENTS_OWN.get(name, name.replace(".", "_"))
+            if argument not in kinds or argument in NO_TEXT:
+                known = [KAFKA + kind.replace("_", ".") for kind in kinds]
+                raise InvalidOption(
+                    f"the option {KAFKA}{name} is not one of this client{nearest(name, known)}"
+                )
+            # What one side of a job needs may be given to both.
+            if argument in own and _is_level_of_use(name, self.kafka):
+                found[argument] = _value(value, kinds[argument], KAFKA + name)
+        make(config_class, found)
+        return found
+
+
+def duration_ms(text: str, what: str) -> int:
+    """Milliseconds in "90", "90ms", "15m", "2h" …, as Spark reads times; without a unit, ms."""
+    units = {"us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000}
+    units |= {"": 1, "h": 3_600_000, "d": 86_400_000}
+    found = re.fullmatch(r"([0-9]{1,15})([a-z]*)", text.strip().lower())
+    if found is None or found[2] not in units:
+        raise InvalidOption(f"{what} must be a time such as '15m', '30s' or '500ms', not {text!r}")
+    return int(int(found[1]) * units[found[2]])
+
+
+def _check_batch(starting: Bound, ending: Bound) -> None:
+    if starting == AllAt(LATEST):
+        raise InvalidOption("startingOffsets can't be latest for batch queries")
+    if ending == AllAt(EARLIEST):
+        raise InvalidOption("endingOffsets can't be earliest for batch queries")
+    for name, word, bound, wrong in (
+        ("startingOffsets", "latest", starting, LATEST),
+        ("endingOffsets", "earliest", ending, EARLIEST),
+    ):
+        for tp, offset in bound.offsets.items() if isinstance(bound, AtOffsets) else ():
+            if offset == wrong:
+                raise InvalidOption(f"{name} for {tp} can't be {word} for batch queries")
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise InvalidOption(f"subscribePattern is no pattern: {error} in {text!r}") from None
+    return text
+
+
+def _is_plaintext(name: str, value: str) -> bool:
+    return name == "security.protocol" and value.strip().upper() == "PLAINTEXT"
+
+
+def _is_level_of_use(name: str, kafka: Mapping[str, str]) -> bool:
+    """A level for another codec than the one that is used says nothing, as in Java."""
+    if CLIENTS_OWN.get(name) != "compression_level":
+        return True
+    return name == f"compression.{kafka.get('compression.type', 'none').strip()}.level"
+
+
+def _value(text: str, kind: str, name: str) -> Any:
+    text = text.strip()
+    if kind.startswith("bool"):
+        return _flag(text, name)
+    if kind.startswith("int"):
+        return _number(text, name, -MAX_INT64)
+    if name == "kafka.acks" and text != "all":
+        return _number(text, name, -1)
+    return text
+
+
+def _flag(text: str, name: str) -> bool:
+    value = text.strip().lower()
+    if value not in {"true", "false"}:
+        raise InvalidOption(f"{name} must be true or false, not {text!r}")
+    return value == "true"
+
+
+def _number(text: str, name: str, least: int, most: int = MAX_INT64) -> int:
+    try:
+        value = int(text.strip())
+    except ValueError:
+        value = None
+    if value is None or not least <= value <= most:
+        raise InvalidOption(f"{name} must be a whole number from {least} to {most}, not {text!r}")
+    return value

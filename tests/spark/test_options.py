@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokafkawire.errors import InvalidOption
+from aiokafkawire.spark.offsets import EARLIEST, LATEST, AllAt, AtOffsets, AtTime, AtTimes
+from aiokafkawire.spark.options import (
+    Assigned,
+    Matching,
+    Named,
+    ReadOptions,
+    WriteOptions,
+    duration_ms,
+)
+from aiokafkawire.types import TopicPartition
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+T0 = TopicPartition("t", 0)
+
+
+def read(streaming: bool = False, /, **given: str) -> ReadOptions:
+    return ReadOptions.of(SERVERS | {"subscribe": "t"} | given, streaming=streaming)
+
+
+def source_of(**given: str) -> Any:
+    return ReadOptions.of(SERVERS | given, streaming=False).source
+
+
+def test_the_defaults_are_those_of_the_jvms_connector():
+    batch, stream = read(), read(True)
+    assert (batch.starting, batch.ending) == (AllAt(EARLIEST), AllAt(LATEST))
+    assert stream.starting == AllAt(LATEST)
+    assert batch.fail_on_data_loss
+    assert not batch.include_headers
+    assert not batch.latest_if_no_record_is_so_young
+    assert (batch.lookup_retries, batch.lookup_retry_interval_ms) == (3, 1000)
+    assert batch.max_trigger_delay_ms == 15 * 60_000
+    assert batch.min_partitions is batch.max_offsets_per_trigger is batch.group_id is None
+
+
+def test_names_are_without_case():
+    found = ReadOptions.of(
+        {
+            "KAFKA.Bootstrap.Servers": "localhost:9092",
+            "SUBSCRIBE": "t",
+            "INCLUDEHEADERS": "TRUE",
+            "minpartitions": "7",
+            "kafka.Group.Id": "g",
+        },
+        streaming=True,
+    )
+    assert found.include_headers
+    assert found.min_partitions == 7
+    assert found.group_id == "g"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"subscribe": "a, b,,a"}, Named(("a", "b"))),
+        ({"subscribePattern": "a.*"}, Matching("a.*")),
+        ({"assign": '{"t":[0]}'}, Assigned((T0,))),
+    ],
+)
+def test_one_of_three_ways_says_what_is_read(given, expected):
+    assert source_of(**given) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({}, "none is"),
+        ({"subscribe": "a", "assign": "{}"}, "subscribe and assign are"),
+        ({"subscribe": " , "}, "names nothing"),
+        ({"subscribePattern": ""}, "names nothing"),
+        ({"subscribePattern": "("}, "no pattern"),
+        ({"assign": "{}"}, "names nothing"),
+    ],
+)
+def test_no_way_and_two_ways_are_refused(given, text):
+    with pytest.raises(InvalidOption, match=text):
+        source_of(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"startingOffsets": " Earliest "}, AllAt(EARLIEST)),
+        ({"startingOffsets": '{"t":{"0":5}}'}, AtOffsets({T0: 5})),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":5}}'}, AtTimes({T0: 5})),
+        ({"startingTimestamp": "9", "startingOffsetsByTimestamp": "x"}, AtTime(9)),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":5}}', "startingOffsets": "x"}, AtTimes({T0: 5})),
+    ],
+)
+def test_where_reading_begins(given, expected):
+    assert read(**given).starting == expected
+
+
+@pytest.mark.parametrize(
+    ("streaming", "given", "text"),
+    [
+        (False, {"startingOffsets": "latest"}, "can't be latest"),
+        (False, {"startingOffsets": '{"t":{"0":-1}}'}, "t-0 can't be latest"),
+        (False, {"endingOffsets": "earliest"}, "can't be earliest"),
+        (False, {"endingOffsets": '{"t":{"0":-2}}'}, "t-0 can't be earliest"),
+        (True, {"endingOffsets": "latest"}, "endingOffsets is not valid"),
+        (True, {"endingTimestamp": "1"}, "endingTimestamp is not valid"),
+        (True, {"endingOffsetsByTimestamp": "{}"}, "endingOffsetsByTimestamp is not valid"),
+        (False, {"minPartitions": "0"}, "minPartitions must be"),
+        (False, {"minPartitions": "x"}, "minPartitions must be"),
+        (False, {"maxRecordsPerPartition": "-1"}, "maxRecordsPerPartition"),
+        (True, {"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger"),
+        (True, {"maxTriggerDelay": "soon"}, "maxTriggerDelay"),
+        (False, {"failOnDataLoss": "maybe"}, "failOnDataLoss"),
+        (False, {"startingOffsetsByTimestampStrategy": "guess"}, "Strategy"),
+        (False, {"subscirbe": "t"}, "'subscirbe'.*subscribe"),
+        (False, {"kafka.fetch.min.byte": "1"}, r"kafka\.fetch\.min\.byte is not"),
+        (False, {"kafka.partitioner": "x"}, r"kafka\.partitioner is not"),
+        (False, {"kafka.security.protocol": "SSL"}, r"kafka\.security\.protocol"),
+        (False, {"kafka.auto.offset.reset": "latest"}, "startingOffsets"),
+        (False, {"kafka.enable.auto.commit": "true"}, "not supported"),
+        (False, {"kafka.key.deserializer": "x"}, "cast the column"),
+        (False, {"kafka.isolation.level": "sometimes"}, "isolation_level"),
+        (False, {"kafka.fetch.min.bytes": "x"}, r"kafka\.fetch\.min\.bytes must"),
+        (False, {"kafka.bootstrap.servers": ""}, "bootstrap_servers"),
+    ],
+)
+def test_what_is_wrong_is_refused_by_name(streaming, given, text):
+    with pytest.raises(InvalidOption, match=text):
+        read(streaming, **given)
+
+
+def test_servers_must_be_given():
+    with pytest.raises(InvalidOption, match=r"kafka\.bootstrap\.servers must be given"):
+        ReadOptions.of({"subscribe": "t"}, streaming=False)
+
+
+def test_settings_of_the_client_are_its_arguments():
+    given = {
+        "kafka.isolation.level": "read_committed",
+        "kafka.fetch.max.wait.ms": "100",
+        "kafka.check.crcs": "false",
+        "kafka.receive.buffer.bytes": "65536",
+        "kafka.security.protocol": "plaintext",
+        "kafka.linger.ms": "3",
+        "checkpointLocation": "somewhere",
+    }
+    assert read(**given).client == {
+        "bootstrap_servers": "localhost:9092",
+        "isolation_level": "read_committed",
+        "fetch_max_wait_ms": 100,
+        "check_crcs": False,
+    }
+
+
+def test_settings_of_the_producer():
+    given = {
+        "topic": "out",
+        "kafka.acks": "-1",
+        "kafka.batch.size": "1000",
+        "kafka.compression.type": "zstd",
+        "kafka.compression.zstd.level": "5",
+        "kafka.compression.gzip.level": "9",
+        "kafka.fetch.min.bytes": "1",
+    }
+    found = WriteOptions.of(SERVERS | given)
+    assert found.topic == "out"
+    assert found.client == {
+        "bootstrap_servers": "localhost:9092",
+        "acks": -1,
+        "batch_size_bytes": 1000,
+        "compression_type": "zstd",
+        "compression_level": 5,
+    }
+    with pytest.raises(InvalidOption, match="at least once"):
+        WriteOptions.of(SERVERS | {"kafka.transactional.id": "t"})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("90", 90),
+        ("90ms", 90),
+        (" 15M ", 900_000),
+        ("2h", 7_200_000),
+        ("1500us", 1),
+        ("1d", 86_400_000),
+    ],
+)
+def test_times_are_read_as_spark_does(text, expected):
+    assert duration_ms(text, "maxTriggerDelay") == expected
