@@ -93,9 +93,13 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Do nothing and answer with an error code, in every field that has one to give."""
+    """Answer with an error code, in every field that has one to give.
+
+    `carried_out` carries out the request before, as a leader does whose replicas are too late.
+    """
 
     error_code: int
+    carried_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,7 +262,10 @@ class ServerConnection:
         """Carry out a fault that decides."""
         if isinstance(outcome, Answer):
             failed = _HANDLERS[seen.api_key].failed
-            outcome = failed(seen.message, seen.version, outcome.error_code)
+            answer = failed(seen.message, seen.version, outcome.error_code)
+            if outcome.carried_out:
+                return None if await self._handle(seen) is None else answer
+            outcome = answer
         if outcome is None or isinstance(outcome, Response):
             self._site.requests.settle(seen, outcome, carried_out=False)
             return outcome

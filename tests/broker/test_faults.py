@@ -56,6 +56,16 @@ async def test_an_answer_is_given_so_many_times(broker: Broker, client: RawClien
     assert broker.end_offset("t", 0) == 1
 
 
+async def test_a_request_may_be_carried_out_before_it_is_refused(
+    broker: Broker, client: RawClient
+) -> None:
+    late = Answer(ErrorCode.REQUEST_TIMED_OUT, carried_out=True)
+    broker.on(ApiKey.PRODUCE, late, times=1)
+    got = [await produced(client) for _ in range(2)]
+    assert got == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
+    assert broker.end_offset("t", 0) == 2
+
+
 async def test_a_fault_ends_when_it_is_removed(broker: Broker, client: RawClient) -> None:
     fault = broker.on(ApiKey.PRODUCE, Answer(ErrorCode.KAFKA_STORAGE_ERROR))
     assert await produced(client) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -21,9 +21,13 @@ class CannotPlant(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sabotage:
-    """A fault: in `module` the text `old`, which stands there once, becomes `new`."""
+    """A fault: in `module` the text `old`, which stands there once, becomes `new`.
+
+    `programme` is the one that has seen it: its seeds are tried before the others.
+    """
 
     name: str
+    programme: str
     module: str
     old: str
     new: str

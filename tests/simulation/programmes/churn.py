@@ -5,15 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import anyio
 
-from aiokafkawire.broker import Answer
+from aiokafkawire.broker import Answer, Close, SeenRequest
 from aiokafkawire.errors import GroupFailed
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.history.checker import Promises
-from tests.simulation.faults import Scene, draw_steps
+from tests.simulation.faults import FAULTS, Scene, draw_steps
 from tests.simulation.plan import Plan, PlannedClient, Step
 from tests.simulation.programme import Programme
 from tests.simulation.programmes.crew import (
@@ -34,6 +35,20 @@ TO_S = 20.0
 MOST_WORKERS = 23
 REFUSED_S = 0.5
 """So long after somebody came back the group is taken to be in its rebalance."""
+
+MISSED = 0.12
+"""The share of runs in which a static member misses a generation."""
+PATIENT: Mapping[str, Any] = {
+    "static": True,
+    "session_timeout_ms": 20_000,
+    "commits": "automatic",
+    "work_s": 0.0,
+}
+"""A member that keeps its place though it has not joined again in time, and goes on polling."""
+
+LATER_S = 1.5
+ASKED = (ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT)
+"""What a member tells its coordinator while the group is in a rebalance."""
 
 UPGRADE: Sequence[Sequence[str]] = (
     ["range"],
@@ -81,7 +96,8 @@ def draw(rng: random.Random) -> Plan:
     )
     crossed = _crossed(rng, workers)
     steps = sorted((*plan.steps, *crossed), key=lambda step: step.at_s)
-    return replace(plan, steps=tuple(steps))
+    plan = replace(plan, steps=tuple(steps))
+    return _missing(rng, plan) if rng.random() < MISSED else plan
 
 
 def _a_worker(rng: random.Random, number: int, topics: Sequence[str]) -> PlannedClient:
@@ -125,6 +141,29 @@ def _crossed(rng: random.Random, workers: Sequence[PlannedClient]) -> list[Step]
     return steps
 
 
+def _missing(rng: random.Random, plan: Plan) -> Plan:
+    """Few other faults, and a static member whose group has a generation without it."""
+    sender, first, *others = plan.clients
+    late = {**first.arguments, **PATIENT, "comes_at_s": 2.0, "topics": sorted(plan.topics)}
+    while len(others) < 2:
+        number = len(others) + 1
+        others.append(_a_worker(rng, number, list(plan.topics)))
+    leaves = {"static": False, "comes_at_s": 0.0, "topics": sorted(plan.topics)}
+    others = [replace(each, arguments={**each.arguments, **leaves}) for each in others[:4]]
+    miss = {"worker": first.name, "other": others[0].name, "for_s": round(rng.uniform(6.2, 8), 3)}
+    steps = [step for step in plan.steps if step.kind in FAULTS][:1]
+    steps += [Step(round(rng.uniform(5, 8), 3), "miss", miss)]
+    return replace(
+        plan,
+        broker={**plan.broker, "as_of": None},
+        topics={topic: max(3, count) for topic, count in plan.topics.items()},
+        options={"mix": "cooperative"},
+        records=120,
+        clients=(sender, replace(first, arguments=late), *others),
+        steps=tuple(sorted(steps, key=lambda step: step.at_s)),
+    )
+
+
 def _an_upgrade(rng: random.Random, workers: Sequence[PlannedClient]) -> tuple[Step, ...]:
     """Each is restarted twice, one after the other."""
     gap_s = TO_S / (2 * len(workers))
@@ -149,6 +188,29 @@ class Rounds:
         return UPGRADE[self._rounds[worker]]
 
 
+async def miss(stage: Stage, crew: Crew, worker: str, other: str, for_s: float) -> None:
+    """`other` leaves and comes back; the rebalance is over when `worker` is heard of again, and the
+    first that is heard is that it joins."""
+    shift = crew.shifts.get(worker)
+    if shift is None:
+        return
+    heard_at: dict[ApiKey, float] = {}
+
+    def befall(seen: SeenRequest) -> Close | None:
+        if seen.client_id != shift.name:
+            return None
+        if seen.api_key is ApiKey.JOIN_GROUP and not heard_at:
+            heard_at.update(dict.fromkeys(ASKED, stage.now() + for_s + LATER_S))
+            heard_at[ApiKey.JOIN_GROUP] -= LATER_S
+        return Close() if stage.now() < heard_at.get(seen.api_key, 0.0) else None
+
+    told = [stage.broker.on(api, befall) for api in ASKED]
+    await crew.leave(other, 0.3)
+    await anyio.sleep(for_s + 2 * LATER_S)
+    for each in told:
+        each.remove()
+
+
 async def run(stage: Stage) -> None:
     await stage.make_topics()
     workers = stage.plan.of("works")
@@ -167,6 +229,8 @@ async def run(stage: Stage) -> None:
         }
         if shift.told("static") and stage.plan.broker["as_of"] != "2.0":
             options["group_instance_id"] = name
+        if shift.told("session_timeout_ms"):
+            options["session_timeout_ms"] = shift.told("session_timeout_ms")
         worker = shift.consumer(**options)
         listener = Cellar(worker, shift) if shift.told("listens") else None
         worker.subscribe(shift.told("topics"), listener=listener)
@@ -190,6 +254,7 @@ async def run(stage: Stage) -> None:
             await anyio.sleep(REFUSED_S)
             refused.remove()
 
+        stage.on("miss", partial(miss, stage, crew))
         stage.on("upgrade", upgrade)
         stage.on("refuse commits", refuse_commits)
         async with anyio.create_task_group() as busy:

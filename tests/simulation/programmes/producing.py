@@ -44,9 +44,11 @@ GROUP = "billing"
 MEMBER: dict[str, Any] = {
     "session_timeout_ms": 3_000,
     "heartbeat_interval_ms": 300,
+    "max_poll_interval_ms": 6_000,
     "auto_commit_interval_ms": 500,
 }
 PRESSED: Mapping[str, Any] = {"linger_ms": 0, "batch_size_bytes": 200, "metadata_max_age_ms": 700}
+EXPIRES_S = 3
 TRICKS: Mapping[str, Mapping[str, Any]] = {
     "overtake": {
         "enable_idempotence": False,
@@ -54,9 +56,15 @@ TRICKS: Mapping[str, Mapping[str, Any]] = {
         "request_timeout_ms": 10_000,
     },
     "deny what is written": {"request_timeout_ms": 1_000},
+    "leave in doubt": {"request_timeout_ms": 1_000, "delivery_timeout_ms": EXPIRES_S * 1_000},
+    "refuse": {
+        "request_timeout_ms": 1_000,
+        "delivery_timeout_ms": EXPIRES_S * 1_000,
+        "max_block_ms": 1_000,
+    },
 }
 """What may befall a sender whose requests follow each other closely, and its options then."""
-TRICKED = 0.4
+TRICKED = 0.5
 """The share of runs in which it does."""
 UNDER_WAY_S = 4.0
 IMPATIENT_S = 0.02
@@ -112,21 +120,19 @@ def _tricked(rng: random.Random, plan: Plan) -> Plan:
     return replace(
         plan,
         records=300,
-        clients=(_pressed(rng, first, TRICKS[trick]), *others),
+        clients=(_pressed(rng, first, trick), *others),
         steps=tuple(sorted(steps, key=lambda step: step.at_s)),
     )
 
 
-def _pressed(
-    rng: random.Random, client: PlannedClient, options: Mapping[str, Any]
-) -> PlannedClient:
-    """A sender that has several small batches of a partition at any time."""
+def _pressed(rng: random.Random, client: PlannedClient, trick: str) -> PlannedClient:
+    """A sender that has several small batches of a partition at any time, or waits for each."""
     arguments = {
-        "style": "send",
+        "style": "send_and_wait" if trick == "refuse" else "send",
         "payload_bytes": LARGEST_PAYLOAD_BYTES,
         "pause_s": rng.choice([0.01, 0.03]),
         "keyed": False,
-        "options": {**PRESSED, **options},
+        "options": {**PRESSED, **TRICKS[trick]},
     }
     return replace(client, arguments=arguments)
 
@@ -245,7 +251,22 @@ async def deny(stage: Stage, sender: str, for_s: float) -> None:
     denied.remove()
 
 
+async def answer(stage: Stage, code: ErrorCode, sender: str, for_s: float) -> None:
+    """All that a sender writes is answered with an error, for longer than it tries; if the code
+    leaves it open whether a record was written, all are."""
+    told = Answer(code, carried_out=code is ErrorCode.REQUEST_TIMED_OUT)
+
+    def befall(seen: SeenRequest) -> Answer | None:
+        return told if seen.client_id.startswith(f"{sender}.") else None
+
+    answered = stage.broker.on(ApiKey.PRODUCE, befall)
+    await anyio.sleep(2 * EXPIRES_S + for_s)
+    answered.remove()
+
+
 async def run(stage: Stage) -> None:
+    stage.on("leave in doubt", partial(answer, stage, ErrorCode.REQUEST_TIMED_OUT))
+    stage.on("refuse", partial(answer, stage, ErrorCode.NOT_ENOUGH_REPLICAS))
     stage.on("overtake", partial(overtake, stage))
     stage.on("deny what is written", partial(deny, stage))
     await stage.make_topics()

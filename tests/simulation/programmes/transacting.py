@@ -317,6 +317,7 @@ class Process:
             enable_auto_commit=False,
             isolation_level="read_committed",
             session_timeout_ms=3_000,
+            max_poll_interval_ms=6_000,
             heartbeat_interval_ms=500,
             **self.options(),
         )
