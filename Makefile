@@ -17,8 +17,8 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 # compile all of them again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test kafka test-brokers brokers proofs simulate sabotage endurance faults soak fuzz \
-        fuzz-guided bench bench-kernel kernel-cost bench-scale bench-more \
+.PHONY: help demo test kafka test-brokers test-spark brokers proofs simulate sabotage endurance faults soak \
+        fuzz fuzz-guided bench bench-kernel kernel-cost bench-scale bench-more \
         lint docs check format clean
 
 help: ## Show the commands
@@ -61,6 +61,9 @@ brokers: $(READY)
 
 on-%: $(READY)
 	$(PYTEST) tests/behaviour --on $*
+
+test-spark: $(READY) ## Queries of PySpark on the embedded broker (needs Java 17 or later)
+	$(PYTEST) tests/spark/queries
 
 proofs: $(READY)
 	$(BIN)/python -m tests.endurance leader eager cooperative

@@ -31,7 +31,8 @@ def project(tmp_path: Path) -> Path:
     """A copy of what the build needs, nothing built in it."""
     place = tmp_path / "project"
     ignore = shutil.ignore_patterns("__pycache__", "*.so", "*.pyd")
-    shutil.copytree(ROOT / "aiokafkawire", place / "aiokafkawire", ignore=ignore)
+    for package in ("aiokafkawire", "pyspark_aiokafkawire"):
+        shutil.copytree(ROOT / package, place / package, ignore=ignore)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, place)
     return place

@@ -1,0 +1,53 @@
+"""Records as Spark's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow
+from pyarrow import compute
+
+from aiokafkawire.records import Records
+from aiokafkawire.types import NO_TIMESTAMP
+
+__all__ = ("to_spark",)
+
+MICROSECONDS = pyarrow.timestamp("us", tz="UTC")
+
+HEADER = pyarrow.struct(
+    [pyarrow.field("key", pyarrow.string()), pyarrow.field("value", pyarrow.binary())]
+)
+
+TYPES = {
+    "key": pyarrow.binary(),
+    "value": pyarrow.binary(),
+    "topic": pyarrow.string(),
+    "partition": pyarrow.int32(),
+    "offset": pyarrow.int64(),
+    "timestamp": MICROSECONDS,
+    "timestampType": pyarrow.int32(),
+    "headers": pyarrow.list_(HEADER),
+}
+"""All that there may be; Spark refuses a batch that differs from it in the least."""
+
+NAMES = {"timestampType": "timestamp_type"}
+"""What a column is called in `Records.to_arrow`, where that differs."""
+
+_NO_TIME = pyarrow.scalar(NO_TIMESTAMP, pyarrow.timestamp("ms", tz="UTC"))
+
+
+def to_spark(records: Records, names: Sequence[str]) -> pyarrow.RecordBatch:
+    """The columns of these names, in this order."""
+    batch = records.to_arrow()
+    schema = pyarrow.schema([pyarrow.field(name, TYPES[name]) for name in names])
+    arrays = [_converted(name, batch.column(NAMES.get(name, name))) for name in names]
+    return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _converted(name: str, column: Any) -> Any:
+    if name != "timestamp":
+        return column
+    # As the JVM's connector has it: no timestamp is one millisecond before 1970.
+    known = compute.fill_null(column, _NO_TIME) if column.null_count else column
+    return known.cast(MICROSECONDS)

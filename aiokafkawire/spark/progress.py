@@ -1,0 +1,238 @@
+"""The driver's part in a stream: how far it has come, and how far it may go next."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+
+from aiokafkawire import blocking
+from aiokafkawire.consumer import Consumer
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.types import TopicPartition
+
+from .limits import Delay, rate_limited
+from .offsets import AtOffsets, PartitionOffsets, from_nested, to_nested
+from .options import ReadOptions
+from .planning import Planner, driver_options
+from .ranges import OffsetRange, divide
+
+__all__ = ("INITIAL", "StreamProgress")
+
+logger = logging.getLogger("aiokafkawire.spark")
+
+INITIAL = "#initial"
+"""In the end of a stream's first batch: where that began. Spark does not keep it, and asks again
+when it repeats the batch. No topic can have this name."""
+
+WATCH_MS = 1_000
+"""How long Spark, which asks about a hundred times a second whether there is anything new, waits
+for the answer that there is not."""
+
+FETCH_WAIT_MS = 5_000
+"""How long a broker may keep the question of an idle stream."""
+
+WATCH_BYTES = 1_024
+"""What a fetch may bring that is only to tell that there is something."""
+
+LOOK_AGAIN_S = 30.0
+"""So often an idle stream asks for the ends all the same: a new partition, or the marker of a
+transaction, is no record that would come."""
+
+DELAYED_LOOK_S = 0.2
+"""The pause before a stream that waits for more rows looks again."""
+
+COMMIT_S = 5.0
+"""How long a stream waits for the group's coordinator."""
+
+Offsets = dict[str, Any]
+"""As Spark's Python API has them: by topic and partition, and what stands under `INITIAL`."""
+
+
+class StreamProgress:
+    """Answers what Spark asks of a stream. Blocks; to be used by one thread."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._consumer = Consumer(**_watching_options(options))
+        self._planner = Planner(self._consumer, options)
+        self._delay = None
+        if options.min_offsets_per_trigger is not None:
+            delay_s = options.max_trigger_delay_ms / 1000
+            self._delay = Delay(options.min_offsets_per_trigger, delay_s)
+        self._initial: Offsets | None = None
+        self._final: PartitionOffsets | None = None
+        self._idle: PartitionOffsets | None = None
+        self._idle_since = 0.0
+        self._committed: PartitionOffsets = {}
+        self.latest: PartitionOffsets = {}
+        blocking.call(self._start)
+
+    async def _start(self) -> None:
+        await self._consumer.start()
+        self._consumer.assign()
+        blocking.at_exit(self._consumer.stop)
+
+    def initial(self) -> Offsets:
+        """Where the stream begins that has no checkpoint; the same each time."""
+        if self._initial is None:
+            self._initial = to_nested(blocking.call(self._begin))
+        return self._initial
+
+    async def _begin(self) -> PartitionOffsets:
+        partitions = await self._planner.partitions()
+        return await self._planner.resolved(self._options.starting, partitions, "starting")
+
+    def fix_end(self) -> None:
+        """What is there now is all that the stream will read (Trigger.AvailableNow)."""
+        self._final = blocking.call(self._ends)
+
+    @property
+    def has_fixed_end(self) -> bool:
+        return self._final is not None
+
+    def next_end(self, start: Offsets, max_rows: int | None, *, everything: bool) -> Offsets:
+        """Where the batch after `start` ends; `start` itself if there is none yet.
+
+        `everything`: without regard to limits.
+        """
+        known = _plain(start)
+        self.commit(start)
+        end = blocking.call(self._next_end, known, max_rows, everything)
+        if end == known:
+            return start
+        nested: Offsets = to_nested(end)
+        if start == self._initial and not _is_fixed(self._options):
+            nested = {INITIAL: start, **nested}
+        return nested
+
+    async def _next_end(
+        self, start: PartitionOffsets, max_rows: int | None, everything: bool
+    ) -> PartitionOffsets:
+        latest = await self._latest(start) if self._final is None else self._final
+        self.latest = latest
+        if everything or latest == start:
+            return latest
+        unknown = [tp for tp in latest if tp not in start]
+        begun = start | await self._planner.earliest(unknown)
+        if self._delay is not None and self._final is None:
+            available = sum(end - begun[tp] for tp, end in latest.items())
+            if self._delay.waits(available, time.monotonic()):
+                await anyio.sleep(DELAYED_LOOK_S)
+                return start
+        return latest if max_rows is None else rate_limited(max_rows, begun, latest)
+
+    async def _latest(self, start: PartitionOffsets) -> PartitionOffsets:
+        """Where the partitions end. Waits for a moment where there was nothing new before."""
+        watched = self._idle == start and time.monotonic() - self._idle_since < LOOK_AGAIN_S
+        if watched and not await self._has_news():
+            return start
+        latest = await self._ends()
+        if latest == start:
+            self._watch(latest)
+        else:
+            self._idle = None
+            self._consumer.assign()
+        return latest
+
+    async def _ends(self) -> PartitionOffsets:
+        return await self._planner.latest(await self._planner.partitions())
+
+    def _watch(self, ends: PartitionOffsets) -> None:
+        """Let brokers tell when something comes behind these offsets."""
+        self._idle_since = time.monotonic()
+        if self._idle == ends:
+            return
+        self._idle = dict(ends)
+        self._consumer.assign(*ends)
+        for tp, offset in ends.items():
+            self._consumer.seek(tp, offset)
+
+    async def _has_news(self) -> bool:
+        try:
+            return bool(await self._consumer.getmany(timeout_ms=WATCH_MS, max_records=1))
+        except KafkaError as error:
+            # A log that was cut or a topic that is gone: the ends will tell.
+            logger.debug("looking for news: %r", error)
+            self._idle = None
+            return True
+
+    def ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
+        """What the tasks of a batch read: the same whenever the batch is repeated.
+
+        Raises `KafkaError` if records may be lost, unless failOnDataLoss is off.
+        """
+        return blocking.call(self._ranges, _plain(end.get(INITIAL, start)), _plain(end))
+
+    async def _ranges(self, start: PartitionOffsets, end: PartitionOffsets) -> list[OffsetRange]:
+        new = [tp for tp in end if tp not in start]
+        first = await self._planner.earliest(new)
+        for tp, offset in first.items():
+            if offset:
+                self._lost(tp, f"the new partition begins at {offset} instead of 0")
+        for tp in start:
+            if tp not in end:
+                self._lost(tp, "the partition is gone")
+        start = start | first
+        for tp, offset in end.items():
+            if offset < start[tp]:
+                self._lost(tp, f"the end of its log changed from {start[tp]} to {offset}")
+        ranges = [OffsetRange(tp, start[tp], offset) for tp, offset in end.items()]
+        options = self._options
+        return divide(ranges, options.min_partitions, options.max_records_per_partition)
+
+    def _lost(self, tp: TopicPartition, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise KafkaError(
+                f"records may be lost: {what}; to go on with what is left, set failOnDataLoss to"
+                " false",
+                topic=tp.topic,
+                partition=tp.partition,
+            )
+        logger.warning("%s: records may be lost: %s", tp, what)
+
+    def commit(self, done: Offsets) -> None:
+        """Commit for the group, if there is one, what the stream is done with.
+
+        A failure is only logged: the stream's own checkpoint is what counts for it.
+        """
+        offsets = _plain(done)
+        if self._options.group_id is None or offsets == self._committed or not offsets:
+            return
+        try:
+            blocking.call(self._commit, offsets)
+        except (KafkaError, TimeoutError) as error:
+            logger.warning("group %s: commit failed: %r", self._options.group_id, error)
+        else:
+            self._committed = offsets
+
+    async def _commit(self, offsets: PartitionOffsets) -> None:
+        with anyio.fail_after(COMMIT_S):
+            await self._consumer.commit(dict(offsets))
+
+
+def _watching_options(options: ReadOptions) -> dict[str, Any]:
+    client: Mapping[str, Any] = options.client
+    group: Mapping[str, Any] = {}
+    if options.group_id is not None:
+        group = {"group_id": options.group_id, "enable_auto_commit": False}
+    return {
+        **driver_options(client),
+        **group,
+        "fetch_max_wait_ms": min(FETCH_WAIT_MS, client.get("request_timeout_ms", 30_000) // 2),
+        "fetch_min_bytes": 1,
+        "max_partition_fetch_bytes": WATCH_BYTES,
+    }
+
+
+def _plain(offsets: Offsets) -> PartitionOffsets:
+    return from_nested({k: v for k, v in offsets.items() if k != INITIAL}, "a stream's offset")
+
+
+def _is_fixed(options: ReadOptions) -> bool:
+    """Whether the stream begins at offsets that are told, and not looked up."""
+    starting = options.starting
+    return isinstance(starting, AtOffsets) and min(starting.offsets.values(), default=0) >= 0

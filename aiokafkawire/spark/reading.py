@@ -1,0 +1,171 @@
+"""One range of one partition, exactly, from within a Spark task."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from aiokafkawire import blocking
+from aiokafkawire.consumer import Consumer
+from aiokafkawire.errors import KafkaError, NoOffset, RequestTimedOut
+from aiokafkawire.records import Records
+
+from .clients import borrowed
+from .ranges import OffsetRange
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ("RangeReader", "read_range", "task_options")
+
+logger = logging.getLogger("aiokafkawire.spark")
+
+ROWS = 10_000
+"""The most rows of one Arrow batch: what the way to the JVM likes best."""
+
+BATCHES_AHEAD = 2
+"""So many are decoded while Spark takes the one before."""
+
+LOOK_MS = 50
+"""So long a range waits for records before it looks whether it has come to its end without any:
+markers of transactions and offsets that were compacted away are no records."""
+
+LOOKS_BEFORE_ASKING = 10
+"""So often it looks before it asks whether the log has come to its end."""
+
+TASK_OPTIONS = {"auto_offset_reset": "none", "allow_auto_create_topics": False}
+
+
+def task_options(client: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the consumers that read ranges."""
+    return {**client, **TASK_OPTIONS, "max_poll_records": ROWS}
+
+
+def read_range(
+    client: Mapping[str, Any],
+    wanted: OffsetRange,
+    columns: Sequence[str],
+    *,
+    fail_on_data_loss: bool,
+    poll_timeout_ms: int,
+) -> Iterator[pyarrow.RecordBatch]:
+    """The records of a range as Spark's columns, in batches of at most `ROWS`.
+
+    Blocks. Raises `KafkaError` for offsets that the log has not any more, unless
+    `fail_on_data_loss` is off, and `RequestTimedOut` after `poll_timeout_ms` without any progress.
+    """
+    from .columns import to_spark  # noqa: PLC0415 - pyarrow takes long to import
+
+    with borrowed(Consumer, task_options(client)) as consumer:
+        reader = RangeReader(
+            consumer, wanted, fail_on_data_loss=fail_on_data_loss, poll_timeout_ms=poll_timeout_ms
+        )
+        for records in blocking.iterate(reader.records(), BATCHES_AHEAD):
+            yield to_spark(records, columns)
+
+
+class RangeReader:
+    """Reads one range with a consumer that nobody else uses meanwhile."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        wanted: OffsetRange,
+        *,
+        fail_on_data_loss: bool,
+        poll_timeout_ms: int,
+    ) -> None:
+        self._consumer = consumer
+        self._wanted = wanted
+        self._fail = fail_on_data_loss
+        self._timeout_s = poll_timeout_ms / 1000
+        self._position = wanted.start
+        self._looks = 0
+        self._last_progress = time.monotonic()
+
+    async def records(self) -> AsyncGenerator[Records, None]:
+        """All records of the range, in order. To be called once."""
+        tp, _, end = self._wanted
+        self._consumer.assign(tp)
+        self._consumer.seek(tp, self._position)
+        try:
+            while self._position < end:
+                try:
+                    records = await self._some()
+                except NoOffset:
+                    await self._lost()
+                    continue
+                if records is not None and len(records):
+                    yield records
+        finally:
+            # Nobody wants more, and nothing more is to be fetched.
+            self._consumer.assign()
+
+    async def _some(self) -> Records | None:
+        tp, _, end = self._wanted
+        found = await self._consumer.getmany(tp, timeout_ms=LOOK_MS, max_records=ROWS)
+        records = found.get(tp)
+        if records is not None:
+            self._went_to(records.next_offset)
+            return _before(records, end)
+        if (position := await self._consumer.position(tp)) > self._position:
+            self._went_to(position)
+        else:
+            await self._look_around()
+        return None
+
+    def _went_to(self, position: int) -> None:
+        self._position = position
+        self._looks = 0
+        self._last_progress = time.monotonic()
+
+    async def _look_around(self) -> None:
+        """Nothing came: has the log ended before the range, or does the broker not answer?"""
+        self._looks += 1
+        if self._looks % LOOKS_BEFORE_ASKING:
+            return
+        tp = self._wanted.topic_partition
+        log_end = (await self._consumer.end_offsets(tp))[tp]
+        if self._position >= log_end:
+            await self._lost()
+        elif time.monotonic() - self._last_progress > self._timeout_s:
+            raise RequestTimedOut(
+                f"nothing came for {self._timeout_s:g} s of a range that ends at"
+                f" {self._wanted.end}, though the log ends at {log_end}",
+                topic=tp.topic,
+                partition=tp.partition,
+                offset=self._position,
+            )
+
+    async def _lost(self) -> None:
+        """The log has not, or not any more, what is to be read next."""
+        tp, start, end = self._wanted
+        first = (await self._consumer.beginning_offsets(tp))[tp]
+        log_end = (await self._consumer.end_offsets(tp))[tp]
+        if first <= self._position < log_end:
+            # It was there all the same: the answers were of different moments.
+            self._consumer.seek(tp, self._position)
+            return
+        lost = f"the log has offsets {first} to {log_end} only, of the {start} to {end} to read"
+        if self._fail:
+            raise KafkaError(
+                f"records may be lost: {lost}. They may have been deleted by age or size, or the"
+                " topic was made anew; to go on with what is left, set failOnDataLoss to false",
+                topic=tp.topic,
+                partition=tp.partition,
+                offset=self._position,
+            )
+        logger.warning("%s: records may be lost: %s", tp, lost)
+        self._went_to(min(first, end) if self._position < first else end)
+        if self._position < end:
+            self._consumer.seek(tp, self._position)
+
+
+def _before(records: Records, end: int) -> Records:
+    """Those of offsets below `end`."""
+    last = records.last_offset
+    if last is None or last < end:
+        return records
+    return records[: sum(offset < end for offset in records.offsets())]

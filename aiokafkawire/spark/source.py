@@ -1,0 +1,118 @@
+"""The data source as Spark sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from aiokafkawire import blocking
+from aiokafkawire.consumer import Consumer
+from aiokafkawire.errors import InvalidOption
+
+from .clients import borrowed
+from .options import ReadOptions, WriteOptions
+from .planning import Planner, driver_options
+from .sink import KafkaBatchWriter, KafkaStreamWriter
+from .streaming import KafkaStreamReader
+from .tasks import RangePartition, read_partition
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ("KafkaBatchReader", "KafkaDataSource", "columns_of")
+
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+
+HEADERS = StructField("headers", ArrayType(_HEADER))
+
+SCHEMA = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+    ]
+)
+
+
+class KafkaDataSource(DataSource):
+    """Kafka for Spark's batch and streaming queries: format `aiokafkawire`.
+
+    ::
+
+        spark.read.format("aiokafkawire")
+            .option("kafka.bootstrap.servers", "localhost:9092")
+            .option("subscribe", "orders")
+            .load()
+
+    Options, columns and the JSON of offsets are those of Spark's own Kafka connector; a `.schema()`
+    of some of the columns reads these alone. Wrong options raise `InvalidOption`.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "aiokafkawire"
+
+    def schema(self) -> StructType:
+        headers = self.options.get("includeheaders", "false").strip().lower() == "true"
+        return StructType([*SCHEMA.fields, HEADERS] if headers else SCHEMA.fields)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return KafkaBatchReader(ReadOptions.of(self.options, streaming=False), columns_of(schema))
+
+    def streamReader(self, schema: StructType) -> KafkaStreamReader:  # noqa: N802 - Spark's name
+        return KafkaStreamReader(ReadOptions.of(self.options, streaming=True), columns_of(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> KafkaBatchWriter:
+        if overwrite:
+            raise InvalidOption("a topic cannot be overwritten: use the mode append")
+        return KafkaBatchWriter(WriteOptions.of(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: N802
+        # `overwrite` is how Spark says complete: all results of the query, again and again, which
+        # its own connector appends as well.
+        return KafkaStreamWriter(WriteOptions.of(self.options), schema)
+
+
+class KafkaBatchReader(DataSourceReader):
+    """Plans on the driver, reads in tasks."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = tuple(columns)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        with borrowed(Consumer, driver_options(self._options.client)) as consumer:
+            ranges = blocking.call(Planner(consumer, self._options).batch)
+        return [RangePartition(wanted) for wanted in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        return read_partition(self._options, partition, self._columns)
+
+
+def columns_of(schema: StructType) -> list[str]:
+    """The columns that a query reads. Raises `InvalidOption` for what there is not."""
+    there = {field.name: field.dataType for field in (*SCHEMA.fields, HEADERS)}
+    for column in schema.fields:
+        if there.get(column.name) != column.dataType:
+            known = ", ".join(f"{name} {kind.simpleString()}" for name, kind in there.items())
+            raise InvalidOption(
+                f"there is no column {column.name} of type {column.dataType.simpleString()};"
+                f" there are {known}"
+            )
+    return [column.name for column in schema.fields]

@@ -1,0 +1,71 @@
+"""The reader of a stream as Spark sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from .offsets import to_nested
+from .options import ReadOptions
+from .progress import StreamProgress
+from .tasks import RangePartition, read_partition
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ("KafkaStreamReader",)
+
+
+class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One lives in a process of the driver as long as the query; copies of it read in tasks."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = tuple(columns)
+        self._made: StreamProgress | None = None
+
+    @property
+    def _progress(self) -> StreamProgress:
+        if self._made is None:
+            self._made = StreamProgress(self._options)
+        return self._made
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as all here
+        return self._progress.initial()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.min_offsets_per_trigger is not None and not self._progress.has_fixed_end:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        everything = isinstance(limit, ReadAllAvailable)
+        return self._progress.next_end(start, rows, everything=everything)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        return to_nested(self._progress.latest) or None
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._progress.fix_end()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return [RangePartition(wanted) for wanted in self._progress.ranges(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        return read_partition(self._options, partition, self._columns)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._progress.commit(end)

@@ -1,0 +1,40 @@
+"""What the readers of batches and of streams share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+
+from .options import ReadOptions
+from .ranges import OffsetRange
+from .reading import read_range
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ("RangePartition", "read_partition")
+
+
+class RangePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, wanted: OffsetRange) -> None:
+        super().__init__(wanted)
+
+
+def read_partition(
+    options: ReadOptions, partition: InputPartition, columns: Sequence[str]
+) -> Iterator[pyarrow.RecordBatch]:
+    """The rows of a task."""
+    # Spark makes one empty task where a reader plans none.
+    if partition.value is None:
+        return iter(())
+    return read_range(
+        options.client,
+        partition.value,
+        columns,
+        fail_on_data_loss=options.fail_on_data_loss,
+        poll_timeout_ms=options.poll_timeout_ms,
+    )

@@ -1,0 +1,122 @@
+"""Rows to Kafka, from Arrow columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow
+from pyarrow import compute
+
+from aiokafkawire import blocking
+from aiokafkawire.errors import DeliveriesFailed, KafkaError
+from aiokafkawire.producer import Producer
+
+from .clients import borrowed
+
+if TYPE_CHECKING:
+    from aiokafkawire.records import Header
+
+__all__ = ("write_rows",)
+
+FLUSH_BEFORE_S = 1.0
+"""Added to the producer's own deadline, by which every record has its outcome."""
+
+
+def write_rows(
+    client: Mapping[str, Any], topic: str | None, batches: Iterator[pyarrow.RecordBatch]
+) -> int:
+    """Send all rows, wait until all are acknowledged, and return how many they were.
+
+    `topic` is that of all rows; None takes the column. Blocks. Raises `KafkaError` with topic,
+    partition and reason if a record failed.
+    """
+    rows = 0
+    with borrowed(Producer, client) as producer:
+        for batch in batches:
+            blocking.call(_send, producer, topic, batch)
+            rows += batch.num_rows
+        blocking.call(_settle, producer)
+    return rows
+
+
+async def _send(producer: Producer, topic: str | None, batch: pyarrow.RecordBatch) -> None:
+    columns = {name: batch.column(number) for number, name in enumerate(batch.schema.names)}
+    for name, partition, part in _grouped(columns, topic, batch.num_rows):
+        keys = part.get("key")
+        await producer.send_many(
+            name,
+            _bytes(part["value"]),
+            None if keys is None or keys.null_count == len(keys) else _bytes(keys),
+            partition,
+            headers=_headers(part.get("headers")),
+        )
+
+
+async def _settle(producer: Producer) -> None:
+    try:
+        await producer.flush()
+    except DeliveriesFailed as error:
+        first = error.first
+        partitions = ", ".join(f"{tp} ({count})" for tp, count in sorted(error.counts.items()))
+        raise KafkaError(
+            f"{error.count} records failed, in {partitions}; the first: {first}",
+            topic=getattr(first, "topic", None),
+            partition=getattr(first, "partition", None),
+        ) from first
+
+
+Columns = dict[str, Any]
+
+
+def _grouped(
+    columns: Columns, topic: str | None, rows: int
+) -> Iterator[tuple[str, int | None, Columns]]:
+    """The rows of each topic and partition, in their order."""
+    names = columns.pop("topic", None)
+    numbers = columns.pop("partition", None)
+    if not rows:
+        return
+    if topic is None:
+        if names.null_count:
+            raise KafkaError(
+                "a row's topic is null: fill the column, or set the option topic, which is that"
+                " of all rows"
+            )
+        topics = names.unique().to_pylist()
+    else:
+        topics = [topic]
+    partitions = [None] if numbers is None else numbers.unique().to_pylist()
+    if len(topics) == len(partitions) == 1:
+        yield topics[0], partitions[0], columns
+        return
+    for name in topics:
+        for partition in partitions:
+            chosen = None if topic is not None else compute.equal(names, name)
+            if numbers is not None and len(partitions) > 1:
+                same = numbers.is_null() if partition is None else compute.equal(numbers, partition)
+                same = same.fill_null(False)
+                chosen = same if chosen is None else compute.and_(chosen, same)
+            part = {key: column.filter(chosen) for key, column in columns.items()}
+            if len(part["value"]):
+                yield name, partition, part
+
+
+def _bytes(column: Any) -> Any:
+    """Strings as their UTF-8."""
+    kind = column.type
+    if pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind):
+        return column
+    return column.cast(pyarrow.large_binary() if pyarrow.types.is_large_string(kind) else BINARY)
+
+
+BINARY = pyarrow.binary()
+
+
+def _headers(column: Any) -> Sequence[Sequence[Header]] | None:
+    if column is None or column.null_count == len(column):
+        return None
+    return [
+        [(header["key"], header["value"]) for header in row or () if header is not None]
+        for row in column.to_pylist()
+    ]

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokafkawire import blocking
+from aiokafkawire.consumer import Consumer
+from aiokafkawire.errors import InvalidOption, UnknownTopic
+from aiokafkawire.spark.clients import borrowed
+from aiokafkawire.spark.options import ReadOptions
+from aiokafkawire.spark.planning import Planner, driver_options
+from tests.broker.hosted import HostedBroker
+from tests.spark.kafka import append, fill, transactions
+
+
+def plan(kafka: HostedBroker, **given: str) -> list[tuple[str, int, int, int]]:
+    servers = {"kafka.bootstrap.servers": kafka.servers}
+    options = ReadOptions.of(servers | given, streaming=False)
+    with borrowed(Consumer, driver_options(options.client)) as consumer:
+        ranges = blocking.call(Planner(consumer, options).batch)
+    return [(*part.topic_partition, part.start, part.end) for part in ranges]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def topics(kafka: HostedBroker) -> None:
+    fill(kafka, "a", ["1", "2", "3"], [], ["4"])
+    fill(kafka, "ab", ["1", "2"])
+    timed: Any = [{"value": b"", "timestamp_ms": 1000 * number} for number in range(1, 6)]
+    fill(kafka, "timed", timed, timed[:2])
+    fill(kafka, "cut", ["1", "2", "3", "4"])
+    kafka.call(kafka.broker.delete_records, "cut", 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"subscribe": "a"}, [("a", 0, 0, 3), ("a", 2, 0, 1)]),
+        ({"subscribe": "ab,a"}, [("a", 0, 0, 3), ("a", 2, 0, 1), ("ab", 0, 0, 2)]),
+        ({"subscribePattern": "ab?"}, [("a", 0, 0, 3), ("a", 2, 0, 1), ("ab", 0, 0, 2)]),
+        ({"subscribePattern": "b"}, []),
+        ({"assign": '{"a":[2,1]}'}, [("a", 2, 0, 1)]),
+        ({"subscribe": "cut"}, [("cut", 0, 3, 4)]),
+        (
+            {"subscribe": "a", "startingOffsets": '{"a":{"0":1,"1":-2,"2":1}}'},
+            [("a", 0, 1, 3)],
+        ),
+        (
+            {"subscribe": "a", "endingOffsets": '{"a":{"0":2,"1":-1,"2":-1}}'},
+            [("a", 0, 0, 2), ("a", 2, 0, 1)],
+        ),
+        (
+            {"subscribe": "timed", "startingTimestamp": "1500", "endingTimestamp": "3000"},
+            [("timed", 0, 1, 2), ("timed", 1, 1, 2)],
+        ),
+        (
+            {
+                "subscribe": "timed",
+                "startingTimestamp": "2001",
+                "startingOffsetsByTimestampStrategy": "latest",
+            },
+            [("timed", 0, 2, 5)],
+        ),
+        (
+            {"subscribe": "timed", "endingOffsetsByTimestamp": '{"timed":{"0":2000,"1":9000}}'},
+            [("timed", 0, 0, 1), ("timed", 1, 0, 2)],
+        ),
+        ({"subscribe": "ab", "minPartitions": "2"}, [("ab", 0, 0, 1), ("ab", 0, 1, 2)]),
+        ({"subscribe": "ab", "maxRecordsPerPartition": "1"}, [("ab", 0, 0, 1), ("ab", 0, 1, 2)]),
+    ],
+)
+def test_what_a_batch_reads(kafka, given, expected):
+    assert plan(kafka, **given) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"startingOffsets": '{"a":{"0":1}}'}, "Named: a-0. Read: a-0, a-1, a-2"),
+        ({"endingOffsets": '{"b":{"0":1}}'}, "endingOffsets must name all"),
+        ({"startingOffsetsByTimestamp": '{"a":{"0":1}}'}, "startingOffsetsByTimestamp must name"),
+        (
+            {
+                "startingOffsets": '{"a":{"0":3,"1":0,"2":0}}',
+                "endingOffsets": '{"a":{"0":1,"1":0,"2":0}}',
+            },
+            "starting offset 3 is after the ending offset 1 for a-0",
+        ),
+        ({"startingTimestamp": "99999999999999"}, "a-0 matches the timestamp 99999999999999"),
+    ],
+)
+def test_what_cannot_be_read_is_said(kafka, given, text):
+    with pytest.raises(InvalidOption, match=text):
+        plan(kafka, subscribe="a", **given)
+
+
+def test_a_topic_that_is_not_there_is_said(kafka):
+    quick = {"fetchOffset.numRetries": "0", "kafka.default.api.timeout.ms": "2000"}
+    with pytest.raises(UnknownTopic, match="nowhere"):
+        plan(kafka, subscribe="nowhere", **quick)
+    assert "nowhere" not in kafka.call(lambda: kafka.broker.topics)
+
+
+def test_the_end_is_that_of_the_isolation_level(kafka):
+    fill(kafka, "isolated", [])
+    transactions(kafka, "isolated", (["1"], True))
+    append(kafka, "isolated", {0: ["2"]})
+    committed = {"subscribe": "isolated", "kafka.isolation.level": "read_committed"}
+    assert plan(kafka, **committed) == plan(kafka, subscribe="isolated")
+
+
+def test_topics_of_kafkas_own_match_no_pattern(kafka):
+    kafka.call(kafka.broker.create_topic, "__consumer_offsets", 1)
+    append(kafka, "__consumer_offsets", {0: ["x"]})
+    assert plan(kafka, subscribePattern="__.*") == []

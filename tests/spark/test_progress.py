@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aiokafkawire import Consumer, blocking
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.spark.options import ReadOptions
+from aiokafkawire.spark.progress import INITIAL, StreamProgress
+from aiokafkawire.types import TopicPartition
+from tests.broker.hosted import HostedBroker
+from tests.spark.kafka import append, fill
+
+Begin = Callable[..., StreamProgress]
+
+
+@pytest.fixture
+def begin(kafka: HostedBroker) -> Any:
+    begun = []
+
+    def begin(**given: str) -> StreamProgress:
+        options = {"kafka.bootstrap.servers": kafka.servers, "startingOffsets": "earliest"} | given
+        begun.append(StreamProgress(ReadOptions.of(options, streaming=True)))
+        return begun[-1]
+
+    yield begin
+    for progress in begun:
+        blocking.call(progress._consumer.stop)
+
+
+def after(progress: StreamProgress, start: Any, max_rows: int | None = None) -> Any:
+    return progress.next_end(start, max_rows, everything=False)
+
+
+def read(progress: StreamProgress, start: Any, end: Any) -> list[tuple[str, int, int, int]]:
+    return [(*part.topic_partition, part.start, part.end) for part in progress.ranges(start, end)]
+
+
+def test_a_stream_goes_on_from_end_to_end(kafka, begin):
+    fill(kafka, "on", ["1", "2"], ["3"])
+    progress = begin(subscribe="on")
+    start = progress.initial()
+    assert start == {"on": {"0": 0, "1": 0}}
+    first = after(progress, start)
+    assert first == {INITIAL: start, "on": {"0": 2, "1": 1}}
+    assert read(progress, start, first) == [("on", 0, 0, 2), ("on", 1, 0, 1)]
+    append(kafka, "on", {1: ["4"]})
+    second = after(progress, first)
+    assert second == {"on": {"0": 2, "1": 2}}
+    assert read(progress, first, second) == [("on", 1, 1, 2)]
+    assert after(progress, second) is second
+    assert read(progress, second, second) == []
+
+
+def test_where_the_first_batch_began_is_kept_with_its_end(kafka, begin):
+    fill(kafka, "latest", ["1", "2"])
+    first_run = begin(subscribe="latest", startingOffsets="latest")
+    start = first_run.initial()
+    append(kafka, "latest", {0: ["3"]})
+    end = after(first_run, start)
+    # A restart before the batch was done: the log has grown, and Spark asks again.
+    second_run = begin(subscribe="latest", startingOffsets="latest")
+    again = second_run.initial()
+    assert (start, again) == ({"latest": {"0": 2}}, {"latest": {"0": 3}})
+    assert read(second_run, again, end) == [("latest", 0, 2, 3)]
+
+
+def test_told_offsets_need_not_be_kept(kafka, begin):
+    fill(kafka, "told", ["1", "2"])
+    progress = begin(subscribe="told", startingOffsets='{"told":{"0":1}}')
+    assert after(progress, progress.initial()) == {"told": {"0": 2}}
+
+
+def test_batches_are_limited_in_proportion(kafka, begin):
+    fill(kafka, "limited", ["x"] * 30, ["x"] * 10)
+    progress = begin(subscribe="limited")
+    first = after(progress, progress.initial(), max_rows=8)
+    assert first["limited"] == {"0": 6, "1": 2}
+    assert progress.next_end(first, 8, everything=True) == {"limited": {"0": 30, "1": 10}}
+
+
+def test_a_batch_waits_for_rows(kafka, begin):
+    fill(kafka, "few", ["1"])
+    progress = begin(subscribe="few", minOffsetsPerTrigger="3", maxTriggerDelay="1h")
+    first = after(progress, progress.initial())
+    append(kafka, "few", {0: ["2", "3"]})
+    assert after(progress, first) is first
+    append(kafka, "few", {0: ["4"]})
+    assert after(progress, first) == {"few": {"0": 4}}
+
+
+def test_a_fixed_end_stays(kafka, begin):
+    fill(kafka, "fixed", ["1", "2", "3"])
+    progress = begin(subscribe="fixed", minOffsetsPerTrigger="100")
+    progress.fix_end()
+    append(kafka, "fixed", {0: ["4"]})
+    first = after(progress, progress.initial(), max_rows=2)
+    second = after(progress, first, max_rows=2)
+    assert (first["fixed"], second["fixed"]) == ({"0": 2}, {"0": 3})
+    assert after(progress, second, max_rows=2) is second
+
+
+def test_a_new_partition_is_read_from_its_beginning(kafka, begin):
+    fill(kafka, "grown", ["1"])
+    progress = begin(**{"subscribe": "grown", "kafka.metadata.max.age.ms": "50"})
+    first = after(progress, progress.initial())
+    kafka.call(kafka.broker.add_partitions, "grown", 2)
+    append(kafka, "grown", {1: ["2", "3"]})
+    end = time.monotonic() + 20
+    while (second := after(progress, first)) == first:
+        assert time.monotonic() < end
+        append(kafka, "grown", {0: ["x"]})
+    assert "1" in second["grown"]
+    assert ("grown", 1, 0, 2) in read(progress, first, second)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "text"),
+    [
+        ({"lost": {"0": 5}}, {"lost": {"0": 2}}, "changed from 5 to 2"),
+        ({"lost": {"0": 1, "9": 4}}, {"lost": {"0": 2}}, "the partition is gone"),
+        ({}, {"lost": {"0": 2}}, "begins at 1 instead of 0"),
+    ],
+)
+def test_losses_are_told(kafka, begin, caplog, start, end, text):  # noqa: PLR0917 - fixtures
+    if "lost" not in kafka.call(lambda: kafka.broker.topics):
+        fill(kafka, "lost", ["1", "2"])
+        kafka.call(kafka.broker.delete_records, "lost", 0, 1)
+    with pytest.raises(KafkaError, match=text):
+        begin(subscribe="lost").ranges(start, end)
+    with caplog.at_level(logging.WARNING, "aiokafkawire.spark"):
+        begin(subscribe="lost", failOnDataLoss="false").ranges(start, end)
+    assert text in caplog.text
+
+
+def committed(kafka: HostedBroker, group: str, topic: str) -> int | None:
+    async def ask() -> int | None:
+        async with Consumer(bootstrap_servers=kafka.servers, group_id=group) as consumer:
+            tp = TopicPartition(topic, 0)
+            found = (await consumer.committed(tp))[tp]
+            return None if found is None else found.offset
+
+    return blocking.call(ask)
+
+
+def test_the_group_hears_of_what_is_done(kafka, begin):
+    fill(kafka, "grouped", ["1", "2"])
+    progress = begin(**{"subscribe": "grouped", "kafka.group.id": "readers"})
+    first = after(progress, progress.initial())
+    assert committed(kafka, "readers", "grouped") == 0
+    assert after(progress, first) is first
+    assert committed(kafka, "readers", "grouped") == 2
+    append(kafka, "grouped", {0: ["3"]})
+    progress.commit(after(progress, first))
+    assert committed(kafka, "readers", "grouped") == 3
+
+
+def test_an_idle_stream_leaves_the_broker_alone_and_wakes_at_once(kafka, begin):
+    fill(kafka, "idle", ["1"], [])
+    progress = begin(subscribe="idle")
+    first = after(progress, progress.initial())
+    assert after(progress, first) is first
+    before = blocking.call(_requests, progress)
+    began = time.monotonic()
+    for _ in range(3):
+        assert after(progress, first) is first
+    waited = time.monotonic() - began
+    assert waited > 2
+    assert blocking.call(_requests, progress) - before <= 2
+    append(kafka, "idle", {1: ["2"]})
+    assert after(progress, first) == {"idle": {"0": 1, "1": 1}}
+
+
+async def _requests(progress: StreamProgress) -> float:
+    return progress._consumer.metrics()["requests_total"]

@@ -1,0 +1,49 @@
+"""What is imported when. Spark imports `pyspark_aiokafkawire` for any Python data source."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from aiokafkawire import spark
+
+LOADED = "print(sorted({name.partition('.')[0] for name in sys.modules} & {'pyspark', 'pyarrow'}))"
+HIDDEN = "sys.modules['pyspark'] = None"
+
+
+def told(*lines: str) -> str:
+    code = "\n".join(("import sys", *lines))
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    return run.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("imported", "loaded"),
+    [
+        ("import aiokafkawire.spark", "[]"),
+        ("from aiokafkawire.spark import options, offsets, ranges, limits, progress", "[]"),
+        ("import pyspark_aiokafkawire", "['pyspark']"),
+    ],
+)
+def test_no_more_is_imported_than_is_needed(imported, loaded):
+    assert told(imported, LOADED) == loaded
+
+
+def test_the_source_is_found_under_its_name():
+    name = "print(pyspark_aiokafkawire.DefaultSource.name())"
+    assert told("import pyspark_aiokafkawire", name) == "aiokafkawire"
+
+
+def test_without_pyspark_the_module_offers_nothing_and_hides_nobody():
+    there = "print(hasattr(pyspark_aiokafkawire, 'DefaultSource'))"
+    assert told(HIDDEN, "import pyspark_aiokafkawire", there) == "False"
+
+
+def test_the_room_has_one_public_name():
+    assert spark.KafkaDataSource.name() == "aiokafkawire"
+    with pytest.raises(AttributeError, match="no attribute 'Other'"):
+        _ = spark.Other

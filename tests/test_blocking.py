@@ -1,0 +1,124 @@
+"""The event loop for callers that have none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncGenerator
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from aiokafkawire import blocking
+
+
+async def double(number: int) -> int:
+    await anyio.lowlevel.checkpoint()
+    return 2 * number
+
+
+async def fail() -> None:
+    raise LookupError("as it is")
+
+
+def test_a_call_gives_what_the_function_gives():
+    assert [blocking.call(double, number) for number in range(3)] == [0, 2, 4]
+    with pytest.raises(LookupError, match="as it is"):
+        blocking.call(fail)
+
+
+def test_all_calls_are_of_one_thread():
+    async def where() -> threading.Thread:
+        return threading.current_thread()
+
+    (thread,) = {blocking.call(where) for _ in range(3)}
+    assert thread is not threading.current_thread()
+    assert thread.daemon
+
+
+class Source:
+    """Counts up; tells how far it was asked, and that it was closed."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.given = 0
+        self.closed = False
+
+    async def items(self) -> AsyncGenerator[int, None]:
+        try:
+            while self.given < self.count:
+                self.given += 1
+                yield self.given
+                await anyio.lowlevel.checkpoint()
+            if self.count < 0:
+                raise LookupError("as it is")
+        finally:
+            self.closed = True
+
+
+def test_an_iteration_gives_all_in_order():
+    source = Source(50)
+    assert list(blocking.iterate(source.items(), 3)) == list(range(1, 51))
+    assert source.closed
+
+
+def test_an_iteration_goes_no_further_ahead_than_told():
+    source = Source(50)
+    items = blocking.iterate(source.items(), 3)
+    assert next(items) == 1
+    blocking.call(anyio.sleep, 0.05)
+    assert source.given <= 1 + 3 + 1
+    items.close()
+    assert source.closed
+
+
+def test_an_iteration_that_fails_raises_it():
+    source = Source(-1)
+    with pytest.raises(LookupError, match="as it is"):
+        list(blocking.iterate(source.items(), 3))
+
+
+PROGRAMME = """
+import os, anyio
+from aiokafkawire import blocking
+
+async def tell(what):
+    print(what, os.getpid() == parent, flush=True)
+
+parent = os.getpid()
+blocking.at_exit(lambda: tell("first"))
+blocking.at_exit(lambda: tell("second"))
+blocking.call(tell, "called")
+"""
+
+
+def run(code: str) -> list[str]:
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert told.stderr == ""
+    return told.stdout.split("\n")[:-1]
+
+
+def test_a_process_says_goodbye_in_reverse():
+    assert run(PROGRAMME) == ["called True", "second True", "first True"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_has_a_loop_of_its_own_and_says_no_goodbyes_of_its_parent():
+    forked = PROGRAMME + (
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    blocking.call(tell, 'in child')\n"
+        "else:\n"
+        "    os.waitpid(child, 0)\n"
+    )
+    assert run(forked) == ["called True", "in child False", "second True", "first True"]
+
+
+def test_a_goodbye_that_does_not_end_holds_nobody_up():
+    stuck = PROGRAMME + "blocking.GOODBYE_S = 0.1\nblocking.at_exit(anyio.sleep_forever)\n"
+    assert run(stuck) == ["called True"]
