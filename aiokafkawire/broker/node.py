@@ -168,8 +168,8 @@ class Node:
                     logger.warning("node %d: cannot accept now: %s", self.node_id, error)
                     await self._pause_accepting()
                     continue
-                if self._listener is not listener:
-                    # The node was cut while this connection came in.
+                if self._listener is not listener or not self._host.running:
+                    # The node was cut, or the broker ended, while this connection came in.
                     transport.abort()
                     await transport.aclose()
                     return

@@ -27,6 +27,9 @@ MEMBER: dict[str, Any] = {
 }
 """Options of a group member that notices soon when another is gone."""
 
+UNHURRIED: dict[str, Any] = {"session_timeout_ms": 10_000}
+"""Of members that never die: a busy machine may keep heartbeats waiting for a second."""
+
 
 def partitions_of(topic: str, count: int) -> list[TopicPartition]:
     return [TopicPartition(topic, partition) for partition in range(count)]

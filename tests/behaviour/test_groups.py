@@ -14,6 +14,7 @@ from tests.behaviour.conftest import NewTopic
 from tests.behaviour.features import needs
 from tests.behaviour.support import (
     MEMBER,
+    UNHURRIED,
     WITHIN_S,
     committed,
     fill,
@@ -149,7 +150,7 @@ async def test_members_that_come_and_go_lose_and_repeat_nothing(
     bootstrap_servers: str, new_topic: NewTopic, group_id: str
 ):
     topic = await new_topic(partitions=PARTITIONS)
-    workers = [Worker(bootstrap_servers, topic, group_id) for _ in range(3)]
+    workers = [Worker(bootstrap_servers, topic, group_id, **UNHURRIED) for _ in range(3)]
     source = Source(bootstrap_servers, topic, PARTITIONS)
     async with at_work(workers[0]) as group:
         group.start_soon(source.work)

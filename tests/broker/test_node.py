@@ -138,3 +138,13 @@ async def test_a_connection_that_comes_while_its_node_is_killed_is_closed() -> N
             await anyio.wait_all_tasks_blocked()
             runtime.listener.go.set()
         assert await client.closed()
+
+
+async def test_a_connection_that_comes_while_the_broker_is_cut_off_is_closed() -> None:
+    runtime = LateRuntime()
+    async with Broker(runtime=runtime) as broker, connected(broker) as client:
+        await runtime.listener.came.wait()
+        # As when the event loop ends under it.
+        broker._lifecycle.abort()
+        runtime.listener.go.set()
+        assert await client.closed()

@@ -42,7 +42,7 @@ class Notebook:
         event = anyio.Event()
         self._awaited.append((holds, event))
         if not holds():
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await event.wait()
 
     def values(self, topic: str) -> set[bytes]:
