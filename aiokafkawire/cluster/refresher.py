@@ -9,7 +9,7 @@ from aiokafkawire.cluster.bootstrap import metadata_request, no_broker, telling
 from aiokafkawire.cluster.brokers import Brokers
 from aiokafkawire.cluster.metadata import EMPTY, MetadataSnapshot, NodeInfo, Update
 from aiokafkawire.cluster.routing import least_loaded
-from aiokafkawire.cluster.schedule import RefreshSchedule, TopicInterest
+from aiokafkawire.cluster.schedule import Absences, RefreshSchedule, TopicInterest
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection import Backoff, BrokerClient
 from aiokafkawire.errors import (
@@ -77,6 +77,7 @@ class Refresher:
         # Nodes that did not answer when they were last asked: all others are asked before.
         self._avoided: set[NodeId] = set()
         self._noted: set[str] = set()
+        self._absences = Absences()
 
     # --- for the rest of the room ---
 
@@ -199,6 +200,23 @@ class Refresher:
             missing = self._missing(self.interest.users() if some is None else some)
             if missing:
                 self._schedule.ask(missing)
+            self._tell_of_absent()
+
+    def _tell_of_absent(self) -> None:
+        """Who waits for a topic whose name is wrong shall see why nothing happens."""
+        reasons = {
+            name: error_for(code)
+            for name, code in self.metadata.errors.items()
+            if self.interest.uses(name)
+        }
+        absent = [name for name, reason in reasons.items() if reason.retriable]
+        for name in self._absences.late(absent, self._runtime.clock.now()):
+            logger.warning(
+                "%s: topic %r is not there: %s; trying again",
+                self._who,
+                name,
+                reasons[name].reason,
+            )
 
     def _deadline(self) -> float:
         return self._runtime.clock.now() + self._config.request_timeout_ms / 1_000

@@ -10,13 +10,17 @@ from collections.abc import Iterable
 from aiokafkawire.connection.backoff import Backoff
 from aiokafkawire.wire.primitives import check_string
 
-__all__ = ("UNREACHABLE_LOG_S", "RefreshSchedule", "TopicInterest")
+__all__ = ("UNREACHABLE_LOG_S", "Absences", "RefreshSchedule", "TopicInterest")
 
 UNREACHABLE_LOG_S = 5.0
 """After so long without any broker the log says so, once. A restart takes less.
 
 Counted from the first refresh that failed, and looked at after each one that does.
 """
+
+ABSENT_LOG_S = 2.0
+"""A topic that somebody uses and that stays away for so long is told of in the log, once. One that
+is made on demand takes less."""
 
 QUIET_FACTOR = 2.0
 """A refresh is the first of a new row when none was for this many times the longest backoff."""
@@ -161,3 +165,17 @@ class TopicInterest:
     def wanted(self) -> tuple[str, ...] | None:
         """The topics to ask for, None for all; in the order in which they were added."""
         return None if self.everything else tuple(self._users)
+
+
+class Absences:
+    """Says which topics stay away, each once until it was there. Bound: as many as are absent."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+
+    def late(self, absent: Iterable[str], now: float) -> list[str]:
+        """Those to be told of, given all that are absent now."""
+        self._since = {name: self._since.get(name, now) for name in absent}
+        late = [name for name, since in self._since.items() if now - since >= ABSENT_LOG_S]
+        self._since.update(dict.fromkeys(late, math.inf))
+        return late

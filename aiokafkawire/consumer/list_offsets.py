@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.routing import Node
 from aiokafkawire.connection import Backoff, ByVersion
-from aiokafkawire.errors import KafkaError, RequestTimedOut, UnknownServerError
+from aiokafkawire.errors import KafkaError, RequestTimedOut, UnknownServerError, UnknownTopic
 from aiokafkawire.runtime import Runtime
 from aiokafkawire.types import NodeId, OffsetAndTimestamp, TopicPartition, by_topic
 from aiokafkawire.wire import ApiKey, ErrorCode
@@ -94,6 +94,8 @@ class OffsetLister:
                 if told:
                     _raise_late(attempt, next(iter(told)), told)
                 raise
+            told = {tp: e for tp, e in told.items() if not isinstance(e, UnknownTopic)}
+            told |= self._absent(left)
             for node, tps in by_leader(self._cluster.metadata, left).items():
                 listed = await self.at_node(node, {tp: left[tp] for tp in tps}, deadline)
                 found |= listed.found
@@ -123,6 +125,20 @@ class OffsetLister:
             await self._runtime.clock.sleep_until(again_at)
             return
         _raise_late(attempt, tp, told)
+
+    def _absent(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, KafkaError]:
+        """What to tell of partitions that their topics lack, if they do not come."""
+        topics = self._cluster.metadata.topics
+        return {
+            tp: UnknownTopic(
+                f"topic {tp.topic!r} has no partition {tp.partition}, only 0 to"
+                f" {len(topics[tp.topic].partitions) - 1}",
+                topic=tp.topic,
+                partition=tp.partition,
+            )
+            for tp in tps
+            if tp.topic in topics and tp.partition not in topics[tp.topic].partitions
+        }
 
     def _request(self, timestamps: Mapping[TopicPartition, int]) -> ByVersion[ListOffsetsResponse]:
         def partition(tp: TopicPartition) -> ListOffsetsPartition:
@@ -168,10 +184,13 @@ def _offset(entry: ListOffsetsPartitionResponse) -> OffsetAndTimestamp | None:
 def _raise_late(
     attempt: int, tp: TopicPartition, told: Mapping[TopicPartition, KafkaError]
 ) -> NoReturn:
+    cause = told.get(tp)
+    if isinstance(cause, UnknownTopic):
+        raise cause
     raise RequestTimedOut(
         "no leader told the offset before the deadline",
         api="ListOffsets",
         topic=tp.topic,
         partition=tp.partition,
         attempt=attempt,
-    ) from told.get(tp)
+    ) from cause

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from aiokafkawire.config import ProducerConfig
@@ -16,6 +17,8 @@ from aiokafkawire.producer.transactions import Transaction
 from aiokafkawire.runtime import Runtime
 
 __all__ = ("Intake",)
+
+logger = logging.getLogger("aiokafkawire.producer")
 
 
 class Intake:
@@ -36,6 +39,7 @@ class Intake:
         self._room = sender.room
         self._transactions = sender.transactions
         self._rng = runtime.rng
+        self._told_lack = ""
         self._now = runtime.clock.now
         self._wall_ms = runtime.clock.wall_ms
         self._wall_ns = runtime.clock.wall_ns
@@ -219,18 +223,29 @@ class Intake:
         return queues
 
     async def _learn_partition(self, topic: str, partition: int, deadline: float) -> None:
-        """Wait until a partition is known: the topic may just have got more of them."""
+        """Wait until a partition is known: the topic may just have got more of them. It is told in
+        the log when a broker says that there is none: more often it is a mistake."""
         cluster = self._sender.cluster
         queues = self._accumulator.topics[topic]
         while partition not in queues.by_partition:
             version = cluster.metadata.version
             cluster.request_update()
-            if not await cluster.wait_update(version, deadline):
+            known = await cluster.wait_update(version, deadline)
+            if partition in queues.by_partition:
+                return
+            lacks = (
+                f"topic {topic!r} has no partition {partition}, only 0 to {len(queues.queues) - 1}"
+            )
+            if not known:
                 raise UnknownTopic(
-                    f"the topic has {len(queues.queues)} partitions, and no partition {partition}"
-                    " came before max_block_ms was over",
+                    f"{lacks}, and got none before max_block_ms was over",
                     topic=topic,
                     partition=partition,
+                )
+            if lacks != self._told_lack:
+                self._told_lack = lacks
+                logger.warning(
+                    "%s: %s; waiting for it up to max_block_ms", self._sender.host.name, lacks
                 )
 
     def _ask_partitioner(self, queues: TopicQueues, key: bytes | None) -> PartitionQueue:

@@ -137,7 +137,7 @@ class Producer(Client[_Session]):
             return None
         sender = session.sender
         fatal = sender.untold or self._lifecycle.untold()
-        closed = ClientClosed("the producer was closed before the record was sent")
+        closed = ClientClosed("the producer was closed before the record was acknowledged")
         sender.refuse(closed)
         deadline = session.runtime.clock.now() + self.config.close_timeout_ms / 1_000
         try:
@@ -224,7 +224,9 @@ class Producer(Client[_Session]):
             )
         if partition is not None and partition not in known.by_partition:
             raise UnknownTopic(
-                f"the topic has {len(known.queues)} partitions", topic=topic, partition=partition
+                f"topic {topic!r} has no partition {partition}, only 0 to {len(known.queues) - 1}",
+                topic=topic,
+                partition=partition,
             )
         raise BufferFull("no room in the buffer: await something, or use send", topic=topic)
 

@@ -202,6 +202,19 @@ async def test_an_unknown_topic_is_told_at_the_deadline():
             assert await cluster.wait_update(cluster.metadata.version, soon())
 
 
+async def test_a_topic_that_stays_away_is_told_of_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr("aiokafkawire.cluster.schedule.ABSENT_LOG_S", 0.0)
+    async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        with pytest.raises(UnknownTopic):
+            await cluster.topic("nope", soon(0.3))
+        assert scripted.asked.count(["nope"]) > 1
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "topic 'nope' is not there: UNKNOWN_TOPIC_OR_PARTITION" in told
+
+
 async def test_with_creation_off_an_unknown_topic_is_told_soon():
     async with (
         scripted_cluster(1) as scripted,

@@ -4,7 +4,13 @@ import random
 
 import pytest
 
-from aiokafkawire.cluster.schedule import UNREACHABLE_LOG_S, RefreshSchedule, TopicInterest
+from aiokafkawire.cluster.schedule import (
+    ABSENT_LOG_S,
+    UNREACHABLE_LOG_S,
+    Absences,
+    RefreshSchedule,
+    TopicInterest,
+)
 from aiokafkawire.connection import Backoff
 
 
@@ -169,3 +175,13 @@ def test_everything_may_be_wanted():
     assert not interest.set_everything(False)
     assert interest.wanted() == ("a",)
     assert list(interest.users()) == ["a"]
+
+
+def test_a_topic_is_told_of_once_in_each_absence():
+    absences, late = Absences(), 10.0 + ABSENT_LOG_S
+    assert absences.late(["a", "b"], 10.0) == []
+    assert absences.late(["a"], late) == ["a"]
+    assert absences.late(["a", "b"], late) == []
+    assert absences.late(["b"], late + ABSENT_LOG_S) == ["b"]
+    assert absences.late(["a", "b"], 100.0) == []
+    assert absences.late(["a", "b"], 100.0 + ABSENT_LOG_S) == ["a"]
