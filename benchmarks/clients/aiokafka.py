@@ -16,7 +16,6 @@ from benchmarks.load import (
     BATCH_BYTES,
     FETCH_BYTES,
     LINGER_MS,
-    PARTITIONS,
     VALUE,
     Incomplete,
     Setup,
@@ -40,12 +39,9 @@ def about() -> str:
 @asynccontextmanager
 async def producer(setup: Setup, linger_ms: int = LINGER_MS) -> AsyncIterator[Any]:
     opened = aiokafka.AIOKafkaProducer(
-        bootstrap_servers=setup.bootstrap_servers,
-        acks="all",
-        enable_idempotence=True,
-        linger_ms=linger_ms,
         max_batch_size=BATCH_BYTES,
         compression_type=None if setup.compression == "none" else setup.compression,
+        **common.producer_options(setup, linger_ms),
     )
     await opened.start()
     try:
@@ -66,16 +62,6 @@ async def send(producer: Any, setup: Setup, count: int) -> int:
     return count
 
 
-async def one_at_a_time(producer: Any, setup: Setup, count: int) -> int:
-    return await common.one_at_a_time(
-        lambda: producer.send_and_wait(setup.topic, VALUE), setup, count
-    )
-
-
-async def requests(producer: Any, setup: Setup, count: int) -> int:
-    return await common.requests(lambda: producer.send_and_wait(setup.topic, VALUE), setup, count)
-
-
 @asynccontextmanager
 async def consumer(setup: Setup) -> AsyncIterator[Any]:
     opened = aiokafka.AIOKafkaConsumer(
@@ -86,24 +72,16 @@ async def consumer(setup: Setup) -> AsyncIterator[Any]:
     )
     await opened.start()
     try:
-        opened.assign([aiokafka.TopicPartition(setup.topic, n) for n in range(PARTITIONS)])
+        opened.assign(common.partitions(setup, aiokafka.TopicPartition))
         yield opened
     finally:
         await opened.stop()
 
 
-async def in_lists(consumer: Any, setup: Setup, count: int) -> int:
-    return await common.in_lists(consumer, count)
-
-
-async def one_by_one(consumer: Any, setup: Setup, count: int) -> int:
-    return await common.one_by_one(consumer, count)
-
-
 SIDES: Mapping[str, Side] = {
     "send": working(send, producer),
-    "one-at-a-time": working(one_at_a_time, partial(producer, linger_ms=0)),
-    "requests": working(requests, producer),
-    "getmany": working(in_lists, consumer),
-    "async-for": working(one_by_one, consumer),
+    "one-at-a-time": working(common.one_at_a_time, partial(producer, linger_ms=0)),
+    "requests": working(common.requests, producer),
+    "getmany": working(common.in_lists, consumer),
+    "async-for": working(common.one_by_one, consumer),
 }

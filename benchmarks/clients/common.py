@@ -1,26 +1,43 @@
-"""What asyncio clients are measured at in the same words."""
+"""What clients are measured at in the same words."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks.load import (
     MAX_RECORDS,
+    PARTITIONS,
     POLL_MS,
     REQUESTS_PER_SECOND,
+    VALUE,
     Incomplete,
     Setup,
     check,
     nothing_came,
 )
 
+T = TypeVar("T")
+
 TICK_S = 0.001
 """Requests that are due within one begin together: loops round shorter times, each its own way."""
 
-Send = Callable[[], Awaitable[object]]
+
+def producer_options(setup: Setup, linger_ms: int) -> dict[str, Any]:
+    """What aiokafka, kafka-python and aiokafkawire have under the same names."""
+    return {
+        "bootstrap_servers": setup.bootstrap_servers,
+        "acks": "all",
+        "enable_idempotence": True,
+        "linger_ms": linger_ms,
+    }
+
+
+def partitions(setup: Setup, topic_partition: Callable[[str, int], T]) -> list[T]:
+    """All of the topic, as the client names one."""
+    return [topic_partition(setup.topic, number) for number in range(PARTITIONS)]
 
 
 def bytes_of_records(records: Iterable[Any]) -> int:
@@ -32,7 +49,7 @@ def bytes_of_records(records: Iterable[Any]) -> int:
 
 
 async def in_lists(
-    consumer: Any, count: int, bytes_of: Callable[[Any], int] = bytes_of_records
+    consumer: Any, setup: Setup, count: int, bytes_of: Callable[[Any], int] = bytes_of_records
 ) -> int:
     """Read with `getmany`, which aiokafka has too."""
     seen = size = 0
@@ -47,7 +64,7 @@ async def in_lists(
     return seen
 
 
-async def one_by_one(consumer: Any, count: int) -> int:
+async def one_by_one(consumer: Any, setup: Setup, count: int) -> int:
     """Read with `async for`."""
     seen = size = 0
     async for record in consumer:
@@ -59,26 +76,35 @@ async def one_by_one(consumer: Any, count: int) -> int:
     return seen
 
 
-async def one_at_a_time(send: Send, setup: Setup, count: int) -> int:
-    """Send each message when the one before is acknowledged."""
+async def one_at_a_time(producer: Any, setup: Setup, count: int) -> int:
+    """Send each message when the one before is acknowledged, with `send_and_wait`, which aiokafka
+    has too."""
+    topic, send = setup.topic, producer.send_and_wait
     now, add = time.perf_counter, setup.latencies_s.append
     for _ in range(count):
         began = now()
-        await send()
+        await send(topic, VALUE)
         add(now() - began)
     return count
 
 
-async def requests(send: Send, setup: Setup, count: int) -> int:
+async def requests(producer: Any, setup: Setup, count: int) -> int:
+    """`requests_of` for who has `send_and_wait`."""
+    return await requests_of(producer.send_and_wait, setup, count)
+
+
+async def requests_of(
+    send: Callable[[str, bytes], Awaitable[object]], setup: Setup, count: int
+) -> int:
     """So many tasks a second, as a web application has them, each of which waits for its message.
 
     They begin when they are due, whether or not those before have ended.
     """
-    now, add = time.perf_counter, setup.latencies_s.append
+    topic, now, add = setup.topic, time.perf_counter, setup.latencies_s.append
 
     async def request() -> None:
         began = now()
-        await send()
+        await send(topic, VALUE)
         add(now() - began)
 
     tasks: set[asyncio.Task[None]] = set()

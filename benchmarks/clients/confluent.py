@@ -143,10 +143,10 @@ async def aio_producer(setup: Setup) -> AsyncIterator[Any]:
 
 
 async def requests(producer: Any, setup: Setup, count: int) -> int:
-    async def send() -> None:
-        await (await producer.produce(setup.topic, VALUE))
+    async def send(topic: str, value: bytes) -> None:
+        await (await producer.produce(topic, value))
 
-    return await common.requests(send, setup, count)
+    return await common.requests_of(send, setup, count)
 
 
 @asynccontextmanager

@@ -10,13 +10,12 @@ from typing import Any
 
 import kafka
 
-from benchmarks.clients.common import bytes_of_records
+from benchmarks.clients import common
 from benchmarks.load import (
     BATCH_BYTES,
     FETCH_BYTES,
     LINGER_MS,
     MAX_RECORDS,
-    PARTITIONS,
     POLL_MS,
     VALUE,
     Setup,
@@ -34,12 +33,9 @@ def about() -> str:
 @asynccontextmanager
 async def producer(setup: Setup, linger_ms: int = LINGER_MS) -> AsyncIterator[Any]:
     opened = kafka.KafkaProducer(
-        bootstrap_servers=setup.bootstrap_servers,
-        acks="all",
-        enable_idempotence=True,
-        linger_ms=linger_ms,
         batch_size=BATCH_BYTES,
         compression_type=None if setup.compression == "none" else setup.compression,
+        **common.producer_options(setup, linger_ms),
     )
     try:
         yield opened
@@ -73,7 +69,7 @@ async def consumer(setup: Setup) -> AsyncIterator[Any]:
         enable_auto_commit=False,
         max_partition_fetch_bytes=FETCH_BYTES,
     )
-    opened.assign([kafka.TopicPartition(setup.topic, number) for number in range(PARTITIONS)])
+    opened.assign(common.partitions(setup, kafka.TopicPartition))
     try:
         yield opened
     finally:
@@ -87,7 +83,7 @@ async def in_lists(consumer: Any, setup: Setup, count: int) -> int:
         if not found:
             raise nothing_came(seen, count)
         for records in found.values():
-            size += bytes_of_records(records)
+            size += common.bytes_of_records(records)
             seen += len(records)
     check(size, seen)
     return seen

@@ -19,7 +19,6 @@ from benchmarks.load import (
     FETCH_BYTES,
     LINGER_MS,
     MAX_RECORDS,
-    PARTITIONS,
     PER_YIELD,
     VALUE,
     Setup,
@@ -36,13 +35,10 @@ def about() -> str:
 @asynccontextmanager
 async def producer(setup: Setup, linger_ms: int = LINGER_MS) -> AsyncIterator[Producer]:
     async with Producer(
-        bootstrap_servers=setup.bootstrap_servers,
-        acks="all",
-        enable_idempotence=True,
-        linger_ms=linger_ms,
         batch_size_bytes=BATCH_BYTES,
         buffer_memory_bytes=BUFFER_BYTES,
         compression_type=setup.compression,
+        **common.producer_options(setup, linger_ms),
     ) as opened:
         yield opened
 
@@ -90,16 +86,6 @@ async def send_many(producer: Producer, setup: Setup, count: int) -> int:
     return count
 
 
-async def one_at_a_time(producer: Producer, setup: Setup, count: int) -> int:
-    return await common.one_at_a_time(
-        lambda: producer.send_and_wait(setup.topic, VALUE), setup, count
-    )
-
-
-async def requests(producer: Producer, setup: Setup, count: int) -> int:
-    return await common.requests(lambda: producer.send_and_wait(setup.topic, VALUE), setup, count)
-
-
 @asynccontextmanager
 async def consumer(setup: Setup, max_records: int = MAX_RECORDS) -> AsyncIterator[Consumer]:
     async with Consumer(
@@ -108,23 +94,15 @@ async def consumer(setup: Setup, max_records: int = MAX_RECORDS) -> AsyncIterato
         max_poll_records=max_records,
         max_partition_fetch_bytes=FETCH_BYTES,
     ) as opened:
-        opened.assign(*(TopicPartition(setup.topic, number) for number in range(PARTITIONS)))
+        opened.assign(common.partitions(setup, TopicPartition))
         yield opened
-
-
-async def in_lists(consumer: Consumer, setup: Setup, count: int) -> int:
-    return await common.in_lists(consumer, count)
 
 
 async def in_values(consumer: Consumer, setup: Setup, count: int) -> int:
     """Values without records."""
     return await common.in_lists(
-        consumer, count, lambda records: sum(len(value) for value in records.values())
+        consumer, setup, count, lambda records: sum(len(value) for value in records.values())
     )
-
-
-async def one_by_one(consumer: Consumer, setup: Setup, count: int) -> int:
-    return await common.one_by_one(consumer, count)
 
 
 async def to_arrow(consumer: Consumer, setup: Setup, count: int) -> int:
@@ -145,10 +123,10 @@ SIDES: Mapping[str, Side] = {
     "send_nowait": working(send_nowait, producer),
     "send": working(send, producer),
     "send_many": working(send_many, producer),
-    "one-at-a-time": working(one_at_a_time, partial(producer, linger_ms=0)),
-    "requests": working(requests, producer),
-    "getmany": working(in_lists, consumer),
+    "one-at-a-time": working(common.one_at_a_time, partial(producer, linger_ms=0)),
+    "requests": working(common.requests, producer),
+    "getmany": working(common.in_lists, consumer),
     "getmany-values": working(in_values, consumer),
-    "async-for": working(one_by_one, consumer),
+    "async-for": working(common.one_by_one, consumer),
     "arrow": working(to_arrow, partial(consumer, max_records=ARROW_RECORDS)),
 }
