@@ -106,7 +106,7 @@ class Fetched:
     def _decompress(self, codec: int, data: bytes) -> bytes:
         if codec not in CODECS:
             raise CorruptRecords(f"0.7 has no codec {codec}")
-        return decompress(codec, data, self.max_decompressed_bytes)
+        return bytes(decompress(codec, data, self.max_decompressed_bytes))
 
     def _corrupt(
         self, error: KafkaError, offset: int, next_offset: int | None = None

@@ -114,7 +114,7 @@ class BatchView:
         self.buffer = buffer
         self.magic = int.from_bytes(buffer[MAGIC_POSITION : MAGIC_POSITION + 1], signed=True)
         self._columns: Columns | None = None
-        self._payload: bytes | None = None  # decompressed
+        self._payload: Buffer | None = None  # decompressed
         self._base_offset: int | None = None
         self._count: int | None = None
         if self.magic == MAGIC_V2:
@@ -263,7 +263,7 @@ class BatchView:
             return False
         return True
 
-    def _decompressed(self, max_bytes: int) -> bytes:
+    def _decompressed(self, max_bytes: int) -> Buffer:
         payload = self.buffer[BATCH_OVERHEAD_BYTES:]
         return decompress(self.compression, payload, max_bytes) if payload else b""
 

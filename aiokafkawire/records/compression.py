@@ -7,7 +7,9 @@ claims. Protocol source: the codec numbers are bits 0 to 2 of a batch's attribut
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from enum import IntEnum
+from mmap import mmap
 from struct import Struct
 from typing import Any
 
@@ -15,8 +17,9 @@ import cramjam
 import snappy
 
 from aiokafkawire.errors import CorruptRecords
+from aiokafkawire.runtime.memory import room_for
 
-from .kernel import Buffer
+from .kernel import COMPILED, Buffer
 
 __all__ = (
     "DEFAULT_MAX_DECOMPRESSED_BYTES",
@@ -33,6 +36,9 @@ DEFAULT_MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
 FIRST_GUESS_BYTES = 64 * 1024
 FIRST_GUESS_RATIO = 4
 TRUSTED_RATIO = 32  # a header that claims more is believed only step by step
+
+COPIED_BYTES = 256 * 1024
+"""What is given as `bytes`: more stays where it was decompressed, for a copy holds up all else."""
 
 SNAPPY_MAX_RATIO = 32  # a copy of 64 bytes takes three
 XERIAL_MAGIC = b"\x82SNAPPY\0"
@@ -86,8 +92,8 @@ def compress(codec: int, data: Buffer, level: int | None = None, magic: int = 2)
     raise ValueError(f"there is no compression codec {codec}")
 
 
-def decompress(codec: int, data: Buffer, max_bytes: int, magic: int = 2) -> bytes:
-    """Decompress a batch's records.
+def decompress(codec: int, data: Buffer, max_bytes: int, magic: int = 2) -> Buffer:
+    """Decompress a batch's records. What comes must not be changed.
 
     Raises `CorruptRecords` if the data is damaged or takes more than `max_bytes`.
     """
@@ -127,7 +133,7 @@ def _too_large(max_bytes: int) -> OverLimit:
     return OverLimit(f"a batch takes more than {max_bytes} bytes when it is decompressed")
 
 
-def _decompress_stream(module: Any, data: Buffer, max_bytes: int, claimed: int | None) -> bytes:
+def _decompress_stream(module: Any, data: Buffer, max_bytes: int, claimed: int | None) -> Buffer:
     """Decompress into buffers of growing size until one holds all of it.
 
     `claimed` is what the header says. It may lie in both directions, and a stream may have more
@@ -146,15 +152,24 @@ def _decompress_stream(module: Any, data: Buffer, max_bytes: int, claimed: int |
             size = min(max(2 * size, FIRST_GUESS_BYTES), max_bytes)
 
 
-def _decompress_into(module: Any, data: Buffer, size: int) -> bytes:
-    out = bytearray(size)
+def _decompress_into(module: Any, data: Buffer, size: int) -> Buffer:
+    out = room_for(size)
     try:
         written = module.decompress_into(data, out)
     except cramjam.DecompressionError as error:
         if str(error) == _out_of_room_text(module):
             raise _OutOfRoom from None
         raise
-    return bytes(memoryview(out)[:written])
+    return _shown(out, written)
+
+
+def _shown(out: bytearray | mmap, size: int) -> Buffer:
+    """The first bytes of what was decompressed."""
+    if size <= COPIED_BYTES or not COMPILED:
+        return bytes(memoryview(out)[:size])
+    if isinstance(out, bytearray):
+        del out[size:]  # which gives back what is not in use
+    return memoryview(out)[:size].toreadonly()
 
 
 _OUT_OF_ROOM_TEXTS: dict[str, str] = {}  # one entry a codec
@@ -220,13 +235,26 @@ def _compress_xerial(data: Buffer) -> bytes:
     return b"".join(out)
 
 
-def _decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
+def _decompress_snappy(data: Buffer, max_bytes: int) -> Buffer:
     """Both forms: xerial's framing (Java) and one raw block (librdkafka)."""
     view = memoryview(data)
-    if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
-        return bytes(_decompress_block(view, 0, max_bytes))
-    out: list[bytearray] = []
+    framed = bytes(view[: len(XERIAL_MAGIC)]) == XERIAL_MAGIC
+    blocks: list[tuple[memoryview, int]] = []
     total = 0
+    for block in _xerial_blocks(view) if framed else (view,):
+        blocks.append((block, _block_size(block, total, max_bytes)))
+        total += blocks[-1][1]
+    out = room_for(total)
+    position = 0
+    with memoryview(out) as room:
+        for block, size in blocks:
+            with room[position : position + size] as part:
+                _decompress_block(block, part)
+            position += size
+    return _shown(out, total)
+
+
+def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
     position = len(XERIAL_HEADER)
     if len(view) < position:
         raise CorruptRecords("SNAPPY data is damaged: its header is cut off")
@@ -240,26 +268,30 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> bytes:
         position += 4
         if size < 0 or size > len(view) - position:
             raise CorruptRecords("SNAPPY data is damaged: a block reaches past the end")
-        block = _decompress_block(view[position : position + size], total, max_bytes)
-        out.append(block)
-        total += len(block)
+        yield view[position : position + size]
         position += size
-    return b"".join(out)
 
 
-def _decompress_block(block: memoryview, before: int, max_bytes: int) -> bytearray:
+def _block_size(block: memoryview, before: int, max_bytes: int) -> int:
+    """What a block says that it takes, which it must not exceed."""
     try:
-        size = cramjam.snappy.decompress_raw_len(block)
-        if before + size > max_bytes:
-            raise _too_large(max_bytes)
-        if size > SNAPPY_MAX_RATIO * len(block):
-            raise CorruptRecords("SNAPPY data is damaged: it claims more than it can hold")
-        out = bytearray(size)
+        size: int = cramjam.snappy.decompress_raw_len(block)
+    except cramjam.DecompressionError as error:
+        raise CorruptRecords(f"SNAPPY data is damaged: {error}") from error
+    if before + size > max_bytes:
+        raise _too_large(max_bytes)
+    if size > SNAPPY_MAX_RATIO * len(block):
+        raise CorruptRecords("SNAPPY data is damaged: it claims more than it can hold")
+    return size
+
+
+def _decompress_block(block: memoryview, out: memoryview) -> None:
+    try:
         written = cramjam.snappy.decompress_raw_into(block, out)
     except cramjam.DecompressionError as error:
         raise CorruptRecords(f"SNAPPY data is damaged: {error}") from error
-    del out[written:]
-    return out
+    if written != len(out):
+        raise CorruptRecords(f"SNAPPY data is damaged: {written} bytes, not {len(out)}")
 
 
 # --- lz4 -------------------------------------------------------------------------------------

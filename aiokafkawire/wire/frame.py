@@ -3,6 +3,7 @@
 import struct
 
 from aiokafkawire.errors import MalformedFrame
+from aiokafkawire.runtime.memory import room_for
 
 __all__ = ("MIN_FRAME_BYTES", "FrameReader")
 
@@ -117,7 +118,7 @@ class _LargeFrame:
 
     def __init__(self, length: int, eager_bytes: int, beginning: memoryview) -> None:
         self._length = length
-        self._memory = memoryview(bytearray(min(length, max(eager_bytes, len(beginning)))))
+        self._memory = memoryview(room_for(min(length, max(eager_bytes, len(beginning)))))
         self._memory[: len(beginning)] = beginning
         self._filled = len(beginning)
 
@@ -134,7 +135,7 @@ class _LargeFrame:
             return self._memory
         if self._filled == len(self._memory):
             # Doubled in a new buffer: the old one may still be held by a view of the caller's.
-            larger = memoryview(bytearray(min(self._length, 2 * len(self._memory))))
+            larger = memoryview(room_for(min(self._length, 2 * len(self._memory))))
             larger[: self._filled] = self._memory
             self._memory = larger
         return None

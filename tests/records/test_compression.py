@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import tracemalloc
 from typing import Any
 
@@ -13,7 +14,15 @@ from hypothesis import strategies as st
 
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.records import Compression
-from aiokafkawire.records.compression import XERIAL_HEADER, compress, decompress, xxh32
+from aiokafkawire.records.compression import (
+    COPIED_BYTES,
+    XERIAL_HEADER,
+    compress,
+    decompress,
+    xxh32,
+)
+from aiokafkawire.records.kernel import COMPILED
+from aiokafkawire.runtime.memory import LARGE_BYTES
 
 CODECS = [codec for codec in Compression if codec]
 MIB = 1 << 20
@@ -71,6 +80,16 @@ def test_unknown_codec(codec: int) -> None:
         decompress(codec, b"x", MIB)
     with pytest.raises(ValueError, match=f"codec {codec}"):
         compress(codec, b"x")
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("size", [COPIED_BYTES, COPIED_BYTES + 1, 3 * LARGE_BYTES + 7])
+def test_much_stays_where_it_was_decompressed(codec: Compression, size: int) -> None:
+    data = random.Random(size).randbytes(size // 2) + bytes(size - size // 2)
+    found = decompress(codec, compress(codec, data), size)
+    assert found == data
+    assert isinstance(found, bytes) == (size <= COPIED_BYTES or not COMPILED)
+    assert memoryview(found).readonly
 
 
 def bomb(codec: Compression) -> bytes:

@@ -152,7 +152,7 @@ class Logs:
         if message.compression not in {1, 2}:
             raise CorruptRecords(f"there is no codec {message.compression}")
         limit = self._options.max_decompressed_bytes
-        inner = decompress(message.compression, message.payload, limit)
+        inner = bytes(decompress(message.compression, message.payload, limit))
         return sum(self._count(entry.message, depth + 1) for entry in _entries(inner))
 
     def _read(self, request: kafka07.FetchRequest) -> _Part:
