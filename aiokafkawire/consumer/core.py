@@ -420,8 +420,10 @@ class Core(Session):
         """A record, and a cursor for more of them."""
         if self.in_callback:
             return None
-        cursor = self.assignment.open(caller)
-        self.fetcher.gave()
+        try:
+            cursor = self.assignment.open(caller)
+        finally:
+            self.fetcher.gave()
         if cursor is None:
             return None
         # Another caller that waited as well may have opened one since.

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,7 +13,13 @@ from aiokafkawire.config import ConsumerConfig, make
 from aiokafkawire.consumer.core import Core, News
 from aiokafkawire.consumer.partition import LogPoint, Resetting
 from aiokafkawire.consumer.subscription import Manual, Nothing, Topics
-from aiokafkawire.errors import CommitFailed, ConnectionFailed, InvalidOption, RequestTimedOut
+from aiokafkawire.errors import (
+    CommitFailed,
+    ConnectionFailed,
+    CorruptRecords,
+    InvalidOption,
+    RequestTimedOut,
+)
 from aiokafkawire.group.assignors import RangeAssignor
 from aiokafkawire.runtime import Host, RealRuntime
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
@@ -378,3 +384,26 @@ async def test_leaders_that_move_do_not_have_all_topics_gone_through(
                 assert leader is not None
                 assert leader == (1, 7)
             assert len(followed) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("open", lambda it: it.next_record(object(), object())),
+        ("take", lambda it: it.take(object(), 1, None, one=False)),
+    ],
+)
+async def test_room_is_told_of_though_a_call_raises(
+    name: str, call: Callable[[Core], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[object] = []
+
+    def broken(*_: object, **__: object) -> None:
+        raise CorruptRecords("damage")
+
+    async with Broker() as broker, core(broker) as it:
+        monkeypatch.setattr(it.assignment, name, broken)
+        monkeypatch.setattr(it.fetcher, "gave", lambda: told.append(it))
+        with pytest.raises(CorruptRecords, match="damage"):
+            call(it)
+        assert told == [it]
