@@ -20,14 +20,15 @@ from aiokafkawire.errors import (
     UnknownServerError,
 )
 from aiokafkawire.records import (
+    Extent,
     FetchedBatches,
     IsolationLevel,
     decode_fetch,
-    extent_of,
+    ends_of,
     partial_message_size,
 )
 from aiokafkawire.runtime import Host, Runtime, Signal, checkpoint
-from aiokafkawire.types import NodeId, TopicPartition
+from aiokafkawire.types import ANY_LEADER_EPOCH, NodeId, TopicPartition
 from aiokafkawire.wire import NO_ID, ApiKey
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 from aiokafkawire.wire.messages.fetch import (
@@ -253,13 +254,21 @@ class Fetcher:
     def _take(
         self, plan: FetchPlan, response: FetchResponse, ids: dict[str, UUID]
     ) -> Iterator[bool]:
-        """Take an answer over, partition by partition: tiny batches take their time.
+        """Take an answer over piece by piece: tiny batches take their time.
 
-        Tells of each whether it is to be fetched later, or from another node.
+        Tells of each whether its partition is to be fetched later, or from another node.
         """
         if response.error_code != ErrorCode.NONE:
             raise error_for(response.error_code, api="Fetch", broker=str(plan.node))
         for part, data in answered(plan, response, ids):
+            extent = Extent(part.offset, ANY_LEADER_EPOCH)
+            if part.awaited and data.error_code == ErrorCode.NONE and data.records:
+                high = data.high_watermark if data.high_watermark >= 0 else None
+                for found in ends_of(data.records, part.offset, high):
+                    if found is None:
+                        yield False
+                    else:
+                        extent = found
             if not part.awaited:
                 continue
             before = part.partition.replica, part.partition.not_before
@@ -268,10 +277,10 @@ class Fetcher:
             elif data.diverging_epoch.epoch >= 0:
                 self._diverged(part, data)
             else:
-                self._store(plan.node, part, data)
+                self._store(plan.node, part, data, extent)
             yield before != (part.partition.replica, part.partition.not_before)
 
-    def _store(self, node: NodeId, part: FetchPart, data: PartitionData) -> None:
+    def _store(self, node: NodeId, part: FetchPart, data: PartitionData, extent: Extent) -> None:
         partition = part.partition
         self._note_ends(partition, data)
         follower = data.preferred_read_replica
@@ -283,7 +292,6 @@ class Fetcher:
         records = data.records
         if records is None or not len(records):
             return
-        extent = extent_of(records, part.offset, partition.high_watermark)
         if extent.end <= part.offset and self._cut_off(part, partial_message_size(records)):
             return
         partition.max_bytes = None

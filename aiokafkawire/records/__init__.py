@@ -12,7 +12,7 @@ from .batch import BatchView, iter_batches
 from .builder import BatchBuilder, ClosedBatch
 from .columns import Columns
 from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Compression
-from .extent import Extent, extent_of
+from .extent import Extent, ends_of, extent_of
 from .fetch import FetchedBatches, HeavyBatch, IsolationLevel, decode_fetch, partial_message_size
 from .kernel import Buffer, Header, Headers, Record, murmur2
 from .sequence import Records, Segment
@@ -39,6 +39,7 @@ __all__ = (
     "control_batch",
     "decode_fetch",
     "down_convert",
+    "ends_of",
     "extent_of",
     "iter_batches",
     "murmur2",

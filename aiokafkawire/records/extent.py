@@ -6,6 +6,7 @@ what decoding finds later must agree on where readable batches end: both go by `
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -15,10 +16,13 @@ from .batch import BATCH_OVERHEAD_BYTES, MAGIC_POSITION, MAGIC_V2
 from .kernel import Buffer
 from .legacy import HEAD_BYTES, overhead_bytes
 
-__all__ = ("Extent", "extent_of", "reaches_too_far")
+__all__ = ("Extent", "ends_of", "extent_of", "reaches_too_far")
 
 LEAST_BYTES = overhead_bytes(0)
 """Fewer hold no message of any format."""
+
+PIECE_BATCHES = 1_000
+"""Batches that are walked over at a time: about a millisecond."""
 
 _OFFSET_AND_SIZE = Struct(">qi")
 _MOST_OF_HEADER = Struct(">qiiB6xi30xi")
@@ -41,7 +45,16 @@ def extent_of(data: Buffer, fetch_offset: int, high_watermark: int | None = None
     What does not look like batches ends it, as a batch does that cannot reach as far as it says:
     decoding tells what is wrong with it.
     """
+    found = ends_of(data, fetch_offset, high_watermark)
+    return next(extent for extent in found if extent is not None)
+
+
+def ends_of(
+    data: Buffer, fetch_offset: int, high_watermark: int | None = None
+) -> Iterator[Extent | None]:
+    """As `extent_of`, which comes last; None after each `PIECE_BATCHES` batches before."""
     view = memoryview(data)
+    pause_at = PIECE_BATCHES
     position, end, leader_epoch = 0, fetch_offset, ANY_LEADER_EPOCH
     size_bytes = len(view)
     unpack = _MOST_OF_HEADER.unpack_from
@@ -49,7 +62,8 @@ def extent_of(data: Buffer, fetch_offset: int, high_watermark: int | None = None
         last, size, epoch, magic, delta, count = unpack(view, position)
         after = position + HEAD_BYTES + size
         if size <= 0 or after > size_bytes or last < 0:
-            return Extent(end, leader_epoch)
+            yield Extent(end, leader_epoch)
+            return
         if magic < MAGIC_V2:
             epoch = ANY_LEADER_EPOCH
         else:
@@ -57,10 +71,15 @@ def extent_of(data: Buffer, fetch_offset: int, high_watermark: int | None = None
             if after - position < BATCH_OVERHEAD_BYTES or (
                 high_watermark is not None and reaches_too_far(last, delta, count, high_watermark)
             ):
-                return Extent(end, leader_epoch)
+                yield Extent(end, leader_epoch)
+                return
         if last >= end:
             end, leader_epoch = last + 1, epoch
         position = after
+        pause_at -= 1
+        if not pause_at:
+            yield None
+            pause_at = PIECE_BATCHES
     while size_bytes - position >= LEAST_BYTES:
         # Too few bytes for a batch of format 2: an old message.
         last, size = _OFFSET_AND_SIZE.unpack_from(view, position)
@@ -72,7 +91,7 @@ def extent_of(data: Buffer, fetch_offset: int, high_watermark: int | None = None
         if last >= end:
             end, leader_epoch = last + 1, ANY_LEADER_EPOCH
         position = after
-    return Extent(end, leader_epoch)
+    yield Extent(end, leader_epoch)
 
 
 def reaches_too_far(

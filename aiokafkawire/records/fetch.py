@@ -42,7 +42,7 @@ ABORT_MARKER = 0
 """The type of an abort marker, in the second half of a control record's key."""
 
 
-BATCH_COST_BYTES = 3 * 1024
+BATCH_COST_BYTES = 8 * 1024
 """What finding and opening a batch takes, in the time of so many bytes that are decoded."""
 
 

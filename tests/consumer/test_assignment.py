@@ -8,6 +8,7 @@ from aiokafkawire.consumer.buffer import CURSOR_RECORDS, FetchBuffer
 from aiokafkawire.consumer.partition import Broken, Damaged, Partition, Positioned, SoughtTo
 from aiokafkawire.errors import CorruptRecords, KafkaError
 from aiokafkawire.records import control_batch, decode_fetch, extent_of
+from aiokafkawire.records.fetch import BATCH_COST_BYTES
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
 from .logs import P0, P1, fetched, log
@@ -242,7 +243,7 @@ def test_a_batch_that_has_to_be_unpacked_has_its_turn_before_more_of_the_others(
 
 
 def test_one_call_decodes_so_much_of_all_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assignment_module, "TAKE_BYTES", 7_000)
+    monkeypatch.setattr(assignment_module, "TAKE_BYTES", 2 * BATCH_COST_BYTES + 1_000)
     owned = assignment(*(partition(tp, log(2, 2)) for tp in (P0, P1, P2)))
     sizes = [sum(map(len, owned.take("a", 100).values())) for _ in range(4)]
     assert sum(sizes) == 12

@@ -14,12 +14,14 @@ from aiokafkawire.broker import Answer, Broker
 from aiokafkawire.broker.faults import SeenRequest
 from aiokafkawire.cluster.metadata import Leader
 from aiokafkawire.config import ConsumerConfig, make
+from aiokafkawire.consumer import fetcher
 from aiokafkawire.consumer.buffer import FetchBuffer
 from aiokafkawire.consumer.fetch_session import FetchSession, SessionRequest
 from aiokafkawire.consumer.fetcher import BRIEF_WAIT_MS, answered, fetch_request
 from aiokafkawire.consumer.partition import OutOfRange, Partition, Positioned
 from aiokafkawire.consumer.planner import FetchLimits, FetchPlan, FetchPlanner
 from aiokafkawire.errors import BrokerError, CorruptRecords, RecordTooLarge
+from aiokafkawire.records import extent
 from aiokafkawire.records.batch import batch_crc
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
@@ -380,6 +382,30 @@ async def test_an_answer_that_begins_with_damage_says_which() -> None:
             reader.seek(P0, 3)
             with anyio.fail_after(TIMEOUT_S), pytest.raises(CorruptRecords, match="1002"):
                 await reader.getone()
+
+
+async def test_a_long_answer_is_taken_over_while_others_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(extent, "PIECE_BATCHES", 1)
+    monkeypatch.setattr(fetcher, "BUSY_S", -1.0)
+    turns: list[int] = []
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 9), each=1)
+        async with consumer(broker) as reader:
+
+            async def turn() -> None:
+                turns.append(len(turns))
+                if len(turns) == 3:
+                    reader.seek(P0, 4)
+                await anyio.lowlevel.checkpoint()
+
+            monkeypatch.setattr(fetcher, "checkpoint", turn)
+            reader.assign([P0])
+            reader.seek(P0, 0)
+            assert [record.offset for record in await read(reader, 5)] == [4, 5, 6, 7, 8]
+    assert len(turns) > 9
 
 
 async def test_a_seek_to_the_end_of_the_damage_goes_on() -> None:

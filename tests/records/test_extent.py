@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafkawire.records import extent_of
+from aiokafkawire.records import ends_of, extent_of
+from aiokafkawire.records.extent import PIECE_BATCHES
 from tests.consumer.logs import log
 
 
@@ -17,6 +18,13 @@ def test_the_end_is_found_without_decoding(magic: int) -> None:
     assert extent_of(data[:5], 10) == (10, -1)
     assert extent_of(data, 40) == (40, -1)
     assert extent_of(b"", 7) == (7, -1)
+
+
+def test_many_batches_are_walked_over_piece_by_piece() -> None:
+    one = log(1)
+    data = one * (2 * PIECE_BATCHES + 1)
+    assert list(ends_of(data, 0)) == [None, None, extent_of(data, 0)]
+    assert extent_of(data, 0) == (1, 0)
 
 
 def test_a_batch_that_cannot_reach_so_far_ends_what_was_fetched() -> None:
