@@ -69,6 +69,7 @@ _COORDINATOR_CODES = _NOT_READY_CODES | {ErrorCode.NOT_COORDINATOR}
 
 # The fields under which responses keep an error code for each of what was asked.
 _NESTED = ("topics", "responses", "groups", "partitions", "members", "coordinators")
+_NESTED_IN: dict[type[Any], tuple[str, ...]] = {}  # as many as there are structs
 
 
 class Load(NamedTuple):
@@ -131,7 +132,15 @@ def _codes(items: Iterable[Any]) -> Iterator[int]:
         code = getattr(item, "error_code", 0)
         if code:
             yield code
-        for name in _NESTED:
+        for name in _nested_in(type(item)):
             nested = getattr(item, name, None)
             if isinstance(nested, list):
                 yield from _codes(nested)
+
+
+def _nested_in(kind: type[Any]) -> tuple[str, ...]:
+    """Those of the fields that a struct has: most have none, and to look in vain costs most."""
+    names = _NESTED_IN.get(kind)
+    if names is None:
+        names = _NESTED_IN[kind] = tuple(name for name in _NESTED if hasattr(kind, name))
+    return names

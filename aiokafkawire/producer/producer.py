@@ -287,7 +287,8 @@ class Producer(Client[_Session]):
         for at most a second, and the abort then goes on without its caller. One producer has one
         transaction at a time: entering a second one raises `WrongTransactionState`. (KIP-98.)
         """
-        return TransactionScope(self._transactions(), self._running().sender.refused)
+        sender = self._running().sender
+        return TransactionScope(_transactions_of(sender), sender.refused)
 
     async def begin_transaction(self) -> None:
         """Begin a transaction; waits at most `max_block_ms` for the end of the one before.
@@ -367,13 +368,7 @@ class Producer(Client[_Session]):
         return await self._transactions().detach()
 
     def _transactions(self) -> Transactions:
-        sender = self._running().sender
-        sender.refused()
-        if sender.transactions is None:
-            raise WrongTransactionState(
-                "a producer without a transactional_id makes no transactions: give it one"
-            )
-        return sender.transactions
+        return _transactions_of(self._running().sender)
 
     # --- the rest -----------------------------------------------------------------------------
 
@@ -413,6 +408,15 @@ class Producer(Client[_Session]):
         deadline = session.runtime.clock.now() + self.config.max_block_ms / 1_000
         queues = await session.intake.learn(topic, deadline)
         return tuple(queue.topic_partition.partition for queue in queues.queues)
+
+
+def _transactions_of(sender: Sender) -> Transactions:
+    sender.refused()
+    if sender.transactions is None:
+        raise WrongTransactionState(
+            "a producer without a transactional_id makes no transactions: give it one"
+        )
+    return sender.transactions
 
 
 async def _goodbye(session: _Session) -> None:

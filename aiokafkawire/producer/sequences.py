@@ -290,15 +290,18 @@ class PartitionSequences:
         that has its number waits for its outcome. Moves on to a new identity where that is due."""
         current = self.identities.current
         state = self.state
-        if isinstance(state, Flowing) and (state.identity is current or state.identity == current):
-            return True
         if isinstance(state, Unnumbered):
             return current is not None
+        # Mostly it is the very same; two that are not are compared field by field.
+        same = state.identity is current or state.identity == current
+        if same and isinstance(state, Flowing):
+            return True
         if anything_numbered:
             return False
-        self.identities.leave(state.identity)
-        if self.identities.current == state.identity:
-            return False  # the coordinator has not raised the epoch yet
+        if same:
+            self.identities.leave(state.identity)
+            if self.identities.current == state.identity:
+                return False  # the coordinator has not raised the epoch yet
         self._handle(Drained())
         return self.identities.current is not None
 

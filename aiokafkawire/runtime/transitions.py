@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
-__all__ = ("ImpossibleEvent", "step", "transition")
+__all__ = ("ImpossibleEvent", "impossible", "step", "transition")
 
 MAX_TOLD_CHARACTERS = 300
 """What of a state or an event stands in the error; either may hold whole batches."""
@@ -23,14 +23,23 @@ def transition(table: Mapping[Any, V], state: object, event: object) -> V:
 
     In the key stand members of enumerations themselves, and anything else by its class.
     """
-    key = (
-        state if isinstance(state, Enum) else type(state),
-        event if isinstance(event, Enum) else type(event),
-    )
-    entry = table.get(key)
+    # No table has an enumeration itself in a key: that two classes are found says that they stand
+    # for themselves.
+    entry = table.get((type(state), type(event)))
     if entry is None:
-        raise ImpossibleEvent(f"{_told(event)} cannot happen in {_told(state)}")
+        key = (
+            state if isinstance(state, Enum) else type(state),
+            event if isinstance(event, Enum) else type(event),
+        )
+        entry = table.get(key)
+    if entry is None:
+        raise impossible(state, event)
     return entry
+
+
+def impossible(state: object, event: object) -> ImpossibleEvent:
+    """The error where a table has no entry."""
+    return ImpossibleEvent(f"{_told(event)} cannot happen in {_told(state)}")
 
 
 def step(table: Mapping[Any, V], state: Enum, event: Enum) -> V:

@@ -22,7 +22,13 @@ from aiokafkawire.producer.transactions.requests import (
     read,
     refusal,
 )
-from aiokafkawire.producer.transactions.states import AddOffsets, CommitOffsets, Request
+from aiokafkawire.producer.transactions.states import (
+    AddOffsets,
+    CommitOffsets,
+    End,
+    Protocol,
+    Request,
+)
 from aiokafkawire.runtime import Runtime
 from aiokafkawire.wire import ApiKey
 
@@ -33,6 +39,10 @@ logger = logging.getLogger("aiokafkawire.producer")
 QUIET_FAILURES = 7
 """Failures in a row of one request before there is a warning: with the default backoff about five
 seconds. Coordinators refuse for less while they write what ends the transaction before."""
+
+
+# A tuple, not a union, which would be made anew at each look.
+_PROTOCOLLED = (End, CommitOffsets)
 
 
 class Conversation:
@@ -106,7 +116,7 @@ class Conversation:
     ) -> None:
         machine, now, rng = self._machine, self._runtime.clock.now(), self._runtime.rng
         if reading.outcome is Outcome.DONE:
-            self._look_at_coordinator()
+            self._look_at_coordinator(request)
             machine.answered(reading.outcome, reading.event, None, now, rng)
             return
         if reading.outcome is Outcome.FIND:
@@ -132,8 +142,11 @@ class Conversation:
             error.reason += "; transactions need brokers of Kafka 0.11 or later"
         machine.answered(Outcome.ABORT if of_group else Outcome.FATAL, None, error, now, rng)
 
-    def _look_at_coordinator(self) -> None:
+    def _look_at_coordinator(self, request: Request) -> None:
         """Whether it raises an epoch when asked; it may have become another broker."""
+        if isinstance(request, _PROTOCOLLED) and request.protocol is Protocol.IMPLICIT:
+            self._machine.can_raise = True  # whatever speaks that is newer by far
+            return
         route = Coordinator(self._machine.transactional_id, CoordinatorType.TRANSACTION)
         versions = self._cluster.known_versions(route)
         if versions is not None:

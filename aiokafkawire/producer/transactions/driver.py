@@ -376,7 +376,8 @@ class Transactions:
 
     def _heard_answer(self) -> None:
         self._answered()
-        self._go_on()
+        if type(self.machine.state) is not Ready:  # between transactions nothing is asked
+            self._go_on()
 
     def _next(self) -> Request | None:
         """What the machine wants sent now."""

@@ -59,7 +59,6 @@ from aiokafkawire.producer.transactions.states import (
     UsePartition,
 )
 from aiokafkawire.producer.transactions.steps import (
-    Going,
     abort,
     abort_rest,
     added,
@@ -89,7 +88,7 @@ from aiokafkawire.producer.transactions.steps import (
     use,
 )
 from aiokafkawire.runtime import NEVER, copy_of
-from aiokafkawire.runtime.transitions import transition
+from aiokafkawire.runtime.transitions import impossible
 from aiokafkawire.types import ProducerIdAndEpoch
 
 __all__ = ("CONCURRENT_BACKOFF_S", "TRANSITIONS", "TransactionMachine", "concurrent_backoff")
@@ -107,6 +106,7 @@ in time."""
 # Tuples, not unions, which would be made anew at each look.
 _OPEN = (InTransaction, Committing, Detaching)
 _FAILED = (AbortableError, Aborting)
+_GOING = (*_OPEN, *_FAILED)
 _ENDING = (Committing, Aborting)
 _LEAVING = (Committing, Aborting, Detaching)
 _UNSETTLED = (Committing, Aborting, Detaching, Initialising)
@@ -150,7 +150,7 @@ class TransactionMachine:
     def transaction(self) -> Transaction | None:
         """The transaction that is not over yet."""
         state = self.state
-        return state.transaction if isinstance(state, Going) else None
+        return state.transaction if isinstance(state, _GOING) else None
 
     @property
     def ending(self) -> bool:
@@ -187,9 +187,12 @@ class TransactionMachine:
     def handle(self, event: Event, now: float) -> None:
         """Go to the next state. Raises `WrongTransactionState` for a call out of order."""
         state = self.state
-        if isinstance(event, Call):
-            self.check(type(event))
-        self.state = transition(TRANSITIONS, state, event)(self, state, event, now)
+        go = TRANSITIONS.get((type(state), type(event)))
+        if go is None:
+            if isinstance(event, Call):
+                raise self._out_of_order(type(event))
+            raise impossible(state, event)
+        self.state = go(self, state, event, now)
         if type(self.state) is not type(state):
             self._let_go()
 
@@ -226,7 +229,7 @@ class TransactionMachine:
         request, doubtful = self._request, self._doubtful
         assert request is not None
         self._in_flight = self._doubtful = False
-        if outcome in {Outcome.RETRY, Outcome.FIND}:
+        if outcome is Outcome.RETRY or outcome is Outcome.FIND:
             assert error is not None
             name = getattr(error, "name", None)
             # What may have been carried out before stays so where nobody has looked, and an end

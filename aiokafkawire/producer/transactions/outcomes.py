@@ -35,6 +35,9 @@ class Outcome(enum.Enum):
     FATAL = "this producer cannot go on"
     FENCED = "this producer is fenced (`ProducerFenced`)"
 
+    # By identity, not by name as Enum has it: looked up in tables for each answer.
+    __hash__ = object.__hash__
+
 
 _SEVERITY = {outcome: number for number, outcome in enumerate(Outcome)}
 
@@ -128,6 +131,8 @@ def worst(kind: RequestKind, codes: Iterable[int]) -> tuple[Outcome, int]:
     """The outcome that decides among those of several partitions, and its code."""
     found = (Outcome.DONE, int(ErrorCode.NONE))
     for code in codes:
+        if not code:
+            continue
         outcome = outcome_of(kind, code)
         # Of equals, a partition that was not even attempted says less than the others.
         hollow = found[1] == ErrorCode.OPERATION_NOT_ATTEMPTED

@@ -85,7 +85,15 @@ class Outgoing(NamedTuple):
 def outgoing(request: Request, transactional_id: str, timeout_ms: int) -> Outgoing:
     """The message of a request; `timeout_ms` is that of the producer's transactions."""
     route = Coordinator(transactional_id, CoordinatorType.TRANSACTION)
-    match request:
+    match request:  # what is asked most comes first
+        case End(identity, protocol, committed):
+            end = EndTxnRequest(
+                transactional_id=transactional_id,
+                producer_id=identity.producer_id,
+                producer_epoch=identity.epoch,
+                committed=committed,
+            )
+            return Outgoing(end, route, *_versions(protocol))
         case Init(previous):
             init = InitProducerIdRequest(
                 transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
@@ -115,14 +123,6 @@ def outgoing(request: Request, transactional_id: str, timeout_ms: int) -> Outgoi
             return Outgoing(offsets, route)
         case CommitOffsets():
             return _commit_offsets(request, transactional_id)
-        case End(identity, protocol, committed):
-            end = EndTxnRequest(
-                transactional_id=transactional_id,
-                producer_id=identity.producer_id,
-                producer_epoch=identity.epoch,
-                committed=committed,
-            )
-            return Outgoing(end, route, *_versions(protocol))
 
 
 def _versions(protocol: Protocol) -> tuple[int, int | None]:
@@ -196,7 +196,13 @@ class Reading(NamedTuple):
 def read(request: Request, response: Any) -> Reading:
     """Read an answer. A partition that it leaves out counts as failed in the broker, as does an
     identity that is none."""
-    match request:
+    match request:  # what is asked most comes first
+        case End(identity, protocol):
+            assert isinstance(response, EndTxnResponse)
+            given = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+            raised = given.producer_id != identity.producer_id or given.epoch > identity.epoch
+            gave = protocol is Protocol.IMPLICIT and _is_one(given) and raised
+            return _reading(request, {None: response.error_code}, Ended(given if gave else None))
         case Init():
             assert isinstance(response, InitProducerIdResponse)
             identity = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
@@ -223,12 +229,6 @@ def read(request: Request, response: Any) -> Reading:
                 for result in topic.partitions
             }
             return _reading(request, _each(commit.offsets, told), OffsetsCommitted(commit))
-        case End(identity, protocol):
-            assert isinstance(response, EndTxnResponse)
-            given = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
-            raised = given.producer_id != identity.producer_id or given.epoch > identity.epoch
-            gave = protocol is Protocol.IMPLICIT and _is_one(given) and raised
-            return _reading(request, {None: response.error_code}, Ended(given if gave else None))
 
 
 def _is_one(identity: ProducerIdAndEpoch) -> bool:
