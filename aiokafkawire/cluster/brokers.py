@@ -91,12 +91,11 @@ class Brokers:
         A node that has just started may not know them, and says nothing else as long as the
         connection lasts.
         """
-        told = [client.versions for client in self._nodes.values()]
-        newest = max(
-            (versions for versions in told if versions is not None),
-            key=lambda versions: versions.features_epoch,
-            default=None,
-        )
+        newest: Versions | None = None
+        for client in self._nodes.values():
+            told = client.versions
+            if told is not None and (newest is None or told.features_epoch > newest.features_epoch):
+                newest = told
         known = self._features
         if newest is not None and (known is None or newest.features_epoch >= known.features_epoch):
             self._features = known = newest

@@ -92,8 +92,9 @@ class BrokerClient:
     @property
     def versions(self) -> Versions | None:
         """What the broker speaks, while a connection to it is open."""
-        for channel in self._channels():
-            return channel.versions
+        for link in self._links.values():
+            if isinstance(link, Channel) and link.usable:
+                return link.versions
         return None
 
     @property

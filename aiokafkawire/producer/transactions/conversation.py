@@ -61,7 +61,8 @@ class Conversation:
     ) -> None:
         self._machine = machine
         self._cluster = cluster
-        self._runtime = runtime
+        self._now = runtime.clock.now
+        self._rng = runtime.rng
         self._timeout_ms = transaction_timeout_ms
 
     async def ask(self, request: Request) -> None:
@@ -109,12 +110,12 @@ class Conversation:
         )
 
     def _deadline(self) -> float:
-        return self._runtime.clock.now() + self._cluster.config.request_timeout_ms / 1_000
+        return self._now() + self._cluster.config.request_timeout_ms / 1_000
 
     def _answered(
         self, request: Request, reading: Reading, route: Coordinator, broker: str
     ) -> None:
-        machine, now, rng = self._machine, self._runtime.clock.now(), self._runtime.rng
+        machine, now, rng = self._machine, self._now(), self._rng
         if reading.outcome is Outcome.DONE:
             self._look_at_coordinator(request)
             machine.answered(reading.outcome, reading.event, None, now, rng)
@@ -131,7 +132,7 @@ class Conversation:
         machine.answered(reading.outcome, None, error, now, rng)
 
     def _unanswered(self, request: Request, error: KafkaError) -> None:
-        machine, now, rng = self._machine, self._runtime.clock.now(), self._runtime.rng
+        machine, now, rng = self._machine, self._now(), self._rng
         error.transactional_id = error.transactional_id or machine.transactional_id
         if error.retriable or isinstance(error, ProtocolError):
             sent = bool(getattr(error, "sent", isinstance(error, ProtocolError)))

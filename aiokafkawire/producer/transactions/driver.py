@@ -63,6 +63,7 @@ FIRST_IMPLICIT_PRODUCE = 12
 _SENDING = (InTransaction, Committing, Detaching)
 _PRESSING = (Committing, Detaching)
 _DROPPING = (AbortableError, Aborting)
+_UNENDED = (InTransaction, AbortableError)
 
 
 class _Steps:
@@ -126,14 +127,17 @@ class Transactions:
         self.identities = CoordinatedIdentities(self._admits, self._numbers_lost)
         accumulator.identities = self.identities
         self._config = config
-        self._runtime = runtime
+        self._now = runtime.clock.now
         self._cluster = cluster
         self._accumulator = accumulator
         self._fail = fail
         self.steps = _Steps(self._go_on)
         self._stirred = Signal()
         self._heard = Signal()
-        self._callers = 0
+        # When the waiting of each caller ends; one task watches all, as a timer for each would cost
+        # more than most waits last. `_watches_until`: when it looks next, if it is not at it.
+        self._deadlines: dict[object, float] = {}
+        self._watches_until = -NEVER
         # The last call to end a transaction left before it knew how that ended.
         self._unheard: type[Commit | Abort] | None = None
         self._pressing = False
@@ -317,8 +321,8 @@ class Transactions:
 
     def unended(self, transaction: Transaction) -> bool:
         """Whether a transaction is open, or can only be aborted."""
-        unended = isinstance(self.machine.state, InTransaction | AbortableError)
-        return unended and self.machine.transaction is transaction
+        state = self.machine.state
+        return isinstance(state, _UNENDED) and state.transaction is transaction
 
     def detaching(self, transaction: Transaction) -> bool:
         """Whether a transaction is to be given away, and nobody has it yet."""
@@ -328,7 +332,7 @@ class Transactions:
     @property
     def awaited(self) -> bool:
         """Whether a call waits, which hears of a failure."""
-        return self._callers > 0
+        return bool(self._deadlines)
 
     def metrics(self) -> dict[str, int]:
         """How many transactions there were."""
@@ -440,10 +444,17 @@ class Transactions:
         return self._accumulator.gap
 
     async def _keep_buffer(self) -> None:
-        """Keep the buffer in step with the transaction while the other task waits for answers."""
+        """Keep the buffer in step with the transaction while the other task waits for answers, and
+        tell callers that the time which they wait is over."""
         while True:
             self._keep_buffer_in_step()
-            await self._stirred.wait()
+            now = self._now()
+            left = [deadline for deadline in self._deadlines.values() if deadline > now]
+            if len(left) < len(self._deadlines):
+                self._heard.set()
+            self._watches_until = min(left, default=NEVER)
+            await self._stirred.wait(self._watches_until)
+            self._watches_until = -NEVER
 
     def _keep_buffer_in_step(self) -> None:
         self._keep_pressing()
@@ -481,18 +492,24 @@ class Transactions:
             self._heard.set()
 
     async def _until(self, done: Callable[[], bool], deadline: float, what: str) -> None:
-        self._callers += 1
+        if done():
+            return
+        caller = object()
+        self._deadlines[caller] = deadline
+        if deadline < self._watches_until:
+            self._stirred.set()
         try:
             while not done():
-                if not await self._heard.wait(deadline):
+                if self._now() >= deadline:
                     trouble = self.machine.trouble
                     why = "" if trouble is None else f"; the last failure: {trouble}"
                     raise RequestTimedOut(
                         f"{what}, and the time to wait is over{why}",
                         transactional_id=self.machine.transactional_id,
                     )
+                await self._heard.wait()
         finally:
-            self._callers -= 1
+            del self._deadlines[caller]
 
     async def _end(
         self, call: type[Commit | Abort], what: str, within_s: float | None = None
@@ -519,7 +536,8 @@ class Transactions:
         return True
 
     def _is(self, ending: type[Committing | Aborting], transaction: Transaction) -> bool:
-        return isinstance(self.machine.state, ending) and self.machine.transaction is transaction
+        state = self.machine.state
+        return isinstance(state, ending) and state.transaction is transaction
 
     def _takes(self, transaction: Transaction | None) -> bool:
         taking = isinstance(self.machine.state, _SENDING)
@@ -553,6 +571,3 @@ class Transactions:
 
     def _deadline(self) -> float:
         return self._now() + self._config.max_block_ms / 1_000
-
-    def _now(self) -> float:
-        return self._runtime.clock.now()
