@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow
@@ -41,29 +41,45 @@ SCHEMA = pyarrow.schema(
 )
 
 
-def to_arrow(records: Records) -> pyarrow.RecordBatch:
-    """All records as one `pyarrow.RecordBatch` of `SCHEMA`.
+def to_arrow(records: Records, names: Sequence[str] | None = None) -> pyarrow.RecordBatch:
+    """All records as one `pyarrow.RecordBatch`: the columns of `SCHEMA`, or those of these names.
 
     No Python object is made for a record, unless its batch has headers.
     """
-    count = len(records)
-    segments = records.segments
+    schema = SCHEMA if names is None else pyarrow.schema([SCHEMA.field(name) for name in names])
+    arrays = [_COLUMNS[name](records) for name in schema.names]
+    return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _same(kind: Any, value: str | int, records: Records) -> pyarrow.Array:
+    return pyarrow.repeat(pyarrow.scalar(value, kind), len(records))
+
+
+def _kinds(records: Records) -> pyarrow.Array:
     kinds = array("i")
-    for segment in segments:
+    for segment in records.segments:
         kinds += array("i", (segment.timestamp_type,)) * (segment.stop - segment.start)
-    arrays = [
-        pyarrow.repeat(pyarrow.scalar(records.topic, pyarrow.string()), count),
-        pyarrow.repeat(pyarrow.scalar(records.partition, pyarrow.int32()), count),
-        _plain(pyarrow.int64(), _joined([part.columns.offsets for part in segments], segments)),
-        _timestamps(_joined([part.columns.timestamps for part in segments], segments)),
-        pyarrow.Array.from_buffers(pyarrow.int32(), count, [None, pyarrow.py_buffer(kinds)]),
-        _binary([(part.columns.key_start, part.columns.key_length) for part in segments], segments),
-        _binary(
-            [(part.columns.value_start, part.columns.value_length) for part in segments], segments
-        ),
-        _headers(segments),
-    ]
-    return pyarrow.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    return pyarrow.Array.from_buffers(pyarrow.int32(), len(kinds), [None, pyarrow.py_buffer(kinds)])
+
+
+def _offsets(records: Records) -> pyarrow.Array:
+    segments = records.segments
+    return _plain(pyarrow.int64(), _joined([part.columns.offsets for part in segments], segments))
+
+
+def _times(records: Records) -> pyarrow.Array:
+    segments = records.segments
+    return _timestamps(_joined([part.columns.timestamps for part in segments], segments))
+
+
+def _keys(records: Records) -> pyarrow.Array:
+    segments = records.segments
+    return _binary([(p.columns.key_start, p.columns.key_length) for p in segments], segments)
+
+
+def _values(records: Records) -> pyarrow.Array:
+    segments = records.segments
+    return _binary([(p.columns.value_start, p.columns.value_length) for p in segments], segments)
 
 
 def _joined(columns: list[array[int]], segments: Sequence[Segment]) -> array[int]:
@@ -122,3 +138,16 @@ def _headers(segments: Sequence[Segment]) -> pyarrow.Array:
         for index in range(segment.start, segment.stop)
     ]
     return pyarrow.array(rows, kind)
+
+
+_COLUMNS: dict[str, Callable[[Records], pyarrow.Array]] = {
+    "topic": lambda records: _same(pyarrow.string(), records.topic, records),
+    "partition": lambda records: _same(pyarrow.int32(), records.partition, records),
+    "offset": _offsets,
+    "timestamp": _times,
+    "timestamp_type": _kinds,
+    "key": _keys,
+    "value": _values,
+    "headers": lambda records: _headers(records.segments),
+}
+"""How each column is made: one that is not asked for costs nothing."""

@@ -183,17 +183,18 @@ class Records(Sequence[Record]):
             for lengths in (columns.key_length, columns.value_length)
         )
 
-    def to_arrow(self) -> pyarrow.RecordBatch:
+    def to_arrow(self, columns: Sequence[str] | None = None) -> pyarrow.RecordBatch:
         """The records as a `pyarrow.RecordBatch`; needs the extra `arrow`.
 
         Columns: topic, partition, offset, timestamp (milliseconds, UTC; null without one),
-        timestamp_type, key, value, headers (list of key and value; null where there is none).
+        timestamp_type, key, value, headers (list of key and value; null where there is none);
+        or, of these, `columns` in their order. Raises `KeyError` for one that there is not.
         """
         try:
             from .arrow import to_arrow  # noqa: PLC0415 - pyarrow is optional and slow to import
         except ImportError as error:
             raise ImportError("to_arrow() needs pyarrow: install aiokafkawire[arrow]") from error
-        return to_arrow(self)
+        return to_arrow(self, columns)
 
     def __repr__(self) -> str:
         return (

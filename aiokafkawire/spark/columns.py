@@ -39,9 +39,9 @@ _NO_TIME = pyarrow.scalar(NO_TIMESTAMP, pyarrow.timestamp("ms", tz="UTC"))
 
 def to_spark(records: Records, names: Sequence[str]) -> pyarrow.RecordBatch:
     """The columns of these names, in this order."""
-    batch = records.to_arrow()
+    batch = records.to_arrow([NAMES.get(name, name) for name in names])
     schema = pyarrow.schema([pyarrow.field(name, TYPES[name]) for name in names])
-    arrays = [_converted(name, batch.column(NAMES.get(name, name))) for name in names]
+    arrays = [_converted(*column) for column in zip(names, batch.columns, strict=True)]
     return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
 
 

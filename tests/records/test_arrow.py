@@ -53,6 +53,15 @@ def test_without_records_and_without_timestamps() -> None:
     assert old.to_pylist()[0]["headers"] is None
 
 
+def test_columns_that_are_asked_for_come_alone_and_in_their_order() -> None:
+    records = decode_fetch("t", 4, batch(ROWS, 5), 0).take(100)
+    whole, some = records.to_arrow(), records.to_arrow(["value", "offset"])
+    assert some.schema.names == ["value", "offset"]
+    assert some.equals(whole.select(["value", "offset"]))
+    with pytest.raises(KeyError, match="nothing"):
+        records.to_arrow(["nothing"])
+
+
 def test_pyarrow_is_loaded_only_when_it_is_asked_for() -> None:
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"
