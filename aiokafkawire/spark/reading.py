@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import anyio
 
 from aiokafkawire import blocking
 from aiokafkawire.consumer import Consumer
@@ -83,11 +84,12 @@ class RangeReader:
         self._timeout_s = poll_timeout_ms / 1000
         self._position = wanted.start
         self._looks = 0
-        self._last_progress = time.monotonic()
+        self._last_progress = 0.0
 
     async def records(self) -> AsyncGenerator[Records, None]:
         """All records of the range, in order. To be called once."""
         tp, _, end = self._wanted
+        self._last_progress = anyio.current_time()
         self._consumer.assign(tp)
         self._consumer.seek(tp, self._position)
         try:
@@ -119,7 +121,7 @@ class RangeReader:
     def _went_to(self, position: int) -> None:
         self._position = position
         self._looks = 0
-        self._last_progress = time.monotonic()
+        self._last_progress = anyio.current_time()
 
     async def _look_around(self) -> None:
         """Nothing came: has the log ended before the range, or does the broker not answer?"""
@@ -130,7 +132,7 @@ class RangeReader:
         log_end = (await self._consumer.end_offsets(tp))[tp]
         if self._position >= log_end:
             await self._lost()
-        elif time.monotonic() - self._last_progress > self._timeout_s:
+        elif anyio.current_time() - self._last_progress > self._timeout_s:
             raise RequestTimedOut(
                 f"nothing came for {self._timeout_s:g} s of a range that ends at"
                 f" {self._wanted.end}, though the log ends at {log_end}",

@@ -108,3 +108,38 @@ def test_lost_records_fail_the_stream_with_the_reason(spark, kafka, tmp_path):
     fill(kafka, "shrinking", ["3"])
     with pytest.raises(Exception, match="records may be lost: the end of its log changed from 3"):
         run(writer)
+
+
+def test_a_first_batch_that_failed_reads_the_same_again(spark, kafka, tmp_path):
+    fill(kafka, "again", ["before"])
+    seen: list[tuple[int, list[int]]] = []
+    broken = True
+
+    def handle(frame: Any, batch_id: int) -> None:
+        seen.append((batch_id, sorted(row.offset for row in frame.collect())))
+        if broken:
+            raise RuntimeError("broken on purpose")
+
+    def start(**trigger: Any) -> Any:
+        reader = spark.readStream.format("aiokafkawire").option("subscribe", "again")
+        frame = reader.option("kafka.bootstrap.servers", kafka.servers).load()
+        writer = frame.writeStream.foreachBatch(handle).trigger(**trigger)
+        return writer.option("checkpointLocation", str(tmp_path)).start()
+
+    query = start(processingTime="0 seconds")
+    end = time.monotonic() + TIMEOUT_S
+    while not seen:
+        assert time.monotonic() < end
+        append(kafka, "again", {0: ["x"]})
+        time.sleep(0.3)
+    with pytest.raises(Exception, match="broken on purpose"):
+        query.awaitTermination(TIMEOUT_S)
+    broken = False
+    append(kafka, "again", {0: ["y", "z"]})
+    last = kafka.call(kafka.broker.end_offset, "again", 0)
+    assert start(availableNow=True).awaitTermination(TIMEOUT_S)
+    first, repeated, *rest = seen
+    assert repeated == first
+    assert first[0] == 0
+    everything = [offset for _, found in (repeated, *rest) for offset in found]
+    assert everything == list(range(first[1][0], last))
