@@ -31,7 +31,8 @@ class Log:
     """What a partition held in the end, in the order of offsets; control records are left out.
 
     `incarnation` counts from 0 how often the topic was deleted and made again before. `whole`:
-    nothing was deleted by retention; otherwise what is before `start_offset` is gone.
+    nothing was deleted by retention; otherwise what is before `start_offset` is gone. `misdated`:
+    where batches begin that claim another newest time than their records have.
     """
 
     topic: str
@@ -40,6 +41,7 @@ class Log:
     start_offset: int = 0
     end_offset: int = 0
     incarnation: int = 0
+    misdated: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

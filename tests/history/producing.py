@@ -145,6 +145,7 @@ class RecordedProducer:
     def _left(self, error: str | None) -> None:
         self._journal.note(Closed, error)
         if error is None or error == "DeliveriesFailed":
+            self._journal.closed()
             self.settle()
             for delivery in self._open.values():
                 self._journal.note(Unheard, delivery._send, (delivery._value,))

@@ -91,6 +91,7 @@ class Journal:
         self.client = client
         self.calls = 0
         self.look: Callable[[], None] = _nothing
+        self.closed: Callable[[], None] = _nothing
         self._tasks: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
         self._task_count = 0
 
@@ -147,6 +148,8 @@ class Recorder:
         self.reprs: dict[str, None] = {}
         self._write = write
         self._most_held: dict[str, tuple[int, int]] = {}
+        self._kept: dict[str, int] = {}
+        self._holds: dict[str, Callable[[], dict[str, int | float]]] = {}
         self._detached: dict[str, tuple[Journal, int]] = {}
 
     def note(self, event: Event) -> None:
@@ -163,21 +166,28 @@ class Recorder:
         self.opened(name, "producer", producer)
         journal = self.journal(name)
         journal.look = partial(self._look, name, producer)
+        journal.closed = partial(self._closed, name)
         return RecordedProducer(producer, journal)
 
     def _look(self, name: str, producer: Producer) -> None:
         """Note how much a producer holds, if that is the most so far."""
-        held = producer.metrics()["buffer_used_bytes"]
+        # A producer that is closed has no `metrics`.
+        metrics = self._holds[name] = producer._running().sender.metrics
+        held = metrics()["buffer_used_bytes"]
         if held > self._most_held.get(name, (0, 0))[0]:
             self._most_held[name] = (int(held), producer.config.buffer_memory_bytes)
 
+    def _closed(self, name: str) -> None:
+        """Note what a producer still holds that was closed."""
+        if name in self._holds:
+            self._kept[name] = int(self._holds[name]()["buffer_used_bytes"])
+
     @property
     def peaks(self) -> tuple[Peak, ...]:
-        """The most that producers held when a record had been handed over."""
-        return tuple(
-            Peak(name, "bytes of records", held, limit)
-            for name, (held, limit) in self._most_held.items()
-        )
+        """The most that producers held when a record had been handed over, and after closing."""
+        most = [(name, "bytes of records", *held) for name, held in self._most_held.items()]
+        kept = [(name, "bytes of records after closing", n, 0) for name, n in self._kept.items()]
+        return tuple(Peak(*each) for each in (*most, *kept))
 
     def consumer(self, consumer: Consumer, name: str) -> RecordedConsumer:
         """A consumer that is written down as `name`, which no other client has."""

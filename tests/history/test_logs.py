@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,6 +28,14 @@ def numbers(found: list[tuple[int, str]]) -> list[int]:
 def test_what_was_acknowledged_is_there() -> None:
     story = three_sent()
     assert story.found(log(v(1), v(2), v(3))) == []
+
+
+def test_a_batch_that_tells_another_newest_time_than_its_records() -> None:
+    misdated = replace(log(v(1), v(2), v(3)), misdated=(1,))
+    [(number, text)] = three_sent().found(misdated)
+    assert number == 1
+    assert "newest time" in text
+    assert "t-0@1" in text
 
 
 def test_an_acknowledged_record_is_missing() -> None:

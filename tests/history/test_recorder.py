@@ -61,7 +61,8 @@ async def test_an_application_is_written_down() -> None:
             await producer.send_and_wait("t", values[1], partition=0)
             await producer.send_many("t", values[2:])
             await producer.flush()
-        [peak] = recorder.peaks
+        peak, kept = recorder.peaks
+        assert (kept.client, kept.value, kept.limit) == ("p", 0, 0)
         assert (peak.client, peak.limit) == ("p", producer.config.buffer_memory_bytes)
         assert 0 < peak.value <= producer.config.batch_size_bytes  # one batch at a time
         consumer = recorder.consumer(

@@ -75,6 +75,7 @@ def log_of(broker: Broker, topic: str, partition: int, incarnation: int = 0) -> 
         stored = next((each.log for each in replicas if each is not None), found.log)
     records: list[LogRecord] = []
     open_: dict[int, list[int]] = {}
+    misdated: list[int] = []
     for segment in stored._segments:
         if not segment.data.size_bytes:
             continue
@@ -83,6 +84,8 @@ def log_of(broker: Broker, topic: str, partition: int, incarnation: int = 0) -> 
                 _end(view, records, open_)
                 continue
             columns = view.columns()
+            if view.max_timestamp != max(columns.timestamps):
+                misdated.append(view.base_offset)
             for index, offset in enumerate(columns.offsets):
                 if offset < stored.start_offset:
                     continue
@@ -102,7 +105,13 @@ def log_of(broker: Broker, topic: str, partition: int, incarnation: int = 0) -> 
                     )
                 )
     return Log(
-        topic, partition, tuple(records), stored.start_offset, stored.end_offset, incarnation
+        topic,
+        partition,
+        tuple(records),
+        stored.start_offset,
+        stored.end_offset,
+        incarnation,
+        tuple(misdated),
     )
 
 

@@ -18,7 +18,7 @@ ABORTED = "TransactionAborted"
 
 
 def acknowledged_is_readable(run: Run) -> Iterator[Violation]:
-    """(1) An acknowledged record is at its offset.
+    """(1) An acknowledged record is at its offset, in a batch that tells its newest time rightly.
 
     For acks=all; a record whose offset was not told is anywhere in its partition. What retention
     took, and what was in a topic that was deleted and whose log nobody kept, is left out.
@@ -27,6 +27,12 @@ def acknowledged_is_readable(run: Run) -> Iterator[Violation]:
         raise NotChecked("brokers may lose what was acknowledged")
     if not any(sent.acknowledged for sent in run.sent.values()):
         raise NotChecked("nothing was acknowledged")
+    misdated: list[Finding] = [
+        (f"{log.topic}-{log.partition}@{offset}", log)
+        for log in run.observed.logs
+        for offset in log.misdated
+    ]
+    yield from one_of_a_kind(1, "batches tell another newest time than their records", misdated)
     promised = {
         client.name
         for client in run.clients.values()

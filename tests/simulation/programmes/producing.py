@@ -56,7 +56,13 @@ TRICKS: Mapping[str, Mapping[str, Any]] = {
         "request_timeout_ms": 10_000,
     },
     "deny what is written": {"request_timeout_ms": 1_000},
-    "leave in doubt": {"request_timeout_ms": 1_000, "delivery_timeout_ms": EXPIRES_S * 1_000},
+    "leave in doubt": {
+        "request_timeout_ms": 1_000,
+        "delivery_timeout_ms": EXPIRES_S * 1_000,
+        "buffer_memory_bytes": 10_000,
+        "max_block_ms": 1_000,
+    },
+    "refuse the first": {"batch_size_bytes": 100},
     "refuse": {
         "request_timeout_ms": 1_000,
         "delivery_timeout_ms": EXPIRES_S * 1_000,
@@ -67,6 +73,7 @@ TRICKS: Mapping[str, Mapping[str, Any]] = {
 TRICKED = 0.5
 """The share of runs in which it does."""
 UNDER_WAY_S = 4.0
+LONG_AGO_MS = 1_000_000_000_000
 IMPATIENT_S = 0.02
 """So long a reader waits at most for an answer that takes about as long."""
 MANY = 5
@@ -116,6 +123,8 @@ def _tricked(rng: random.Random, plan: Plan) -> Plan:
     trick = rng.choice(list(TRICKS))
     first, *others = plan.clients
     at_s, for_s = round(rng.uniform(0.3, 1.5), 3), round(rng.uniform(1.2, 4), 3)
+    if trick == "refuse the first":
+        at_s = 0.0
     steps = [*plan.steps[:2], Step(at_s, trick, {"sender": first.name, "for_s": for_s})]
     return replace(
         plan,
@@ -130,7 +139,7 @@ def _pressed(rng: random.Random, client: PlannedClient, trick: str) -> PlannedCl
     arguments = {
         "style": "send_and_wait" if trick == "refuse" else "send",
         "payload_bytes": LARGEST_PAYLOAD_BYTES,
-        "pause_s": rng.choice([0.01, 0.03]),
+        "pause_s": 0.06 if trick == "leave in doubt" else rng.choice([0.01, 0.03]),
         "keyed": False,
         "options": {**PRESSED, **TRICKS[trick]},
     }
@@ -264,7 +273,22 @@ async def answer(stage: Stage, code: ErrorCode, sender: str, for_s: float) -> No
     answered.remove()
 
 
+async def refuse_first(stage: Stage, sender: str, for_s: float) -> None:
+    """A log that does not know a producer yet refuses its first batch for a moment, no other."""
+
+    def befall(seen: SeenRequest) -> Answer | None:
+        if not seen.client_id.startswith(f"{sender}."):
+            return None
+        refused.remove()
+        return Answer(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    refused = stage.broker.on(ApiKey.PRODUCE, befall)
+    await anyio.sleep(for_s)
+    refused.remove()
+
+
 async def run(stage: Stage) -> None:
+    stage.on("refuse the first", partial(refuse_first, stage))
     stage.on("leave in doubt", partial(answer, stage, ErrorCode.REQUEST_TIMED_OUT))
     stage.on("refuse", partial(answer, stage, ErrorCode.NOT_ENOUGH_REPLICAS))
     stage.on("overtake", partial(overtake, stage))
@@ -345,7 +369,10 @@ class Sender:
         return b"%d" % self.rng.randrange(10) if self.client.arguments["keyed"] else None
 
     async def send(self, sender: Any) -> None:
-        await sender.send(TOPIC, self.value(sender), key=self.key())
+        dated = {}
+        if self.rng.random() < 0.2:
+            dated["timestamp_ms"] = LONG_AGO_MS + self.rng.randrange(10_000)
+        await sender.send(TOPIC, self.value(sender), key=self.key(), **dated)
 
     async def send_and_wait(self, sender: Any) -> None:
         await sender.send_and_wait(TOPIC, self.value(sender), key=self.key())

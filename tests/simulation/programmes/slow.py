@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -22,6 +23,18 @@ TO_S = 15.0
 KIB = 1_024
 LOOK_EVERY_S = 0.1
 BATCH_BYTES = 16 * KIB
+TASKS = 3
+HOARDS: Mapping[str, Any] = {"automatic": True, "work_s": 0.05, "max_poll_records": 50}
+MANNERS: Mapping[str, Mapping[str, Any]] = {
+    "many fetches at once": {
+        "reads": "and works",
+        "max_partition_fetch_bytes": KIB,
+        "batch_bytes": KIB // 2,
+    },
+    "in tasks": {"reads": "in tasks", "max_poll_records": 5, "batch_bytes": BATCH_BYTES},
+    "long from the buffer": {"reads": "one by one", "work_s": 0.4, "batch_bytes": BATCH_BYTES},
+}
+"""How workers have much in hand that is not finished, and how much stands in a batch."""
 
 
 def draw(rng: random.Random) -> Plan:
@@ -53,7 +66,7 @@ def draw(rng: random.Random) -> Plan:
     scene = Scene(3, hosts, {TOPIC: partitions}, groups=(GROUP,))
     lives = steps_of_life(rng, workers, rng.randint(0, 4), TO_S)
     faults = draw_steps(rng, scene, count=rng.randint(0, 3), from_s=0.1, to_s=TO_S)
-    return Plan(
+    plan = Plan(
         broker={"nodes": 3, "group_min_session_timeout_ms": 100},
         network={
             "max_delay_s": rng.choice((0.002, 0.02)),
@@ -64,6 +77,19 @@ def draw(rng: random.Random) -> Plan:
         clients=(sender, *workers),
         steps=tuple(sorted((*lives, *faults), key=lambda step: step.at_s)),
     )
+    manner = rng.choice((*MANNERS, None, None))
+    return plan if manner is None else _in_manner(plan, MANNERS[manner])
+
+
+def _in_manner(plan: Plan, manner: Mapping[str, Any]) -> Plan:
+    """Few other faults, and workers whose commits are the client's while they work."""
+    clients = tuple(
+        replace(client, arguments={**client.arguments, **HOARDS, **manner})
+        if client.kind == "works"
+        else replace(client, arguments={"bytes": 100, "batch_bytes": manner["batch_bytes"]})
+        for client in plan.clients
+    )
+    return replace(plan, records=150, clients=clients, steps=plan.steps[:1])
 
 
 async def run(stage: Stage) -> None:
@@ -84,7 +110,11 @@ async def send(stage: Stage, client: PlannedClient) -> None:
     """All at once: the producer's own buffer holds less."""
     payload = b"." * client.arguments["bytes"]
     sender = a_producer(
-        stage, client.name, client.host, buffer_memory_bytes=64 * KIB, batch_size_bytes=BATCH_BYTES
+        stage,
+        client.name,
+        client.host,
+        buffer_memory_bytes=64 * KIB,
+        batch_size_bytes=client.arguments.get("batch_bytes", BATCH_BYTES),
     )
     async with sender as producer:
         deliveries = [
@@ -136,9 +166,26 @@ async def work_beside(worker: Any, shift: Shift, batch: Records) -> None:
         worker.resume(batch.topic_partition)
 
 
+async def read_one_by_one(worker: Any, shift: Shift) -> None:
+    """What is there is given without waiting, for longer than nobody may call."""
+    async for _ in worker:
+        await shift.handle()
+        if shift.over:
+            return
+
+
+async def read_in_tasks(worker: Any, shift: Shift) -> None:
+    """Several tasks call, and each works on what it was given itself."""
+    async with anyio.create_task_group() as works:
+        for _ in range(TASKS):
+            works.start_soon(read_and_work, worker, shift)
+
+
 READS: Mapping[str, Callable[[Any, Shift], Awaitable[None]]] = {
     "and works": read_and_work,
     "on, paused": read_on_paused,
+    "in tasks": read_in_tasks,
+    "one by one": read_one_by_one,
 }
 
 
