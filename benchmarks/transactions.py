@@ -13,10 +13,21 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
-from benchmarks.bench import Bench, Result, cores, pinned, spread
+from benchmarks.bench import (
+    BROKER_JAVA_OPTIONS,
+    BROKER_PROPERTIES,
+    Bench,
+    Result,
+    cores,
+    in_memory,
+    pinned,
+    spread,
+)
 from benchmarks.load import LINGER_MS, MAX_RECORDS, PARTITIONS, VALUE
 from benchmarks.transacting import LOOP, SIZES, results_of
 from tests.brokers.kafka import Kafka
@@ -35,7 +46,11 @@ Found = dict[str, list[dict[str, Result]]]
 
 
 class TransactionBench(Bench):
-    """Measures a side, and reads what it wrote."""
+    """Measures a side, and reads what it wrote. `about` is what each client says of itself."""
+
+    def __init__(self, kafka: Kafka, core: int | None) -> None:
+        super().__init__(kafka, core)
+        self.about: dict[str, str] = {}
 
     def transact(self, client: str, action: str, *, profile: bool = False) -> Result:
         records = RECORDS[action]
@@ -46,9 +61,12 @@ class TransactionBench(Bench):
         else:
             source = written = self.new_topic()
         result = self.measure(client, action, source, records, profile=profile)
+        self.about[client] = result.about
         stored = sum(1 for _ in messages(self.bootstrap_servers, written, committed=True))
         if stored < records or (action == LOOP and stored > records):
             raise RuntimeError(f"{client} was to write {records} records; there are {stored}")
+        for topic in {source, written}:
+            self.delete(topic)
         return result
 
 
@@ -98,19 +116,26 @@ def main() -> int:
     options = parser.parse_args()
     broker_core, client_core = cores()
     began = time.monotonic()
-    kafka = Kafka()
-    try:
-        pinned(kafka.start, broker_core)
-        bench = TransactionBench(kafka, client_core)
-        if options.profile:
-            bench.transact(*options.profile, profile=True)
-            return 0
-        lines = table(compare(bench, options.only or list(RECORDS), options.pairs))
-    finally:
-        kafka.close()
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=in_memory()) as directory:
+        kafka = Kafka(
+            directory=Path(directory),
+            properties=BROKER_PROPERTIES,
+            java_options=BROKER_JAVA_OPTIONS,
+        )
+        try:
+            pinned(kafka.start, broker_core)
+            bench = TransactionBench(kafka, client_core)
+            bench.warm_up()
+            if options.profile:
+                bench.transact(*options.profile, profile=True)
+                return 0
+            lines = table(compare(bench, options.only or list(RECORDS), options.pairs))
+        finally:
+            kafka.close()
+    about = "; ".join(f"{client} {what}" for client, what in bench.about.items())
     print(
         f"Kafka {kafka.release.version}, {len(VALUE)}-byte values, {PARTITIONS} partitions,"
-        f" linger {LINGER_MS} ms; {THEIRS} compiled, {OURS} not\n"
+        f" linger {LINGER_MS} ms; {about}\n"
     )
     print("\n".join(lines))
     print(f"\n{options.pairs} pairs in {time.monotonic() - began:.0f} s")
