@@ -13,7 +13,7 @@ from aiokafkawire.producer.delivery import Deliveries, Delivery
 from aiokafkawire.producer.new_record import NewRecord
 from aiokafkawire.producer.partition_queue import PartitionQueue
 from aiokafkawire.producer.sender import Sender
-from aiokafkawire.producer.transactions import Transaction
+from aiokafkawire.producer.transactions import InTransaction, Transaction
 from aiokafkawire.runtime import Runtime
 
 __all__ = ("Intake",)
@@ -38,6 +38,7 @@ class Intake:
         self._plain = self._topics if fits else {}
         self._room = sender.room
         self._transactions = sender.transactions
+        self._machine = None if sender.transactions is None else sender.transactions.machine
         self._rng = runtime.rng
         self._told_lack = ""
         self._now = runtime.clock.now
@@ -50,24 +51,19 @@ class Intake:
         queues = self._plain.get(topic) if type(topic) is str else None
         if queues is None:
             return None
-        if key is None and partition is None:
+        if partition is not None:
+            queue = queues.by_partition.get(partition) if type(partition) is int else None
+        elif key is None:
             queue = queues.sticky_queue
         else:
-            queue = self._queue_of(queues, key, partition)
+            queue = None if self._asks or type(key) is not bytes else queues.for_key(key)
         builder = None if queue is None else queue.builder
+        machine = self._machine
         # An open batch is of the transaction that is open, if one is.
-        if builder is None or (self._transactions is not None and not self._transactions.open):
+        if builder is None or (machine is not None and type(machine.state) is not InTransaction):
             return None
         delivery: Delivery | None = builder.put(self._wall_ns() // 1_000_000, key, value)
         return delivery
-
-    def _queue_of(
-        self, queues: TopicQueues, key: Any, partition: int | None
-    ) -> PartitionQueue | None:
-        """The partition of a record that has one or a key, if that is all that decides."""
-        if partition is not None:
-            return queues.by_partition.get(partition) if type(partition) is int else None
-        return None if self._asks or type(key) is not bytes else queues.for_key(key)
 
     def put(self, record: NewRecord, *, waited: bool = False) -> Delivery | None:
         """Put a record into the buffer; None if there is no room, or if its topic or partition is

@@ -169,7 +169,8 @@ class PartitionQueue:
         batch.handle(BatchEvent.SENT)
         batch.attempts += 1
         self.in_flight.append(batch)
-        self.in_flight.sort(key=_order)
+        if len(self.in_flight) > 1:
+            self.in_flight.sort(key=_order)
         return batch
 
     def _may_number(self) -> bool:
@@ -178,7 +179,12 @@ class PartitionQueue:
         return admitted and self.sequences.ready(self._anything_numbered())
 
     def _anything_numbered(self) -> bool:
-        return bool(self.in_flight) or any(batch.stamp is not None for batch in self.waiting)
+        if self.in_flight:
+            return True
+        for batch in self.waiting:  # noqa: SIM110 - of mostly one, a generator costs more
+            if batch.stamp is not None:
+                return True
+        return False
 
     # --- answers ------------------------------------------------------------------------------
 

@@ -6,9 +6,10 @@ from aiokafkawire.producer.transactions.machine import concurrent_backoff
 from aiokafkawire.producer.transactions.offsets import OffsetsSource, checked_offsets
 from aiokafkawire.producer.transactions.prepared import PreparedTransaction
 from aiokafkawire.producer.transactions.scope import TransactionScope
-from aiokafkawire.producer.transactions.states import Transaction
+from aiokafkawire.producer.transactions.states import InTransaction, Transaction
 
 __all__ = (
+    "InTransaction",
     "OffsetsSource",
     "PreparedTransaction",
     "Transaction",
