@@ -162,8 +162,9 @@ class Transactions:
     async def begin(self) -> Transaction:
         """Begin a transaction, once the one before has ended."""
         deadline = self._deadline()
-        what = "the transaction before has not ended"
-        await self._until(lambda: not self.machine.ending, deadline, what)
+        if self.machine.ending:
+            what = "the transaction before has not ended"
+            await self._until(lambda: not self.machine.ending, deadline, what)
         state = self.machine.state
         if self._unheard is Commit and isinstance(state, AbortableError):
             # Whoever wanted the commit has left: nobody else aborts.
@@ -177,8 +178,9 @@ class Transactions:
         self.machine.handle(Begin(protocol), self._now())
         self._unheard = None
         self._accumulator.abandoned = None
-        assert self.machine.transaction is not None
-        return self.machine.transaction
+        transaction = self.machine.transaction
+        assert transaction is not None
+        return transaction
 
     async def commit(self) -> None:
         """Commit. Calling it again after `RequestTimedOut` or a cancellation goes on waiting."""
@@ -457,8 +459,10 @@ class Transactions:
             self._watches_until = -NEVER
 
     def _keep_buffer_in_step(self) -> None:
-        self._keep_pressing()
-        if isinstance(self.machine.state, _DROPPING):
+        state = type(self.machine.state)
+        if (state in _PRESSING) is not self._pressing:
+            self._keep_pressing()
+        if state in _DROPPING:
             self._drop_records()
 
     def _keep_pressing(self) -> None:
@@ -499,7 +503,7 @@ class Transactions:
         if deadline < self._watches_until:
             self._stirred.set()
         try:
-            while not done():
+            while True:
                 if self._now() >= deadline:
                     trouble = self.machine.trouble
                     why = "" if trouble is None else f"; the last failure: {trouble}"
@@ -508,6 +512,8 @@ class Transactions:
                         transactional_id=self.machine.transactional_id,
                     )
                 await self._heard.wait()
+                if done():
+                    return
         finally:
             del self._deadlines[caller]
 

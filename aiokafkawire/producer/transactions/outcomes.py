@@ -131,8 +131,6 @@ def worst(kind: RequestKind, codes: Iterable[int]) -> tuple[Outcome, int]:
     """The outcome that decides among those of several partitions, and its code."""
     found = (Outcome.DONE, int(ErrorCode.NONE))
     for code in codes:
-        if not code:
-            continue
         outcome = outcome_of(kind, code)
         # Of equals, a partition that was not even attempted says less than the others.
         hollow = found[1] == ErrorCode.OPERATION_NOT_ATTEMPTED

@@ -242,6 +242,8 @@ def _each(
 
 
 def _reading(request: Request, codes: dict[TopicPartition | None, int], event: Event) -> Reading:
+    if not any(codes.values()):
+        return Reading(Outcome.DONE, 0, next(iter(codes), None), event)
     outcome, code = worst(request.kind, codes.values())
     partition = next((tp for tp, told in codes.items() if told == code), None)
     return Reading(outcome, code, partition, event)
