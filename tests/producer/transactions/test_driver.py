@@ -485,6 +485,26 @@ async def test_a_commit_that_took_too_long_goes_on_and_can_be_asked_again(
     assert await visible(broker) == [b"v"]
 
 
+async def test_each_who_waits_is_told_when_its_own_time_is_over(
+    broker: Broker, new_producer: NewProducer
+):
+    async with new_producer() as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"v", partition=0)
+        late = broker.on(ApiKey.END_TXN, Delay(1.0))
+        async with anyio.create_task_group() as group:
+            group.start_soon(producer.commit_transaction)
+            while not late.hits:  # noqa: ASYNC110 - of the broker
+                await anyio.sleep(0.01)
+            for wait_ms in (200, 100):
+                with (
+                    max_block(producer, wait_ms),
+                    pytest.raises(RequestTimedOut, match="whether the transaction is committed is"),
+                ):
+                    await producer.commit_transaction()
+    assert await visible(broker) == [b"v"]
+
+
 async def test_a_cancelled_commit_goes_on(broker: Broker, new_producer: NewProducer):
     async with new_producer() as producer:
         await producer.begin_transaction()
