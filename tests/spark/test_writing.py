@@ -5,8 +5,10 @@ from typing import Any
 import pyarrow
 import pytest
 
+from aiokafkawire import Producer, blocking
 from aiokafkawire.broker import Answer
 from aiokafkawire.errors import KafkaError, RecordTooLarge
+from aiokafkawire.spark.clients import borrowed
 from aiokafkawire.spark.ranges import OffsetRange
 from aiokafkawire.spark.reading import read_range
 from aiokafkawire.spark.writing import write_rows
@@ -126,3 +128,20 @@ def test_no_rows_are_no_records(kafka):
     nothing = pyarrow.array([], pyarrow.string())
     assert write(kafka, "none", {"value": nothing}) == write(kafka, "none") == 0
     assert values(kafka, "none") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "least", "most"), [({}, 4, 8), ({"batch_size_bytes": 5_000}, 40, 80)]
+)
+def test_batches_are_large_unless_told_otherwise(kafka, options, least, most):
+    topic = f"sized-{most}"
+    create(kafka, topic)
+    client = {"bootstrap_servers": kafka.servers, "linger_ms": 200, **options}
+    write(kafka, topic, {"value": [b"x" * 100] * 2_000}, **client)
+    # The producer that wrote them waits for the next task.
+    with borrowed(Producer, {"batch_size_bytes": 64 * 1024, **client}) as producer:
+
+        async def sent() -> float:
+            return producer.metrics()["batches_sent_total"]
+
+        assert least <= blocking.call(sent) <= most
