@@ -45,7 +45,7 @@ class Found:
             return (f"`{self.name}`", by, "COULD NOT BE TRIED", "", "", self.error)
         runs = str(self.result["runs"])
         if not self.caught:
-            return (f"`{self.name}`", by, "SURVIVED", "", runs, "")
+            return (f"`{self.name}`", by, "not caught", "", runs, "")
         seen = ", ".join(kind.removeprefix("invariant ") for kind in self.result["kinds"])
         programme, seed = self.result["programme"], str(self.result["seed"])
         return (f"`{self.name}`", by, f"`{programme}`", seed, runs, seen)
