@@ -16,7 +16,9 @@ import pytest
 
 import aiokafkawire
 
-pytestmark = pytest.mark.slow
+# A C compiler on a busy machine.
+BUILD_S = 280
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(BUILD_S + 20)]
 
 ROOT = Path(aiokafkawire.__file__).parents[1]
 TELL = """
@@ -51,7 +53,7 @@ def run(code: str, place: Path, environment: dict[str, str]) -> subprocess.Compl
         env={**os.environ, **names},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=BUILD_S,
         check=False,
     )
 

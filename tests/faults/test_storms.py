@@ -22,7 +22,8 @@ from aiokafkawire.records import Record
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.faults.support import HASTY, MEMBER, stored
 
-pytestmark = pytest.mark.slow
+# As many strokes as there are take minutes on a busy machine; each has its own limit.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 PARTITIONS = 6
 STROKES = 25
