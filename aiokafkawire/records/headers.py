@@ -13,7 +13,10 @@ __all__ = ("as_bytes", "encode_headers")
 def as_bytes(data: Any, what: str) -> bytes:
     """A copy of a bytes-like object; anything else is a `TypeError` that names `what`."""
     if not isinstance(data, bytes | bytearray | memoryview):
-        raise TypeError(f"{what} must be bytes, bytearray, memoryview or None, not {data!r:.80}")
+        advice = ": call its encode()" if isinstance(data, str) else ""
+        raise TypeError(
+            f"{what} must be bytes, bytearray, memoryview or None, not {data!r:.80}{advice}"
+        )
     return bytes(data)
 
 

@@ -62,6 +62,11 @@ def test_timestamps_of_a_batch() -> None:
     assert list(batch.columns().timestamps) == [row[0] for row in ROWS]
 
 
+def test_who_gives_a_string_is_told_what_to_do() -> None:
+    with pytest.raises(TypeError, match=r"not 'text': call its encode\(\)$"):
+        BatchBuilder().append(0, None, "text")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("wrong", ["text", 5, [b"x"], object()])
 def test_wrong_types_are_refused_and_change_nothing(wrong: object) -> None:
     builder = BatchBuilder()
