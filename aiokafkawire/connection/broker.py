@@ -158,7 +158,7 @@ class BrokerClient:
         if channel is None:
             return None
         built, version = self._built(channel, message, min_version, max_version)
-        return channel.submit(built, version, deadline=deadline).payload.promise
+        return channel.submit(built, version, deadline=deadline).payload
 
     def at_once(self, lane: Lane) -> Channel | None:
         """The connection of a lane, if there is one and the broker may be written to now."""

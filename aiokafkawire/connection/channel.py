@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import anyio
@@ -26,7 +27,7 @@ from aiokafkawire.runtime import (
     Transport,
     copy_of,
 )
-from aiokafkawire.wire import APIS, Api, Request, Response
+from aiokafkawire.wire import APIS, ApiKey, Request, Response
 from aiokafkawire.wire.frame import FrameReader
 from aiokafkawire.wire.header import decode_response, encode_request, peek_correlation_id
 
@@ -39,8 +40,6 @@ LARGE_REQUEST_BYTES = 1024 * 1024
 
 NO_VERSIONS = Versions({})
 
-_API_OF: Mapping[int, Api] = {int(key): api for key, api in APIS.items()}
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -52,16 +51,31 @@ class Limits:
     max_frame_bytes: int
 
 
-@dataclass(slots=True, eq=False)
-class Pending:
-    """A request on its way, and who hears of its answer."""
+class Pending(Promise[Any]):
+    """A request on its way, and the promise of its answer."""
 
-    api: str
-    version: int
-    response: type[Response]
-    buffers: list[Buffer]
-    size_bytes: int
-    promise: Promise[Any]
+    __slots__ = ("api", "buffers", "response", "size_bytes", "version")
+
+    def __init__(
+        self,
+        api: str,
+        version: int,
+        response: type[Response],
+        buffers: list[Buffer],
+    ) -> None:
+        super().__init__()
+        self.api = api
+        self.version = version
+        self.response = response
+        self.buffers = buffers
+        self.size_bytes = sum(map(len, buffers))
+
+
+@cache
+def _spoken(api_key: int) -> tuple[str, type[Response]]:
+    """The name of an API, and what answers its requests."""
+    api = APIS[ApiKey(api_key)]
+    return api.name, api.response
 
 
 class _Outgoing:
@@ -85,7 +99,8 @@ class Channel:
     wrong poisons the channel: every waiter hears of it, and no request is accepted any more. What a
     callback raises is a defect, which poisons it too, and which the reader's task then raises.
     `versions` is set by whoever negotiates. `on_closed(channel, error)` is called once;
-    `channel.quiet` tells whether it was the client's own wish.
+    `channel.quiet` tells whether it was the client's own wish. `usable`: requests are accepted.
+    Before `silent_until` nothing is written, as the broker asked for.
     """
 
     def __init__(
@@ -101,6 +116,8 @@ class Channel:
         self.name = name
         self.versions = NO_VERSIONS
         self.quiet = False
+        self.usable = True
+        self.silent_until = -NEVER
         self.on_closed: Callable[[Channel, KafkaError], None] | None = None
         self._counters = counters
         self._transport = transport
@@ -128,19 +145,9 @@ class Channel:
         )
 
     @property
-    def usable(self) -> bool:
-        """Whether requests are accepted."""
-        return self._error is None
-
-    @property
     def unheard(self) -> bool:
         """Whether a request was written whose failure only the end of the connection tells."""
         return self._calls.last_one_way is not None
-
-    @property
-    def silent_until(self) -> float:
-        """Before this time nothing is written, as the broker asked for."""
-        return self._calls.throttled_until
 
     @property
     def load(self) -> int:
@@ -162,11 +169,10 @@ class Channel:
         ends, and what encoding raises.
         """
         call = self.submit(message, version, deadline=deadline, expect_response=expect_response)
-        promise = call.payload.promise
         try:
-            return await promise.wait()
+            return await call.payload.wait()
         finally:
-            if not promise.done:
+            if not call.payload.done:
                 self._calls.cancel(call, self._clock.now())
 
     def submit(
@@ -177,33 +183,32 @@ class Channel:
         deadline: float,
         expect_response: bool = True,
     ) -> Call[Pending]:
-        """Send a request without waiting: its `payload.promise` is told what `request` gives or
+        """Send a request without waiting: its `payload` is the promise of what `request` gives or
         raises while it waits. Raises what `request` raises before."""
         now = self._clock.now()
-        api = _API_OF[message.api_key]
+        api, response = _spoken(message.api_key)
         if self._error is not None:
-            raise ConnectionLost(self._error.reason, sent=False, broker=self.name, api=api.name)
+            raise ConnectionLost(self._error.reason, sent=False, broker=self.name, api=api)
         if deadline <= now:
             raise RequestTimedOut(
                 "the deadline had passed before the request was sent",
                 sent=False,
                 broker=self.name,
-                api=api.name,
+                api=api,
             )
-        buffers = encode_request(message, version, self._calls.next_correlation_id, self._client_id)
-        size = sum(map(len, buffers))
-        pending = Pending(api.name, version, api.response, buffers, size, Promise())
+        calls = self._calls
+        buffers = encode_request(message, version, calls.next_correlation_id, self._client_id)
         try:
-            call = self._calls.submit(pending, deadline, expect_response)
+            call = calls.submit(Pending(api, version, response, buffers), deadline, expect_response)
         except QueueFull:
             raise KafkaError(
                 f"{MAX_QUEUED} requests wait for this connection already",
                 broker=self.name,
-                api=api.name,
+                api=api,
                 retriable=True,
             ) from None
         self._write_now(now)
-        if self._calls.waits_for_slot and not self._outgoing.busy:
+        if calls.queue and not self._outgoing.busy:
             self._outgoing.signal.set()  # the broker may want it later
         if deadline < self._timer.at:
             self._timer.move(deadline)
@@ -229,6 +234,7 @@ class Channel:
         if self._error is not None:
             return
         self._error = error
+        self.usable = False
         self._counters.closed(lost=not self.quiet)
         self._transport.abort()
         self._outgoing.signal.set()
@@ -240,7 +246,7 @@ class Channel:
 
     def _fail(self, call: Call[Pending], error: KafkaError) -> None:
         try:
-            call.payload.promise.fail(error)
+            call.payload.fail(error)
         except Exception as defect:
             self._broke(defect)
 
@@ -276,7 +282,7 @@ class Channel:
         if self._outgoing.rest:
             self._outgoing.busy = True
             self._outgoing.signal.set()
-        else:
+        elif self._calls.one_way:
             self._written(now)
 
     def _buffers_of(self, calls: list[Call[Pending]]) -> list[Buffer]:
@@ -292,7 +298,7 @@ class Channel:
     def _written(self, now: float) -> None:
         for call in self._calls.written(now):
             try:
-                call.payload.promise.resolve(None)
+                call.payload.resolve(None)
             except Exception as defect:
                 self._broke(defect)
         if self._calls.closes_when_idle:
@@ -349,7 +355,7 @@ class Channel:
         except BaseException as defect:
             self._broke(defect)
             raise
-        if self._calls.waits_for_slot:
+        if self._calls.queue:
             self._write_now(self._clock.now())
 
     def _receive(self, frame: memoryview) -> None:
@@ -371,12 +377,17 @@ class Channel:
             self._broke(defect)
             self._fail(call, self._verdict(call, ConnectionLost(repr(defect))))
             raise
-        silence = throttle_s(response, pending.version)
+        if getattr(response, "throttle_time_ms", 0):
+            self._throttle(response, pending.version, now)
+        pending.resolve(response)
+
+    def _throttle(self, response: Response, version: int, now: float) -> None:
+        silence = throttle_s(response, version)
         if silence:
             logger.debug("%s asks for silence for %.3f s", self.name, silence)
             self._counters.throttle_s += silence
             self._calls.throttle(now + silence)
-        pending.promise.resolve(response)
+            self.silent_until = self._calls.throttled_until
 
     async def _watch_time(self) -> None:
         try:

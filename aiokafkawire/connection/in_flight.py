@@ -92,7 +92,8 @@ class Call(Generic[T]):
     sent_at: float = math.inf
 
     def on(self, event: CallEvent) -> None:
-        self.state = step(TRANSITIONS, self.state, event)
+        after = TRANSITIONS.get((self.state, event))
+        self.state = step(TRANSITIONS, self.state, event) if after is None else after
 
 
 class Due(NamedTuple, Generic[T]):
@@ -107,8 +108,11 @@ class InFlight(Generic[T]):
     """Queue, slots, order, deadlines and throttling of one connection.
 
     `request_timeout_s`: how long a request may stay unanswered, or being written, if its own
-    deadline is not later, before the connection is given up. `last_one_way` is the last payload
-    that was written and that no answer will tell of.
+    deadline is not later, before the connection is given up. `next_correlation_id` is what the next
+    submitted request will bear. `queue` has what waits for a slot, or for the end of the silence up
+    to `throttled_until`; `one_way` what is being written and expects no answer. `last_one_way` is
+    the last payload that was written and that no answer will tell of. With `closes_when_idle` the
+    connection ends when the last call does.
     """
 
     def __init__(
@@ -124,69 +128,58 @@ class InFlight(Generic[T]):
         self._max_queued = max_queued
         self._request_timeout_s = request_timeout_s
         self._max_idle_s = max_idle_s
-        self._next_id = 0
-        self._queue: deque[Call[T]] = deque()
+        self.next_correlation_id = 0
+        self.queue: deque[Call[T]] = deque()
         self._waiting: deque[Call[T]] = deque()
-        self._one_way: list[Call[T]] = []
+        self.one_way: list[Call[T]] = []
         self._deadlines: list[tuple[float, int, Call[T]]] = []
-        self._throttled_until = -math.inf
+        self.throttled_until = -math.inf
+        self.closes_when_idle = max_idle_s == 0.0
         self._idle_since = now
         self.last_one_way: T | None = None
 
     def __len__(self) -> int:
         """Requests that are queued, being written, or unanswered."""
-        return len(self._queue) + len(self._waiting) + len(self._one_way)
-
-    @property
-    def next_correlation_id(self) -> int:
-        """What the next submitted request will bear."""
-        return self._next_id
+        return len(self.queue) + len(self._waiting) + len(self.one_way)
 
     def next_write_at(self, now: float) -> float:
         """When `take` will give something, if nothing else happens; infinity if it will not."""
-        if not self._queue:
+        if not self.queue:
             return math.inf
-        if now < self._throttled_until:
-            return self._throttled_until
-        full = self._queue[0].expects_response and len(self._waiting) >= self._max_in_flight
+        if now < self.throttled_until:
+            return self.throttled_until
+        full = self.queue[0].expects_response and len(self._waiting) >= self._max_in_flight
         return math.inf if full else now
-
-    @property
-    def waits_for_slot(self) -> bool:
-        """Whether requests are queued that an answer may let go."""
-        return bool(self._queue)
-
-    @property
-    def throttled_until(self) -> float:
-        """Before this time nothing is written."""
-        return self._throttled_until
 
     def submit(self, payload: T, deadline: float, expects_response: bool) -> Call[T]:
         """Queue a request that was encoded with `next_correlation_id`. Raises `QueueFull`."""
-        if len(self._queue) >= self._max_queued:
+        if len(self.queue) >= self._max_queued:
             raise QueueFull
-        call = Call(self._next_id, deadline, math.inf, payload, expects_response)
-        self._next_id = 0 if self._next_id == MAX_CORRELATION_ID else self._next_id + 1
-        self._queue.append(call)
-        self._forget_finished()
-        heapq.heappush(self._deadlines, (deadline, call.correlation_id, call))
+        number = self.next_correlation_id
+        self.next_correlation_id = 0 if number == MAX_CORRELATION_ID else number + 1
+        call = Call(number, deadline, math.inf, payload, expects_response)
+        self.queue.append(call)
+        if len(self._deadlines) > STALE_HEAP_ENTRIES:
+            self._forget_finished()
+        heapq.heappush(self._deadlines, (deadline, number, call))
         return call
 
     def take(self, now: float) -> list[Call[T]]:
         """The calls to write now, in their order, as slots and throttling allow."""
         taken: list[Call[T]] = []
-        if now < self._throttled_until:
+        if now < self.throttled_until:
             return taken
-        while self._queue:
-            call = self._queue[0]
+        while self.queue:
+            call = self.queue[0]
             if call.expects_response:
                 if len(self._waiting) >= self._max_in_flight:
                     break
                 self._waiting.append(call)
             else:
-                self._one_way.append(call)
-            call.limit = max(call.deadline, now + self._request_timeout_s)
-            self._queue.popleft()
+                self.one_way.append(call)
+            limit = now + self._request_timeout_s
+            call.limit = limit if limit > call.deadline else call.deadline
+            self.queue.popleft()
             call.on(CallEvent.WRITTEN)
             call.sent = True
             call.sent_at = now
@@ -195,7 +188,7 @@ class InFlight(Generic[T]):
 
     def written(self, now: float) -> list[Call[T]]:
         """All that was taken is on its way; the calls that expect no answer are done."""
-        finished, self._one_way = self._one_way, []
+        finished, self.one_way = self.one_way, []
         for call in finished:
             call.on(CallEvent.ANSWERED)
             self.last_one_way = call.payload
@@ -213,14 +206,17 @@ class InFlight(Generic[T]):
         wanted = call.state is CallState.SENT
         call.on(CallEvent.ANSWERED)
         # The heap would keep the answer alive, which may be a fetch of many MiB.
-        self._drop_finished()
-        self._note_idle(now)
+        deadlines = self._deadlines
+        while deadlines and deadlines[0][2].state >= CallState.ABANDONED:
+            heapq.heappop(deadlines)
+        if not self._waiting:
+            self._note_idle(now)
         return call, wanted
 
     def cancel(self, call: Call[T], now: float) -> None:
         """Its caller has gone. Sent, it keeps its slot until its answer comes."""
         if call.state is CallState.QUEUED:
-            self._queue.remove(call)
+            self.queue.remove(call)
             call.on(CallEvent.CANCELLED)
             self._note_idle(now)
         elif call.state is CallState.SENT:
@@ -228,22 +224,19 @@ class InFlight(Generic[T]):
 
     def throttle(self, until: float) -> None:
         """The broker asked for silence; write nothing before `until`."""
-        self._throttled_until = max(self._throttled_until, until)
+        self.throttled_until = max(self.throttled_until, until)
 
     def close_when_idle(self) -> None:
         """End the connection as soon as nothing is under way on it."""
         self._max_idle_s = 0.0
-
-    @property
-    def closes_when_idle(self) -> bool:
-        """Whether the connection ends when the last call does."""
-        return self._max_idle_s == 0.0
+        self.closes_when_idle = True
 
     def next_deadline(self, now: float) -> float:
         """When `due` may next have something to say, if nothing else happens before."""
-        self._drop_finished()
+        while self._deadlines and self._deadlines[0][2].state >= CallState.ABANDONED:
+            heapq.heappop(self._deadlines)
         earliest = self._deadlines[0][0] if self._deadlines else math.inf
-        for under_way in (self._waiting, self._one_way):
+        for under_way in (self._waiting, self.one_way):
             if under_way:
                 earliest = min(earliest, under_way[0].limit)
         if not len(self):
@@ -257,14 +250,14 @@ class InFlight(Generic[T]):
         while self._deadlines and self._deadlines[0][0] <= now:
             call = heapq.heappop(self._deadlines)[2]
             if call.state is CallState.QUEUED:
-                self._queue.remove(call)
+                self.queue.remove(call)
                 call.on(CallEvent.EXPIRED)
                 expired.append(call)
             elif call.state is CallState.SENT:
                 call.on(CallEvent.EXPIRED)
                 expired.append(call)
         silent = None
-        for under_way in (self._waiting, self._one_way):
+        for under_way in (self._waiting, self.one_way):
             if under_way and under_way[0].limit <= now:
                 silent = under_way[0]
         idle = not len(self) and now >= self._idle_since + self._max_idle_s
@@ -272,31 +265,27 @@ class InFlight(Generic[T]):
 
     def unanswered(self) -> list[Call[T]]:
         """The calls of which bytes may have reached the broker, the oldest first."""
-        return [*self._waiting, *self._one_way]
+        return [*self._waiting, *self.one_way]
 
     def close(self) -> list[Call[T]]:
         """The connection has ended: all calls that somebody still waits for, the oldest first."""
         left = [
             call
-            for call in (*self._waiting, *self._one_way, *self._queue)
+            for call in (*self._waiting, *self.one_way, *self.queue)
             if call.state <= CallState.SENT
         ]
         self._waiting.clear()
-        self._one_way.clear()
-        self._queue.clear()
+        self.one_way.clear()
+        self.queue.clear()
         self._deadlines.clear()
         return left
 
     def _note_idle(self, now: float) -> None:
-        if not self._waiting and not self._queue and not self._one_way:
+        if not self._waiting and not self.queue and not self.one_way:
             self._idle_since = now
 
-    def _drop_finished(self) -> None:
-        while self._deadlines and self._deadlines[0][2].state >= CallState.ABANDONED:
-            heapq.heappop(self._deadlines)
-
     def _forget_finished(self) -> None:
-        live = len(self._queue) + len(self._waiting) + len(self._one_way)
+        live = len(self.queue) + len(self._waiting) + len(self.one_way)
         if len(self._deadlines) > 2 * live + STALE_HEAP_ENTRIES:
             self._deadlines = [
                 item for item in self._deadlines if item[2].state < CallState.ABANDONED
@@ -306,7 +295,7 @@ class InFlight(Generic[T]):
     def _explain(self, correlation_id: int) -> str:
         if any(call.correlation_id == correlation_id for call in self._waiting):
             kind = "out of order"
-        elif 0 <= correlation_id < self._next_id:
+        elif 0 <= correlation_id < self.next_correlation_id:
             kind = "repeated, or for a request without a response"
         else:
             kind = "unknown"

@@ -231,7 +231,7 @@ class NodeSender:
             return True
         self._under_way += 1
         self._alone = built.sent[0].large_losses > 0
-        call.payload.promise.when_done(partial(self._answer, built, client.name))
+        call.payload.when_done(partial(self._answer, built, client.name))
         return True
 
     def _take(self, version: int) -> BuiltRequest | None:

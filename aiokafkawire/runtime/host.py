@@ -12,6 +12,7 @@ import logging
 import signal
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVarTuple
@@ -57,7 +58,9 @@ def loop_clock() -> Callable[[], float]:
         import trio  # noqa: PLC0415
 
         return trio.current_time
-    return asyncio.get_running_loop().time
+    loop = asyncio.get_running_loop()
+    # What asyncio's own loops call; others, as uvloop, have a time of their own.
+    return time.monotonic if type(loop).time is asyncio.BaseEventLoop.time else loop.time
 
 
 def loop_checkpoint() -> Callable[[], Awaitable[object]]:

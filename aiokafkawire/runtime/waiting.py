@@ -64,7 +64,8 @@ class _Parking:
     def leave(self) -> None:
         """It has come: wake all."""
         for future in self._futures:
-            _come(future, True)
+            if not future.done():  # who waited may have been cancelled
+                future.set_result(True)
         if self._event is not None:
             self._event.set()
 
@@ -91,7 +92,7 @@ class _Parking:
 
 
 def _come(future: asyncio.Future[bool], came: bool) -> None:
-    if not future.done():  # who waited may have been cancelled
+    if not future.done():
         future.set_result(came)
 
 
@@ -205,40 +206,40 @@ class Alarm:
 class Promise(Generic[T]):
     """One value or one error that comes later, once, for any number of waiters.
 
-    Costs no event until somebody waits before it is there.
+    Costs no event until somebody waits before it is there. `value` or `error` is the outcome.
     """
 
-    __slots__ = ("_error", "_on_done", "_parking", "_value", "done")
+    __slots__ = ("_on_done", "_parking", "done", "error", "value")
 
     def __init__(self) -> None:
         self.done = False
         self._on_done: Callable[[Promise[T]], None] | None = None
-        self._value: T | None = None
-        self._error: BaseException | None = None
+        self.value: T | None = None
+        self.error: BaseException | None = None
         self._parking: _Parking | None = None
 
-    def resolve(self, value: T) -> None:
+    def resolve(self, value: T | None, error: BaseException | None = None) -> None:
         """Give the value. A second outcome is ignored: the first one was already told."""
-        if not self.done:
-            self._value = value
-            self._finish()
+        if self.done:
+            return
+        self.done = True
+        self.value, self.error = value, error
+        parking, self._parking = self._parking, None
+        if parking is not None:
+            parking.leave()
+        callback, self._on_done = self._on_done, None
+        if callback is not None:
+            callback(self)
 
     def fail(self, error: BaseException) -> None:
         """Give the error. A second outcome is ignored: the first one was already told."""
-        if not self.done:
-            self._error = error
-            self._finish()
-
-    @property
-    def error(self) -> BaseException | None:
-        """The error, if that is the outcome."""
-        return self._error
+        self.resolve(None, error)
 
     def result(self) -> T:
         """The outcome, which must be there (`done`)."""
-        if self._error is not None:
-            raise copy_of(self._error)
-        return self._value  # type: ignore[return-value]
+        if self.error is not None:
+            raise copy_of(self.error)
+        return self.value  # type: ignore[return-value]
 
     def when_done(self, callback: Callable[[Promise[T]], None]) -> None:
         """Call back with this promise where the outcome is told, or now if it is there. One can be
@@ -257,12 +258,3 @@ class Promise(Generic[T]):
             if not await self._parking.wait(deadline) and not self.done:
                 raise TimeoutError
         return self.result()
-
-    def _finish(self) -> None:
-        self.done = True
-        if self._parking is not None:
-            self._parking.leave()
-            self._parking = None
-        callback, self._on_done = self._on_done, None
-        if callback is not None:
-            callback(self)

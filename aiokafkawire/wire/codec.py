@@ -60,7 +60,7 @@ def encode_parts(message: Message, version: int) -> list[Buffer]:
 
 def encode_onto(parts: list[Buffer], message: Message, version: int) -> None:
     """Append a message's bytes to `parts`, in many small buffers."""
-    encoder = _encoder(type(message), version)
+    encoder = _ENCODERS.get((type(message), version)) or _encoder(type(message), version)
     try:
         encoder(message, parts.append)
     except ENCODE_ERRORS as error:
@@ -69,6 +69,8 @@ def encode_onto(parts: list[Buffer], message: Message, version: int) -> None:
 
 def join_small(parts: list[Buffer]) -> list[Buffer]:
     """The same bytes in few buffers: runs of small ones joined, large ones kept as they are."""
+    if parts and max(map(len, parts)) < KEEP_APART_BYTES:
+        return [b"".join(parts)]
     joined: list[Buffer] = []
     run: list[Buffer] = []
     for part in parts:
@@ -92,15 +94,21 @@ def decode(cls: type[M], version: int, data: Buffer) -> M:
     `MalformedMessage` with class, version, field path and byte offset, and `UnsupportedVersion`
     for a version that the class does not have.
     """
-    message, end = decode_prefix(cls, version, data)
-    if end != len(data):
+    decoder = _DECODERS.get((cls, version)) or _decoder(cls, version)
+    size = len(data)
+    try:
+        message, end = decoder(memoryview(data), 0, size)
+    except DECODE_ERRORS as error:
+        raise explain_decoding(cls, version, data) from error
+    if end != size:
         raise trailing_bytes(cls, version, data, end)
-    return message
+    found: M = message
+    return found
 
 
 def decode_prefix(cls: type[M], version: int, data: Buffer) -> tuple[M, int]:
     """The message that `data` begins with, and where it ends. Raises as `decode` does."""
-    decoder = _decoder(cls, version)
+    decoder = _DECODERS.get((cls, version)) or _decoder(cls, version)
     view = memoryview(data)
     try:
         message, end = decoder(view, 0, len(view))
@@ -119,16 +127,12 @@ def check_version(cls: type[Message], version: int) -> None:
 
 
 def _encoder(cls: type[Message], version: int) -> Encoder:
-    made = _ENCODERS.get((cls, version))
-    if made is None:
-        check_version(cls, version)
-        made = _ENCODERS[cls, version] = make_encoder(cls, version)
+    check_version(cls, version)
+    made = _ENCODERS[cls, version] = make_encoder(cls, version)
     return made
 
 
 def _decoder(cls: type[Message], version: int) -> Decoder:
-    made = _DECODERS.get((cls, version))
-    if made is None:
-        check_version(cls, version)
-        made = _DECODERS[cls, version] = make_decoder(cls, version)
+    check_version(cls, version)
+    made = _DECODERS[cls, version] = make_decoder(cls, version)
     return made

@@ -52,7 +52,7 @@ def tagged_section(fields: Sequence[tuple[int, bytes]]) -> bytes:
 
 
 def _flat(value: Buffer) -> Buffer:
-    return value if type(value) is bytes else memoryview(value).cast("B")
+    return memoryview(value).cast("B")
 
 
 class _EncoderMaker:
@@ -108,10 +108,11 @@ class _EncoderMaker:
             return
         value = self.source.name("v")
         self.source.line(f"{value} = {expression}")
+        flat = f"{value} if type({value}) is bytes else flat({value})"
         convert = {
             "string": f"{value}.encode()",
-            "bytes": f"flat({value})",
-            "records": f"flat({value})",
+            "bytes": flat,
+            "records": flat,
         }[kind.name]
         if compact:
             self._compact(kind, value, convert, nullable)

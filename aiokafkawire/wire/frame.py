@@ -56,7 +56,9 @@ class FrameReader:
         """Where to receive into; it is never empty."""
         if self._error is not None:
             raise self._error
-        return self._chunk[self._held :] if self._large is None else self._large.buffer()
+        if self._large is not None:
+            return self._large.buffer()
+        return self._chunk[self._held :] if self._held else self._chunk
 
     def received(self, count: int) -> list[memoryview]:
         """Take note of `count` bytes in the buffer, and give the frames that they complete.
@@ -84,7 +86,10 @@ class FrameReader:
         frames: list[memoryview] = []
         chunk, position = self._chunk, 0
         while self._held - position >= _LENGTH.size:
-            length = self._length(chunk, position)
+            length: int = _LENGTH.unpack_from(chunk, position)[0]
+            if not self._min_frame_bytes <= length <= self._max_frame_bytes:
+                self._error = self._impossible(length, bytes(chunk[position : position + 4]))
+                raise self._error
             start = position + _LENGTH.size
             if self._held - start < length:
                 self._large = _LargeFrame(length, self._eager_bytes, chunk[start : self._held])
@@ -100,17 +105,13 @@ class FrameReader:
             self._held = 0
         return frames
 
-    def _length(self, chunk: memoryview, position: int) -> int:
-        length: int = _LENGTH.unpack_from(chunk, position)[0]
-        if self._min_frame_bytes <= length <= self._max_frame_bytes:
-            return length
-        hint = _NOT_KAFKA.get(bytes(chunk[position : position + 4]))
+    def _impossible(self, length: int, beginning: bytes) -> MalformedFrame:
+        hint = _NOT_KAFKA.get(beginning)
         if length < self._min_frame_bytes:
             reason = f"a frame length of {length} is impossible"
         else:
             reason = f"a frame of {length} bytes is over the limit of {self._max_frame_bytes}"
-        self._error = MalformedFrame(f"{reason}: {hint}" if hint else reason)
-        raise self._error
+        return MalformedFrame(f"{reason}: {hint}" if hint else reason)
 
 
 class _LargeFrame:

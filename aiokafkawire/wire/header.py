@@ -48,7 +48,7 @@ def encode_request(
     Large records are buffers of their own, not copied: keep them unchanged until they are sent.
     """
     beginning = _KEY_VERSION_AND_ID.pack(message.api_key, version, correlation_id)
-    rest = _rest_of_header(message.header_version(version), client_id)
+    rest = _rest_of_header(type(message), version, client_id)
     return _frame([b"", beginning, rest], message, version)
 
 
@@ -66,7 +66,7 @@ def decode_response(cls: type[ResponseT], version: int, frame: memoryview) -> tu
     An ApiVersions response with error 35 is read in the layout of version 0, in which it comes;
     if that fails, its error is all that is taken from it. Raises as `decode` does.
     """
-    header_version = cls.header_version(version)
+    header_version = _response_header_version(cls, version)
     if len(frame) > _LENGTH.size and not (header_version and frame[_LENGTH.size]):
         # Nothing but the correlation id, and no tagged fields.
         correlation_id: int = _LENGTH.unpack_from(frame)[0]
@@ -116,13 +116,18 @@ def peek_correlation_id(frame: memoryview) -> int:
     return correlation_id
 
 
-@functools.lru_cache(maxsize=256)
-def _rest_of_header(header_version: int, client_id: str | None) -> bytes:
+@functools.lru_cache(maxsize=1024)
+def _response_header_version(cls: type[Response], version: int) -> int:
+    return cls.header_version(version)
+
+
+@functools.lru_cache(maxsize=1024)
+def _rest_of_header(cls: type[Request[Any]], version: int, client_id: str | None) -> bytes:
     """What stands in a request's header after the correlation id."""
     header = RequestHeaderData(
         request_api_key=0, request_api_version=0, correlation_id=0, client_id=client_id
     )
-    return encode(header, header_version)[_KEY_VERSION_AND_ID.size :]
+    return encode(header, cls.header_version(version))[_KEY_VERSION_AND_ID.size :]
 
 
 def _frame(parts: list[Buffer], message: Message, version: int) -> list[Buffer]:

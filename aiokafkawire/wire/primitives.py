@@ -89,6 +89,8 @@ def encode_unsigned_varint(value: int) -> bytes:
         if value < 0:
             raise ValueError(f"an unsigned varint cannot hold {value}")
         return _ONE_BYTE[value]
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     if value > 0xFFFF_FFFF:
         raise ValueError(f"an unsigned varint cannot hold {value}")
     return _encode_groups(value)

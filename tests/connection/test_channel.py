@@ -86,7 +86,7 @@ async def test_a_request_is_written_where_it_is_submitted_and_its_answer_told_wh
             before = channel._counters.requests
             call = channel.submit(HEARTBEAT, VERSION, deadline=soon())
             assert channel._counters.requests == before + 1
-            call.payload.promise.when_done(answered)
+            call.payload.when_done(answered)
 
         submit()
         with anyio.fail_after(5):
@@ -118,7 +118,7 @@ async def test_what_is_submitted_behind_a_request_that_does_not_go_at_once_keeps
         # Part of the first is gone, and the rest is the writer's.
         assert channel._counters.requests == 1
         go_on.set()
-        assert (await last.payload.promise.wait()).error_code == 5
+        assert (await last.payload.wait()).error_code == 5
     assert sizes[0] > size
     assert sizes[1] < 1_000
 
@@ -128,7 +128,7 @@ async def test_who_left_word_hears_of_the_end_of_the_connection_and_of_the_deadl
         told: list[Any] = []
         for seconds in (0.01, 5):
             call = channel.submit(HEARTBEAT, VERSION, deadline=soon(seconds))
-            call.payload.promise.when_done(lambda promise: told.append(promise.error))
+            call.payload.when_done(lambda promise: told.append(promise.error))
         with pytest.raises(RequestTimedOut):
             await heartbeat(channel, 0.01)
         channel.close(ClientClosed("over"))

@@ -23,7 +23,7 @@ from .test_channel import HEARTBEAT, VERSION, echo, produce, soon, until_the_end
 
 
 def submit(channel: Channel, seconds: float = 20) -> Promise[Any]:
-    return channel.submit(HEARTBEAT, VERSION, deadline=soon(seconds)).payload.promise
+    return channel.submit(HEARTBEAT, VERSION, deadline=soon(seconds)).payload
 
 
 def answers_together(count: int) -> Any:
@@ -207,7 +207,7 @@ async def test_a_peer_that_reads_nothing_holds_requests_without_an_answer_no_lon
             unanswered.acks = 0
             call = channel.submit(unanswered, 9, deadline=soon(0.1), expect_response=False)
             waits = submit(channel)
-            assert "deadline" in str(await told(call.payload.promise))
+            assert "deadline" in str(await told(call.payload))
             error = await told(waits)
             assert isinstance(error, ConnectionLost)
             assert "Produce" in str(error)
@@ -251,7 +251,7 @@ async def test_the_end_in_the_middle_of_an_answer_is_told_to_all(half: bool):
 
 async def test_correlation_ids_begin_again_after_the_last():
     async with serve(echo) as server, channel_to(server.address) as channel:
-        channel._calls._next_id = 2**31 - 2
+        channel._calls.next_correlation_id = 2**31 - 2
         promises = [submit(channel) for _ in range(5)]
         assert [(await told(promise)).error_code for promise in promises] == list(range(5))
         assert channel._calls.next_correlation_id == 3

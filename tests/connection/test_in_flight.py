@@ -77,7 +77,7 @@ def test_an_answer_to_a_queued_request_breaks_the_protocol():
 
 def test_correlation_ids_begin_again_after_the_highest():
     calls = machine()
-    calls._next_id = 2**31 - 1
+    calls.next_correlation_id = 2**31 - 1
     last, first = sent(calls, 2)
     assert (last.correlation_id, first.correlation_id) == (2**31 - 1, 0)
     calls.answered(2**31 - 1, 1.0)
@@ -90,7 +90,7 @@ def test_more_than_the_slots_wait_in_the_queue():
     assert calls.take(0.0) == made[:2]
     assert calls.next_write_at(0.0) == math.inf
     calls.answered(0, 1.0)
-    assert calls.waits_for_slot
+    assert list(calls.queue) == made[2:]
     assert calls.next_write_at(1.0) == 1.0
     assert calls.take(1.0) == made[2:]
 

@@ -204,8 +204,8 @@ CONNECTION = (
         "correlation_ids_used_again",
         "churn",
         "aiokafkawire.connection.in_flight",
-        "self._next_id = 0 if self._next_id == MAX_CORRELATION_ID else self._next_id + 1",
-        "self._next_id = (self._next_id + 1) % 4",
+        "self.next_correlation_id = 0 if number == MAX_CORRELATION_ID else number + 1",
+        "self.next_correlation_id = (number + 1) % 4",
     ),
     Sabotage(
         "silent_brokers_waited_for_for_ever",
