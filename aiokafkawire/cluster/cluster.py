@@ -223,7 +223,7 @@ class Cluster:
 
     def broker(self, node_id: NodeId) -> BrokerClient:
         """The client of a node. Raises `ConnectionFailed` if the metadata does not list it."""
-        node = self.metadata.nodes.get(node_id)
+        node = self._refresher.metadata.nodes.get(node_id)
         if node is None:
             raise ConnectionFailed(f"the cluster lists no broker {node_id}", broker=str(node_id))
         return self._brokers.of_node(node)

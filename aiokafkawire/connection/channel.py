@@ -29,7 +29,13 @@ from aiokafkawire.runtime import (
 )
 from aiokafkawire.wire import APIS, ApiKey, Request, Response
 from aiokafkawire.wire.frame import FrameReader
-from aiokafkawire.wire.header import decode_response, encode_request, peek_correlation_id
+from aiokafkawire.wire.header import (
+    Written,
+    decode_response,
+    encode_request,
+    encode_written,
+    peek_correlation_id,
+)
 
 __all__ = ("LARGE_REQUEST_BYTES", "Channel", "Limits", "Pending")
 
@@ -52,9 +58,10 @@ class Limits:
 
 
 class Pending(Promise[Any]):
-    """A request on its way, and the promise of its answer."""
+    """A request on its way, and the promise of its answer: what `read` makes of it, if that is
+    not None, else the decoded response."""
 
-    __slots__ = ("api", "buffers", "response", "size_bytes", "version")
+    __slots__ = ("api", "buffers", "read", "response", "size_bytes", "version")
 
     def __init__(
         self,
@@ -62,8 +69,10 @@ class Pending(Promise[Any]):
         version: int,
         response: type[Response],
         buffers: list[Buffer],
+        read: Callable[[memoryview], object] | None,
     ) -> None:
         super().__init__()
+        self.read = read
         self.api = api
         self.version = version
         self.response = response
@@ -177,7 +186,7 @@ class Channel:
 
     def submit(
         self,
-        message: Request[Any],
+        message: Request[Any] | Written,
         version: int,
         *,
         deadline: float,
@@ -197,9 +206,15 @@ class Channel:
                 api=api,
             )
         calls = self._calls
-        buffers = encode_request(message, version, calls.next_correlation_id, self._client_id)
+        number, read = calls.next_correlation_id, None
+        if isinstance(message, Written):
+            buffers = encode_written(message, version, number, self._client_id)
+            read = message.read
+        else:
+            buffers = encode_request(message, version, number, self._client_id)
+        pending = Pending(api, version, response, buffers, read)
         try:
-            call = calls.submit(Pending(api, version, response, buffers), deadline, expect_response)
+            call = calls.submit(pending, deadline, expect_response)
         except QueueFull:
             raise KafkaError(
                 f"{MAX_QUEUED} requests wait for this connection already",
@@ -367,6 +382,9 @@ class Channel:
         if not wanted:
             return
         pending = call.payload
+        if pending.read is not None and (found := pending.read(frame)) is not None:
+            pending.resolve(found)
+            return
         try:
             _, response = decode_response(pending.response, pending.version, frame)
         except KafkaError as error:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from aiokafkawire.errors import KafkaError, TransactionAborted
 from aiokafkawire.producer.answer import Answer
-from aiokafkawire.producer.batch import Batch
+from aiokafkawire.producer.batch import Batch, BatchState
 from aiokafkawire.producer.delivery import (
     Appended,
     Delivery,
@@ -369,14 +369,15 @@ class Accumulator:
 
     def settled(self, batch: Batch) -> None:
         """A batch has its outcome: its room is free."""
-        del self.incomplete[batch.receipt]
+        receipt = batch.receipt
+        del self.incomplete[receipt]
         self._granted.pop(batch, None)
         self.used_bytes -= batch.reserved_bytes
-        outcome = batch.receipt.promise.result()
-        if isinstance(outcome, Appended):
-            self.totals.records_delivered += batch.count
+        outcome = receipt.promise.result()
+        if type(outcome) is Appended:
+            self.totals.records_delivered += receipt.count
         elif isinstance(outcome, Failed):
-            self.totals.records_failed += batch.count
+            self.totals.records_failed += receipt.count
         else:
             self.totals.batches_split += 1
         self._settled(outcome)
@@ -479,17 +480,19 @@ class Accumulator:
 
     def sendable_at(self, node: NodeId) -> float:
         """When there is something to send to a broker; NEVER: after a `wake` at the earliest."""
-        soonest = NEVER
+        queues = self._active.get(node)
+        if queues is None:
+            return NEVER
         pressing = self.pressing > 0
-        for queue in self._active.get(node, ()):
-            at = queue.sendable_at(pressing)
-            soonest = min(soonest, at)
-        return soonest
+        if len(queues) > 1:
+            return min([queue.sendable_at(pressing) for queue in queues])
+        (queue,) = queues
+        return queue.sendable_at(pressing)
 
     def all_have_ids(self, node: NodeId) -> bool:
         """Whether the ids of all topics are known that have something for a broker."""
         for queue in self._active.get(node, ()):
-            if self.topics[queue.topic_partition.topic].topic_id == NO_ID:
+            if not self.topics[queue.topic_partition.topic].topic_id.int:
                 return False
         return True
 
@@ -520,16 +523,21 @@ class Accumulator:
         the broker close the connection by its size goes alone."""
         pressing = self.pressing > 0
         taken: list[Batch] = []
+        totals = self.totals
         size = 0
         active = self._active.get(node, {})
         for queue in list(active):
             if queue.sendable_at(pressing) > now:
                 continue
             batch = queue.close_head()
-            size += batch.size_bytes
+            batch_bytes = batch.size_bytes
+            size += batch_bytes
             if taken and (size > max_bytes or batch.large_losses):
                 break
             taken.append(queue.take())
+            totals.batches_sent += 1
+            totals.batches_resent += batch.attempts > 1
+            totals.batch_bytes_sent += batch_bytes
             self._drop_active(queue)
             if queue.waiting:
                 active[queue] = None
@@ -538,25 +546,17 @@ class Accumulator:
                 break
         if taken:
             self._drained_at[node] = now
-            self._count(taken)
         return taken
-
-    def _count(self, taken: list[Batch]) -> None:
-        totals = self.totals
-        for batch in taken:
-            totals.batches_sent += 1
-            totals.batches_resent += batch.attempts > 1
-            totals.batch_bytes_sent += batch.size_bytes
 
     def answered(self, batch: Batch, answer: Answer, now: float, not_before: float) -> None:
         """What became of an attempt; see `PartitionQueue.answered`."""
-        if batch.done:  # it expired, and its topic may have been let go
-            name = batch.receipt.topic
-            topic = self.topics.get(name) or self._parked.get(name)
+        receipt = batch.receipt
+        if batch.state is BatchState.DONE:  # it expired, and its topic may have been let go
+            topic = self.topics.get(receipt.topic) or self._parked.get(receipt.topic)
             if topic is not None:
-                topic.all_queues[batch.receipt.partition].late.discard(batch)
+                topic.all_queues[receipt.partition].late.discard(batch)
             return
-        queue = self._queue_of(batch)
+        queue = self.topics[receipt.topic].all_queues[receipt.partition]
         queue.answered(batch, answer, now, not_before)
         self._touch(queue)
 
@@ -630,9 +630,6 @@ class Accumulator:
             for topic in self.topics.values()
             for queue in topic.all_queues.values()
         )
-
-    def _queue_of(self, batch: Batch) -> PartitionQueue:
-        return self.topics[batch.receipt.topic].all_queues[batch.receipt.partition]
 
     def _touch(self, queue: PartitionQueue, at: float = -NEVER) -> None:
         """A queue changed: from a time on its broker's task looks at it, if there is anything to

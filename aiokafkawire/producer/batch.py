@@ -137,4 +137,5 @@ class Batch:
 
     def handle(self, event: BatchEvent) -> None:
         """Go to the next state of the table."""
-        self.state = step(TRANSITIONS, self.state, event)
+        after = TRANSITIONS.get((self.state, event))
+        self.state = step(TRANSITIONS, self.state, event) if after is None else after

@@ -276,7 +276,7 @@ class Delivery(Placed):
     async def _wait(self) -> None:
         while True:
             receipt, index = self._leaf()
-            if receipt.done:
+            if receipt.promise.done:
                 return
             alone = index not in receipt.waiting
             receipt.waiting.add(index)
@@ -299,10 +299,7 @@ class Delivery(Placed):
     def _leaf(self) -> tuple[Receipt, int]:
         """The receipt that holds the record now, and its index in there."""
         receipt, index = self.receipt, self.index
-        while receipt.promise.done:
-            outcome = receipt.promise.result()
-            if not isinstance(outcome, Split):
-                break
+        while type(outcome := receipt.promise.value) is Split:
             receipt, index = outcome.part_of(index)
         return receipt, index
 

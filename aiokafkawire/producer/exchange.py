@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 from uuid import UUID
 
 from aiokafkawire.errors import KafkaError, UnsupportedVersion
@@ -12,9 +12,12 @@ from aiokafkawire.producer.answer import Answer, from_code
 from aiokafkawire.producer.batch import Batch
 from aiokafkawire.producer.delivery import Receipt
 from aiokafkawire.producer.outcomes import Verdict
+from aiokafkawire.producer.usual import UsualForm
 from aiokafkawire.records import Compression
+from aiokafkawire.records.kernel import Buffer
 from aiokafkawire.types import ANY_LEADER_EPOCH, TopicPartition
 from aiokafkawire.wire import NO_ID
+from aiokafkawire.wire.header import Written
 from aiokafkawire.wire.messages.produce import (
     LeaderIdAndEpoch,
     PartitionProduceData,
@@ -24,7 +27,16 @@ from aiokafkawire.wire.messages.produce import (
     TopicProduceData,
 )
 
-__all__ = ("FIRST_WITH_FORMAT_2", "BuiltRequest", "LeaderHint", "Reading", "build", "read")
+__all__ = (
+    "FIRST_WITH_FORMAT_2",
+    "BuiltRequest",
+    "LeaderHint",
+    "Reading",
+    "Terms",
+    "build",
+    "build_usual",
+    "read",
+)
 
 FIRST_WITH_ZSTD = 7
 FIRST_WITH_FORMAT_1 = 2
@@ -32,15 +44,24 @@ FIRST_WITH_FORMAT_2 = 3
 FIRST_WITH_TOPIC_IDS = 13
 
 
+class Terms(TypedDict):
+    """What all requests of a producer have in common."""
+
+    acks: int
+    timeout_ms: int
+    transactional_id: str | None
+
+
 @dataclass(slots=True)
 class BuiltRequest:
     """A request, and what is not in it: batches that this version cannot carry. `size_bytes` is
-    what its records take."""
+    what its records take. With `written`, `request` is the same without the records."""
 
     request: ProduceRequest
     sent: list[Batch] = field(default_factory=list)
     size_bytes: int = 0
     refused: list[tuple[Batch, KafkaError]] = field(default_factory=list)
+    written: Written | None = None
 
 
 def build(
@@ -61,7 +82,7 @@ def build(
     for batch in batches:
         receipt = batch.receipt
         try:
-            records = _encode(batch, version, transactional=transactional_id is not None)
+            records = b"".join(_encode(batch, version, transactional_id is not None))
         except KafkaError as error:
             error.topic, error.partition = receipt.topic, receipt.partition
             built.refused.append((batch, error))
@@ -82,7 +103,16 @@ def build(
     return built
 
 
-def _encode(batch: Batch, version: int, *, transactional: bool) -> bytes:
+def build_usual(batch: Batch, form: UsualForm) -> BuiltRequest:
+    """As `build`, of one batch in a form that is known."""
+    records = _encode(batch, form.version, form.request.transactional_id is not None)
+    if form.version < FIRST_WITH_TOPIC_IDS:
+        batch.by_name = True
+    written = form.write(batch.receipt.partition, records)
+    return BuiltRequest(form.request, [batch], sum(map(len, records)), [], written)
+
+
+def _encode(batch: Batch, version: int, transactional: bool) -> list[Buffer]:
     records, stamp = batch.records, batch.stamp
     assert records is not None
     if records.compression == Compression.ZSTD and version < FIRST_WITH_ZSTD:
@@ -91,15 +121,14 @@ def _encode(batch: Batch, version: int, *, transactional: bool) -> bytes:
     if magic == 0 and batch.receipt.dated:
         raise UnsupportedVersion("record timestamps need a broker of Kafka 0.10 or later")
     if stamp is None:
-        return b"".join(records.encode(magic))
-    parts = records.encode(
+        return records.encode(magic)
+    return records.encode(
         magic,
         producer_id=stamp.identity.producer_id,
         producer_epoch=stamp.identity.epoch,
         base_sequence=stamp.base_sequence,
         transactional=transactional,
     )
-    return b"".join(parts)
 
 
 class LeaderHint(NamedTuple):

@@ -20,9 +20,17 @@ from aiokafkawire.errors import ClientClosed, KafkaError, UnsupportedVersion
 from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.answer import Answer, from_failure
 from aiokafkawire.producer.batch import Batch
-from aiokafkawire.producer.exchange import FIRST_WITH_FORMAT_2, BuiltRequest, build, read
+from aiokafkawire.producer.exchange import (
+    FIRST_WITH_FORMAT_2,
+    BuiltRequest,
+    Terms,
+    build,
+    build_usual,
+    read,
+)
 from aiokafkawire.producer.outcomes import Verdict
 from aiokafkawire.producer.transactions import Transactions, concurrent_backoff
+from aiokafkawire.producer.usual import FIRST_USUAL, UsualForm
 from aiokafkawire.records import Compression
 from aiokafkawire.runtime import NEVER, Alarm, Host, Promise, Runtime, Signal
 from aiokafkawire.types import NodeId, TopicPartition
@@ -33,6 +41,9 @@ __all__ = ("OFFLOAD_BYTES", "Context", "NodeSender")
 
 OFFLOAD_BYTES = 64 * 1024
 """Batches from this size on are compressed outside the event loop."""
+
+MAX_FORMS = 1_000
+"""Topics of which it is remembered how a request looks; then all are forgotten."""
 
 LAST_WITH_MORE_ACKS = 0
 """In this version of Produce, that of Kafka 0.8, acks may be a number of replicas above 1."""
@@ -68,6 +79,7 @@ class NodeSender:
         config = context.config
         self.node_id = node_id
         self._context = context
+        self._accumulator = context.accumulator
         # While the task waits for something to be due.
         self._alarm = Alarm()
         self._under_way = 0
@@ -83,6 +95,12 @@ class NodeSender:
         self._failures = 0
         self._request_timeout_s = config.request_timeout_ms / 1_000
         self._acks = config.required_acks
+        self._terms: Terms = {
+            "acks": self._acks,
+            "timeout_ms": config.request_timeout_ms,
+            "transactional_id": config.transactional_id,
+        }
+        self._forms: dict[str, UsualForm] = {}
         self._limit = config.max_in_flight_requests_per_connection
         self._compresses = context.accumulator.settings.compression is not Compression.NONE
         self._now = context.runtime.clock.now
@@ -135,8 +153,10 @@ class NodeSender:
 
     def _due_at(self) -> float:
         """When the next request may go; NEVER: when another one has its answer."""
-        due_at = self._context.accumulator.sendable_at(self.node_id)
-        self._context.check_identity()
+        due_at = self._accumulator.sendable_at(self.node_id)
+        identities = self._accumulator.identities
+        if identities is not None and identities.current is None:
+            self._context.check_identity()
         return NEVER if self._alone or self._under_way >= self._limit else due_at
 
     async def _compress_due(self) -> None:
@@ -188,21 +208,24 @@ class NodeSender:
         """
         if self._busy or self._retired:
             return
-        now = self._now
         self._busy = True
         try:
-            while (due_at := self._due_at()) <= now():
-                if not self._nothing_before() or not self._send():
+            while (due_at := self._due_at()) <= self._now():
+                if (self._under_way or self._compresses) and self._something_before():
+                    break
+                if not self._send():
                     break
         finally:
             self._busy = False
-        self._alarm.move(due_at)
+        if due_at != self._alarm.at:
+            self._alarm.move(due_at)
 
-    def _nothing_before(self) -> bool:
-        """Whether what is due may go without `_compress_due` and `_wait_alone`."""
-        if self._under_way and self._context.accumulator.suspect_due(self.node_id, self._now()):
-            return False
-        return not self._compresses or not self._heavy(self._now())
+    def _something_before(self) -> bool:
+        """Whether what is due has to wait for `_compress_due` or `_wait_alone`."""
+        now = self._now()
+        if self._under_way and self._accumulator.suspect_due(self.node_id, now):
+            return True
+        return bool(self._heavy(now))
 
     def _send(self) -> bool:
         """Make one request of what is due; False if there is something to wait for before."""
@@ -217,7 +240,7 @@ class NodeSender:
             if built is None:
                 return True
             call = channel.submit(
-                built.request,
+                built.written or built.request,
                 version,
                 deadline=self._now() + self._request_timeout_s,
                 expect_response=self._acks != 0,
@@ -236,8 +259,7 @@ class NodeSender:
 
     def _take(self, version: int) -> BuiltRequest | None:
         """A request of what is due, taken out of the buffer; None if nothing of it can go."""
-        context = self._context
-        accumulator = context.accumulator
+        context, accumulator = self._context, self._accumulator
         if self._acks > 1 and version > LAST_WITH_MORE_ACKS:
             context.fail(
                 UnsupportedVersion(
@@ -256,17 +278,18 @@ class NodeSender:
             for batch in batches:
                 # It may have been numbered for a newer leader.
                 batch.stamp = None
-        built = build(
-            batches,
-            version,
-            acks=self._acks,
-            timeout_ms=config.request_timeout_ms,
-            topic_ids={
-                batch.receipt.topic: accumulator.topics[batch.receipt.topic].topic_id
-                for batch in batches
-            },
-            transactional_id=config.transactional_id,
-        )
+        if len(batches) == 1 and version >= FIRST_USUAL:
+            built = build_usual(batches[0], self._form(batches[0].receipt.topic, version))
+        else:
+            built = build(
+                batches,
+                version,
+                topic_ids={
+                    batch.receipt.topic: accumulator.topics[batch.receipt.topic].topic_id
+                    for batch in batches
+                },
+                **self._terms,
+            )
         for batch, error in built.refused:
             self.answered(batch, Answer(Verdict.FAIL, error))
         if not built.sent:
@@ -275,13 +298,24 @@ class NodeSender:
             context.transactions.sent()
         return built
 
-    def _answer(self, built: BuiltRequest, broker: str, promise: Promise[ProduceResponse]) -> None:
+    def _form(self, topic: str, version: int) -> UsualForm:
+        """How a request with one batch of a topic looks."""
+        topic_id = self._accumulator.topics[topic].topic_id
+        form = self._forms.get(topic)
+        if form is None or form.version != version or form.topic_id is not topic_id:
+            if len(self._forms) >= MAX_FORMS:
+                self._forms.clear()
+            form = self._forms[topic] = UsualForm(topic, topic_id, version, **self._terms)
+        return form
+
+    def _answer(
+        self, built: BuiltRequest, broker: str, promise: Promise[ProduceResponse | Answer]
+    ) -> None:
         """A request is under way no more."""
-        error = promise.error
         self._under_way -= 1
         self._alone = False
         self._landed.set()
-        if isinstance(error, ClientClosed):
+        if isinstance(promise.error, ClientClosed):
             return
         transactions = self._context.transactions
         busy, self._busy = self._busy, True
@@ -295,25 +329,35 @@ class NodeSender:
             self._busy = busy
         self.send_now()
 
-    def _read(self, built: BuiltRequest, broker: str, promise: Promise[ProduceResponse]) -> None:
+    def _read(
+        self, built: BuiltRequest, broker: str, promise: Promise[ProduceResponse | Answer]
+    ) -> None:
         context = self._context
         if promise.error is not None:
             self._fail(built, promise.error)
             return
         self._failures = 0
-        response: ProduceResponse | None = promise.result()
+        response = promise.value
         if response is None:
             for batch in built.sent:
                 self.answered(batch, Answer(Verdict.APPENDED))
             return
-        reading = read(response, built.sent, built.request, broker)
-        for hint in reading.hints:
+        if isinstance(response, Answer):  # as usual
+            (batch,) = built.sent
+            if batch.done:
+                self.answered(batch, response)
+            else:
+                now = self._now()
+                self._accumulator.answered(batch, response, now, now)
+            return
+        answers, hints = read(response, built.sent, built.request, broker)
+        for hint in hints:
             context.cluster.leader_hint(*hint)
-        moved = [h.topic_partition for h in reading.hints if self._led_elsewhere(h.topic_partition)]
-        for batch, answer in reading.answers:
+        moved = [h.topic_partition for h in hints if self._led_elsewhere(h.topic_partition)]
+        for batch, answer in answers:
             if answer.verdict is Verdict.APPENDED and not batch.done:
                 now = self._now()
-                context.accumulator.answered(batch, answer, now, now)
+                self._accumulator.answered(batch, answer, now, now)
                 continue
             # Whose new leader is known need not wait.
             at_once = (batch.receipt.topic, batch.receipt.partition) in moved

@@ -22,7 +22,13 @@ from aiokafkawire.producer.answer import Answer
 from aiokafkawire.producer.batch import Batch, BatchEvent, BatchState
 from aiokafkawire.producer.delivery import Appended, Failed, Receipt, Split
 from aiokafkawire.producer.outcomes import Verdict
-from aiokafkawire.producer.sequences import PartitionSequences, Stamp, advance
+from aiokafkawire.producer.sequences import (
+    Draining,
+    Flowing,
+    PartitionSequences,
+    Stamp,
+    advance,
+)
 from aiokafkawire.records import BatchBuilder
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.runtime import NEVER, copy_of
@@ -123,7 +129,8 @@ class PartitionQueue:
 
     def head(self) -> Batch | None:
         """The batch that goes next: while numbers are drained, the first that has one."""
-        if self.sequences is not None and self.sequences.draining:
+        sequences = self.sequences
+        if sequences is not None and type(sequences.state) is Draining:
             for batch in self.waiting:
                 if batch.stamp is not None:
                     return batch
@@ -142,10 +149,12 @@ class PartitionQueue:
                 return NEVER
         elif len(self.in_flight) >= self.policy.max_in_flight:
             return NEVER
-        if self.sequences is not None and self.in_flight and self.sequences.alone:
-            return NEVER
-        if head.stamp is None and self.sequences is not None and not self._may_number():
-            return NEVER
+        sequences = self.sequences
+        if sequences is not None:
+            if self.in_flight and sequences.alone:
+                return NEVER
+            if head.stamp is None and not self._may_number(sequences):
+                return NEVER
         if head is self.open and not pressing:
             assert head.builder is not None
             if not head.builder.is_full:
@@ -165,7 +174,7 @@ class PartitionQueue:
         batch = self.close_head()
         self.waiting.remove(batch)
         if self.sequences is not None and batch.stamp is None:
-            batch.stamp = self.sequences.stamp(batch.count)
+            batch.stamp = self.sequences.stamp(batch.receipt.count)
         batch.handle(BatchEvent.SENT)
         batch.attempts += 1
         self.in_flight.append(batch)
@@ -173,10 +182,13 @@ class PartitionQueue:
             self.in_flight.sort(key=_order)
         return batch
 
-    def _may_number(self) -> bool:
-        assert self.sequences is not None
-        admitted = self.sequences.identities.admits(self.topic_partition)
-        return admitted and self.sequences.ready(self._anything_numbered())
+    def _may_number(self, sequences: PartitionSequences) -> bool:
+        identities, state = sequences.identities, sequences.state
+        if not identities.local and not identities.admits(self.topic_partition):
+            return False
+        if type(state) is Flowing and state.identity is identities.current:
+            return True  # as mostly
+        return sequences.ready(self._anything_numbered())
 
     def _anything_numbered(self) -> bool:
         if self.in_flight:
@@ -193,7 +205,7 @@ class PartitionQueue:
 
         A batch that expired meanwhile has its outcome already.
         """
-        if batch.done:
+        if batch.state is BatchState.DONE:
             return
         abandoned = self._owner.abandoned
         if abandoned is not None and answer.verdict is not Verdict.APPENDED:

@@ -50,7 +50,9 @@ class BatchBuilder(RecordsUnderWay):
         max_bytes: int = DEFAULT_BATCH_BYTES,
     ) -> None:
         super().__init__(max_bytes - BATCH_OVERHEAD_BYTES)
-        self.compression = Compression(compression)
+        self.compression = (
+            compression if isinstance(compression, Compression) else Compression(compression)
+        )
         self.compression_level = compression_level
         self.max_bytes = max_bytes
 
@@ -69,8 +71,8 @@ class BatchBuilder(RecordsUnderWay):
         """Add a record; returns its index in the batch, or None if there is no room for it."""
         index = self.add(
             timestamp_ms,
-            None if key is None else as_bytes(key, "key"),
-            None if value is None else as_bytes(value, "value"),
+            key if key is None or type(key) is bytes else as_bytes(key, "key"),
+            value if value is None or type(value) is bytes else as_bytes(value, "value"),
             encode_headers(headers) if headers else NO_HEADERS,
         )
         return None if index < 0 else index

@@ -2,6 +2,7 @@
 
 import functools
 import struct
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from aiokafkawire.errors import MalformedFrame, MalformedMessage, UnsupportedVersion
@@ -9,15 +10,17 @@ from aiokafkawire.wire.api import APIS, ApiKey
 from aiokafkawire.wire.codec import decode, decode_prefix, encode, encode_onto, join_small
 from aiokafkawire.wire.messages.headers import RequestHeaderData, ResponseHeaderData
 from aiokafkawire.wire.primitives import Buffer
-from aiokafkawire.wire.schema import Message, Request, Response
+from aiokafkawire.wire.schema import Request, Response
 
 __all__ = (
     "RequestHeader",
+    "Written",
     "decode_request",
     "decode_request_header",
     "decode_response",
     "encode_request",
     "encode_response",
+    "encode_written",
     "peek_correlation_id",
 )
 
@@ -40,6 +43,23 @@ class RequestHeader(NamedTuple):
     header_size: int
 
 
+class Written(NamedTuple):
+    """The body of a request, written by whoever knows how it usually looks.
+
+    `read` gets the frame of the answer, and gives what it says, or None if that does not look as
+    usual: then it is decoded. The parts of the body are joined and kept as those of `encode_parts`.
+    """
+
+    cls: type[Request[Any]]
+    body: list[Buffer]
+    read: Callable[[memoryview], object]
+
+    @property
+    def api_key(self) -> int:
+        """The number of its API."""
+        return self.cls.api_key
+
+
 def encode_request(
     message: Request[Any], version: int, correlation_id: int, client_id: str | None
 ) -> list[Buffer]:
@@ -48,8 +68,20 @@ def encode_request(
     Large records are buffers of their own, not copied: keep them unchanged until they are sent.
     """
     beginning = _KEY_VERSION_AND_ID.pack(message.api_key, version, correlation_id)
-    rest = _rest_of_header(type(message), version, client_id)
-    return _frame([b"", beginning, rest], message, version)
+    rest = _rest_of_header(type(message), version, client_id)  # type: ignore[arg-type]
+    parts: list[Buffer] = [b"", beginning, rest]
+    encode_onto(parts, message, version)
+    return _frame(parts)
+
+
+def encode_written(
+    written: Written, version: int, correlation_id: int, client_id: str | None
+) -> list[Buffer]:
+    """As `encode_request`, of a request whose body is there already."""
+    cls = written.cls
+    beginning = _KEY_VERSION_AND_ID.pack(cls.api_key, version, correlation_id)
+    rest = _rest_of_header(cls, version, client_id)  # type: ignore[arg-type]
+    return _frame([b"", beginning, rest, *written.body])
 
 
 def encode_response(message: Response, version: int, correlation_id: int) -> list[Buffer]:
@@ -57,7 +89,8 @@ def encode_response(message: Response, version: int, correlation_id: int) -> lis
     parts: list[Buffer] = [b""]
     header = ResponseHeaderData(correlation_id=correlation_id)
     encode_onto(parts, header, message.header_version(version))
-    return _frame(parts, message, version)
+    encode_onto(parts, message, version)
+    return _frame(parts)
 
 
 def decode_response(cls: type[ResponseT], version: int, frame: memoryview) -> tuple[int, ResponseT]:
@@ -66,7 +99,7 @@ def decode_response(cls: type[ResponseT], version: int, frame: memoryview) -> tu
     An ApiVersions response with error 35 is read in the layout of version 0, in which it comes;
     if that fails, its error is all that is taken from it. Raises as `decode` does.
     """
-    header_version = _response_header_version(cls, version)
+    header_version = _response_header_version(cls, version)  # type: ignore[arg-type]
     if len(frame) > _LENGTH.size and not (header_version and frame[_LENGTH.size]):
         # Nothing but the correlation id, and no tagged fields.
         correlation_id: int = _LENGTH.unpack_from(frame)[0]
@@ -130,9 +163,8 @@ def _rest_of_header(cls: type[Request[Any]], version: int, client_id: str | None
     return encode(header, cls.header_version(version))[_KEY_VERSION_AND_ID.size :]
 
 
-def _frame(parts: list[Buffer], message: Message, version: int) -> list[Buffer]:
-    """A message behind its header; the first of the parts is to be the length."""
-    encode_onto(parts, message, version)
+def _frame(parts: list[Buffer]) -> list[Buffer]:
+    """A header and a message; the first of the parts is to be the length."""
     size = sum(map(len, parts))
     if size > MAX_FRAME_BYTES:
         raise ValueError(f"a message of {size} bytes is over what a frame can hold")

@@ -68,8 +68,8 @@ PRODUCER = (
         "one_replica_taken_for_all",
         "producing",
         "aiokafkawire.producer.node_sender",
-        "            acks=self._acks,\n",
-        "            acks=self._acks and 1,\n",
+        '            "acks": self._acks,\n',
+        '            "acks": self._acks and 1,\n',
     ),
 )
 

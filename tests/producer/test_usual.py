@@ -1,0 +1,105 @@
+"""The usual form of a request and its answer, held to what the general codec makes of them."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from aiokafkawire.producer.answer import Answer
+from aiokafkawire.producer.outcomes import Verdict
+from aiokafkawire.producer.usual import FIRST_USUAL, UsualForm
+from aiokafkawire.wire import APIS, NO_ID, ApiKey
+from aiokafkawire.wire.header import encode_request, encode_response, encode_written
+from aiokafkawire.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+VERSIONS = range(FIRST_USUAL, APIS[ApiKey.PRODUCE].max_version + 1)
+TOPIC_ID = uuid.UUID(int=2**127 + 5)
+
+
+def form(version: int, transactional_id: str | None = None, topic: str = "orders") -> UsualForm:
+    return UsualForm(
+        topic, TOPIC_ID, version, acks=-1, timeout_ms=30_000, transactional_id=transactional_id
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("transactional_id", [None, "tx"])
+@pytest.mark.parametrize("sizes", [[61, 120], [61, 16_000], [61, 70_000]])
+def test_it_is_written_as_the_codec_writes_it(
+    version: int, transactional_id: str | None, sizes: list[int]
+):
+    parts = [bytes([number]) * size for number, size in enumerate(sizes)]
+    data = PartitionProduceData(index=7, records=b"".join(parts))
+    topic = TopicProduceData(name="orders", topic_id=TOPIC_ID, partition_data=[data])
+    request = ProduceRequest(
+        transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=[topic]
+    )
+    written = form(version, transactional_id).write(7, list(parts))
+    frame = b"".join(encode_written(written, version, 99, "me"))
+    assert frame == b"".join(encode_request(request, version, 99, "me"))
+    assert written.api_key == ApiKey.PRODUCE
+
+
+def answer(version: int, *, name="orders", topic_id=TOPIC_ID, throttle_ms=0, nodes=(), **said):
+    told = {"index": 7, "error_code": 0, "base_offset": 2**40, "log_append_time_ms": 123} | said
+    topic = TopicProduceResponse(
+        name=name,
+        topic_id=topic_id,
+        partition_responses=[PartitionProduceResponse(**{"log_start_offset": 9, **told})],
+    )
+    response = ProduceResponse(
+        responses=[topic], throttle_time_ms=throttle_ms, node_endpoints=list(nodes)
+    )
+    return memoryview(b"".join(encode_response(response, version, 99)))[4:]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_usual_answer_is_read(version: int):
+    found = form(version).read(7, answer(version))
+    assert found == Answer(Verdict.APPENDED, None, 2**40, 123)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"error_code": 6},
+        {"index": 8},
+        {"throttle_ms": 1},
+        {"record_errors": [BatchIndexAndErrorMessage(batch_index=0)]},
+        {"error_message": "no"},
+        {"error_message": ""},
+        {"name": "others", "topic_id": NO_ID},
+        {"name": "order", "topic_id": uuid.UUID(int=1)},
+    ],
+    ids=str,
+)
+def test_any_other_answer_is_left_to_the_codec(version: int, more: dict[str, object]):
+    assert form(version).read(7, answer(version, **more)) is None
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 10])
+def test_an_answer_that_names_a_leader_is_left_to_the_codec(version: int):
+    leader = LeaderIdAndEpoch(leader_id=1, leader_epoch=3)
+    node = NodeEndpoint(node_id=1, host="b", port=9092)
+    assert form(version).read(7, answer(version, current_leader=leader)) is None
+    assert form(version).read(7, answer(version, nodes=[node])) is None
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_no_cut_or_longer_frame_is_taken_for_it(version: int):
+    frame = bytes(answer(version))
+    for end in range(len(frame)):
+        assert form(version).read(7, memoryview(frame[:end])) is None
+    assert form(version).read(7, memoryview(frame + b"\0")) is None
