@@ -226,8 +226,8 @@ def choose_version(
     A request with a topic whose id is not known goes in the last version that names topics.
     Raises `UnsupportedVersion`.
     """
-    if not isinstance(message, ByVersion) and not _has_topic_ids(message):
-        last = MAX_WITHOUT_TOPIC_IDS[message.api_key]
+    last = MAX_WITHOUT_TOPIC_IDS.get(message.api_key)
+    if last is not None and not isinstance(message, ByVersion) and not _has_topic_ids(message):
         max_version = last if max_version is None else min(last, max_version)
     return versions.highest(message.api_key, max_version, min_version)
 

@@ -638,7 +638,7 @@ class Accumulator:
             self._active.setdefault(queue.leader, {})[queue] = None
             pressing = self.pressing > 0
             self._senders.wake(queue.leader, -NEVER if pressing else at)
-        else:
+        elif self._active:
             self._drop_active(queue)
 
     def _drop_active(self, queue: PartitionQueue) -> None:

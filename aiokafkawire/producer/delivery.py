@@ -260,7 +260,7 @@ class Delivery(Placed):
 
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
         receipt: Receipt = self.receipt
-        if receipt.appended is None and not self.done:
+        if receipt.appended is None and not (receipt.promise.done and self.done):
             yield from self._wait().__await__()
             receipt.seen = True
         elif not receipt.seen:
@@ -274,10 +274,8 @@ class Delivery(Placed):
         return self.result()
 
     async def _wait(self) -> None:
-        while True:
-            receipt, index = self._leaf()
-            if receipt.promise.done:
-                return
+        receipt, index = self._leaf()
+        while not receipt.promise.done:
             alone = index not in receipt.waiting
             receipt.waiting.add(index)
             try:
@@ -286,6 +284,8 @@ class Delivery(Placed):
                 if alone:
                     self._unheard()
                 raise
+            if receipt.appended is None:
+                receipt, index = self._leaf()
 
     def _unheard(self) -> None:
         """The waiter goes away without the outcome."""

@@ -42,7 +42,6 @@ class Intake:
         self._rng = runtime.rng
         self._told_lack = ""
         self._now = runtime.clock.now
-        self._wall_ms = runtime.clock.wall_ms
         self._wall_ns = runtime.clock.wall_ns
 
     def put_plain(self, topic: str, value: Any, key: Any, partition: int | None) -> Delivery | None:
@@ -77,7 +76,7 @@ class Intake:
         queues = self._topics.get(topic) or self._sender.take_up(topic)
         if queues is None or not accumulator.has_room(size):
             return None
-        if self._room.crowded and not waited:
+        if not waited and self._room.crowded:
             return None
         queue: PartitionQueue | None = None
         if partition is not None:
@@ -91,10 +90,12 @@ class Intake:
         now = self._now()
         dated = timestamp_ms is not None
         if timestamp_ms is None:
-            timestamp_ms = self._wall_ms()
+            timestamp_ms = self._wall_ns() // 1_000_000
         delivery = None
         while delivery is None:  # each time a partition's batch is ended
-            chosen = queue or accumulator.without_key(queues, self._rng, now)
+            chosen = queue or queues.sticky_queue
+            if chosen is None:
+                chosen = accumulator.without_key(queues, self._rng, now)
             if self._transactions is not None:
                 self._transactions.use(chosen.topic_partition)
             delivery = accumulator.append(

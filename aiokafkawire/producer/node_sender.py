@@ -235,7 +235,8 @@ class NodeSender:
             channel = client.at_once(Lane.PRODUCE)
             if channel is None:
                 return False
-            version = client.version_on(channel, ApiKey.PRODUCE, *self._versions())
+            least, most = self._versions()
+            version = client.version_on(channel, ApiKey.PRODUCE, least, most)
             built = self._take(version)
             if built is None:
                 return True

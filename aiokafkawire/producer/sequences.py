@@ -157,12 +157,11 @@ class Draining:
 State = Unnumbered | Flowing | Draining
 
 
-@dataclass(frozen=True, slots=True)
-class Numbered:
-    """A batch of `count` records takes the next numbers of `identity`."""
+class Numbered(NamedTuple):
+    """A batch of `size` records takes the next numbers of `identity`."""
 
     identity: ProducerIdAndEpoch
-    count: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +189,13 @@ class Resumed:
 
 
 def _begin(_: Unnumbered, event: Numbered) -> State:
-    return Flowing(event.identity, advance(0, event.count))
+    return Flowing(event.identity, advance(0, event.size))
 
 
 def _go_on(state: Flowing, event: Numbered) -> State:
     if event.identity is not state.identity and event.identity != state.identity:
         raise ValueError("a partition changes its identity only when it is drained")
-    return Flowing(state.identity, advance(state.next_sequence, event.count))
+    return Flowing(state.identity, advance(state.next_sequence, event.size))
 
 
 def _fail(state: Flowing, event: Failed) -> State:
@@ -331,4 +330,8 @@ class PartitionSequences:
             self._handle(Resumed())
 
     def _handle(self, event: Numbered | Failed | Lost | Drained | Resumed) -> None:
-        self.state = transition(TRANSITIONS, self.state, event)(self.state, event)
+        state = self.state
+        change = TRANSITIONS.get((type(state), type(event)))
+        if change is None:
+            change = transition(TRANSITIONS, state, event)
+        self.state = change(state, event)

@@ -167,7 +167,7 @@ class AsyncioTransport(asyncio.BufferedProtocol):
         assert self._transport is not None
         if self._lost or self._transport.is_closing():
             raise self._broken()
-        pieces = joined(buffers)
+        pieces = joined(buffers) if len(buffers) > 1 else buffers
         for number, piece in enumerate(pieces):
             if self._full:
                 return pieces[number:]

@@ -41,6 +41,7 @@ class FrameReader:
     def __init__(self, max_frame_bytes: int, min_frame_bytes: int = MIN_FRAME_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._min_frame_bytes = min_frame_bytes
+        self._small = min(max_frame_bytes, CHUNK_BYTES - _LENGTH.size)
         self._chunk = memoryview(bytearray(CHUNK_BYTES))
         self._held = 0
         self._large: _LargeFrame | None = None
@@ -69,6 +70,14 @@ class FrameReader:
         """
         if self._error is not None:
             raise self._error
+        size = count - _LENGTH.size
+        if (
+            self._large is None
+            and not self._held
+            and self._min_frame_bytes <= size <= self._small
+            and _LENGTH.unpack_from(self._chunk)[0] == size
+        ):  # one whole frame, as mostly
+            return [memoryview(bytes(self._chunk[_LENGTH.size : count]))]
         room = CHUNK_BYTES - self._held if self._large is None else self._large.room_bytes
         if not 0 <= count <= room:
             raise ValueError(f"{count} bytes cannot have been received into the buffer")
