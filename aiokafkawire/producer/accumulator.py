@@ -517,24 +517,26 @@ class Accumulator:
                 return head is not None and head.large_losses > 0
         return False
 
-    def drain(self, node: NodeId, now: float, max_bytes: int) -> list[Batch]:
+    def drain(self, node: NodeId, now: float, max_bytes: int, *, due: bool = False) -> list[Batch]:
         """Take the batches for one request: one of each partition, at most `max_bytes` in all
         unless the first is larger. Who was left out comes first the next time. What may have made
-        the broker close the connection by its size goes alone."""
+        the broker close the connection by its size goes alone. `due`: `sendable_at` has just told
+        that there is something."""
         pressing = self.pressing > 0
         taken: list[Batch] = []
         totals = self.totals
         size = 0
         active = self._active.get(node, {})
+        known = due and len(active) == 1
         for queue in list(active):
-            if queue.sendable_at(pressing) > now:
+            if not known and queue.sendable_at(pressing) > now:
                 continue
             batch = queue.close_head()
             batch_bytes = batch.size_bytes
             size += batch_bytes
             if taken and (size > max_bytes or batch.large_losses):
                 break
-            taken.append(queue.take())
+            taken.append(queue.take(batch))
             totals.batches_sent += 1
             totals.batches_resent += batch.attempts > 1
             totals.batch_bytes_sent += batch_bytes

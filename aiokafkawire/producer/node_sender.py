@@ -274,7 +274,8 @@ class NodeSender:
             broker = context.cluster.broker(self.node_id).name
             context.met_old_log(UnsupportedVersion("it leads partitions", broker=broker))
         config = context.config
-        batches = accumulator.drain(self.node_id, self._now(), config.max_request_size_bytes)
+        limit = config.max_request_size_bytes
+        batches = accumulator.drain(self.node_id, self._now(), limit, due=True)
         if version < FIRST_WITH_FORMAT_2 and accumulator.identities is None:
             for batch in batches:
                 # It may have been numbered for a newer leader.

@@ -129,27 +129,33 @@ class PartitionQueue:
 
     def head(self) -> Batch | None:
         """The batch that goes next: while numbers are drained, the first that has one."""
+        if not self.waiting:
+            return None
         sequences = self.sequences
-        if sequences is not None and type(sequences.state) is Draining:
-            for batch in self.waiting:
-                if batch.stamp is not None:
-                    return batch
-        return self.waiting[0] if self.waiting else None
+        draining = sequences is not None and type(sequences.state) is Draining
+        return self._first_numbered() if draining else self.waiting[0]
+
+    def _first_numbered(self) -> Batch:
+        for batch in self.waiting:
+            if batch.stamp is not None:
+                return batch
+        return self.waiting[0]
 
     def sendable_at(self, pressing: bool) -> float:
         """When the next batch may be sent, on the clock; NEVER: some answer must come first.
 
         `pressing` (a flush, or callers that wait for room) ends the wait for more records.
         """
-        head = self.head()
-        if head is None:
+        if not self.waiting:
             return NEVER
+        sequences = self.sequences
+        draining = sequences is not None and type(sequences.state) is Draining
+        head = self._first_numbered() if draining else self.waiting[0]
         if head.attempts:
             if any(other.order < head.order for other in self.in_flight):
                 return NEVER
         elif len(self.in_flight) >= self.policy.max_in_flight:
             return NEVER
-        sequences = self.sequences
         if sequences is not None:
             if self.in_flight and sequences.alone:
                 return NEVER
@@ -169,9 +175,10 @@ class PartitionQueue:
             self.close_open()
         return head
 
-    def take(self) -> Batch:
-        """Take the next batch, to be sent now; only when `sendable_at` says so."""
-        batch = self.close_head()
+    def take(self, closed: Batch | None = None) -> Batch:
+        """Take the next batch, to be sent now; only when `sendable_at` says so. `closed`: it is the
+        one that `close_head` has just given."""
+        batch = closed or self.close_head()
         self.waiting.remove(batch)
         if self.sequences is not None and batch.stamp is None:
             batch.stamp = self.sequences.stamp(batch.receipt.count)
