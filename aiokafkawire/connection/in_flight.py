@@ -177,8 +177,7 @@ class InFlight(Generic[T]):
                 self._waiting.append(call)
             else:
                 self.one_way.append(call)
-            limit = now + self._request_timeout_s
-            call.limit = limit if limit > call.deadline else call.deadline
+            call.limit = max(call.deadline, now + self._request_timeout_s)
             self.queue.popleft()
             call.on(CallEvent.WRITTEN)
             call.sent = True

@@ -48,10 +48,10 @@ PRODUCER = (
         "producing",
         "aiokafkawire.producer.accumulator",
         "        self.used_bytes -= batch.reserved_bytes\n"
-        "        outcome = batch.receipt.promise.result()\n"
-        "        if isinstance(outcome, Appended):\n",
-        "        outcome = batch.receipt.promise.result()\n"
-        "        if isinstance(outcome, Appended):\n"
+        "        outcome = receipt.promise.result()\n"
+        "        if type(outcome) is Appended:\n",
+        "        outcome = receipt.promise.result()\n"
+        "        if type(outcome) is Appended:\n"
         "            self.used_bytes -= batch.reserved_bytes\n",
     ),
     Sabotage(
@@ -247,8 +247,8 @@ CONNECTION = (
         "queued_requests_hang_when_the_connection_ends",
         "producing",
         "aiokafkawire.connection.in_flight",
-        "for call in (*self._waiting, *self._one_way, *self._queue)",
-        "for call in (*self._waiting, *self._one_way)",
+        "for call in (*self._waiting, *self.one_way, *self.queue)",
+        "for call in (*self._waiting, *self.one_way)",
     ),
     Sabotage(
         "deadlines_missed_while_the_timer_sleeps",
