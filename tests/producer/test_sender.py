@@ -184,7 +184,7 @@ async def test_a_defect_in_a_task_ends_the_producer_with_a_word(
         await producer.send_and_wait("t", b"v")
         accumulator = producer._lifecycle.session.sender.accumulator
 
-        def broken(*_: object) -> None:
+        def broken(*_: object, **__: object) -> None:
             raise ArithmeticError("a defect")
 
         accumulator.drain = broken
