@@ -102,12 +102,10 @@ class StreamProgress:
         known = _plain(start)
         self.commit(start)
         end = blocking.call(self._next_end, known, max_rows, everything)
-        if end == known:
-            return start
-        nested: Offsets = to_nested(end)
         if start == self._initial and not _is_fixed(self._options):
-            nested = {INITIAL: start, **nested}
-        return nested
+            # Also where nothing is there: Spark then makes an empty batch of it.
+            return {INITIAL: start, **to_nested(end)}
+        return start if end == known else to_nested(end)
 
     async def _next_end(
         self, start: PartitionOffsets, max_rows: int | None, everything: bool

@@ -69,6 +69,17 @@ def test_where_the_first_batch_began_is_kept_with_its_end(kafka, begin):
     assert read(second_run, again, end) == [("latest", 0, 2, 3)]
 
 
+def test_a_first_batch_without_anything_keeps_it_too(kafka, begin):
+    fill(kafka, "nothing", ["1", "2"])
+    first_run = begin(subscribe="nothing", startingOffsets="latest")
+    start = first_run.initial()
+    end = after(first_run, start)
+    append(kafka, "nothing", {0: ["3"]})
+    second_run = begin(subscribe="nothing", startingOffsets="latest")
+    assert read(second_run, second_run.initial(), end) == []
+    assert after(second_run, end) == {"nothing": {"0": 3}}
+
+
 def test_told_offsets_need_not_be_kept(kafka, begin):
     fill(kafka, "told", ["1", "2"])
     progress = begin(subscribe="told", startingOffsets='{"told":{"0":1}}')
