@@ -7,11 +7,9 @@ from typing import Any
 
 from aiokafkawire.producer.new_record import RECORD_OVERHEAD_BYTES, NewRecord, checked
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
-from aiokafkawire.records.kernel import Buffer, Header
+from aiokafkawire.records.kernel import Buffer, Header, longest
 
 __all__ = ("Columns",)
-
-_PLAIN = {bytes, type(None)}
 
 
 class Columns:
@@ -82,9 +80,10 @@ class Columns:
         largest = RECORD_OVERHEAD_BYTES + BATCH_OVERHEAD_BYTES
         for column in (self.values, self.keys):
             if column is not None:
-                if not _PLAIN.issuperset(map(type, column)):
+                size = longest(column)
+                if size < 0:
                     return False
-                largest += _longest(column)
+                largest += size
         return largest <= self._max_bytes
 
     def record(self, index: int) -> NewRecord:
@@ -103,13 +102,6 @@ class Columns:
             headers,
             max_bytes=self._max_bytes,
         )
-
-
-def _longest(column: Sequence[bytes | None]) -> int:
-    try:
-        return max(map(len, column), default=0)  # type: ignore[arg-type]
-    except TypeError:  # None is among them, as it mostly is not
-        return max(map(len, filter(None, column)), default=0)
 
 
 def _listed(column: Any) -> list[Any] | tuple[Any, ...]:

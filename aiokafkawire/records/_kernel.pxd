@@ -243,6 +243,9 @@ cpdef list cuts(
     const unsigned char[::1] data, starts, lengths, Py_ssize_t start, Py_ssize_t stop
 )
 
+@cython.locals(found=Py_ssize_t)
+cpdef Py_ssize_t longest(column) except -2
+
 @cython.locals(index=Py_ssize_t, found=int64_t, sizes=int64_p)
 cpdef int64_t total(lengths, Py_ssize_t start, Py_ssize_t stop) except -1
 

@@ -2,16 +2,15 @@
 
 One source that runs interpreted and, with the widths of `_kernel.pxd`, compiled. Where C needs
 another way a function stands there, and its twin in `_uncompiled.py`. `data` is any contiguous
-buffer when compiled, and `bytes` when not. Columns are of `array("q")`. Protocol source: "Record
-Batch" in Kafka's documentation of its message format.
-
-A structure that lies raises `CorruptRecords`; an index past the end raises `IndexError` and a
-number over 64 bits `OverflowError`, which callers turn into `CorruptRecords` too.
+buffer when compiled, else `bytes`. Columns are of `array("q")`. Protocol source: "Record Batch" in
+Kafka's documentation of its message format. A structure that lies raises `CorruptRecords`; an index
+past the end `IndexError` and a number over 64 bits `OverflowError`, which callers turn into it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import index as exact
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiokafkawire.errors import CorruptRecords
@@ -194,25 +193,19 @@ class Record:
         timestamp_type: int = 0, key: bytes | None = None, value: bytes | None = None,
         headers: Iterable[Header] = (), leader_epoch: int = -1,
     ) -> None:  # fmt: skip
-        self.topic = topic
-        self.partition = partition
-        self.offset = offset
-        self.timestamp_ms = timestamp_ms
-        self.timestamp_type = timestamp_type
-        self.key = key
-        self.value = value
-        self.headers = tuple(headers)
-        self.leader_epoch = leader_epoch
+        self.topic, self.key, self.value = topic, key, value
+        self.partition, self.offset = exact(partition), exact(offset)
+        self.timestamp_ms, self.leader_epoch = exact(timestamp_ms), exact(leader_epoch)
+        self.timestamp_type, self.headers = timestamp_type, tuple(headers)
 
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
 
-    def _fields(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in Record.__slots__}
-
     def __eq__(self, other: object) -> bool:
-        return self._fields() == other._fields() if isinstance(other, Record) else NotImplemented
+        if not isinstance(other, Record):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in Record.__slots__)
 
     def __reduce__(self) -> tuple[Any, ...]:
         from .kernel import restore  # noqa: PLC0415 - what restores it may run the other kernel
@@ -265,6 +258,17 @@ def cuts(
     return [cut(source, begins[index], sizes[index]) for index in range(start, stop)]
 
 
+def longest(column: Sequence[Any]) -> int:
+    """The length of the longest `bytes` among these and None; -1 if one is something else."""
+    found = 0
+    for entry in column:
+        if type(entry) is bytes:
+            found = max(found, len(entry))
+        elif entry is not None:
+            return -1
+    return found
+
+
 def total(lengths: array[int], start: int, stop: int) -> int:
     """The sum of the lengths that are not negative."""
     sizes = numbers(lengths, start, stop)
@@ -301,9 +305,7 @@ class Placed:
     __slots__ = ("index", "receipt", "timestamp_ms")
 
     def __init__(self, receipt: Any, index: int, timestamp_ms: int) -> None:
-        self.receipt = receipt
-        self.index = index
-        self.timestamp_ms = timestamp_ms
+        self.receipt, self.index, self.timestamp_ms = receipt, index, timestamp_ms
 
 
 class RecordsUnderWay:
@@ -380,9 +382,7 @@ class RecordsUnderWay:
         index = self.place(timestamp_ms, key, value, b"\0")
         if index < 0:
             return None
-        placed.receipt = self.receipt
-        placed.index = index
-        placed.timestamp_ms = timestamp_ms
+        placed.receipt, placed.index, placed.timestamp_ms = self.receipt, index, timestamp_ms
         return placed
 
     def put_many(

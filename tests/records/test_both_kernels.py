@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -31,6 +32,10 @@ RECORDS = st.lists(st.tuples(TIMES, CONTENT, CONTENT, HEADERS), max_size=12)
 COMPILED, SOURCE = both_kernels()
 
 
+class Derived(bytes):
+    """What is left to the caller, as all that is not exactly `bytes`."""
+
+
 def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
     """What a call gives: of our own errors the text and offset too."""
     try:
@@ -50,6 +55,27 @@ def same(name: str, *arguments: Any) -> Any:
 @given(st.binary(max_size=300))
 def test_the_hash_of_a_key(key: bytes) -> None:
     assert same("murmur2", key) == COMPILED.murmur2(memoryview(key))
+
+
+@given(
+    st.lists(st.none() | st.binary(max_size=5) | st.sampled_from([b"x" * 40])),
+    st.lists(st.sampled_from([bytearray(b"b"), memoryview(b"m"), "s", 1, Derived(b"d")])),
+    st.randoms(),
+)
+def test_the_longest_of_a_column(plain: list[Any], others: list[Any], rng: Random) -> None:
+    column = [*plain, *others]
+    rng.shuffle(column)
+    expected = -1 if others else max((len(entry or b"") for entry in plain), default=0)
+    assert same("longest", column) == same("longest", tuple(column)) == expected
+
+
+@pytest.mark.parametrize("name", ["partition", "offset", "timestamp_ms", "leader_epoch"])
+@pytest.mark.parametrize("value", [1.5, 1.0, "1", None])
+def test_a_record_takes_no_number_that_is_not_whole(name: str, value: Any) -> None:
+    fields = {"topic": "t", "partition": 0, "offset": 0, name: value}
+    for module in (COMPILED, SOURCE):
+        with pytest.raises(TypeError, match="integer"):
+            module.Record(**fields)
 
 
 @given(INT64 | st.integers())
