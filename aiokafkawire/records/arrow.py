@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow
@@ -25,7 +27,11 @@ HEADER_TYPE = pyarrow.struct(
 MAX_BINARY_BYTES = (1 << 31) - 1
 """In one column: its offsets have 32 bits."""
 
-_NO_TIMESTAMP = array("q", (NO_TIMESTAMP,)).tobytes()
+MAX_SHARED = 32
+MAX_SHARED_ROWS = 10_000
+"""So many columns whose rows are all the same are kept, of at most so many rows."""
+
+_TOP_BYTE = 7 if sys.byteorder == "little" else 0
 
 SCHEMA = pyarrow.schema(
     [
@@ -51,15 +57,41 @@ def to_arrow(records: Records, names: Sequence[str] | None = None) -> pyarrow.Re
     return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _same(kind: Any, value: str | int, records: Records) -> pyarrow.Array:
-    return pyarrow.repeat(pyarrow.scalar(value, kind), len(records))
+def _same(value: str | int, records: Records) -> pyarrow.Array:
+    count = len(records)
+    repeated = _repeated if count <= MAX_SHARED_ROWS else _repeated.__wrapped__
+    return repeated(value, count)
+
+
+@lru_cache(MAX_SHARED)
+def _repeated(value: str | int, count: int) -> pyarrow.Array:
+    """Rows that are all the same, as most batches have them: nothing changes an array, and making
+    it takes a good part of what all the rest takes."""
+    if isinstance(value, str):
+        return pyarrow.repeat(pyarrow.scalar(value, pyarrow.string()), count)
+    return _plain(pyarrow.int32(), array("i", (value,)) * count)
+
+
+def _no(name: str, records: Records) -> pyarrow.Array:
+    """A column without any."""
+    count = len(records)
+    nulls = _nulls if count <= MAX_SHARED_ROWS else _nulls.__wrapped__
+    return nulls(name, count)
+
+
+@lru_cache(MAX_SHARED)
+def _nulls(name: str, count: int) -> pyarrow.Array:
+    return pyarrow.nulls(count, SCHEMA.field(name).type)
 
 
 def _kinds(records: Records) -> pyarrow.Array:
+    different = {int(segment.timestamp_type) for segment in records.segments}
+    if len(different) == 1:
+        return _same(different.pop(), records)
     kinds = array("i")
     for segment in records.segments:
         kinds += array("i", (segment.timestamp_type,)) * (segment.stop - segment.start)
-    return pyarrow.Array.from_buffers(pyarrow.int32(), len(kinds), [None, pyarrow.py_buffer(kinds)])
+    return _plain(pyarrow.int32(), kinds)
 
 
 def _offsets(records: Records) -> pyarrow.Array:
@@ -74,6 +106,9 @@ def _times(records: Records) -> pyarrow.Array:
 
 def _keys(records: Records) -> pyarrow.Array:
     segments = records.segments
+    lengths = _joined([part.columns.key_length for part in segments], segments).tobytes()
+    if lengths == b"\xff" * len(lengths):  # -1 each: a comparison that is cheap
+        return _no("key", records)
     return _binary([(p.columns.key_start, p.columns.key_length) for p in segments], segments)
 
 
@@ -97,7 +132,7 @@ def _plain(kind: Any, numbers: array[int]) -> pyarrow.Array:
 def _timestamps(numbers: array[int]) -> pyarrow.Array:
     kind = SCHEMA.field("timestamp").type
     found = _plain(kind, numbers)
-    if _NO_TIMESTAMP not in numbers.tobytes():  # a search that is far cheaper than Arrow's
+    if 255 not in numbers.tobytes()[_TOP_BYTE::8]:  # none is negative: far cheaper than Arrow's way
         return found
     missing = compute.equal(found.view(pyarrow.int64()), NO_TIMESTAMP)
     return compute.if_else(missing, pyarrow.scalar(None, kind), found)
@@ -128,26 +163,26 @@ def _binary(
     return pyarrow.Array.from_buffers(pyarrow.binary(), count, buffers)
 
 
-def _headers(segments: Sequence[Segment]) -> pyarrow.Array:
-    kind = SCHEMA.field("headers").type
+def _headers(records: Records) -> pyarrow.Array:
+    segments = records.segments
     if not any(segment.columns.has_headers for segment in segments):
-        return pyarrow.nulls(sum(segment.stop - segment.start for segment in segments), kind)
+        return _no("headers", records)
     rows = [
         [{"key": key, "value": value} for key, value in segment.columns.headers(index)] or None
         for segment in segments
         for index in range(segment.start, segment.stop)
     ]
-    return pyarrow.array(rows, kind)
+    return pyarrow.array(rows, SCHEMA.field("headers").type)
 
 
 _COLUMNS: dict[str, Callable[[Records], pyarrow.Array]] = {
-    "topic": lambda records: _same(pyarrow.string(), records.topic, records),
-    "partition": lambda records: _same(pyarrow.int32(), records.partition, records),
+    "topic": lambda records: _same(records.topic, records),
+    "partition": lambda records: _same(records.partition, records),
     "offset": _offsets,
     "timestamp": _times,
     "timestamp_type": _kinds,
     "key": _keys,
     "value": _values,
-    "headers": lambda records: _headers(records.segments),
+    "headers": _headers,
 }
 """How each column is made: one that is not asked for costs nothing."""

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokafkawire.records import Compression, decode_fetch
+from aiokafkawire.types import TimestampType
 
 from .making import ROWS, Row, batch
 
 pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+from aiokafkawire.records.arrow import MAX_SHARED_ROWS  # noqa: E402 - it imports pyarrow
 
 
 @settings(max_examples=30)
@@ -42,6 +46,29 @@ def test_arrow_holds_what_the_records_hold(
         assert (row["key"], row["value"]) == (record.key, record.value)
         assert tuple(headers) == record.headers
         assert row["timestamp_type"] == record.timestamp_type
+
+
+@pytest.mark.parametrize("count", [MAX_SHARED_ROWS, MAX_SHARED_ROWS + 1])
+def test_what_all_rows_share_is_made_once_for_batches_that_are_not_large(count: int) -> None:
+    def table(offset: int, key: bytes | None = None) -> Any:
+        data = batch([(5, key, b"v", ())] * count, offset)
+        return decode_fetch("shared", 4, data, offset).take(count).to_arrow()
+
+    one, two, keyed = table(0), table(count), table(0, b"k")
+    assert one.drop_columns("offset") == two.drop_columns("offset")
+    assert keyed.column("key").to_pylist() == [b"k"] * count
+    assert keyed.drop_columns("key") == one.drop_columns("key")
+    address = [found.column("topic").buffers()[2].address for found in (one, two)]
+    assert (address[0] == address[1]) == (count <= MAX_SHARED_ROWS)
+
+
+def test_rows_of_several_kinds_of_timestamp() -> None:
+    data = batch([(5, None, b"v", ())], magic=0) + batch([(5, None, b"v", ())], 1)
+    table = decode_fetch("t", 4, data, 0).take(9).to_arrow()
+    assert table.column("timestamp_type").to_pylist() == [
+        TimestampType.NONE,
+        TimestampType.CREATE_TIME,
+    ]
 
 
 def test_without_records_and_without_timestamps() -> None:
