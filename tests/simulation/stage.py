@@ -29,6 +29,9 @@ HEALED_WITHIN_S = 60.0
 """All that there is must be consumed so soon after the last fault has ended (simulated)."""
 
 POLL_S = 0.25
+UNDER_WAY_S = 0.5
+"""What the network held up may come this long after it was healed, though its sender is gone."""
+
 SLACK_S = 0.25
 """How late a call may end: turns of the loop take no time, but packets do."""
 
@@ -196,6 +199,7 @@ class Stage:
 
         `committed`: none of transactions that are open or were aborted. Raises `Unsettled`.
         """
+        await anyio.sleep(UNDER_WAY_S)
         names = topics or tuple(self.plan.topics)
         missing = partial(self._consumed.missing, names, committed=committed, group=group)
         try:
