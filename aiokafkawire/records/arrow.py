@@ -87,7 +87,8 @@ def _nulls(name: str, count: int) -> pyarrow.Array:
 def _kinds(records: Records) -> pyarrow.Array:
     different = {int(segment.timestamp_type) for segment in records.segments}
     if len(different) == 1:
-        return _same(different.pop(), records)
+        (kind,) = different
+        return _same(kind, records)
     kinds = array("i")
     for segment in records.segments:
         kinds += array("i", (segment.timestamp_type,)) * (segment.stop - segment.start)
