@@ -175,6 +175,15 @@ class Run:
         return found
 
     @cached_property
+    def deleted_at(self) -> dict[str, list[float]]:
+        """When each incarnation of a topic was deleted; the last one may be there still."""
+        found: dict[str, list[float]] = defaultdict(list)
+        for event in self.history:
+            if type(event) is TopicDeleted:
+                found[event.topic].append(event.at)
+        return found
+
+    @cached_property
     def logs(self) -> dict[TopicPartition, list[Log]]:
         """The logs of each partition, the oldest incarnation first."""
         found: dict[TopicPartition, list[Log]] = defaultdict(list)

@@ -210,6 +210,18 @@ def test_a_failed_record_that_appears() -> None:
     assert story.found(log(v(1), v(2), v(3))) == []
 
 
+def test_a_record_may_fail_once_it_is_gone_with_its_topic() -> None:
+    story = three_sent()
+    story.send(v(4))
+    story.deleted()
+    story.made()
+    story.fail(v(4))
+    old = log(v(1), v(2), v(3), v(4))
+    assert story.found(old, log(incarnation=1)) == []
+    [(number, _)] = story.found(old, log(v(4), incarnation=1))
+    assert number == 4
+
+
 def test_a_record_of_unknown_outcome_may_appear() -> None:
     story = three_sent()
     story.send(v(4))

@@ -171,6 +171,7 @@ def nothing_failed_appears(run: Run) -> Iterator[Violation]:
     """(4) What was told to have failed is not in the log, unless its outcome is unknown.
 
     A record of an aborted transaction may be there, where no reader of committed records sees it.
+    Nor does a log have it that was deleted with its topic before that was told.
     Neither is there what a producer never sent.
     """
     if not run.observed.logs:
@@ -191,6 +192,8 @@ def nothing_failed_appears(run: Run) -> Iterator[Violation]:
             if event is None or event.may_be_written:
                 continue
             if event.error == ABORTED and record.fate in {"aborted", "open"}:
+                continue
+            if any(at <= event.at for at in run.deleted_at[log.topic][log.incarnation :]):
                 continue
             failed.append((f"{_name(sent)} at {_where(log, record)} after {event.error}", event))
     yield from one_of_a_kind(4, "records that had failed are in the log", failed)
