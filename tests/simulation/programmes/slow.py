@@ -46,6 +46,8 @@ def draw(rng: random.Random) -> Plan:
         "strategy": rng.choice(("range", "cooperative-sticky")),
         "automatic": rng.random() < 0.5,
     }
+    # Tasks that commit by hand what they have done would do so in any order.
+    reads = [name for name in READS if arguments["automatic"] or name != "in tasks"]
     workers = tuple(
         PlannedClient(
             f"worker-{number}",
@@ -54,7 +56,7 @@ def draw(rng: random.Random) -> Plan:
             {
                 **arguments,
                 "work_s": rng.choice((0.01, 0.05, 0.2)),
-                "reads": rng.choice(list(READS)),
+                "reads": rng.choice(reads),
             },
         )
         for number in range(rng.randint(1, 3))
