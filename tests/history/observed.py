@@ -69,7 +69,8 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a coordinator answered to a SyncGroup."""
+    """What a coordinator answered to a SyncGroup. `heard`: something was asked there afterwards, so
+    that the answer came."""
 
     at: float
     client: str
@@ -78,6 +79,7 @@ class Assignment:
     generation: int
     partitions: Partitions
     cooperative: bool = False
+    heard: bool = True
 
 
 @dataclass(frozen=True, slots=True)

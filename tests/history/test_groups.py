@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from aiokafkawire.types import TopicPartition
@@ -96,6 +97,17 @@ def test_a_cooperative_member_commits_what_it_gives_back() -> None:
     assert found(story, 7, commit(2, T1), assignments=given, generations=(gone,)) == [STRANGE]
     later = (*given, answered(3, T0))
     assert found(story, 7, commit(3, T1), assignments=later) == [STRANGE]
+
+
+def test_a_cooperative_member_keeps_what_a_lost_answer_took_away() -> None:
+    story = member(**COOPERATIVE)
+    lost = replace(answered(2, T0), heard=False)
+    given = (answered(1, T0, T1), lost, answered(3, T0))
+    assert found(story, 7, commit(3, T1), assignments=given) == []
+    for generation in (2, 3):
+        gone = GenerationAssigned(1.0, "g", generation, (("m-c", (T0,)), ("m-d", (T1,))))
+        told = found(story, 7, commit(3, T1), assignments=given, generations=(gone,))
+        assert told == [STRANGE]
 
 
 def test_a_member_that_has_joined_and_not_synced_yet_owns_what_it_had() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -165,7 +166,7 @@ class Watch:
         self._incarnations: dict[str, int] = {}
         self._kept: list[Log] = []
         self._commits: list[CommitRequest] = []
-        self._assignments: list[Assignment] = []
+        self._assignments: list[tuple[SeenRequest, Assignment]] = []
         self._generations: list[GenerationAssigned] = []
         self._positions_lost: list[PositionLost] = []
         self._unreadable: list[str] = []
@@ -208,7 +209,9 @@ class Watch:
             logs=(*self._kept, *logs),
             committed=committed,
             commits=tuple(self._commits),
-            assignments=tuple(self._assignments),
+            assignments=tuple(
+                replace(answer, heard=self._heard(seen)) for seen, answer in self._assignments
+            ),
             generations=tuple(self._generations),
             members=tuple(
                 (group.group_id, member.client_id)
@@ -325,17 +328,20 @@ class Watch:
         if response is None or response.error_code or not seen.carried_out:
             return
         now = self._broker._running.clock.now()
-        self._assignments.append(
-            Assignment(
-                now,
-                seen.client_id,
-                message.group_id,
-                message.member_id,
-                message.generation_id,
-                _partitions(response.assignment),
-                cooperative,
-            )
+        answer = Assignment(
+            now,
+            seen.client_id,
+            message.group_id,
+            message.member_id,
+            message.generation_id,
+            _partitions(response.assignment),
+            cooperative,
         )
+        self._assignments.append((seen, answer))
+
+    def _heard(self, seen: SeenRequest) -> bool:
+        _, last = self._connections[seen.node_id, seen.connection]
+        return seen.answered_at is not None and last > seen.correlation_id
 
     def _fetch(self, seen: SeenRequest, _since: float) -> None:
         response: Any = seen.response

@@ -48,8 +48,9 @@ def only_owners_commit(run: Run) -> Iterator[Violation]:
     what it was not given.
 
     What it owns is what its last SyncGroup up to that generation answered; of a cooperative member
-    also what it had before, unless another member was given it. A member's generations do not go
-    back on a connection, and whoever is a member does not commit as if it were none.
+    also what it had before that, as far as it heard, unless another member was given it. A member's
+    generations do not go back on a connection, and whoever is a member does not commit as if it
+    were none.
     """
     if run.observed.commits is None or run.observed.assignments is None:
         raise NotChecked("requests of members were not seen")
@@ -120,10 +121,25 @@ class _Owning:
         if not answers:
             return [tp for tp, _ in request.offsets]
         owned = set(answers[-1].partitions)
-        if len(answers) > 1 and _cooperative(client):
-            others = self._given.get((request.group, answers[-1].generation), {})
-            owned |= {tp for tp in answers[-2].partitions if others.get(tp) is None}
+        if _cooperative(client):
+            owned |= self._kept(request.group, answers)
         return [tp for tp, _ in request.offsets if tp not in owned]
+
+    def _kept(self, group: str, answers: list[Assignment]) -> set[TopicPartition]:
+        """What a member had by the last answer that it heard and those after that, and nobody
+        else was given since."""
+        kept: set[TopicPartition] = set()
+        others: set[TopicPartition] = set()
+        generation, member = answers[-1].generation, answers[-1].member
+        for answer in reversed(answers[:-1]):
+            while generation > answer.generation:
+                given = self._given.get((group, generation), {})
+                others |= {tp for tp, owner in given.items() if owner != member}
+                generation -= 1
+            kept |= set(answer.partitions) - others
+            if answer.heard:
+                break
+        return kept
 
 
 def _cooperative(client: Client | None) -> bool:
