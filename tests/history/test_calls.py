@@ -174,7 +174,8 @@ def test_nobody_ends_a_connection_over_an_answer_that_was_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("after_s", "put_off", "found"), [(0.05, True, [12]), (0.05, False, []), (0.1, True, [])]
+    ("after_s", "put_off", "found"),
+    [(0.05, True, [12]), (0.05, False, []), (0.1, True, []), (0.0, True, [])],
 )
 def test_a_commit_that_is_refused_for_a_moment_is_not_sent_again_at_once(
     after_s: float, put_off: bool, found: list[int]

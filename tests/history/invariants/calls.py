@@ -151,7 +151,11 @@ def errors_are_typed(run: Run) -> Iterator[Violation]:
 
 
 def _hurried(run: Run) -> Iterator[Finding]:
-    """Commits of a client that come sooner after a refusal than the shortest pause."""
+    """Commits of a client that come sooner after a refusal than the shortest pause.
+
+    What is handled in the very moment of the refusal was on its way before that: a node that was
+    stopped goes through all that waits for it.
+    """
     put_off: dict[str, float] = {}
     for request in run.observed.commits or ():
         client = run.by_client_id.get(request.client)
@@ -159,7 +163,7 @@ def _hurried(run: Run) -> Iterator[Finding]:
             continue
         pause_s = client.seconds("retry_backoff_ms", 100) * SHORTEST_PAUSE
         before = put_off.pop(request.client, None)
-        if before is not None and request.at - before < pause_s:
+        if before is not None and 0 < request.at - before < pause_s:
             yield f"{request.client} after {request.at - before:.3f} s", request
         if request.put_off:
             put_off[request.client] = request.at
