@@ -185,6 +185,7 @@ class Core(Session):
             assignment=self.assignment,
             committed=self.group,
             lister=self.lister,
+            let_go=self._let_go,
             on_change=self.changed,
             heard=self._heard,
         )
@@ -369,10 +370,22 @@ class Core(Session):
         renewed = [p for p in self.assignment.values() if p.tp.topic in topics]
         for partition in renewed:
             partition.handle(Renewed())
-        if self.group is None and not isinstance(self.subscription, Manual):
+        if self._reads_whole_topics:
             there = {topic: self.cluster.metadata.partitions(topic) for topic in topics}
             self.assignment.remove([p for p in renewed if p.tp.partition not in there[p.tp.topic]])
         return renewed
+
+    @property
+    def _reads_whole_topics(self) -> bool:
+        """Whether what is read are all partitions that topics have, not those that a group gave."""
+        return self.group is None and not isinstance(self.subscription, Manual)
+
+    def _let_go(self, partition: Partition) -> bool:
+        """Its topic has long lacked it: without an id nothing else tells that it was made anew."""
+        if self._reads_whole_topics:
+            logger.warning("%s is no more, and is not read on", partition.tp)
+            self.assignment.remove([partition])
+        return self._reads_whole_topics
 
     def _metadata_changed(self, update: Update) -> None:
         if update.leaders_only:

@@ -57,6 +57,8 @@ class Positioner:
     """Works on the partitions of an assignment that have no position, or a doubtful one.
 
     `on_change` is called when some have one, or cannot have one; `heard` as in `Fetcher`.
+    `let_go` is asked whether a partition that its topic has long lacked was not asked for by name:
+    then it is gone.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Positioner:
         assignment: Assignment,
         committed: CommittedOffsets | None,
         lister: OffsetLister,
+        let_go: Callable[[Partition], bool],
         on_change: Callable[[], None],
         heard: Callable[[KafkaError | None], None],
     ) -> None:
@@ -78,6 +81,7 @@ class Positioner:
         self._assignment = assignment
         self._committed = committed
         self._lister = lister
+        self._let_go = let_go
         self._on_change = on_change
         self._heard = heard
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -132,7 +136,9 @@ class Positioner:
 
     def _refuse(self, tp: TopicPartition) -> None:
         partition = self._assignment.get(tp)
-        if partition is None or not isinstance(partition.state, _REFUSABLE):
+        if partition is None or self._let_go(partition):
+            return
+        if not isinstance(partition.state, _REFUSABLE):
             return
         error = UnknownTopic(
             f"topic {tp.topic!r} has no partition {tp.partition}, and did not come to have one for"

@@ -14,7 +14,8 @@ from aiokafkawire.types import TopicPartition
 from tests.broker.raw_client import batch, connected, only, produce_request
 
 TIMEOUT_S = 30
-PRODUCE_VERSION = 9
+PRODUCE_VERSION = 5
+"""Every release speaks it that has batches."""
 
 QUICK: dict[str, Any] = {
     "auto_offset_reset": "earliest",

@@ -123,8 +123,11 @@ async def test_a_topic_made_anew_starts_afresh() -> None:
             assert [r.value for r in await read(reader, 3)] == numbers(100, 103)
 
 
-async def test_a_topic_made_anew_with_fewer_partitions_is_read_on_without_a_group() -> None:
-    async with Broker() as broker:
+@pytest.mark.parametrize("as_of", [None, pytest.param("2.0", id="topics without ids")])
+async def test_a_topic_made_anew_with_fewer_partitions_is_read_on_without_a_group(
+    as_of: str | None,
+) -> None:
+    async with Broker(as_of=as_of) as broker:
         await broker.create_topic("orders", 2)
         options = {"metadata_max_age_ms": 50, "default_api_timeout_ms": 300}
         async with consumer(broker, **options) as reader:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import re
+from typing import Any
 
 import anyio
 
 from aiokafkawire.errors import UnknownTopic
+from aiokafkawire.types import TopicPartition
 from tests.history.checker import Promises
 from tests.simulation.faults import Scene, draw_steps
 from tests.simulation.plan import Plan, PlannedClient, Step
@@ -103,17 +105,26 @@ async def run(stage: Stage) -> None:
     stage.on("grow", grow)
     stage.on("make anew", make_anew)
     workers = stage.plan.of("works")
+    onlookers: list[Any] = []
     async with anyio.create_task_group() as tasks:
         crew = Crew(stage, tasks, workers, work, expects=(*FAILURES, UnknownTopic))
         for client in stage.plan.of("looks"):
-            tasks.start_soon(look, stage, client)
+            tasks.start_soon(look, stage, client, onlookers)
         async with anyio.create_task_group() as busy:
             busy.start_soon(stage.carry_out)
             for client in stage.plan.of("sends"):
                 busy.start_soon(send, stage, client)
         if workers:
-            await stage.until_consumed(*stage.plan.topics, group=GROUP)
+            if told := told_of(stage.plan):
+                await stage.until_consumed(*told, group=GROUP)
             await stage.until_settled()
+        there = {
+            TopicPartition(t, n) for t, count in stage.broker.topics.items() for n in range(count)
+        }
+        await stage.until(
+            lambda: all(set(onlooker.assignment()) == there for onlooker in onlookers),
+            "who looks on reads all partitions that there are, and no other",
+        )
         await crew.dismiss()
         tasks.cancel_scope.cancel()
 
@@ -138,21 +149,31 @@ async def work(shift: Shift) -> None:
         await READS[shift.told("reads")](worker, shift)
 
 
-async def look(stage: Stage, client: PlannedClient) -> None:
+def told_of(plan: Plan) -> list[str]:
+    """The topics of which readers are told all: not those made anew where topics have no ids."""
+    anew = {step.arguments["topic"] for step in plan.steps if step.kind == "make anew"}
+    return [topic for topic in plan.topics if has_ids(plan) or topic not in anew]
+
+
+def has_ids(plan: Plan) -> bool:
+    return plan.broker["as_of"] != "2.0"
+
+
+async def look(stage: Stage, client: PlannedClient, onlookers: list[Any]) -> None:
     """Reads everything that matches, without a group."""
     onlooker = a_consumer(stage, client.name, client.host, metadata_max_age_ms=FRESH_MS)
     onlooker.subscribe(pattern=re.compile(PATTERN))
     async with onlooker:
+        onlookers.append(onlooker)
         while True:
             await onlooker.getmany(timeout_ms=500)
 
 
 def promises(plan: Plan) -> Promises:
-    release = plan.broker["as_of"]
     return Promises(
         topics_remade=any(step.kind == "make anew" for step in plan.steps),
-        in_metadata=release != "2.0",
-        in_fetches=release is None,
+        in_metadata=has_ids(plan),
+        in_fetches=plan.broker["as_of"] is None,
         complete_groups=(GROUP,) if plan.of("works") else (),
     )
 
