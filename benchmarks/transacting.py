@@ -50,13 +50,14 @@ async def our_transactions(
     bootstrap_servers: str, topic: str, *, records: int
 ) -> AsyncIterator[Work]:
     async with _our_producer(bootstrap_servers) as producer:
+        await producer.partitions_for(topic)
 
         async def work(count: int) -> int:
             done = 0
             while done < count:
                 async with producer.transaction():
                     for _ in range(records):
-                        await producer.send(topic, VALUE)
+                        producer.send_nowait(topic, VALUE)
                 done += records
             return done
 
@@ -79,6 +80,7 @@ async def our_loop(bootstrap_servers: str, topic: str) -> AsyncIterator[Work]:
         ) as consumer,
         _our_producer(bootstrap_servers) as producer,
     ):
+        await producer.partitions_for(target)
 
         async def work(count: int) -> int:
             done = 0
@@ -90,7 +92,7 @@ async def our_loop(bootstrap_servers: str, topic: str) -> AsyncIterator[Work]:
                 async with producer.transaction():
                     for (_, partition), batch in batches.items():
                         for record in batch:
-                            await producer.send(target, record.value, partition=partition)
+                            producer.send_nowait(target, record.value, partition=partition)
                         done += len(batch)
                     await producer.send_offsets(consumer)
             return done
