@@ -63,6 +63,21 @@ def test_a_transaction_is_visible_whole_or_not_at_all(
     assert fourteens(transaction(outcome), both(first, second)) == wrong
 
 
+def test_a_record_that_was_taken_after_the_end_of_its_transaction() -> None:
+    late = "records were taken after the end of their transactions"
+    for during, wrong in ((True, []), (False, [late])):
+        story = transaction("committed", ended=False)
+        story.sending(v(3), transaction=1)
+        if during:
+            story.handed(v(3))
+        story.end_asked(1, commit=True)
+        story.ended(1, "committed")
+        if not during:
+            story.handed(v(3))
+        rows = log((v(1), "committed"), (v(2), "committed"), (v(3), "committed"))
+        assert fourteens(story, rows) == wrong
+
+
 def test_a_record_of_a_committed_transaction_that_is_nowhere() -> None:
     assert fourteens(transaction("committed"), log((v(1), "committed"))) == [MISSING]
     assert fourteens(transaction("unknown"), log((v(1), "committed"))) == [PART]

@@ -66,7 +66,7 @@ PRODUCER = (
     ),
     Sabotage(
         "one_replica_taken_for_all",
-        "producing",
+        "corners",
         "aiokafkawire.producer.node_sender",
         '            "acks": self._acks,\n',
         '            "acks": self._acks and 1,\n',
@@ -118,7 +118,7 @@ CONSUMER = (
     ),
     Sabotage(
         "records_before_the_position_given",
-        "churn",
+        "corners",
         "aiokafkawire.records.fetch",
         "start = bisect_left(columns.offsets, self.position)",
         "start = 0",
@@ -209,14 +209,14 @@ CONNECTION = (
     ),
     Sabotage(
         "silent_brokers_waited_for_for_ever",
-        "producing",
+        "corners",
         "aiokafkawire.connection.in_flight",
         "if under_way and under_way[0].limit <= now:",
         "if False:",
     ),
     Sabotage(
         "a_cancelled_request_gives_its_slot_away",
-        "producing",
+        "corners",
         "aiokafkawire.connection.in_flight",
         "        elif call.state is CallState.SENT:\n            call.on(CallEvent.CANCELLED)\n",
         "        elif call.state is CallState.SENT:\n            call.on(CallEvent.CANCELLED)\n"

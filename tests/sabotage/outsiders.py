@@ -38,7 +38,7 @@ PRODUCER = (
     ),
     Sabotage(
         "a_partition_that_moved_stays_with_its_old_broker",
-        "producing",
+        "corners",
         "aiokafkawire.producer.accumulator",
         "                    self._drop_active(queue)\n                    queue.leader = leader\n",
         "                    queue.leader = leader\n                    self._drop_active(queue)\n",
@@ -56,7 +56,7 @@ PRODUCER = (
     ),
     Sabotage(
         "one_caller_woken_however_much_room_came_back",
-        "producing",
+        "corners",
         "aiokafkawire.producer.room",
         "            self._waiting.remove(signal)\n            self.freed()",
         "            self._waiting.remove(signal)",
@@ -88,14 +88,14 @@ TRANSACTIONS = (
     ),
     Sabotage(
         "abort_overtakes_an_expired_record",
-        "transacting",
+        "corners",
         "aiokafkawire.producer.transactions.driver",
         "        return not self._accumulator.late\n",
         "        return True\n",
     ),
     Sabotage(
         "a_record_that_waited_goes_into_the_next_transaction",
-        "transacting",
+        "corners",
         "aiokafkawire.producer.transactions.driver",
         "        if self.machine.transaction is not transaction:\n",
         "        if self.machine.transaction is None:\n",
@@ -105,7 +105,7 @@ TRANSACTIONS = (
 CONSUMER = (
     Sabotage(
         "only_the_last_chunk_given_counts_as_unprocessed",
-        "slow",
+        "corners",
         "aiokafkawire.consumer.buffer",
         "lease.start = min(lease.start, start)",
         "lease.start = start",
@@ -119,21 +119,21 @@ CONSUMER = (
     ),
     Sabotage(
         "going_back_is_not_committed",
-        "churn",
+        "corners",
         "aiokafkawire.consumer.partition",
         "if known is not None and buffer.processed <= known <= buffer.position:",
         "if known is not None and buffer.processed <= known:",
     ),
     Sabotage(
         "an_answer_to_an_earlier_seek_is_taken",
-        "churn",
+        "corners",
         "aiokafkawire.consumer.partition",
         "        if asked is not self.state:\n",
         "        if type(asked) is not type(self.state):\n",
     ),
     Sabotage(
         "fetched_records_dropped_when_the_next_are_out_of_range",
-        "churn",
+        "corners",
         "aiokafkawire.consumer.partition",
         "    if not state.buffer.empty:\n"
         "        # What was fetched before is still given; the next fetch finds out again.\n"
@@ -142,14 +142,14 @@ CONSUMER = (
     ),
     Sabotage(
         "an_offset_that_a_follower_lacks_resets_the_position",
-        "churn",
+        "corners",
         "aiokafkawire.consumer.fetcher",
         "if part.from_follower and code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:",
         "if part.from_follower and code == ErrorCode.NOT_LEADER_OR_FOLLOWER:",
     ),
     Sabotage(
         "a_fetch_session_never_forgets_a_partition",
-        "churn",
+        "corners",
         "aiokafkawire.consumer.fetch_session",
         "tuple((tp, was.topic_id) for tp, was in before.items() if tp not in wanted),",
         "(),",
@@ -166,42 +166,42 @@ CONSUMER = (
 GROUP = (
     Sabotage(
         "a_newer_commit_forgotten_when_the_older_is_kept",
-        "coordinator",
+        "corners",
         "aiokafkawire.group.commits",
         "        if self.wanted.get(tp) == sent:\n            del self.wanted[tp]\n",
         "        self.wanted.pop(tp, None)\n",
     ),
     Sabotage(
         "a_commit_told_as_kept_when_an_older_one_is",
-        "coordinator",
+        "corners",
         "aiokafkawire.group.commits",
         "if number <= sent.ticket and tp in ticket.open:",
         "if tp in ticket.open:",
     ),
     Sabotage(
         "heartbeats_go_on_to_the_old_coordinator",
-        "coordinator",
+        "corners",
         "aiokafkawire.group.owning",
         "replace(state.pulse, request=None, attempt=attempt, next_at=next_at, node=None)",
         "replace(state.pulse, request=None, attempt=attempt, next_at=next_at)",
     ),
     Sabotage(
         "offsets_of_a_lost_place_sent_under_the_new_generation",
-        "transacting",
+        "corners",
         "aiokafkawire.group.coordinator",
         "generation = self._lost or self._machine.generation or self._entered",
         "generation = self._machine.generation or self._entered",
     ),
     Sabotage(
         "offsets_fetched_while_a_transaction_is_about_to_replace_them",
-        "transacting",
+        "corners",
         "aiokafkawire.group.offsets",
         "return OffsetFetchRequest(groups=[group], require_stable=stable)",
         "return OffsetFetchRequest(groups=[group])",
     ),
     Sabotage(
         "a_static_member_gives_its_place_up",
-        "churn",
+        "corners",
         "aiokafkawire.group.steps",
         "    if not member_id or m.settings.group_instance_id is not None:\n"
         "        return ended(m, after)\n",
@@ -212,21 +212,21 @@ GROUP = (
 CLUSTER = (
     Sabotage(
         "a_broker_that_lags_behind_moves_leaders_back",
-        "producing",
+        "corners",
         "aiokafkawire.cluster.metadata",
         "if known is not None and comparable and told.leader_epoch < known.leader_epoch:",
         "if known is not None and comparable and told.leader_epoch < 0:",
     ),
     Sabotage(
         "metadata_that_could_not_be_had_is_not_asked_for_again",
-        "producing",
+        "corners",
         "aiokafkawire.cluster.schedule",
         "        self._unreachable_since = min(self._unreachable_since, now)\n        self.ask()\n",
         "        self._unreachable_since = min(self._unreachable_since, now)\n",
     ),
     Sabotage(
         "a_coordinator_that_moved_is_asked_again_and_again",
-        "coordinator",
+        "corners",
         "aiokafkawire.cluster.cluster",
         "        if isinstance(to, Coordinator):\n"
         "            self._coordinators.forget(to)\n"
@@ -238,21 +238,21 @@ CLUSTER = (
 CONNECTION = (
     Sabotage(
         "requests_that_may_take_long_end_the_connection",
-        "churn",
+        "corners",
         "aiokafkawire.connection.in_flight",
         "call.limit = max(call.deadline, now + self._request_timeout_s)",
         "call.limit = now + self._request_timeout_s",
     ),
     Sabotage(
         "queued_requests_hang_when_the_connection_ends",
-        "producing",
+        "corners",
         "aiokafkawire.connection.in_flight",
         "for call in (*self._waiting, *self.one_way, *self.queue)",
         "for call in (*self._waiting, *self.one_way)",
     ),
     Sabotage(
         "deadlines_missed_while_the_timer_sleeps",
-        "producing",
+        "corners",
         "aiokafkawire.connection.channel",
         "        if deadline < self._timer.at:\n            self._timer.move(deadline)\n",
         "",
@@ -268,14 +268,14 @@ CONNECTION = (
     ),
     Sabotage(
         "failures_not_forgotten_after_a_reconnect",
-        "producing",
+        "corners",
         "aiokafkawire.connection.backoff",
         "    def succeeded(self) -> None:\n        self.failures = 0\n",
         "    def succeeded(self) -> None:\n",
     ),
     Sabotage(
         "heartbeats_wait_behind_a_parked_join",
-        "churn",
+        "corners",
         "aiokafkawire.connection.lanes",
         "    ApiKey.JOIN_GROUP: Lane.JOIN,\n",
         "",
@@ -292,7 +292,7 @@ RECORDS = (
     ),
     Sabotage(
         "a_slice_of_a_begun_batch_begins_too_early",
-        "slow",
+        "corners",
         "aiokafkawire.records.sequence",
         "start=segment.start + max(start - before, 0),",
         "start=max(start - before, segment.start),",

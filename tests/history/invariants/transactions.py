@@ -103,6 +103,7 @@ class _Whole:
 
     def judge(self, transaction: _Transaction) -> None:
         self._plain(transaction)
+        self._late(transaction)
         seen = {sent.value: sent for sent in transaction.records if self._visible(sent)}
         if not transaction.may_be_committed:
             for sent in seen.values():
@@ -126,6 +127,17 @@ class _Whole:
             for _, record in self._run.stored.get(sent.value, ()):
                 if record.fate == "none":
                     self._tell("records stand outside of their transactions", sent)
+
+    def _late(self, transaction: _Transaction) -> None:
+        """A call that waited for longer than its transaction must not put its record into the
+        next."""
+        ended_at = transaction.ended_at
+        for sent in transaction.records if ended_at is not None else ():
+            if (
+                sent.handed_at is not None
+                and sent.handed_at > ended_at + self._run.promises.slack_s
+            ):
+                self._tell("records were taken after the end of their transactions", sent)
 
     def _visible(self, sent: Sent) -> bool:
         places = self._run.stored.get(sent.value, ())

@@ -22,6 +22,7 @@ NAMES = (
     "clock",
     "liar",
     "idle_day",
+    "corners",
 )
 """In the order in which seeds choose among them; a module's name is its programme's."""
 
