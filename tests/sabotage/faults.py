@@ -163,7 +163,7 @@ GROUP = (
     ),
     Sabotage(
         "held_commits_sent_whoever_owns_the_partition",
-        "churn",
+        "corners",
         "aiokafkawire.group.commits",
         "still = set(event.owned) if event.generation <= state.generation + 1 else set()",
         "still = set(m.wanted)",

@@ -220,29 +220,39 @@ async def a_commit_comes_into_a_rebalance(stage: Stage) -> None:
             given += sum(map(len, (await has.getmany(timeout_ms=500)).values()))
         async with anyio.create_task_group() as tasks:
 
+            async def come_too() -> None:
+                """As soon as there is a generation that nobody was told of."""
+                await anyio.sleep(stage.plan.options["joins_s"] + stage.plan.options["after_s"])
+                await come("comes too")
+
             async def come(name: str) -> None:
                 async with a_consumer(stage, name, OTHER_HOST, TOPIC, **options) as comes:
                     await until(comes, lambda: bool(comes.assignment()))
                     await until(comes, lambda: len(has.assignment()) < 3)
 
-            async def commit() -> None:
-                try:
-                    await has.commit({P0: 3, P1: 3})
-                except KafkaError as error:
-                    stage.note(f"has: {error}")
+            def late(seen: SeenRequest) -> Delay | None:
+                return Delay(stage.plan.options["joins_s"]) if seen.client_id == "has" else None
 
+            stage.broker.on(ApiKey.JOIN_GROUP, late, times=1)
             stage.broker.on(ApiKey.SYNC_GROUP, Delay(stage.plan.options["by_s"]), times=3)
             tasks.start_soon(come, "comes")
             tasks.start_soon(until, has, lambda: len(has.assignment()) < 3)
             # It has joined when it came, in two steps.
-            await stage.broker.wait_for_request(
-                ApiKey.JOIN_GROUP, count=3, matching=lambda seen: seen.client_id == "has"
-            )
-            if stage.plan.options["more"]:
-                tasks.start_soon(come, "comes too")
-            await anyio.sleep(stage.plan.options["after_s"])
+            await stage.broker.wait_for_request(ApiKey.JOIN_GROUP, count=3, matching=is_of_has)
             stage.broker.on(ApiKey.OFFSET_COMMIT, Answer(ErrorCode.REBALANCE_IN_PROGRESS), times=1)
-            await commit()
+            tasks.start_soon(come_too)
+            generation = has.group_metadata().generation_id
+            try:
+                await has.commit({P0: 3, P1: 3})
+            except KafkaError as error:
+                stage.note(f"has: {error}")
+            else:
+                if has.group_metadata().generation_id > generation + 1:
+                    stage.violated(7, f"a commit of generation {generation} was made later")
+
+
+def is_of_has(seen: SeenRequest) -> bool:
+    return seen.client_id == "has"
 
 
 def draw_crossing(rng: random.Random) -> dict[str, Any]:
@@ -250,7 +260,7 @@ def draw_crossing(rng: random.Random) -> dict[str, Any]:
         "strategy": rng.choice(("range", "cooperative-sticky", "cooperative-sticky")),
         "by_s": round(rng.uniform(0.5, 1.5), 3),
         "after_s": round(rng.uniform(0, 0.3), 3),
-        "more": rng.random() < 0.8,
+        "joins_s": round(rng.uniform(0.3, 0.8), 3),
     }
 
 
