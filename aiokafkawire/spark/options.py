@@ -30,7 +30,15 @@ from .offsets import (
     times_from_json,
 )
 
-__all__ = ("Assigned", "Matching", "Named", "ReadOptions", "WriteOptions", "duration_ms")
+__all__ = (
+    "Assigned",
+    "ExactlyOnce",
+    "Matching",
+    "Named",
+    "ReadOptions",
+    "WriteOptions",
+    "duration_ms",
+)
 
 KAFKA = "kafka."
 
@@ -57,6 +65,10 @@ NAMES = (
     "fetchOffset.retryIntervalMs",
     "kafkaConsumer.pollTimeoutMs",
     "topic",
+    "exactlyOnce",
+    "txnAppId",
+    "txnVersion",
+    "txnMarkerTopic",
 )
 """All but those of the client, which begin with `kafka.`."""
 
@@ -73,7 +85,7 @@ REFUSED = {
     "value.serializer": "values are bytes or strings: cast the column",
     "enable.auto.commit": "offsets are committed when a micro-batch is done",
     "interceptor.classes": "interceptors may change what is read",
-    "transactional.id": "the sink writes at least once",
+    "transactional.id": "with exactlyOnce each task has its own, which begins with txnAppId",
 }
 
 CLIENTS_OWN = {
@@ -107,6 +119,10 @@ WITHOUT_EFFECT = frozenset(
 
 NO_TEXT = frozenset({"partitioner", "partition_assignment_strategy"})
 """Options of the client that are Python objects."""
+
+TRANSACTION_TIMEOUT_MS = 900_000
+"""Of the exactly-once sink, whose transactions are open as long as all tasks of a batch take: what
+brokers allow at most unless told otherwise."""
 
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
@@ -188,21 +204,63 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ExactlyOnce:
+    """How what was written before is known again; as in Delta Lake's idempotent writes.
+
+    `app_id` names the sink; None takes the id of the stream. `version` is that of a batch query,
+    None for a stream, whose batches Spark counts. Markers are offsets of `marker_topic`.
+    """
+
+    app_id: str | None
+    version: int | None
+    marker_topic: str
+
+
+@dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Where rows go; `client` are the arguments of `Producer`."""
+    """Where rows go; `client` are the arguments of `Producer`, `exactly_once` is None for at
+    least once."""
 
     topic: str | None
     client: Mapping[str, Any] = field(repr=False)
+    exactly_once: ExactlyOnce | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> WriteOptions:
+    def of(cls, given: Mapping[str, str], *, streaming: bool = False) -> WriteOptions:
         """Raises `InvalidOption` for what is unknown, missing or out of range."""
         options = _Given(given)
-        topic = options.get("topic")
-        return cls(
-            topic=None if topic is None else topic.strip(),
-            client=options.client(ProducerConfig),
+        topic = options.stripped("topic")
+        exactly_once = _exactly_once(options, topic, streaming=streaming)
+        client = options.client(ProducerConfig)
+        if exactly_once is not None:
+            client = {"transaction_timeout_ms": TRANSACTION_TIMEOUT_MS, **client}
+            make(ProducerConfig, {**client, "transactional_id": "checked"})
+        return cls(topic, client, exactly_once)
+
+
+def _exactly_once(options: _Given, topic: str | None, *, streaming: bool) -> ExactlyOnce | None:
+    app_id, version = options.stripped("txnAppId"), options.number("txnVersion", 0)
+    marker_topic = options.stripped("txnMarkerTopic") or topic
+    if not options.flag("exactlyOnce", False):
+        for name in ("txnAppId", "txnVersion", "txnMarkerTopic"):
+            if name in options:
+                raise InvalidOption(f"{name} is for exactlyOnce, which must be true")
+        return None
+    if app_id == "":
+        raise InvalidOption("txnAppId is empty")
+    if streaming and version is not None:
+        raise InvalidOption("txnVersion is for batch queries: Spark counts those of a stream")
+    if not streaming and (app_id is None or version is None):
+        raise InvalidOption(
+            "exactlyOnce in a batch query needs txnAppId, a name for the job, and txnVersion, a"
+            " number that grows: else nobody could tell a repeat from new rows"
         )
+    if not marker_topic:
+        raise InvalidOption(
+            "exactlyOnce needs the option topic or, where rows have their own, txnMarkerTopic: a"
+            " topic that is there, and whose offsets keep what was written"
+        )
+    return ExactlyOnce(app_id, version, marker_topic)
 
 
 class _Given:
@@ -226,6 +284,10 @@ class _Given:
 
     def get(self, name: str) -> str | None:
         return self._given.get(name)
+
+    def stripped(self, name: str) -> str | None:
+        value = self.get(name)
+        return None if value is None else value.strip()
 
     def flag(self, name: str, default: bool) -> bool:
         value = self.get(name)

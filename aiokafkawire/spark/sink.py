@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -19,9 +20,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from aiokafkawire.errors import InvalidOption
+from aiokafkawire.errors import InvalidOption, KafkaError
 
-from .options import WriteOptions
+from .exactly_once import Batch, Result
+from .options import ExactlyOnce, WriteOptions
 
 if TYPE_CHECKING:
     import pyarrow
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
 __all__ = ("KafkaBatchWriter", "KafkaStreamWriter")
 
 TEXT: tuple[type[DataType], ...] = (StringType, BinaryType)
+
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+"""Where Spark tells tasks of a stream which one it is, and which of its micro-batches."""
 
 COLUMNS: dict[str, tuple[type[DataType], ...]] = {
     "key": TEXT,
@@ -40,10 +46,18 @@ COLUMNS: dict[str, tuple[type[DataType], ...]] = {
 """The columns that make a record, and their types. Others are left out, as in Spark's connector."""
 
 
-class _Sink:
-    """What both writers do: each task writes by itself, and at least once.
+class TaskDone(WriterCommitMessage):
+    """What a task of the exactly-once sink tells the driver."""
 
-    A task that Spark repeats writes again what the one before wrote.
+    def __init__(self, result: Result) -> None:
+        self.result = result
+
+
+class _Sink:
+    """What both writers do: each task writes by itself, and at least once, or exactly once and
+    then the driver ends what all have written.
+
+    At least once: a task that Spark repeats writes again what the one before wrote.
     """
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
@@ -52,25 +66,70 @@ class _Sink:
         self._names = [name for name in schema.fieldNames() if name in COLUMNS]
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
-        from .writing import write_rows  # noqa: PLC0415 - pyarrow takes long to import
+        # pyarrow takes long to import, and the driver needs it only with transactions.
+        from .transactions import write_in_transaction  # noqa: PLC0415
+        from .writing import write_rows  # noqa: PLC0415
 
+        options = self._options
         batches = (batch.select(self._names) for batch in iterator)
-        write_rows(self._options.client, self._options.topic, batches)
-        return WriterCommitMessage()
+        if options.exactly_once is None:
+            write_rows(options.client, options.topic, batches)
+            return WriterCommitMessage()
+        task, batch = _here(options.exactly_once)
+        return TaskDone(write_in_transaction(options.client, options.topic, batch, task, batches))
+
+    def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        if self._options.exactly_once is not None:
+            from .transactions import end_all  # noqa: PLC0415 - see write
+
+            end_all(self._options.client, _results(messages))
+
+    def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        if self._options.exactly_once is not None:
+            from .transactions import abort_all  # noqa: PLC0415 - see write
+
+            abort_all(self._options.client, _results(messages))
 
 
 class KafkaBatchWriter(_Sink, DataSourceArrowWriter):
     """Appends the rows of a query."""
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """All tasks have written: end their transactions, if there are any."""
+        self._commit(messages)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """What tasks wrote stays written, if not in transactions."""
+        self._abort(messages)
 
 
 class KafkaStreamWriter(_Sink, DataSourceStreamArrowWriter):
     """Appends the rows of each micro-batch. Offsets of the source are the source's affair."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """All tasks have written: nothing is left to do."""
+        """All tasks have written: end their transactions, if there are any."""
+        self._commit(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """What tasks wrote stays written."""
+        """What tasks wrote stays written, if not in transactions."""
+        self._abort(messages)
+
+
+def _here(how: ExactlyOnce) -> tuple[int, Batch]:
+    """The number of this task, and the batch that it is of."""
+    context = TaskContext.get()
+    assert context is not None, "tasks have one"
+    number, query = how.version, ""
+    if number is None:
+        query = context.getLocalProperty(QUERY_ID) or ""
+        number = int(context.getLocalProperty(BATCH_ID) or -1)
+        if not query or number < 0:
+            raise KafkaError("exactlyOnce: Spark does not tell which micro-batch a task is of")
+    return context.partitionId(), Batch(how.app_id or query, query, number, how.marker_topic)
+
+
+def _results(messages: Sequence[WriterCommitMessage | None]) -> list[Result]:
+    return [message.result for message in messages if isinstance(message, TaskDone)]
 
 
 def _check(options: WriteOptions, schema: StructType) -> None:

@@ -86,7 +86,7 @@ class KafkaDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: N802
         # `overwrite` is how Spark says complete: all results of the query, again and again, which
         # its own connector appends as well.
-        return KafkaStreamWriter(WriteOptions.of(self.options), schema)
+        return KafkaStreamWriter(WriteOptions.of(self.options, streaming=True), schema)
 
 
 class KafkaBatchReader(DataSourceReader):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow
+from crc32c import crc32c
 from pyarrow import compute
 
 from aiokafkawire import blocking
@@ -13,11 +14,12 @@ from aiokafkawire.errors import DeliveriesFailed, KafkaError
 from aiokafkawire.producer import Producer
 
 from .clients import borrowed
+from .exactly_once import CHECKSUMS, Fingerprint
 
 if TYPE_CHECKING:
     from aiokafkawire.records import Header
 
-__all__ = ("write_rows",)
+__all__ = ("fingerprint_of", "producer_options", "send_rows", "settle", "write_rows")
 
 BATCH_BYTES = 64 * 1024
 """Batches of a sink, unless kafka.batch.size says otherwise: nobody waits for single rows, and four
@@ -33,17 +35,31 @@ def write_rows(
     partition and reason if a record failed.
     """
     rows = 0
-    most = client.get("max_request_size_bytes", BATCH_BYTES)
-    options = {"batch_size_bytes": min(BATCH_BYTES, most), **client}
-    with borrowed(Producer, options) as producer:
+    with borrowed(Producer, producer_options(client)) as producer:
         for batch in batches:
-            blocking.call(_send, producer, topic, batch)
+            blocking.call(send_rows, producer, topic, batch)
             rows += batch.num_rows
-        blocking.call(_settle, producer)
+        blocking.call(settle, producer)
     return rows
 
 
-async def _send(producer: Producer, topic: str | None, batch: pyarrow.RecordBatch) -> None:
+def producer_options(client: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the producers that write rows."""
+    most = client.get("max_request_size_bytes", BATCH_BYTES)
+    return {"batch_size_bytes": min(BATCH_BYTES, most), **client}
+
+
+def fingerprint_of(batch: pyarrow.RecordBatch) -> Fingerprint:
+    """Of the rows' keys; of the values of rows without a key."""
+    keys = _bytes(batch.column("value"))
+    if "key" in batch.schema.names:
+        keys = compute.coalesce(_bytes(batch.column("key")), keys)
+    checksum = sum(map(crc32c, keys.drop_null().to_pylist()))
+    return Fingerprint(batch.num_rows, checksum % CHECKSUMS)
+
+
+async def send_rows(producer: Producer, topic: str | None, batch: pyarrow.RecordBatch) -> None:
+    """Put rows into the producer's buffer, waiting for room."""
     columns = {name: batch.column(number) for number, name in enumerate(batch.schema.names)}
     for name, partition, part in _grouped(columns, topic, batch.num_rows):
         keys = part.get("key")
@@ -56,7 +72,9 @@ async def _send(producer: Producer, topic: str | None, batch: pyarrow.RecordBatc
         )
 
 
-async def _settle(producer: Producer) -> None:
+async def settle(producer: Producer) -> None:
+    """Wait until all rows are acknowledged. Raises `KafkaError` with topic, partition and reason if
+    one failed."""
     try:
         await producer.flush()
     except DeliveriesFailed as error:

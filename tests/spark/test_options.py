@@ -8,6 +8,7 @@ from aiokafkawire.errors import InvalidOption
 from aiokafkawire.spark.offsets import EARLIEST, LATEST, AllAt, AtOffsets, AtTime, AtTimes
 from aiokafkawire.spark.options import (
     Assigned,
+    ExactlyOnce,
     Matching,
     Named,
     ReadOptions,
@@ -174,7 +175,7 @@ def test_settings_of_the_producer():
         "compression_type": "zstd",
         "compression_level": 5,
     }
-    with pytest.raises(InvalidOption, match="at least once"):
+    with pytest.raises(InvalidOption, match="with exactlyOnce each task has its own"):
         WriteOptions.of(SERVERS | {"kafka.transactional.id": "t"})
 
 
@@ -191,3 +192,44 @@ def test_settings_of_the_producer():
 )
 def test_times_are_read_as_spark_does(text, expected):
     assert duration_ms(text, "maxTriggerDelay") == expected
+
+
+ONCE = SERVERS | {"exactlyOnce": "true", "topic": "t"}
+
+
+def test_exactly_once_of_a_stream_needs_no_more():
+    found = WriteOptions.of(ONCE, streaming=True)
+    assert found.exactly_once == ExactlyOnce(None, None, "t")
+    assert found.client["transaction_timeout_ms"] == 900_000
+    assert WriteOptions.of(SERVERS | {"topic": "t"}, streaming=True).exactly_once is None
+    named = {"txnAppId": " orders ", "txnMarkerTopic": "m", "kafka.transaction.timeout.ms": "7000"}
+    found = WriteOptions.of(ONCE | named, streaming=True)
+    assert found.exactly_once == ExactlyOnce("orders", None, "m")
+    assert found.client["transaction_timeout_ms"] == 7_000
+
+
+def test_exactly_once_of_a_batch_is_told_which_it_is():
+    found = WriteOptions.of(ONCE | {"txnAppId": "orders", "txnVersion": "20261123"})
+    assert found.exactly_once == ExactlyOnce("orders", 20261123, "t")
+
+
+@pytest.mark.parametrize(
+    ("given", "streaming", "text"),
+    [
+        (ONCE, False, "needs txnAppId, a name for the job, and txnVersion"),
+        (ONCE | {"txnAppId": "a"}, False, "needs txnAppId"),
+        (ONCE | {"txnVersion": "1"}, False, "needs txnAppId"),
+        (ONCE | {"txnVersion": "-1", "txnAppId": "a"}, False, "txnVersion must be a whole number"),
+        (ONCE | {"txnVersion": "1"}, True, "txnVersion is for batch queries"),
+        (ONCE | {"txnAppId": " "}, True, "txnAppId is empty"),
+        (SERVERS | {"exactlyOnce": "true"}, True, "option topic or, .*, txnMarkerTopic"),
+        (ONCE | {"exactlyOnce": "yes"}, True, "exactlyOnce must be true or false"),
+        (SERVERS | {"txnAppId": "a"}, True, "txnAppId is for exactlyOnce, which must be true"),
+        (ONCE | {"kafka.acks": "1"}, True, "acks"),
+        (ONCE | {"kafka.enable.idempotence": "false"}, True, "idempotence"),
+        (ONCE | {"kafka.transactional.id": "x"}, True, "with exactlyOnce each task has its own"),
+    ],
+)
+def test_what_contradicts_exactly_once_is_told(given, streaming, text):
+    with pytest.raises(InvalidOption, match=text):
+        WriteOptions.of(given, streaming=streaming)
