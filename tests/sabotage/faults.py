@@ -10,7 +10,7 @@ __all__ = ("SABOTAGES",)
 PRODUCER = (
     Sabotage(
         "sequence_kept_after_a_sure_failure",
-        "producing",
+        "corners",
         "aiokafkawire.producer.sequences",
         "return Flowing(state.identity, stamp.base_sequence)",
         "return state",
@@ -24,14 +24,14 @@ PRODUCER = (
     ),
     Sabotage(
         "halves_of_a_split_batch_numbered_alike",
-        "producing",
+        "corners",
         "aiokafkawire.producer.partition_queue",
         "base = advance(batch.stamp.base_sequence, start)",
         "base = batch.stamp.base_sequence",
     ),
     Sabotage(
         "last_half_of_a_split_batch_lost",
-        "producing",
+        "corners",
         "aiokafkawire.producer.partition_queue",
         "pieces = batch.records.split(BATCH_OVERHEAD_BYTES + body_bytes // 2)",
         "pieces = batch.records.split(BATCH_OVERHEAD_BYTES + body_bytes // 2)[:-1]",
@@ -104,14 +104,14 @@ CONSUMER = (
     ),
     Sabotage(
         "paused_partitions_give_records",
-        "churn",
+        "corners",
         "aiokafkawire.consumer.partition",
         "if self.paused or self.revoked or not isinstance(self.state, Positioned):",
         "if self.revoked or not isinstance(self.state, Positioned):",
     ),
     Sabotage(
         "paused_for_ever",
-        "slow",
+        "corners",
         "aiokafkawire.consumer.consumer",
         "            self._owned(core, tp).paused = paused",
         "            self._owned(core, tp).paused |= paused",
@@ -209,14 +209,14 @@ CONNECTION = (
     ),
     Sabotage(
         "silent_brokers_waited_for_for_ever",
-        "corners",
+        "producing",
         "aiokafkawire.connection.in_flight",
         "if under_way and under_way[0].limit <= now:",
         "if False:",
     ),
     Sabotage(
         "a_cancelled_request_gives_its_slot_away",
-        "corners",
+        "producing",
         "aiokafkawire.connection.in_flight",
         "        elif call.state is CallState.SENT:\n            call.on(CallEvent.CANCELLED)\n",
         "        elif call.state is CallState.SENT:\n            call.on(CallEvent.CANCELLED)\n"

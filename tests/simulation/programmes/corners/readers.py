@@ -241,17 +241,28 @@ async def a_paused_partition_has_records(stage: Stage) -> None:
         while given < 6:
             given += sum(map(len, (await reader.getmany(timeout_ms=500)).values()))
         paused, goes_on = stage.chance.sample((P0, P1), 2)
+        if stage.plan.options["held"]:
+            # It is fetched, and not given.
+            await fill(stage, 2, partition=paused.partition)
+            await anyio.sleep(1)
         reader.pause(paused)
-        await reader.getmany(timeout_ms=700)
+        if await reader.getmany(timeout_ms=700):
+            stage.violated(5, "records of a paused partition were given")
         await fill(stage, 5, partition=paused.partition)
         fetches = Asked(stage, ApiKey.FETCH, "reader")
-        await reader.getmany(timeout_ms=5_000)
+        if await reader.getmany(timeout_ms=5_000):
+            stage.violated(5, "records of a paused partition were given")
         if len(fetches) > FETCHES_AT_MOST:
             stage.violated(12, f"{len(fetches)} fetches in 5 s that brought nothing")
         await fill(stage, 1, partition=goes_on.partition)
         reader.resume(paused)
-        while given < 12:
+        wanted = 14 if stage.plan.options["held"] else 12
+        while given < wanted:
             given += sum(map(len, (await reader.getmany(timeout_ms=500)).values()))
+
+
+def draw_pause(rng: random.Random) -> dict[str, Any]:
+    return {"held": rng.random() < 0.5}
 
 
 CORNERS: Mapping[str, Corner] = {
@@ -263,5 +274,7 @@ CORNERS: Mapping[str, Corner] = {
     "a follower lacks an offset": Corner(
         a_follower_lacks_an_offset, draw_rounds, broker={"racks": RACKS}
     ),
-    "a paused partition has records": Corner(a_paused_partition_has_records, topics={TOPIC: 2}),
+    "a paused partition has records": Corner(
+        a_paused_partition_has_records, draw_pause, topics={TOPIC: 2}
+    ),
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from aiokafkawire.broker import Delay, Drop, SeenRequest
+from aiokafkawire.broker import Answer, Delay, Drop, SeenRequest
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.testing.simulation import NetworkOptions
 from aiokafkawire.wire import ApiKey, ErrorCode, Response
@@ -177,6 +177,49 @@ async def a_leader_dies_before_its_followers_have_all(stage: Stage) -> None:
     await stage.until_replicated()
 
 
+# --- refusals for good ---
+
+LARGEST_BYTES = 900
+"""That a broker takes; a batch of some records is larger, none of them alone."""
+
+
+async def batches_are_too_large(stage: Stage) -> None:
+    """Batches are larger than brokers take, and are split; others of the partition follow."""
+    rng = stage.rng("sender")
+    options = {"linger_ms": 20, "batch_size_bytes": 4_000, "enable_idempotence": True}
+    async with a_producer(stage, "sender", HOST, **options) as sender:
+        for _ in range(stage.plan.options["rounds"]):
+            values = [sender.value(b"." * rng.randint(50, 300)) for _ in range(rng.randint(5, 20))]
+            deliveries = await sender.send_many(TOPIC, values)
+            if rng.random() < 0.5:
+                await sender.flush()
+            for delivery in deliveries:
+                await delivery
+
+
+async def records_are_refused_for_good(stage: Stage) -> None:
+    """Now and then one is refused that will never be taken. The next ones are."""
+    rng = stage.rng("sender")
+    options = {"linger_ms": 0, "max_in_flight_requests_per_connection": 1}
+    async with a_producer(stage, "sender", HOST, **options) as sender:
+        for _ in range(stage.plan.options["rounds"]):
+            for _ in range(rng.randint(0, 3)):
+                await sender.send_and_wait(TOPIC, sender.value())
+            stage.broker.on(ApiKey.PRODUCE, Answer(rng.choice(FOR_GOOD)), times=1)
+            try:
+                await sender.send_and_wait(TOPIC, sender.value())
+            except KafkaError as error:
+                stage.note(f"sender: {error}")
+            await sender.send_and_wait(TOPIC, sender.value())
+
+
+FOR_GOOD = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.MESSAGE_TOO_LARGE)
+
+
+def draw_rounds(rng: random.Random) -> dict[str, Any]:
+    return {"rounds": rng.randint(2, 5)}
+
+
 # --- transactions' records under way ---
 
 EXPIRES_MS = 3_000
@@ -265,6 +308,10 @@ CORNERS: Mapping[str, Corner] = {
     "a leader dies before its followers have all": Corner(
         a_leader_dies_before_its_followers_have_all, draw_death, broker=REPLICATED
     ),
+    "batches are too large": Corner(
+        batches_are_too_large, draw_rounds, broker={"max_message_bytes": LARGEST_BYTES}
+    ),
+    "records are refused for good": Corner(records_are_refused_for_good, draw_rounds),
     "an aborted record is still under way": Corner(
         an_aborted_record_is_still_under_way, draw_expiry, broker={"as_of": "2.3"}
     ),
