@@ -69,7 +69,7 @@ class Pending(Promise[Any]):
         version: int,
         response: type[Response],
         buffers: list[Buffer],
-        read: Callable[[memoryview], object] | None,
+        read: Callable[[memoryview], object] | None = None,
     ) -> None:
         super().__init__()
         self.read = read
@@ -132,6 +132,7 @@ class Channel:
         self._transport = transport
         self._client_id = client_id
         self._clock = clock
+        self._now = clock.now
         self._calls: InFlight[Pending] = InFlight(
             clock.now(),
             max_in_flight=limits.max_in_flight,
@@ -165,7 +166,7 @@ class Channel:
 
     async def request(
         self,
-        message: Request[Any],
+        message: Request[Any] | Written,
         version: int,
         *,
         deadline: float,
@@ -194,8 +195,9 @@ class Channel:
     ) -> Call[Pending]:
         """Send a request without waiting: its `payload` is the promise of what `request` gives or
         raises while it waits. Raises what `request` raises before."""
-        now = self._clock.now()
-        api, response = _spoken(message.api_key)
+        now = self._now()
+        written = message if isinstance(message, Written) else None
+        api, response = _spoken(message.api_key if written is None else written.cls.api_key)
         if self._error is not None:
             raise ConnectionLost(self._error.reason, sent=False, broker=self.name, api=api)
         if deadline <= now:
@@ -206,27 +208,41 @@ class Channel:
                 api=api,
             )
         calls = self._calls
-        number, read = calls.next_correlation_id, None
-        if isinstance(message, Written):
-            buffers = encode_written(message, version, number, self._client_id)
-            read = message.read
+        number = calls.next_correlation_id
+        if written is None:
+            buffers = encode_request(message, version, number, self._client_id)  # type: ignore[arg-type]
+            pending = Pending(api, version, response, buffers)
         else:
-            buffers = encode_request(message, version, number, self._client_id)
-        pending = Pending(api, version, response, buffers, read)
+            buffers = encode_written(written, version, number, self._client_id)
+            pending = Pending(api, version, response, buffers, written.read)
+        call: Call[Pending] | None = None
+        if expect_response and not self._outgoing.busy:
+            call = calls.begin(pending, deadline, now)
+        if call is not None:
+            self._send([call])
+        else:
+            call = self._queue(pending, deadline, expect_response, now)
+        if deadline < self._timer.at:
+            self._timer.move(deadline)
+        return call
+
+    def _queue(
+        self, pending: Pending, deadline: float, expect_response: bool, now: float
+    ) -> Call[Pending]:
+        """Submit a request behind others, or one that has no response."""
+        calls = self._calls
         try:
             call = calls.submit(pending, deadline, expect_response)
         except QueueFull:
             raise KafkaError(
                 f"{MAX_QUEUED} requests wait for this connection already",
                 broker=self.name,
-                api=api,
+                api=pending.api,
                 retriable=True,
             ) from None
         self._write_now(now)
         if calls.queue and not self._outgoing.busy:
             self._outgoing.signal.set()  # the broker may want it later
-        if deadline < self._timer.at:
-            self._timer.move(deadline)
         return call
 
     def close_when_idle(self) -> None:
@@ -287,28 +303,30 @@ class Channel:
         if self._outgoing.busy or self._error is not None:
             return
         calls = self._calls.take(now)
-        if not calls:
-            return
-        try:
-            self._outgoing.rest = self._transport.send_now(self._buffers_of(calls))
-        except OSError as error:
-            self.poison(self._broken(error))
-            return
-        if self._outgoing.rest:
-            self._outgoing.busy = True
-            self._outgoing.signal.set()
-        elif self._calls.one_way:
+        if calls and self._send(calls) and self._calls.one_way:
             self._written(now)
 
-    def _buffers_of(self, calls: list[Call[Pending]]) -> list[Buffer]:
+    def _send(self, calls: list[Call[Pending]]) -> bool:
+        """Write calls that have just been taken; whether the system took all of them at once."""
         buffers: list[Buffer] = []
+        counters = self._counters
         for call in calls:
             pending = call.payload
             buffers += pending.buffers
             pending.buffers = []
-            self._counters.bytes_sent += pending.size_bytes
-        self._counters.requests += len(calls)
-        return buffers
+            counters.bytes_sent += pending.size_bytes
+        counters.requests += len(calls)
+        try:
+            rest = self._transport.send_now(buffers)
+        except OSError as error:
+            self.poison(self._broken(error))
+            return False
+        if not rest:
+            return True
+        self._outgoing.rest = rest
+        self._outgoing.busy = True
+        self._outgoing.signal.set()
+        return False
 
     def _written(self, now: float) -> None:
         for call in self._calls.written(now):
@@ -374,7 +392,7 @@ class Channel:
             self._write_now(self._clock.now())
 
     def _receive(self, frame: memoryview) -> None:
-        now = self._clock.now()
+        now = self._now()
         call, wanted = self._calls.answered(peek_correlation_id(frame), now)
         self._counters.answered(now - call.sent_at)
         if self._calls.closes_when_idle:

@@ -155,14 +155,32 @@ class InFlight(Generic[T]):
         """Queue a request that was encoded with `next_correlation_id`. Raises `QueueFull`."""
         if len(self.queue) >= self._max_queued:
             raise QueueFull
-        number = self.next_correlation_id
-        self.next_correlation_id = 0 if number == MAX_CORRELATION_ID else number + 1
-        call = Call(number, deadline, math.inf, payload, expects_response)
+        call = Call(self.next_correlation_id, deadline, math.inf, payload, expects_response)
         self.queue.append(call)
+        self._number(call)
+        return call
+
+    def begin(self, payload: T, deadline: float, now: float) -> Call[T] | None:
+        """`submit` and `take` in one, for a request that expects a response and has nothing in its
+        way: it is to be written now. None if something is, and then nothing is done."""
+        waiting = self._waiting
+        if self.queue or len(waiting) >= self._max_in_flight or now < self.throttled_until:
+            return None
+        limit = max(deadline, now + self._request_timeout_s)
+        call = Call(
+            self.next_correlation_id, deadline, limit, payload, True, CallState.SENT, True, now
+        )
+        waiting.append(call)
+        self._number(call)
+        return call
+
+    def _number(self, call: Call[T]) -> None:
+        """Note the deadline of a call that bears the next correlation id."""
+        number = call.correlation_id
+        self.next_correlation_id = 0 if number == MAX_CORRELATION_ID else number + 1
         if len(self._deadlines) > STALE_HEAP_ENTRIES:
             self._forget_finished()
-        heapq.heappush(self._deadlines, (deadline, number, call))
-        return call
+        heapq.heappush(self._deadlines, (call.deadline, number, call))
 
     def take(self, now: float) -> list[Call[T]]:
         """The calls to write now, in their order, as slots and throttling allow."""
@@ -208,8 +226,8 @@ class InFlight(Generic[T]):
         deadlines = self._deadlines
         while deadlines and deadlines[0][2].state >= CallState.ABANDONED:
             heapq.heappop(deadlines)
-        if not self._waiting:
-            self._note_idle(now)
+        if not self._waiting and not self.queue and not self.one_way:
+            self._idle_since = now
         return call, wanted
 
     def cancel(self, call: Call[T], now: float) -> None:

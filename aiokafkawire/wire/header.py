@@ -7,7 +7,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from aiokafkawire.errors import MalformedFrame, MalformedMessage, UnsupportedVersion
 from aiokafkawire.wire.api import APIS, ApiKey
-from aiokafkawire.wire.codec import decode, decode_prefix, encode, encode_onto, join_small
+from aiokafkawire.wire.codec import (
+    KEEP_APART_BYTES,
+    decode,
+    decode_prefix,
+    encode,
+    encode_onto,
+    join_small,
+)
 from aiokafkawire.wire.messages.headers import RequestHeaderData, ResponseHeaderData
 from aiokafkawire.wire.primitives import Buffer
 from aiokafkawire.wire.schema import Request, Response
@@ -169,4 +176,4 @@ def _frame(parts: list[Buffer]) -> list[Buffer]:
     if size > MAX_FRAME_BYTES:
         raise ValueError(f"a message of {size} bytes is over what a frame can hold")
     parts[0] = _LENGTH.pack(size)
-    return join_small(parts)
+    return [b"".join(parts)] if size < KEEP_APART_BYTES else join_small(parts)

@@ -450,7 +450,7 @@ async def test_a_request_that_cannot_be_encoded_harms_nobody():
 
 async def test_a_full_queue_refuses_more():
     async with serve(until_the_end) as server, channel_to(server.address) as channel:
-        channel._calls._max_queued = 0
+        channel._calls._max_in_flight = channel._calls._max_queued = 0
         with pytest.raises(KafkaError, match="wait for this connection already") as caught:
             await heartbeat(channel)
         assert caught.value.retriable

@@ -49,6 +49,35 @@ def test_answers_come_in_the_order_of_requests():
     assert first.state is second.state is CallState.DONE
 
 
+def test_a_request_with_nothing_in_its_way_begins_as_one_that_was_queued_and_taken():
+    calls, others = machine(), machine()
+    queued = others.submit("call", 10.0, True)
+    assert others.take(1.0) == [queued]
+    begun = calls.begin("call", 10.0, 1.0)
+    assert begun is not None
+    for name in Call.__slots__:
+        assert getattr(begun, name) == getattr(queued, name), name
+    assert len(calls) == len(others) == 1
+    assert calls.next_correlation_id == others.next_correlation_id == 1
+    assert calls.next_deadline(1.0) == others.next_deadline(1.0) == 10.0
+    assert calls.due(10.0).expired == [begun]
+    assert calls.answered(0, 11.0) == (begun, False)
+
+
+def test_a_request_does_not_begin_before_others_without_a_slot_or_in_silence():
+    calls = machine(max_in_flight=1)
+    calls.throttle(5.0)
+    assert calls.begin("silent", 10.0, 4.9) is None
+    first = calls.begin("first", 10.0, 5.0)
+    assert first is not None
+    assert calls.begin("no slot", 10.0, 5.0) is None
+    queued = calls.submit("queued", 10.0, True)
+    calls.answered(first.correlation_id, 6.0)
+    assert calls.begin("behind another", 10.0, 6.0) is None
+    assert calls.take(6.0) == [queued]
+    assert len(calls) == 1
+
+
 @pytest.mark.parametrize(
     ("correlation_id", "reason"),
     [(1, "out of order"), (7, "unknown"), (-1, "unknown"), (2**31 - 1, "unknown")],
