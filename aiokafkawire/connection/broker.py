@@ -26,6 +26,7 @@ from aiokafkawire.errors import (
 from aiokafkawire.runtime import Address, Host, Promise, Runtime
 from aiokafkawire.types import NodeId
 from aiokafkawire.wire import APIS, ApiKey, Request, Response
+from aiokafkawire.wire.header import Written
 
 __all__ = ("QUIET_S", "BrokerClient")
 
@@ -151,8 +152,8 @@ class BrokerClient:
         """Send one request as `request` does, if that needs no waiting: there is a connection, and
         the broker may be written to. None if not.
 
-        The promise is told what `request` gives or raises while it waits; what it raises before is
-        raised here.
+        The promise is told what `request` gives or raises while it waits (or what a `Written` made
+        of the answer); what it raises before is raised here.
         """
         channel = self.at_once(lane_of(message.api_key))
         if channel is None:
@@ -191,7 +192,7 @@ class BrokerClient:
         message: Request[R] | ByVersion[R],
         min_version: int,
         max_version: int | None,
-    ) -> tuple[Request[R], int]:
+    ) -> tuple[Request[R] | Written, int]:
         """The request in the version in which it goes out."""
         try:
             version = choose_version(channel.versions, message, min_version, max_version)

@@ -8,6 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from aiokafkawire.errors import InvalidOption, UnsupportedVersion
 from aiokafkawire.wire import APIS, NO_ID, ApiKey, Request, Response
+from aiokafkawire.wire.header import Written
 from aiokafkawire.wire.messages.api_versions import ApiVersionsResponse
 from aiokafkawire.wire.messages.fetch import FetchRequest
 from aiokafkawire.wire.messages.offset_commit import OffsetCommitRequest
@@ -175,7 +176,7 @@ class ByVersion(Generic[R]):
     """A request that is built when the version is known, for APIs whose shape depends on it."""
 
     api_key: ApiKey
-    build: Callable[[int], Request[R]]
+    build: Callable[[int], Request[R] | Written]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,9 @@ from aiokafkawire.errors import (
 from aiokafkawire.producer.transactions.machine import TransactionMachine
 from aiokafkawire.producer.transactions.outcomes import Outcome
 from aiokafkawire.producer.transactions.requests import (
+    FIRST_IMPLICIT,
     FIRST_RAISING,
+    Outgoing,
     Reading,
     outgoing,
     read,
@@ -29,6 +31,7 @@ from aiokafkawire.producer.transactions.states import (
     Protocol,
     Request,
 )
+from aiokafkawire.producer.transactions.usual import UsualEnd
 from aiokafkawire.runtime import Runtime
 from aiokafkawire.wire import ApiKey
 
@@ -64,6 +67,8 @@ class Conversation:
         self._now = runtime.clock.now
         self._rng = runtime.rng
         self._timeout_ms = transaction_timeout_ms
+        self._route = Coordinator(machine.transactional_id, CoordinatorType.TRANSACTION)
+        self._usual_end = UsualEnd(machine.transactional_id)
 
     async def ask(self, request: Request) -> None:
         """Send a request once; whatever comes of it, the machine hears. Raises `ClientClosed`."""
@@ -88,16 +93,22 @@ class Conversation:
     def ask_now(self, request: Request, heard: Callable[[], None]) -> bool:
         """As `ask`, if nothing has to be waited for before it is sent; False if so, and nothing is
         done. `heard` is called when the machine has heard, not if the client is closed."""
-        out = outgoing(request, self._machine.transactional_id, self._timeout_ms)
+        if type(request) is End and request.protocol is Protocol.IMPLICIT:
+            out = Outgoing(self._usual_end.message(request), self._route, FIRST_IMPLICIT)
+        else:
+            out = outgoing(request, self._machine.transactional_id, self._timeout_ms)
 
         def told(answer: Any, broker: str) -> None:
-            if isinstance(answer, ClientClosed):
-                return
-            if isinstance(answer, KafkaError):
-                self._unanswered(request, answer)
-            else:
+            if type(answer) is Reading:
+                self._answered(request, answer, out.route, broker)
+            elif not isinstance(answer, KafkaError):
                 self._answered(request, read(request, answer), out.route, broker)
-            self._tell_trouble()
+            elif isinstance(answer, ClientClosed):
+                return
+            else:
+                self._unanswered(request, answer)
+            if self._machine.trouble is not None:
+                self._tell_trouble()
             heard()
 
         return self._cluster.submit(
@@ -148,8 +159,7 @@ class Conversation:
         if isinstance(request, _PROTOCOLLED) and request.protocol is Protocol.IMPLICIT:
             self._machine.can_raise = True  # whatever speaks that is newer by far
             return
-        route = Coordinator(self._machine.transactional_id, CoordinatorType.TRANSACTION)
-        versions = self._cluster.known_versions(route)
+        versions = self._cluster.known_versions(self._route)
         if versions is not None:
             latest = versions.highest(ApiKey.INIT_PRODUCER_ID)
             self._machine.can_raise = latest >= FIRST_RAISING

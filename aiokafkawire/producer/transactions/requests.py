@@ -52,7 +52,16 @@ from aiokafkawire.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 
-__all__ = ("FIRST_RAISING", "Outgoing", "Reading", "outgoing", "read", "refusal")
+__all__ = (
+    "FIRST_IMPLICIT",
+    "FIRST_RAISING",
+    "Outgoing",
+    "Reading",
+    "outgoing",
+    "read",
+    "refusal",
+    "was_raised",
+)
 
 FIRST_RAISING = 3
 """The first version of InitProducerId that raises the epoch of a given identity (KIP-360)."""
@@ -200,8 +209,7 @@ def read(request: Request, response: Any) -> Reading:
         case End(identity, protocol):
             assert isinstance(response, EndTxnResponse)
             given = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
-            raised = given.producer_id != identity.producer_id or given.epoch > identity.epoch
-            gave = protocol is Protocol.IMPLICIT and _is_one(given) and raised
+            gave = protocol is Protocol.IMPLICIT and was_raised(identity, given)
             return _reading(request, {None: response.error_code}, Ended(given if gave else None))
         case Init():
             assert isinstance(response, InitProducerIdResponse)
@@ -229,6 +237,13 @@ def read(request: Request, response: Any) -> Reading:
                 for result in topic.partitions
             }
             return _reading(request, _each(commit.offsets, told), OffsetsCommitted(commit))
+
+
+def was_raised(identity: ProducerIdAndEpoch, given: ProducerIdAndEpoch) -> bool:
+    """Whether what a coordinator gave can follow an identity."""
+    if given.producer_id != identity.producer_id:
+        return _is_one(given)
+    return given.epoch > identity.epoch
 
 
 def _is_one(identity: ProducerIdAndEpoch) -> bool:

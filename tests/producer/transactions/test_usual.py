@@ -1,0 +1,87 @@
+"""The usual end of a transaction, held to what the general codec and reading make of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokafkawire.producer.transactions.outcomes import Outcome
+from aiokafkawire.producer.transactions.requests import outgoing, read
+from aiokafkawire.producer.transactions.states import End, Ended, Protocol
+from aiokafkawire.producer.transactions.usual import UsualEnd
+from aiokafkawire.types import ProducerIdAndEpoch
+from aiokafkawire.wire import APIS, ApiKey
+from aiokafkawire.wire.header import Written, encode_request, encode_response, encode_written
+from aiokafkawire.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+ME, NEXT = ProducerIdAndEpoch(2**40, 3), ProducerIdAndEpoch(2**40, 4)
+VERSION = APIS[ApiKey.END_TXN].max_stable_version
+
+
+def end(*, committed: bool = True, identity: ProducerIdAndEpoch = ME) -> End:
+    return End(identity, Protocol.IMPLICIT, committed)
+
+
+def written(request: End, transactional_id: str = "id") -> Written:
+    built = UsualEnd(transactional_id).message(request).build(VERSION)
+    assert isinstance(built, Written)
+    return built
+
+
+def answer(**said: int) -> memoryview:
+    told: dict[str, Any] = {
+        "throttle_time_ms": 0,
+        "error_code": 0,
+        "producer_id": NEXT.producer_id,
+        "producer_epoch": NEXT.epoch,
+    }
+    return memoryview(b"".join(encode_response(EndTxnResponse(**(told | said)), VERSION, 99)))[4:]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize("transactional_id", ["x", "bücher", "x" * 200])
+def test_it_is_written_as_the_codec_writes_it(committed: bool, transactional_id: str):
+    request = end(committed=committed)
+    message: Any = outgoing(request, transactional_id, 60_000).message
+    frame = b"".join(encode_written(written(request, transactional_id), VERSION, 99, "me"))
+    assert frame == b"".join(encode_request(message, VERSION, 99, "me"))
+
+
+def test_another_version_is_left_to_the_codec():
+    built = UsualEnd("id").message(end()).build(VERSION + 1)
+    assert built == EndTxnRequest(
+        transactional_id="id", producer_id=2**40, producer_epoch=3, committed=True
+    )
+
+
+@pytest.mark.parametrize("given", [NEXT, ProducerIdAndEpoch(5, 0)])
+def test_the_usual_answer_is_read_as_any_other(given: ProducerIdAndEpoch):
+    said = {"producer_id": given.producer_id, "producer_epoch": given.epoch}
+    found = written(end()).read(answer(**said))
+    response = EndTxnResponse(throttle_time_ms=0, error_code=0, **said)
+    assert found == read(end(), response)
+    assert found.outcome is Outcome.DONE
+    assert found.event == Ended(given)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"error_code": 51},
+        {"throttle_time_ms": 1},
+        {"producer_id": -1, "producer_epoch": -1},
+        {"producer_epoch": ME.epoch},
+        {"producer_id": 5, "producer_epoch": -1},
+    ],
+    ids=str,
+)
+def test_any_other_answer_is_left_to_the_codec(said: dict[str, int]):
+    assert written(end()).read(answer(**said)) is None
+
+
+def test_no_cut_or_longer_frame_is_taken_for_it():
+    frame, read_ = bytes(answer()), written(end()).read
+    for stop in range(len(frame)):
+        assert read_(memoryview(frame[:stop])) is None
+    assert read_(memoryview(frame + b"\0")) is None
