@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, TypeVarTuple
+from typing import Any, Protocol, TypeVarTuple, cast
 
 import anyio
 import anyio.abc
@@ -23,20 +23,24 @@ import anyio.lowlevel
 
 __all__ = (
     "CANCEL_GRACE_S",
+    "Home",
     "Host",
     "TaskHandle",
     "being_cancelled",
     "current_task",
     "loop_checkpoint",
     "loop_clock",
-    "loop_finder",
+    "loop_home",
     "on_trio",
+    "this_thread",
     "thread_notifier",
 )
 
 logger = logging.getLogger("aiokafkawire.runtime")
 
 Ts = TypeVarTuple("Ts")
+
+this_thread = threading.get_ident
 
 CANCEL_GRACE_S = 5.0
 """How long `stop` waits for cancelled tasks to end before it leaves them to the event loop."""
@@ -71,30 +75,42 @@ def loop_checkpoint() -> Callable[[], Awaitable[object]]:
     return anyio.lowlevel.checkpoint if on_trio() else partial(asyncio.sleep, 0)
 
 
-def loop_finder() -> Callable[[], object]:
-    """A cheap function that gives the event loop that runs in the calling thread, None without."""
-    if not on_trio():
-        return _asyncio_loop_finder(asyncio.get_running_loop())
+class Home(Protocol):
+    """An event loop that knows the thread in which it runs."""
+
+    @property
+    def _thread_id(self) -> int | None:
+        """None while it does not run."""
+        ...
+
+
+def loop_home() -> Home:
+    """The event loop that runs here, as what tells cheaply whether a call comes from inside it:
+    then the thread's id is the caller's. After a fork nobody looks."""
+    if on_trio():
+        return _Looked(_trio_run)
+    # asyncio asks the system for the process at each look, up to Python 3.11.
+    loop: Any = asyncio.get_running_loop()
+    known = getattr(loop, "_thread_id", None) == this_thread()
+    return cast("Home", loop) if known else _Looked(asyncio._get_running_loop)
+
+
+class _Looked:
+    """An event loop that does not tell: `find` gives the one that runs in the calling thread."""
+
+    def __init__(self, find: Callable[[], object]) -> None:
+        self._find = find
+        self._loop = find()
+
+    @property
+    def _thread_id(self) -> int | None:
+        return this_thread() if self._find() is self._loop else None
+
+
+def _trio_run() -> object:
     import trio  # noqa: PLC0415
 
-    def find() -> object:
-        return trio.lowlevel.current_trio_token() if trio.lowlevel.in_trio_run() else None
-
-    return find
-
-
-def _asyncio_loop_finder(usual: asyncio.AbstractEventLoop) -> Callable[[], object]:
-    """asyncio asks the system for the process at each look, up to Python 3.11; a loop of its own
-    knows the thread that it runs in. After a fork nobody looks."""
-    if getattr(usual, "_thread_id", None) != threading.get_ident():
-        return asyncio._get_running_loop
-
-    def find() -> object:
-        here = usual._thread_id == get_ident()  # type: ignore[attr-defined]
-        return usual if here else asyncio._get_running_loop()
-
-    get_ident = threading.get_ident
-    return find
+    return trio.lowlevel.current_trio_token() if trio.lowlevel.in_trio_run() else None
 
 
 def current_task() -> object:

@@ -15,7 +15,14 @@ import anyio
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.errors import ClientClosed, KafkaError, WrongEventLoop
 from aiokafkawire.runtime.base import NEVER, Address
-from aiokafkawire.runtime.host import Host, TaskHandle, loop_finder, thread_notifier
+from aiokafkawire.runtime.host import (
+    Home,
+    Host,
+    TaskHandle,
+    loop_home,
+    this_thread,
+    thread_notifier,
+)
 from aiokafkawire.runtime.phases import TRANSITIONS, Phase, Step
 from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.runtime.waiting import copy_of
@@ -77,8 +84,7 @@ class Lifecycle(Generic[S]):
         self.failure: KafkaError | None = None
         self._open: S | None = None
         self._told = False
-        self._find_loop: Callable[[], object] = _no_loop
-        self._loop: object = None
+        self._home: Home | None = None  # while it is open
         self._closed = anyio.Event()
         self._made_at = _caller()
         self._watch: weakref.finalize[..., object] | None = None
@@ -98,13 +104,14 @@ class Lifecycle(Generic[S]):
     def running_here(self) -> S:
         """As `running`, and `WrongEventLoop` unless it is the client's own event loop that runs."""
         session = self._open or self.refuse()
-        if self._find_loop() is not self._loop:
+        if self._home._thread_id != this_thread():  # type: ignore[union-attr]
             self.check_loop()
         return session
 
     def check_loop(self) -> None:
         """Raise `WrongEventLoop` if the client runs in another event loop than this one."""
-        if self._open is not None and self._find_loop() is not self._loop:
+        home = self._home
+        if self._open is not None and home is not None and home._thread_id != this_thread():
             raise WrongEventLoop(
                 f"the {self.name} was started in another event loop, or in that of another thread,"
                 " and belongs to it: make one here (with pytest-asyncio, give fixture and test the"
@@ -139,8 +146,7 @@ class Lifecycle(Generic[S]):
         _lives.add(cast("Lifecycle[Session]", self))
         try:
             await host.start()
-            self._find_loop = loop_finder()
-            self._loop = self._find_loop()
+            self._home = loop_home()
             with anyio.CancelScope() as scope:
                 host.on_end = scope.cancel
                 try:
@@ -305,10 +311,6 @@ def label(kind: str, config: ClientConfig, group_id: str | None = None) -> str:
     servers = ",".join(str(Address(*address)) for address in config.bootstrap_addresses)
     group = "" if group_id is None else f" group_id={group_id!r}"
     return f"{kind} client_id={config.client_id!r} bootstrap_servers={servers!r}{group}"
-
-
-def _no_loop() -> None:
-    """The event loop of a client that was not started."""
 
 
 def _caller() -> str:
