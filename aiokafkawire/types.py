@@ -108,8 +108,7 @@ class RecordMetadata(NamedTuple):
         return TopicPartition(self.topic, self.partition)
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdAndEpoch:
+class ProducerIdAndEpoch(NamedTuple):
     """Who numbers the batches of an idempotent producer; a higher epoch fences a lower one."""
 
     producer_id: int

@@ -177,6 +177,7 @@ class Accumulator:
         self._grant_bytes = min(
             settings.policy.batch_size_bytes, settings.buffer_memory_bytes // GRANTS
         )
+        self._buffer_bytes = settings.buffer_memory_bytes
         self._body_bytes = settings.policy.batch_size_bytes - BATCH_OVERHEAD_BYTES
         # Open batches that have taken more of the buffer than they use.
         self._granted: dict[Batch, None] = {}
@@ -194,9 +195,9 @@ class Accumulator:
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether a record fits into the buffer now."""
-        if self._granted and self.used_bytes > self.settings.buffer_memory_bytes - size_bytes:
+        if self._granted and self.used_bytes > self._buffer_bytes - size_bytes:
             self.take_back()
-        return self.used_bytes + size_bytes <= self.settings.buffer_memory_bytes
+        return self.used_bytes + size_bytes <= self._buffer_bytes
 
     def append(
         self,
@@ -227,8 +228,9 @@ class Accumulator:
                     return None
         if batch is None or index is None:
             first = not queue.waiting
-            batch = self._begin_batch(queue, now)
-            builder = self._granted_for(batch, size_bytes)
+            builder = self._new_builder()
+            batch = self._begin_batch(queue, builder, now)
+            self._grant(batch, builder, size_bytes)
             index = builder.append(timestamp_ms, key, value, headers)
             assert index is not None
         delivery = Delivery(batch.receipt, index, timestamp_ms)
@@ -246,16 +248,20 @@ class Accumulator:
         """What takes a batch's records, with room for one more of this size."""
         builder = batch.builder
         assert builder is not None
-        wanted = builder.body_bytes + size_bytes
-        if wanted > batch.reserved_bytes:
-            free = self.settings.buffer_memory_bytes - self.used_bytes
-            more = max(wanted - batch.reserved_bytes, min(self._grant_bytes, free))
-            batch.reserved_bytes += more
-            self.used_bytes += more
-            self._granted[batch] = None
-            builder.limit_bytes = min(self._body_bytes, batch.reserved_bytes)
-            builder.is_full = False
+        lacking = builder.body_bytes + size_bytes - batch.reserved_bytes
+        if lacking > 0:
+            self._grant(batch, builder, lacking)
         return builder
+
+    def _grant(self, batch: Batch, builder: BatchBuilder, lacking: int) -> None:
+        """Let a batch have what it lacks of the buffer, and some more if there is."""
+        free = self._buffer_bytes - self.used_bytes
+        more = max(lacking, min(self._grant_bytes, free))
+        self.used_bytes += more
+        batch.reserved_bytes = reserved = batch.reserved_bytes + more
+        self._granted[batch] = None
+        builder.limit_bytes = min(self._body_bytes, reserved)
+        builder.is_full = False
 
     def take_back(self) -> None:
         """Give back what open batches have of the buffer and do not use: each record to come is
@@ -272,11 +278,14 @@ class Accumulator:
             batch.reserved_bytes = body_bytes
             self.used_bytes -= unused
 
-    def _begin_batch(self, queue: PartitionQueue, now: float) -> Batch:
-        settings, policy = self.settings, self.settings.policy
-        builder = BatchBuilder(
-            settings.compression, settings.compression_level, policy.batch_size_bytes
+    def _new_builder(self) -> BatchBuilder:
+        settings = self.settings
+        return BatchBuilder(
+            settings.compression, settings.compression_level, settings.policy.batch_size_bytes
         )
+
+    def _begin_batch(self, queue: PartitionQueue, builder: BatchBuilder, now: float) -> Batch:
+        policy = self.settings.policy
         topic, partition = queue.topic_partition
         self.topics[topic].used_at = now
         receipt = builder.receipt = Receipt(topic, partition, self.tally, self.pacer)
@@ -373,7 +382,8 @@ class Accumulator:
         del self.incomplete[receipt]
         self._granted.pop(batch, None)
         self.used_bytes -= batch.reserved_bytes
-        outcome = receipt.promise.result()
+        outcome = receipt.promise.value
+        assert outcome is not None
         if type(outcome) is Appended:
             self.totals.records_delivered += receipt.count
         elif isinstance(outcome, Failed):
@@ -540,14 +550,15 @@ class Accumulator:
             totals.batches_sent += 1
             totals.batches_resent += batch.attempts > 1
             totals.batch_bytes_sent += batch_bytes
-            self._drop_active(queue)
+            del active[queue]
             if queue.waiting:
-                active[queue] = None
-                self._active[node] = active
+                active[queue] = None  # after the others
             if batch.large_losses:
                 break
         if taken:
             self._drained_at[node] = now
+            if not active:
+                del self._active[node]
         return taken
 
     def answered(self, batch: Batch, answer: Answer, now: float, not_before: float) -> None:
@@ -638,8 +649,7 @@ class Accumulator:
         send."""
         if queue.waiting:
             self._active.setdefault(queue.leader, {})[queue] = None
-            pressing = self.pressing > 0
-            self._senders.wake(queue.leader, -NEVER if pressing else at)
+            self._senders.wake(queue.leader, -NEVER if self.pressing else at)
         elif self._active:
             self._drop_active(queue)
 

@@ -90,9 +90,14 @@ class Batch:
         self.order = order
         self.linger_until = linger_until
         self.expires_at = expires_at
-        self.builder = content if isinstance(content, BatchBuilder) else None
-        self.records = None if isinstance(content, BatchBuilder) else content
-        self.state = BatchState.WAITING if self.builder is None else BatchState.OPEN
+        self.builder: BatchBuilder | None = None
+        self.records: ClosedBatch | None = None
+        if isinstance(content, BatchBuilder):
+            self.builder = content
+            self.state = BatchState.OPEN
+        else:
+            self.records = content
+            self.state = BatchState.WAITING
         self.reserved_bytes = 0
         self.attempts = 0
         self.large_losses = 0
@@ -116,15 +121,15 @@ class Batch:
     @property
     def size_bytes(self) -> int:
         """What it takes as it is known: without compression until that was done."""
-        content = self.builder or self.records
+        content = self.records if self.builder is None else self.builder
         return 0 if content is None else content.size_bytes
 
     def close(self) -> None:
         """Take no more records."""
         assert self.builder is not None
         self.handle(BatchEvent.CLOSED)
-        self.records = self.builder.close()
-        self.receipt.count = self.records.count
+        self.records = closed = self.builder.close()
+        self.receipt.count = closed.count
         self.builder = None
 
     def settle(self, outcome: Outcome) -> None:

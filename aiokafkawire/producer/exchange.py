@@ -108,8 +108,9 @@ def build_usual(batch: Batch, form: UsualForm) -> BuiltRequest:
     records = _encode(batch, form.version, form.request.transactional_id is not None)
     if form.version < FIRST_WITH_TOPIC_IDS:
         batch.by_name = True
-    written = form.write(batch.receipt.partition, records)
-    return BuiltRequest(form.request, [batch], sum(map(len, records)), [], written)
+    size_bytes = sum(map(len, records))
+    written = form.write(batch.receipt.partition, records, size_bytes)
+    return BuiltRequest(form.request, [batch], size_bytes, [], written)
 
 
 def _encode(batch: Batch, version: int, transactional: bool) -> list[Buffer]:

@@ -47,8 +47,9 @@ class Intake:
     def put_plain(self, topic: str, value: Any, key: Any, partition: int | None) -> Delivery | None:
         """`put` for most records: no headers, no time of their own, and their partition's batch has
         room. None if this one is not so, or something is in its way: then nothing is done."""
-        queues = self._plain.get(topic) if type(topic) is str else None
-        if queues is None:
+        try:
+            queues = self._plain[topic]
+        except (KeyError, TypeError):  # not known yet, or not even a string
             return None
         if partition is not None:
             queue = queues.by_partition.get(partition) if type(partition) is int else None
@@ -69,8 +70,9 @@ class Intake:
         not known yet. Whoever `waited` does not stand behind others that wait."""
         if self._sender.failure is not None:
             self._sender.refused()
-        if self._transactions is not None:
-            self._transactions.check_open()
+        transactions = self._transactions
+        if transactions is not None and type(transactions.machine.state) is not InTransaction:
+            transactions.check_open()
         topic, value, key, partition, timestamp_ms, headers, size = record
         accumulator = self._accumulator
         queues = self._topics.get(topic) or self._sender.take_up(topic)
@@ -96,8 +98,8 @@ class Intake:
             chosen = queue or queues.sticky_queue
             if chosen is None:
                 chosen = accumulator.without_key(queues, self._rng, now)
-            if self._transactions is not None:
-                self._transactions.use(chosen.topic_partition)
+            if transactions is not None:
+                transactions.use(chosen.topic_partition)
             delivery = accumulator.append(
                 chosen,
                 key,

@@ -122,10 +122,11 @@ class PartitionQueue:
         """The open batch takes no more records."""
         batch = self.open
         if batch is not None:
+            assert batch.builder is not None
+            body_bytes = batch.builder.body_bytes
             batch.close()
             self.open = self.builder = None
-            assert batch.records is not None
-            self._owner.closed(self, batch, batch.records.size_bytes - BATCH_OVERHEAD_BYTES)
+            self._owner.closed(self, batch, body_bytes)
 
     def head(self) -> Batch | None:
         """The batch that goes next: while numbers are drained, the first that has one."""

@@ -287,8 +287,8 @@ class Producer(Client[_Session]):
         for at most a second, and the abort then goes on without its caller. One producer has one
         transaction at a time: entering a second one raises `WrongTransactionState`. (KIP-98.)
         """
-        sender = self._running().sender
-        return TransactionScope(_transactions_of(sender), sender.refused)
+        sender = self._lifecycle.running_here().sender
+        return TransactionScope(_transactions_of(sender), sender)
 
     async def begin_transaction(self) -> None:
         """Begin a transaction; waits at most `max_block_ms` for the end of the one before.
@@ -411,7 +411,8 @@ class Producer(Client[_Session]):
 
 
 def _transactions_of(sender: Sender) -> Transactions:
-    sender.refused()
+    if sender.failure is not None:
+        sender.refused()
     if sender.transactions is None:
         raise WrongTransactionState(
             "a producer without a transactional_id makes no transactions: give it one"

@@ -18,17 +18,13 @@ class Room:
     """A queue of callers."""
 
     def __init__(self) -> None:
+        self.crowded = False  # whether somebody waits already, whose turn is first
         self._waiting: deque[Signal] = deque()
         self._closed: KafkaError | None = None
 
     def __len__(self) -> int:
         """How many wait."""
         return len(self._waiting)
-
-    @property
-    def crowded(self) -> bool:
-        """Whether somebody waits already, whose turn is first."""
-        return bool(self._waiting)
 
     def freed(self) -> None:
         """Room came back: the first in the queue looks whether it is enough."""
@@ -53,6 +49,7 @@ class Room:
             )
         signal = Signal()
         self._waiting.append(signal)
+        self.crowded = True
         try:
             while self._waiting[0] is not signal or not enough():
                 if self._closed is not None:
@@ -63,5 +60,6 @@ class Room:
                         " than brokers take them, or no broker takes any"
                     )
         finally:
+            self.crowded = len(self._waiting) > 1
             self._waiting.remove(signal)
             self.freed()

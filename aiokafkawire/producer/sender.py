@@ -149,7 +149,8 @@ class Sender:
             self._without_identity(error)
 
     def _settled(self, outcome: Outcome) -> None:
-        self.room.freed()
+        if self.room.crowded:
+            self.room.freed()
         if self.transactions is not None:
             self.transactions.settled(outcome)
 

@@ -80,9 +80,9 @@ class UsualForm:
         self._before = example[: -len(self._after) - _EXAMPLE_OF_DATA]
         self._answer = _numbers(topic, topic_id, version)
 
-    def write(self, partition: int, records: list[Buffer]) -> Written:
-        """A request with one batch, whose encoded parts these are."""
-        size = encode_unsigned_varint(sum(map(len, records)) + 1)
+    def write(self, partition: int, records: list[Buffer], size_bytes: int) -> Written:
+        """A request with one batch, whose encoded parts these are, and their size in all."""
+        size = encode_unsigned_varint(size_bytes + 1)
         body = [self._before, _INDEX.pack(partition), size, *records, self._after]
         return Written(ProduceRequest, body, partial(self.read, partition))
 

@@ -11,7 +11,6 @@ from aiokafkawire.errors import UnsupportedVersion
 
 from . import legacy
 from .batch import (
-    BATCH_HEADER,
     BATCH_OVERHEAD_BYTES,
     CONTROL_FLAG,
     MAGIC_V2,
@@ -31,6 +30,8 @@ __all__ = ("DEFAULT_BATCH_BYTES", "BatchBuilder", "ClosedBatch")
 DEFAULT_BATCH_BYTES = 16 * 1024
 NO_HEADERS = encode_headers(())
 
+# `BATCH_HEADER`, up to the checksum and what it is over.
+_UP_TO_CRC = Struct(">qiibI")
 _AFTER_CRC = Struct(">hiqqqhii")
 
 
@@ -168,7 +169,8 @@ class ClosedBatch:
                 raise UnsupportedVersion(f"message format {magic} has no producer ids")
             codec, level = self.compression, self.compression_level
             return [legacy.encode_message_set(self.columns(), magic, codec, level)]
-        self.compress()
+        if self._compressed is None:
+            self.compress()
         body = self._compressed
         assert body is not None
         after_crc = _AFTER_CRC.pack(
@@ -183,18 +185,14 @@ class ClosedBatch:
             base_sequence,
             self.count,
         )
-        header = bytearray(BATCH_OVERHEAD_BYTES)
-        BATCH_HEADER.pack_into(
-            header,
-            0,
+        up_to_crc = _UP_TO_CRC.pack(
             base_offset,
             BATCH_OVERHEAD_BYTES - legacy.HEAD_BYTES + len(body),
             leader_epoch,
             MAGIC_V2,
             crc32c.crc32c(body, crc32c.crc32c(after_crc)),
-            *_AFTER_CRC.unpack(after_crc),
         )
-        return [bytes(header), body]
+        return [up_to_crc + after_crc, body]
 
     def columns(self) -> Columns:
         """The records in columns, offsets from 0."""

@@ -173,23 +173,20 @@ class Alarm:
         if at == self.at:
             return
         if self._future is not None:
-            self._move(self._future, at)
+            self.at = at
+            if at == -NEVER:
+                _come(self._future, True)
+            # A timer that goes too early finds out: moving it would cost more.
+            elif at != NEVER and (self._timer is None or at < self._timer_at):
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._set_timer(self._future, at)
         elif self._event is not None and self._scope is not None:
             self.at = at
             if at == -NEVER:
                 self._event.set()
             else:
                 self._scope.deadline = at
-
-    def _move(self, future: asyncio.Future[bool], at: float) -> None:
-        self.at = at
-        if at == -NEVER:
-            _come(future, True)
-        elif at != NEVER and (self._timer is None or at < self._timer_at):
-            # A timer that goes too early finds out: moving it would cost more.
-            if self._timer is not None:
-                self._timer.cancel()
-            self._set_timer(future, at)
 
     def _set_timer(self, future: asyncio.Future[bool], at: float) -> None:
         self._timer_at = at

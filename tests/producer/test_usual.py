@@ -45,7 +45,7 @@ def test_it_is_written_as_the_codec_writes_it(
     request = ProduceRequest(
         transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=[topic]
     )
-    written = form(version, transactional_id).write(7, list(parts))
+    written = form(version, transactional_id).write(7, list(parts), sum(sizes))
     frame = b"".join(encode_written(written, version, 99, "me"))
     assert frame == b"".join(encode_request(request, version, 99, "me"))
     assert written.api_key == ApiKey.PRODUCE

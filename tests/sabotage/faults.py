@@ -54,7 +54,7 @@ PRODUCER = (
         "the_buffer_has_no_end",
         "slow",
         "aiokafkawire.producer.accumulator",
-        "return self.used_bytes + size_bytes <= self.settings.buffer_memory_bytes",
+        "return self.used_bytes + size_bytes <= self._buffer_bytes",
         "return True",
     ),
     Sabotage(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -123,7 +122,7 @@ class Transaction:
         self.previous = expected
         if current.epoch >= MAX_EPOCH:
             return ProducerIdAndEpoch(self._new_producer_id(), 0)
-        return replace(current, epoch=current.epoch + 1)
+        return current._replace(epoch=current.epoch + 1)
 
     def _on_init_ongoing(self, event: Init, now_ms: int) -> Answer:
         if event.expected is not None and event.expected != self.producer:
@@ -239,7 +238,7 @@ class Transaction:
         if self.producer.epoch >= MAX_EPOCH:
             self.next_producer_id = self._new_producer_id()
         epoch = min(self.producer.epoch, MAX_EPOCH) + 1
-        self.producer = replace(self.producer, epoch=epoch)
+        self.producer = self.producer._replace(epoch=epoch)
 
     def _on_markers(self, event: MarkersWritten, now_ms: int) -> Answer:
         for partition in event.scope.partitions:

@@ -64,6 +64,7 @@ _SENDING = (InTransaction, Committing, Detaching)
 _PRESSING = (Committing, Detaching)
 _DROPPING = (AbortableError, Aborting)
 _UNENDED = (InTransaction, AbortableError)
+_GOING = (*_SENDING, *_DROPPING)
 
 
 class _Steps:
@@ -161,30 +162,29 @@ class Transactions:
 
     async def begin(self) -> Transaction:
         """Begin a transaction, once the one before has ended."""
-        deadline = self._deadline()
-        if self.machine.ending:
+        machine, deadline = self.machine, self._deadline()
+        if machine.ending:
             what = "the transaction before has not ended"
-            await self._until(lambda: not self.machine.ending, deadline, what)
-        state = self.machine.state
+            await self._until(lambda: not machine.ending, deadline, what)
+        state = machine.state
         if self._unheard is Commit and isinstance(state, AbortableError):
             # Whoever wanted the commit has left: nobody else aborts.
             self._handle(Abort())
             self._unheard = Abort
             raise copy_of(state.error)
         protocol = self._protocol()
-        if self.machine.must_raise(protocol):
+        if machine.must_raise(protocol):
             self._handle(Initialise())
-            await self._until(lambda: not self.machine.ending, deadline, "no epoch was given")
-        self.machine.handle(Begin(protocol), self._now())
+            await self._until(lambda: not machine.ending, deadline, "no epoch was given")
+        machine.handle(Begin(protocol), self._now())
         self._unheard = None
         self._accumulator.abandoned = None
-        transaction = self.machine.transaction
-        assert transaction is not None
-        return transaction
+        assert isinstance(machine.state, InTransaction)
+        return machine.state.transaction
 
     async def commit(self) -> None:
         """Commit. Calling it again after `RequestTimedOut` or a cancellation goes on waiting."""
-        if self._was_unheard(Commit, committed=True):
+        if self._unheard is not None and self._was_unheard(Commit, committed=True):
             return
         self.machine.handle(Commit(), self._now())
         transaction = await self._end(Commit, "whether the transaction is committed is not known")
@@ -196,7 +196,7 @@ class Transactions:
     async def abort(self, within_s: float | None = None) -> None:
         """Abort; waits for `max_block_ms`, or for so many seconds. Calling it again after
         `RequestTimedOut` or a cancellation goes on waiting."""
-        if self._was_unheard(Abort, committed=False):
+        if self._unheard is not None and self._was_unheard(Abort, committed=False):
             return
         self._handle(Abort())
         await self._end(Abort, "the coordinator has not answered to the abort", within_s)
@@ -316,8 +316,8 @@ class Transactions:
 
     def produce_versions(self) -> tuple[int, int | None]:
         """The versions of Produce in which records of this transaction may go."""
-        transaction = self.machine.transaction
-        if transaction is None or transaction.protocol is Protocol.CLASSIC:
+        state = self.machine.state
+        if not isinstance(state, _GOING) or state.transaction.protocol is Protocol.CLASSIC:
             return 0, LAST_CLASSIC_PRODUCE
         return FIRST_IMPLICIT_PRODUCE, None
 
@@ -528,8 +528,13 @@ class Transactions:
             self._drop_records()
         self._go_on()
         deadline = self._deadline() if within_s is None else self._now() + within_s
-        ending = Committing if call is Commit else Aborting
-        await self._until(lambda: not self._is(ending, transaction), deadline, what)
+        machine, ending = self.machine, Committing if call is Commit else Aborting
+
+        def ended() -> bool:
+            state = machine.state
+            return not (isinstance(state, ending) and state.transaction is transaction)
+
+        await self._until(ended, deadline, what)
         self._unheard = None
         return transaction
 
@@ -540,10 +545,6 @@ class Transactions:
             return False
         self._unheard = None
         return True
-
-    def _is(self, ending: type[Committing | Aborting], transaction: Transaction) -> bool:
-        state = self.machine.state
-        return isinstance(state, ending) and state.transaction is transaction
 
     def _takes(self, transaction: Transaction | None) -> bool:
         taking = isinstance(self.machine.state, _SENDING)

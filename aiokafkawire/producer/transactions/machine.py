@@ -192,8 +192,8 @@ class TransactionMachine:
             if isinstance(event, Call):
                 raise self._out_of_order(type(event))
             raise impossible(state, event)
-        self.state = go(self, state, event, now)
-        if type(self.state) is not type(state):
+        self.state = after = go(self, state, event, now)
+        if self._request is not None and type(after) is not type(state):
             self._let_go()
 
     def next_request(self, now: float, *, flushed: bool, gap: bool) -> Request | None:

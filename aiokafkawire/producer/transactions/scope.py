@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import TracebackType
+from typing import Protocol
 
 import anyio
 
@@ -17,16 +17,28 @@ CANCELLED_ABORT_S = 1.0
 """How long an abort may hold up a cancellation; it goes on after that without its caller."""
 
 
+class Refusing(Protocol):
+    """What a producer sends with."""
+
+    failure: KafkaError | None
+
+    def refused(self) -> None:
+        """Raise why the producer cannot go on, if so."""
+        ...
+
+
 class TransactionScope:
     """One transaction, from entering to leaving.
 
     Leaving commits, or aborts if the body raised or was cancelled. What was ended or detached in
-    the body is left alone. `refused` raises why the producer cannot go on, if so.
+    the body is left alone.
     """
 
-    def __init__(self, transactions: Transactions, refused: Callable[[], None]) -> None:
+    __slots__ = ("_sender", "_transaction", "_transactions")
+
+    def __init__(self, transactions: Transactions, sender: Refusing) -> None:
         self._transactions = transactions
-        self._refused = refused
+        self._sender = sender
         self._transaction: Transaction | None = None
 
     async def __aenter__(self) -> None:
@@ -47,8 +59,8 @@ class TransactionScope:
             return
         if not unended and transaction.asked:
             return
-        # Where the producer cannot go on any more, this says so.
-        self._refused()
+        if self._sender.failure is not None:
+            self._sender.refused()
         try:
             await self._transactions.commit()
         except TransactionFailed as failure:
