@@ -48,4 +48,4 @@ def promises(plan: Plan) -> Promises:
     return Promises(resets=CORNERS[plan.options["corner"]].resets)
 
 
-PROGRAMME = Programme("corners", draw, run, promises, share=60, limit_s=600.0)
+PROGRAMME = Programme("corners", draw, run, promises, share=80, limit_s=600.0)
