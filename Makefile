@@ -17,7 +17,7 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 # compile all of them again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test kafka test-brokers test-spark brokers proofs simulate sabotage endurance faults soak \
+.PHONY: help demo test kafka test-brokers test-spark exactly-once brokers proofs simulate sabotage endurance faults soak \
         fuzz fuzz-guided bench bench-kernel kernel-cost bench-scale bench-more \
         lint docs check format clean
 
@@ -64,6 +64,9 @@ on-%: $(READY)
 
 test-spark: $(READY) ## Queries of PySpark on the embedded broker (needs Java 17 or later)
 	$(PYTEST) tests/spark/queries
+
+exactly-once: $(READY) ## Kill tasks, executors and drivers of Spark in runs by seed: every row once (RUNS=20, SEED=1)
+	@$(BIN)/python -m tests.spark.exactly_once $(RUNS:%=--runs %) $(SEED:%=--seed %)
 
 proofs: $(READY)
 	$(BIN)/python -m tests.endurance leader eager cooperative

@@ -131,15 +131,15 @@ def test_no_rows_are_no_records(kafka):
 
 
 @pytest.mark.parametrize(
-    ("options", "least", "most"), [({}, 4, 8), ({"batch_size_bytes": 5_000}, 40, 80)]
+    ("options", "least", "most"), [({}, 4, 8), ({"batch_size_bytes": 50_000}, 40, 80)]
 )
 def test_batches_are_large_unless_told_otherwise(kafka, options, least, most):
     topic = f"sized-{most}"
     create(kafka, topic)
     client = {"bootstrap_servers": kafka.servers, "linger_ms": 200, **options}
-    write(kafka, topic, {"value": [b"x" * 100] * 2_000}, **client)
+    write(kafka, topic, {"value": [b"x" * 100] * 20_000}, **client)
     # The producer that wrote them waits for the next task.
-    with borrowed(Producer, {"batch_size_bytes": 64 * 1024, **client}) as producer:
+    with borrowed(Producer, {"batch_size_bytes": 512 * 1024, **client}) as producer:
 
         async def sent() -> float:
             return producer.metrics()["batches_sent_total"]
