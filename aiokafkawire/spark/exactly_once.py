@@ -14,11 +14,13 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.producer import PreparedTransaction
 from aiokafkawire.types import OffsetAndMetadata
+
+if TYPE_CHECKING:
+    from aiokafkawire.producer import PreparedTransaction
 
 __all__ = (
     "CHECKSUMS",

@@ -66,15 +66,16 @@ class _Sink:
         self._names = [name for name in schema.fieldNames() if name in COLUMNS]
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
-        # pyarrow takes long to import, and the driver needs it only with transactions.
-        from .transactions import write_in_transaction  # noqa: PLC0415
-        from .writing import write_rows  # noqa: PLC0415
-
         options = self._options
         batches = (batch.select(self._names) for batch in iterator)
+        # Each process of Spark's imports for itself: no more than it needs.
         if options.exactly_once is None:
+            from .writing import write_rows  # noqa: PLC0415
+
             write_rows(options.client, options.topic, batches)
             return WriterCommitMessage()
+        from .transactions import write_in_transaction  # noqa: PLC0415
+
         task, batch = _here(options.exactly_once)
         return TaskDone(write_in_transaction(options.client, options.topic, batch, task, batches))
 

@@ -26,8 +26,9 @@ ENVIRONMENT = {
     "PYSPARK_PYTHON": sys.executable,
     "SPARK_LOCAL_IP": "127.0.0.1",
     "JAVA_TOOL_OPTIONS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "PYTHONDONTWRITEBYTECODE": "",
 }
-"""The JVM is to start soon; it does not live long."""
+"""All is to start soon, since it does not live long."""
 
 
 class Job:
