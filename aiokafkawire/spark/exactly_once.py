@@ -146,7 +146,6 @@ class Empty:
     """The task had no rows: it has neither a transaction nor a marker."""
 
     task: int
-    fingerprint = Fingerprint()
 
 
 @dataclass(frozen=True, slots=True)
