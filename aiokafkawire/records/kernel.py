@@ -40,6 +40,13 @@ __all__ = (
 )
 
 
+STALE = (
+    "the compiled kernel (records/_kernel) is not of this version of the package: install it again"
+    " (pip install --force-reinstall, or make .venv/.ready in a clone), or set"
+    " AIOKAFKAWIRE_PURE_PYTHON=1"
+)
+
+
 def load_source() -> ModuleType:
     """`_kernel.py` itself, under another name: a compiled one beside it wins every import."""
     name = f"{__package__}._kernel_source"
@@ -54,27 +61,30 @@ def load_source() -> ModuleType:
 
 
 if TYPE_CHECKING or not is_pure_asked_for():
-    from ._kernel import (
-        COMPILED,
-        RECORD_MIN_BYTES,
-        SOURCE_HASH,
-        Buffer,
-        Header,
-        Headers,
-        Placed,
-        Record,
-        RecordsUnderWay,
-        cuts,
-        decode_headers,
-        decode_records,
-        decode_varint,
-        encode_varint,
-        fill_binary,
-        longest,
-        make_records,
-        murmur2,
-        total,
-    )
+    try:
+        from ._kernel import (
+            COMPILED,
+            RECORD_MIN_BYTES,
+            SOURCE_HASH,
+            Buffer,
+            Header,
+            Headers,
+            Placed,
+            Record,
+            RecordsUnderWay,
+            cuts,
+            decode_headers,
+            decode_records,
+            decode_varint,
+            encode_varint,
+            fill_binary,
+            longest,
+            make_records,
+            murmur2,
+            total,
+        )
+    except ImportError as error:
+        raise ImportError(STALE) from error
 
     if not COMPILED:
         logging.getLogger("aiokafkawire").warning("slower than it could be: %s", NOT_BUILT)

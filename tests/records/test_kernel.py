@@ -85,6 +85,24 @@ def test_a_varint_has_an_end() -> None:
         kernel.decode_varint(b"\x80" * 3, 0)
 
 
+def test_a_kernel_compiled_from_other_source_says_what_to_do() -> None:
+    code = (
+        "import sys, types\n"
+        "sys.modules['aiokafkawire.records._kernel'] = types.ModuleType('_kernel')\n"
+        "import aiokafkawire.records.kernel"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"AIOKAFKAWIRE_PURE_PYTHON": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert run.returncode == 1
+    assert "not of this version of the package: install it again" in run.stderr
+
+
 def test_the_interpreted_kernel_can_be_asked_for() -> None:
     code = "from aiokafkawire.records import kernel; print(kernel.COMPILED)"
     run = subprocess.run(
