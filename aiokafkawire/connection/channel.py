@@ -46,6 +46,9 @@ LARGE_REQUEST_BYTES = 1024 * 1024
 
 NO_VERSIONS = Versions({})
 
+NOTHING: Sequence[Buffer] = ()
+"""What is left of a request that was written."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -76,7 +79,7 @@ class Pending(Promise[Any]):
         self.api = api
         self.version = version
         self.response = response
-        self.buffers = buffers
+        self.buffers: Sequence[Buffer] = buffers
         self.size_bytes = sum(map(len, buffers))
 
 
@@ -219,7 +222,10 @@ class Channel:
         if expect_response and not self._outgoing.busy:
             call = calls.begin(pending, deadline, now)
         if call is not None:
-            self._send([call])
+            pending.buffers = NOTHING
+            self._counters.requests += 1
+            self._counters.bytes_sent += pending.size_bytes
+            self._hand_over(buffers)
         else:
             call = self._queue(pending, deadline, expect_response, now)
         if deadline < self._timer.at:
@@ -313,9 +319,13 @@ class Channel:
         for call in calls:
             pending = call.payload
             buffers += pending.buffers
-            pending.buffers = []
+            pending.buffers = NOTHING
             counters.bytes_sent += pending.size_bytes
         counters.requests += len(calls)
+        return self._hand_over(buffers)
+
+    def _hand_over(self, buffers: list[Buffer]) -> bool:
+        """Write; whether the system took all of it at once, and the writer has nothing to do."""
         try:
             rest = self._transport.send_now(buffers)
         except OSError as error:

@@ -57,10 +57,11 @@ class Intake:
             queue = queues.sticky_queue
         else:
             queue = None if self._asks or type(key) is not bytes else queues.for_key(key)
-        builder = None if queue is None else queue.builder
+        if queue is None or (builder := queue.builder) is None:
+            return None
         machine = self._machine
         # An open batch is of the transaction that is open, if one is.
-        if builder is None or (machine is not None and type(machine.state) is not InTransaction):
+        if machine is not None and type(machine.state) is not InTransaction:
             return None
         delivery: Delivery | None = builder.put(self._wall_ns() // 1_000_000, key, value)
         return delivery

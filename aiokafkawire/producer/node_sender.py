@@ -273,8 +273,7 @@ class NodeSender:
         if version < FIRST_WITH_FORMAT_2:
             broker = context.cluster.broker(self.node_id).name
             context.met_old_log(UnsupportedVersion("it leads partitions", broker=broker))
-        config = context.config
-        limit = config.max_request_size_bytes
+        limit = context.config.max_request_size_bytes
         batches = accumulator.drain(self.node_id, self._now(), limit, due=True)
         if version < FIRST_WITH_FORMAT_2 and accumulator.identities is None:
             for batch in batches:

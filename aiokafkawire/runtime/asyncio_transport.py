@@ -167,7 +167,10 @@ class AsyncioTransport(asyncio.BufferedProtocol):
         assert self._transport is not None
         if self._lost or self._transport.is_closing():
             raise self._broken()
-        pieces = joined(buffers) if len(buffers) > 1 else buffers
+        if len(buffers) == 1 and not self._full:
+            self._transport.write(buffers[0])
+            return ()
+        pieces = joined(buffers)
         for number, piece in enumerate(pieces):
             if self._full:
                 return pieces[number:]

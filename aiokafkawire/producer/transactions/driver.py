@@ -66,6 +66,8 @@ _DROPPING = (AbortableError, Aborting)
 _UNENDED = (InTransaction, AbortableError)
 _GOING = (*_SENDING, *_DROPPING)
 
+_SENT = RecordsSent()  # of each request, the same
+
 
 class _Steps:
     """When the next step is taken: by `go_on`, or by the task.
@@ -293,7 +295,7 @@ class Transactions:
 
     def sent(self) -> None:
         """Records go to a broker."""
-        self.machine.handle(RecordsSent(), self._now())
+        self.machine.handle(_SENT, self._now())
 
     def settled(self, outcome: DeliveryOutcome) -> None:
         """A batch has its outcome."""
