@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Protocol, TypeVarTuple, cast
+from typing import Any, Protocol, TypeVarTuple
 
 import anyio
 import anyio.abc
@@ -32,15 +32,12 @@ __all__ = (
     "loop_clock",
     "loop_home",
     "on_trio",
-    "this_thread",
     "thread_notifier",
 )
 
 logger = logging.getLogger("aiokafkawire.runtime")
 
 Ts = TypeVarTuple("Ts")
-
-this_thread = threading.get_ident
 
 CANCEL_GRACE_S = 5.0
 """How long `stop` waits for cancelled tasks to end before it leaves them to the event loop."""
@@ -76,35 +73,31 @@ def loop_checkpoint() -> Callable[[], Awaitable[object]]:
 
 
 class Home(Protocol):
-    """An event loop that knows the thread in which it runs."""
+    """What an event loop is known by: the thread in which it runs, or itself."""
 
     @property
-    def _thread_id(self) -> int | None:
+    def _thread_id(self) -> object:
         """None while it does not run."""
         ...
 
 
-def loop_home() -> Home:
-    """The event loop that runs here, as what tells cheaply whether a call comes from inside it:
-    then the thread's id is the caller's. After a fork nobody looks."""
+def loop_home() -> tuple[Home, Callable[[], object]]:
+    """The event loop that runs here, and a cheap function that gives, called from inside of it, its
+    `_thread_id`, else something else. After a fork nobody looks."""
     if on_trio():
-        return _Looked(_trio_run)
-    # asyncio asks the system for the process at each look, up to Python 3.11.
+        return _Itself(_trio_run()), _trio_run
     loop: Any = asyncio.get_running_loop()
-    known = getattr(loop, "_thread_id", None) == this_thread()
-    return cast("Home", loop) if known else _Looked(asyncio._get_running_loop)
+    # Up to Python 3.11, to ask asyncio for the loop is to ask the system for the process.
+    if getattr(loop, "_thread_id", None) == threading.get_ident():
+        return loop, threading.get_ident
+    return _Itself(loop), asyncio._get_running_loop
 
 
-class _Looked:
-    """An event loop that does not tell: `find` gives the one that runs in the calling thread."""
+class _Itself:
+    """An event loop that does not tell its thread."""
 
-    def __init__(self, find: Callable[[], object]) -> None:
-        self._find = find
-        self._loop = find()
-
-    @property
-    def _thread_id(self) -> int | None:
-        return this_thread() if self._find() is self._loop else None
+    def __init__(self, loop: object) -> None:
+        self._thread_id = loop
 
 
 def _trio_run() -> object:

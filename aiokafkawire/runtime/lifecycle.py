@@ -20,7 +20,6 @@ from aiokafkawire.runtime.host import (
     Host,
     TaskHandle,
     loop_home,
-    this_thread,
     thread_notifier,
 )
 from aiokafkawire.runtime.phases import TRANSITIONS, Phase, Step
@@ -84,7 +83,9 @@ class Lifecycle(Generic[S]):
         self.failure: KafkaError | None = None
         self._open: S | None = None
         self._told = False
-        self._home: Home | None = None  # while it is open
+        # The event loop that it runs in, and what tells whether that is the caller's; see there.
+        self._home: Home | None = None
+        self._here: Callable[[], object] = object
         self._closed = anyio.Event()
         self._made_at = _caller()
         self._watch: weakref.finalize[..., object] | None = None
@@ -104,14 +105,14 @@ class Lifecycle(Generic[S]):
     def running_here(self) -> S:
         """As `running`, and `WrongEventLoop` unless it is the client's own event loop that runs."""
         session = self._open or self.refuse()
-        if self._home._thread_id != this_thread():  # type: ignore[union-attr]
+        if self._home._thread_id != self._here():  # type: ignore[union-attr]
             self.check_loop()
         return session
 
     def check_loop(self) -> None:
         """Raise `WrongEventLoop` if the client runs in another event loop than this one."""
         home = self._home
-        if self._open is not None and home is not None and home._thread_id != this_thread():
+        if self._open is not None and home is not None and home._thread_id != self._here():
             raise WrongEventLoop(
                 f"the {self.name} was started in another event loop, or in that of another thread,"
                 " and belongs to it: make one here (with pytest-asyncio, give fixture and test the"
@@ -146,7 +147,7 @@ class Lifecycle(Generic[S]):
         _lives.add(cast("Lifecycle[Session]", self))
         try:
             await host.start()
-            self._home = loop_home()
+            self._home, self._here = loop_home()
             with anyio.CancelScope() as scope:
                 host.on_end = scope.cancel
                 try:
