@@ -1,9 +1,9 @@
 """Members of a group that work on their own: as tasks of the test, and as processes.
 
-    python -m tests.behaviour.workers BACKEND BOOTSTRAP_SERVERS TOPIC GROUP_ID
+    python -m tests.behaviour.workers BACKEND BOOTSTRAP_SERVERS TOPIC GROUP_ID PAUSE_S
 
-prints `<partition> <first offset> <next offset>` for each batch once it is committed. What its
-`api_version` is stands in the environment variable TEST_API_VERSION.
+prints `<partition> <first offset> <next offset>` for each batch once it is committed, and pauses
+after it. What its `api_version` is stands in the environment variable TEST_API_VERSION.
 """
 
 from __future__ import annotations
@@ -168,9 +168,10 @@ class WorkerProcess:
 
 @asynccontextmanager
 async def worker_process(
-    bootstrap_servers: str, topic: str, group_id: str, backend: str
+    bootstrap_servers: str, topic: str, group_id: str, backend: str, pause_s: float = 0
 ) -> AsyncIterator[WorkerProcess]:
-    command = [sys.executable, "-m", __name__, backend, bootstrap_servers, topic, group_id]
+    arguments = [backend, bootstrap_servers, topic, group_id, str(pause_s)]
+    command = [sys.executable, "-m", __name__, *arguments]
     async with await anyio.open_process(
         command, stdin=DEVNULL, stdout=PIPE, stderr=None, cwd=ROOT
     ) as process:
@@ -181,7 +182,7 @@ async def worker_process(
                 process.kill()
 
 
-async def _main(bootstrap_servers: str, topic: str, group_id: str) -> None:
+async def _main(bootstrap_servers: str, topic: str, group_id: str, pause_s: str) -> None:
     async with Consumer(
         topic,
         bootstrap_servers=bootstrap_servers,
@@ -196,6 +197,7 @@ async def _main(bootstrap_servers: str, topic: str, group_id: str) -> None:
             except CommitFailed:
                 continue
             print(batch.partition, batch.first_offset, batch.next_offset, flush=True)
+            await anyio.sleep(float(pause_s))
 
 
 if __name__ == "__main__":
