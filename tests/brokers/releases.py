@@ -120,21 +120,28 @@ def cache_folder() -> Path:
 def fetch(release: Release, cache: Path | None = None) -> Path:
     """The folder that holds the jars of `release`, downloaded if it is not there yet.
 
+    Raises `Unavailable`.
+    """
+    home = (cache or cache_folder()) / "kafka" / release.version
+    return fetch_jars(f"Kafka {release.version}", render_pom(release), home)
+
+
+def fetch_jars(what: str, pom: str, home: Path) -> Path:
+    """The folder below `home` that holds the jars a pom depends on, with all theirs.
+
     Whoever is interrupted leaves nothing behind; of two that fetch at once the second
     finds the first one's jars and drops its own. Raises `Unavailable`.
     """
-    pom = render_pom(release)
-    home = (cache or cache_folder()) / "kafka" / release.version
     if _is_complete(home, pom):
         return home / "lib"
     maven = shutil.which("mvn")
     if maven is None:
         raise Unavailable(
-            f"Kafka {release.version} is not in {home} and there is no `mvn` to fetch it: "
+            f"{what} is not in {home} and there is no `mvn` to fetch it: "
             "install Apache Maven (Debian, Ubuntu: apt install maven; macOS: brew install maven)"
         )
     home.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f"{release.version}-", dir=home.parent) as scratch:
+    with tempfile.TemporaryDirectory(prefix=f"{home.name}-", dir=home.parent) as scratch:
         fresh = Path(scratch) / "fresh"
         fresh.mkdir()
         (fresh / "pom.xml").write_text(pom, encoding="utf-8")
@@ -146,15 +153,19 @@ def fetch(release: Release, cache: Path | None = None) -> Path:
 
 def render_pom(release: Release) -> str:
     unobtainable = _NOWHERE_TO_BE_HAD if release.mode is Mode.ZOOKEEPER else ()
-    dependencies = "\n".join(
-        _render_dependency(coordinates, unobtainable) for coordinates in release.dependencies
-    )
+    return pom_of("kafka", release.version, release.dependencies, unobtainable)
+
+
+def pom_of(name: str, version: str, coordinates: Iterable[str], exclusions: Iterable[str]) -> str:
+    """A project that depends on these `group:artifact:version`, without what is excluded."""
+    excluded = tuple(exclusions)
+    dependencies = "\n".join(_render_dependency(each, excluded) for each in coordinates)
     return f"""\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>aiokafkawire.tests</groupId>
-  <artifactId>kafka</artifactId>
-  <version>{escape(release.version)}</version>
+  <artifactId>{escape(name)}</artifactId>
+  <version>{escape(version)}</version>
   <packaging>pom</packaging>
   <dependencies>
 {dependencies}
