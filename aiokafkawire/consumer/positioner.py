@@ -123,8 +123,10 @@ class Positioner:
             if leader is not None:
                 partition.follow(leader)
                 continue
-            leaderless = True
-            topic = metadata.topics.get(partition.tp.topic)
+            name = partition.tp.topic
+            topic = metadata.topics.get(name)
+            # What was not told of yet has been asked for when it came into use.
+            leaderless |= topic is not None or name in metadata.errors
             if topic is not None and partition.tp.partition not in topic.partitions:
                 absent.append(partition.tp)
         for tp in self._missing.overdue(absent, now):

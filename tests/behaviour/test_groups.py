@@ -140,7 +140,7 @@ async def test_a_member_killed_at_work_costs_no_record(
         last = {b"%d/99" % partition for partition in range(PARTITIONS)}
         await until([survivor], lambda: survivor.values >= last)
     for partition, begin in begins.items():
-        # It begins where the dead member had committed, which told so once it had, if it still could.
+        # Where the dead member had committed, which told so once it had, if it still could.
         assert begin >= victim.committed.get(partition, 0)
         offsets = [record.offset for record in survivor.seen if record.partition == partition]
         assert offsets == list(range(begin, 100))

@@ -121,6 +121,25 @@ async def test_a_partition_that_comes_to_be_is_read() -> None:
             assert len(await read(reader, 3)) == 3
 
 
+async def test_metadata_of_a_topic_under_way_is_not_asked_for_again() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 3))
+
+        async def late(seen: Any) -> None:
+            if seen.message.topics:
+                await anyio.sleep(0.1)
+
+        broker.on(ApiKey.METADATA, late)
+        async with consumer(broker) as reader:
+            reader.assign([P0])
+            reader.seek(P0, 0)
+            await read(reader, 3)
+            assert await reader.getmany(timeout_ms=200) == {}
+        asked = [seen for seen in broker.requests.of(ApiKey.METADATA) if seen.message.topics]
+        assert len(asked) == 1
+
+
 async def test_a_reset_by_duration_is_counted_from_the_time_of_asking() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)
