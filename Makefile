@@ -18,7 +18,7 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo test kafka test-brokers test-spark exactly-once brokers proofs simulate sabotage endurance faults soak \
-        fuzz fuzz-guided bench bench-kernel kernel-cost bench-scale bench-more \
+        fuzz fuzz-guided bench bench-kernel kernel-cost bench-scale bench-more bench-spark \
         lint docs check format clean
 
 help: ## Show the commands
@@ -108,6 +108,9 @@ bench-scale: $(READY) ## How cost grows with partitions, members and clients; me
 bench-more: $(READY) ## Speed of transactions beside confluent-kafka, of decoding beside kafka-python
 	$(BIN)/python -m benchmarks.transactions
 	$(BIN)/python -m benchmarks.decode
+
+bench-spark: $(READY) ## Speed on Spark beside the JVM's Kafka connector (ROW=name, PAIRS=3)
+	$(BIN)/python -m benchmarks.spark $(ROW:%=--only %) $(PAIRS:%=--pairs %)
 
 lint: $(READY) ## Style, types, import contracts
 	$(BIN)/ruff check .

@@ -1,0 +1,258 @@
+"""The broker and the two drivers, and one deed after the other measured on them."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+from confluent_kafka.admin import AdminClient
+
+from aiokafkawire import Consumer, Producer, blocking
+from aiokafkawire.types import TopicPartition
+from benchmarks.bench import (
+    BROKER_JAVA_OPTIONS,
+    BROKER_PROPERTIES,
+    CALL_TIMEOUT_SECONDS,
+    Result,
+    in_memory,
+)
+from benchmarks.load import PARTITIONS, VALUE
+from benchmarks.rows import OURS, Actor, Row
+from benchmarks.side import cpu_seconds_of
+from benchmarks.spark.rows import THEIRS, TRICKLE_PER_SECOND, deed_of
+from tests.brokers.kafka import Kafka
+from tests.spark.jvm import environment
+
+ROOT = Path(__file__).parent.parent.parent
+START_SECONDS = 90.0
+DEED_SECONDS = 200.0
+END_SECONDS = 30.0
+FILL_BATCH = 10_000
+"""Rows that are sent in one call."""
+
+
+class Side:
+    """A driver that lives as long as the run."""
+
+    def __init__(self, command: list[str], python: str, log: Path) -> None:
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=os.environ | {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                text=True,
+            )
+        self._log = log
+        self._lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+        self.about = ""
+
+    def started(self) -> None:
+        self.about = self._answer(START_SECONDS)["about"]
+
+    def ask(self, asked: dict[str, Any]) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(asked) + "\n")
+        self.process.stdin.flush()
+        return self._answer(DEED_SECONDS)
+
+    def end(self) -> None:
+        """Its input ends, and so does it with all that it started."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line)
+        self._lines.put("")
+
+    def _answer(self, seconds: float) -> dict[str, Any]:
+        line = self._lines.get(timeout=seconds)
+        answer: dict[str, Any] = json.loads(line) if line else {"error": "it ended"}
+        if "error" in answer:
+            log = self._log.read_text(errors="replace")[-4_000:]
+            raise RuntimeError(f"{answer['error']}\n{log}")
+        return answer
+
+
+class SparkBench:
+    """A running broker, a driver of each side, and the topics that are read."""
+
+    def __init__(self, kafka: Kafka, sides: dict[str, Side]) -> None:
+        self._kafka = kafka
+        self._sides = sides
+        self._filled: dict[tuple[int, int], str] = {}
+
+    @property
+    def servers(self) -> str:
+        return self._kafka.bootstrap_servers
+
+    def measure(self, row: Row, actor: Actor) -> Result:
+        """Let one side do its work, and look that it was done."""
+        deed = deed_of(actor)
+        asked: dict[str, Any] = {
+            "deed": deed.name,
+            "columns": deed.columns,
+            "options": dict(deed.options),
+            "rows": row.messages,
+            "partitions": PARTITIONS,
+        }
+        if deed.name == "trickle":
+            return self._trickle(row, actor, asked)
+        if row.reads:
+            asked["topic"] = self.filled(row.messages)
+        if deed.name in ("write", "copy"):
+            asked["sink"] = self.new_topic()
+        result, _ = self._asked(actor, asked)
+        if sink := asked.get("sink"):
+            if (stored := self._stored(sink)) != row.messages:
+                raise RuntimeError(f"{actor.name} wrote {stored} rows, not {row.messages}")
+            self.delete(sink)
+        return result
+
+    def ask(self, name: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """What a side's driver answers."""
+        return self._sides[name].ask(asked)
+
+    def _asked(self, actor: Actor, asked: dict[str, Any]) -> tuple[Result, dict[str, Any]]:
+        side, broker = self._sides[actor.client], self._kafka.nodes[0].process
+        broker_began = cpu_seconds_of(broker.pid if broker else None) or 0.0
+        found = side.ask(asked)
+        broker_took = (cpu_seconds_of(broker.pid if broker else None) or 0.0) - broker_began
+        if asked["deed"] != "trickle" and found["rows"] != asked["rows"]:
+            raise RuntimeError(f"{actor.name} saw {found['rows']} rows, not {asked['rows']}")
+        seconds = found["seconds"]
+        result = Result(
+            found["rows"] / seconds,
+            found["cpu_seconds"] / found["rows"] * 1e6,
+            busy=found["cpu_seconds"] / seconds,
+            broker_busy=broker_took / seconds,
+            p50_ms=found.get("p50_ms"),
+            p99_ms=found.get("p99_ms"),
+            about=side.about,
+        )
+        return result, found
+
+    def _trickle(self, row: Row, actor: Actor, asked: dict[str, Any]) -> Result:
+        topic = self.new_topic()
+        seconds = row.messages / TRICKLE_PER_SECOND
+        with trickling(self.servers, topic):
+            result, found = self._asked(actor, asked | {"topic": topic, "seconds": seconds})
+        print(f"    {actor.name}: {found['parts']}", file=sys.stderr)
+        self.delete(topic)
+        return result
+
+    def filled(self, messages: int, partitions: int = PARTITIONS) -> str:
+        """A topic of so many messages, for all who read."""
+        if (messages, partitions) not in self._filled:
+            topic = self.new_topic(partitions)
+            blocking.call(fill, self.servers, topic, messages, partitions)
+            self._filled[messages, partitions] = topic
+        return self._filled[messages, partitions]
+
+    def new_topic(self, partitions: int = PARTITIONS) -> str:
+        name = f"spark-{uuid.uuid4().hex[:12]}"
+        self._kafka.create_topic(name, partitions=partitions)
+        return name
+
+    def delete(self, topic: str) -> None:
+        """So that what was written takes no memory while others are measured."""
+        admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 3})
+        admin.delete_topics([topic])[topic].result(CALL_TIMEOUT_SECONDS)
+
+    def _stored(self, topic: str) -> int:
+        return blocking.call(stored, self.servers, topic)
+
+
+async def fill(servers: str, topic: str, messages: int, partitions: int) -> None:
+    async with Producer(bootstrap_servers=servers, batch_size_bytes=512 * 1024) as producer:
+        for partition in range(partitions):
+            left = messages // partitions + (partition < messages % partitions)
+            while left:
+                count = min(left, FILL_BATCH)
+                await producer.send_many(topic, [VALUE] * count, partition=partition)
+                left -= count
+        await producer.flush()
+
+
+async def stored(servers: str, topic: str) -> int:
+    async with Consumer(bootstrap_servers=servers) as consumer:
+        partitions = [TopicPartition(topic, n) for n in await consumer.partitions_for(topic)]
+        ends = await consumer.end_offsets(*partitions)
+    return sum(ends.values())
+
+
+@contextmanager
+def trickling(servers: str, topic: str) -> Iterator[None]:
+    """So many messages a second, a hundredth of them every 10 ms."""
+    done = threading.Event()
+
+    async def send() -> None:
+        each = TRICKLE_PER_SECOND // 100
+        async with Producer(bootstrap_servers=servers) as producer:
+            due = time.monotonic()
+            while not done.is_set():
+                for _ in range(each):
+                    await producer.send(topic, VALUE)
+                due += 0.01
+                await anyio.sleep(max(due - time.monotonic(), 0))
+
+    sender = threading.Thread(target=blocking.call, args=(send,), daemon=True)
+    sender.start()
+    try:
+        yield
+    finally:
+        done.set()
+        sender.join(END_SECONDS)
+
+
+@contextmanager
+def running(
+    *, ours: bool = True, theirs: bool = True, conf: tuple[str, ...] = ()
+) -> Iterator[SparkBench]:
+    """A bench on a broker of its own. `conf` is for our Spark."""
+    with ExitStack() as stack:
+        place = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-", dir=in_memory()))
+        kafka = Kafka(
+            directory=Path(place), properties=BROKER_PROPERTIES, java_options=BROKER_JAVA_OPTIONS
+        )
+        stack.callback(kafka.close)
+        kafka.start()
+        sides: dict[str, Side] = {}
+        module = "benchmarks.spark.driver"
+        if theirs:
+            made = environment()
+            command = [str(made.python), "-m", module, "kafka", kafka.bootstrap_servers]
+            command += ["--conf", f"spark.jars={made.spark_jars}"]
+            sides[THEIRS] = Side(command, str(made.python), Path(place) / "theirs.log")
+        if ours:
+            command = [sys.executable, "-m", module, "aiokafkawire", kafka.bootstrap_servers]
+            for each in conf:
+                command += ["--conf", each]
+            sides[OURS] = Side(command, sys.executable, Path(place) / "ours.log")
+        for side in sides.values():
+            stack.callback(side.end)
+        for side in sides.values():
+            side.started()
+        yield SparkBench(kafka, sides)

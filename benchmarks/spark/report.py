@@ -1,0 +1,89 @@
+"""What was found, as a table and as verdicts."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bench import Result, spread
+from benchmarks.report import Found, machine, value_of, verdicts
+from benchmarks.rows import OURS, Row
+from benchmarks.spark.rows import ROWS, THEIRS
+
+
+def cell(row: Row, results: Sequence[Result]) -> str:
+    """What one side took: the median, and the least and the greatest."""
+    if row.waits:
+        return f"{spread([value_of(one, 'p50') for one in results], ',.0f')} ms"
+    return f"{spread([one.per_second / 1000 for one in results], ',.0f')} k/s"
+
+
+def ratio(row: Row, ours: Sequence[Result], theirs: Sequence[Result]) -> float:
+    """Ours beside theirs in the same round, the median of all rounds."""
+    measure = "p50" if row.waits else "rate"
+    pairs = zip(ours, theirs, strict=True)
+    return statistics.median(value_of(a, measure) / value_of(b, measure) for a, b in pairs)
+
+
+def table(rows: Sequence[tuple[Row, Found]]) -> list[str]:
+    """One line a side, its ratio to the connector as it is by default, and the aim of a row."""
+    lines = ["| | rows/s, or median ms | us of CPU a row | cores busy | ratio | aim |"]
+    lines.append("|---" * 6 + "|")
+    for row, found in rows:
+        for name, results in found.items():
+            if not results:
+                continue
+            beside = found.get(THEIRS)
+            told = f"{ratio(row, results, beside):.2f}" if beside and name != THEIRS else ""
+            aims = [aim for aim in row.aims if aim.of == name]
+            aim = "".join(f"{'>=' if a.at_least else '<='} {a.ratio:.1f}" for a in aims)
+            cpu = statistics.median(one.cpu_us_per_message for one in results)
+            busy = statistics.median(one.busy or 0.0 for one in results)
+            broker = statistics.median(one.broker_busy or 0.0 for one in results)
+            lines.append(
+                f"| {row.title}: {name} | {cell(row, results)} | {cpu:.3g} |"
+                f" {busy:.2f}, broker {broker:.2f} | {told} | {aim} |"
+            )
+    return lines
+
+
+def about(rows: Sequence[tuple[Row, Found]]) -> str:
+    said = {
+        client: next(
+            (
+                results[0].about
+                for _, found in rows
+                for name, results in found.items()
+                if results and name.startswith(client)
+            ),
+            "",
+        )
+        for client in (OURS, THEIRS)
+    }
+    return "; ".join(f"{client} on {text}" for client, text in said.items() if text)
+
+
+def report(rows: Sequence[tuple[Row, Found]]) -> tuple[list[str], int]:
+    """The text, and how many aims were missed."""
+    judged = [one for row, found in rows for one in verdicts(row, found)]
+    lines = [about(rows), machine(), "", *table(rows), ""]
+    return lines + [f"- {verdict}" for verdict in judged], sum(not one.reached for one in judged)
+
+
+def load(path: Path) -> list[tuple[Row, Found]]:
+    """What earlier runs have kept, in the table's order."""
+    kept: Mapping[str, Any] = json.loads(path.read_text())
+    return [
+        (
+            row,
+            {
+                name: [Result(**one) for one in results]
+                for name, results in kept[row.name]["sides"].items()
+            },
+        )
+        for row in ROWS.values()
+        if row.name in kept
+    ]
