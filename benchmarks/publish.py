@@ -1,6 +1,6 @@
 """Writes what was measured into docs/performance.md, and its drawings beside it.
 
-python -m benchmarks.publish                # of build/bench/table.json and scale.json
+python -m benchmarks.publish    # of build/bench/table.json, scale.json, spark.json, spark-scale.json
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from benchmarks.report import (
 )
 from benchmarks.rows import Measure, Row
 from benchmarks.scaling.curve import table
+from benchmarks.spark import report as spark_report
+from benchmarks.spark import scale as spark_scale
 
 RESULTS = Path("build/bench")
 DOCS = Path(__file__).parent.parent / "docs"
@@ -76,12 +78,28 @@ def with_scale(page: str) -> str:
     return replaced(page, "figures", scale.figures_table(figures))
 
 
+def with_spark(page: str) -> str:
+    lines, _ = spark_report.report(spark_report.load(RESULTS / "spark.json"))
+    return replaced(page, "spark", lines)
+
+
+def with_spark_scale(page: str) -> str:
+    found, figures = spark_scale.load(RESULTS / "spark-scale.json")
+    (DOCS / "spark-scale.svg").write_text(spark_scale.drawn(found))
+    page = replaced(page, "spark idle", spark_scale.figures_table(figures))
+    return replaced(page, "spark curves", table(found))
+
+
 def main() -> int:
     page = PAGE.read_text()
     if (RESULTS / "table.json").exists():
         page = with_table(page)
     if (RESULTS / "scale.json").exists():
         page = with_scale(page)
+    if (RESULTS / "spark.json").exists():
+        page = with_spark(page)
+    if (RESULTS / "spark-scale.json").exists():
+        page = with_spark_scale(page)
     PAGE.write_text(page)
     return 0
 

@@ -36,12 +36,16 @@ markers of transactions and offsets that were compacted away are no records."""
 LOOKS_BEFORE_ASKING = 10
 """So often it looks before it asks whether the log has come to its end."""
 
+WAIT_MS = 1
+"""How long a broker may keep a fetch. What a range has is there; what is asked for ahead, behind its
+end, may not be, and the next range of this process would wait for the answer."""
+
 TASK_OPTIONS = {"auto_offset_reset": "none", "allow_auto_create_topics": False}
 
 
 def task_options(client: Mapping[str, Any]) -> dict[str, Any]:
     """The options of the consumers that read ranges."""
-    return {**client, **TASK_OPTIONS, "max_poll_records": ROWS}
+    return {"fetch_max_wait_ms": WAIT_MS, **client, **TASK_OPTIONS, "max_poll_records": ROWS}
 
 
 def read_range(
@@ -99,10 +103,13 @@ class RangeReader:
                 except NoOffset:
                     await self._lost()
                     continue
+                if self._position >= end:
+                    # Also while Spark takes its time with these, nothing more is to be fetched.
+                    self._consumer.assign()
                 if records is not None and len(records):
                     yield records
         finally:
-            # Nobody wants more, and nothing more is to be fetched.
+            # Nobody wants more.
             self._consumer.assign()
 
     async def _some(self) -> Records | None:

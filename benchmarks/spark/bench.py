@@ -228,9 +228,7 @@ def trickling(servers: str, topic: str) -> Iterator[None]:
 
 
 @contextmanager
-def running(
-    *, ours: bool = True, theirs: bool = True, conf: tuple[str, ...] = ()
-) -> Iterator[SparkBench]:
+def running(*, theirs: bool = True, conf: tuple[str, ...] = ()) -> Iterator[SparkBench]:
     """A bench on a broker of its own. `conf` is for our Spark."""
     with ExitStack() as stack:
         place = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-", dir=in_memory()))
@@ -239,20 +237,31 @@ def running(
         )
         stack.callback(kafka.close)
         kafka.start()
+        servers = kafka.bootstrap_servers
+        yield SparkBench(
+            kafka, stack.enter_context(drivers(servers, Path(place), theirs=theirs, conf=conf))
+        )
+
+
+@contextmanager
+def drivers(
+    servers: str, place: Path, *, theirs: bool = True, conf: tuple[str, ...] = ()
+) -> Iterator[dict[str, Side]]:
+    """Both, or ours alone, started."""
+    with ExitStack() as stack:
         sides: dict[str, Side] = {}
         module = "benchmarks.spark.driver"
         if theirs:
             made = environment()
-            command = [str(made.python), "-m", module, "kafka", kafka.bootstrap_servers]
+            command = [str(made.python), "-m", module, "kafka", servers]
             command += ["--conf", f"spark.jars={made.spark_jars}"]
-            sides[THEIRS] = Side(command, str(made.python), Path(place) / "theirs.log")
-        if ours:
-            command = [sys.executable, "-m", module, "aiokafkawire", kafka.bootstrap_servers]
-            for each in conf:
-                command += ["--conf", each]
-            sides[OURS] = Side(command, sys.executable, Path(place) / "ours.log")
-        for side in sides.values():
-            stack.callback(side.end)
+            sides[THEIRS] = Side(command, str(made.python), place / "theirs.log")
+            stack.callback(sides[THEIRS].end)
+        command = [sys.executable, "-m", module, "aiokafkawire", servers]
+        for each in conf:
+            command += ["--conf", each]
+        sides[OURS] = Side(command, sys.executable, place / "ours.log")
+        stack.callback(sides[OURS].end)
         for side in sides.values():
             side.started()
-        yield SparkBench(kafka, sides)
+        yield sides

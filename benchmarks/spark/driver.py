@@ -40,6 +40,9 @@ WRITTEN = "cast(repeat('x', 100) as binary) as value"
 WARM_UP_BATCHES = 5
 """Micro-batches of a trickle that do not count."""
 
+SETTLING_S = 10
+"""So long a stream that is to be idle may still be busy with its start."""
+
 Asked = dict[str, Any]
 Answer = dict[str, Any]
 
@@ -101,6 +104,19 @@ class Driver:
         rows = sum(one["numInputRows"] for one in progress)
         return {"rows": rows, "p50_ms": cuts[49], "p99_ms": cuts[98], "parts": parts}
 
+    def idle(self, asked: Asked) -> Answer:
+        """Nothing comes. What it uses of a core, and Python's share of that."""
+        with tempfile.TemporaryDirectory() as place:
+            writer = self._stream(asked, starting="latest").writeStream.format("noop")
+            query = writer.option("checkpointLocation", place).start()
+            query.awaitTermination(SETTLING_S)
+            began, java_began = cpu_seconds(), cpu_seconds("java")
+            query.awaitTermination(asked["seconds"])
+            used, java = cpu_seconds() - began, cpu_seconds("java") - java_began
+            query.stop()
+        share = {"all": used, "java": java, "python": used - java}
+        return {"rows": 0, "busy": {name: cpu / asked["seconds"] for name, cpu in share.items()}}
+
     def _read(self, asked: Asked) -> Any:
         return self._source(self._spark.read, asked, "earliest")
 
@@ -132,24 +148,26 @@ class Driver:
             shutil.rmtree(place)
 
 
-def cpu_seconds() -> float:
-    """What this process and all that it has started have used so far."""
+def cpu_seconds(command: str = "") -> float:
+    """What this process and all that it has started have used so far; of one command alone."""
     ticks = 0
-    children: dict[int, list[tuple[int, int]]] = {}
+    children: dict[int, list[tuple[int, str, int]]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                name, _, rest = (entry / "stat").read_text().partition("(")[2].rpartition(")")
             except OSError:
                 continue
+            fields = rest.split()
             used = sum(map(int, fields[11:15]))
-            children.setdefault(int(fields[1]), []).append((int(entry.name), used))
+            children.setdefault(int(fields[1]), []).append((int(entry.name), name, used))
     waiting = [os.getpid()]
     while waiting:
-        for pid, used in children.get(waiting.pop(), []):
-            ticks += used
+        for pid, name, used in children.get(waiting.pop(), []):
+            ticks += used if name == command or not command else 0
             waiting.append(pid)
-    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+    own = 0.0 if command else time.process_time()
+    return own + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def measured(deed: Callable[[Asked], Answer], asked: Asked) -> Answer:

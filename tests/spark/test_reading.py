@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from typing import Any
 
 import pyarrow
@@ -49,6 +50,23 @@ def test_exactly_the_range_is_read(kafka, start, end):
     topic = f"exact-{start}-{end}"
     fill(kafka, topic, numbered(25), batch_size_bytes=100)
     assert values(kafka, topic, start, end) == [b"%d" % n for n in range(start, end)]
+
+
+def test_a_range_does_not_wait_for_what_comes_behind_the_one_before(kafka):
+    fill(kafka, "tails", ["1"], ["2"])
+    began = time.monotonic()
+    for number in range(12):
+        part = OffsetRange(TopicPartition("tails", number % 2), 0, 1)
+        (batch,) = read_range(
+            {"bootstrap_servers": kafka.servers},
+            part,
+            ["value"],
+            fail_on_data_loss=True,
+            poll_timeout_ms=20_000,
+        )
+        assert batch.num_rows == 1
+    # Each would wait 500 ms, which is how long brokers may keep a fetch that asks for more.
+    assert time.monotonic() - began < 3
 
 
 def test_the_columns_are_those_of_spark(kafka):

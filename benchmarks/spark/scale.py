@@ -1,0 +1,182 @@
+"""How the cost of reading grows, and what a stream costs that has nothing to do.
+
+    python -m benchmarks.spark.scale                 # all
+    python -m benchmarks.spark.scale --only idle
+
+rows         1, 4 and 16 million rows of 4 partitions, batch read to noop
+partitions   4, 64 and 512 partitions, a task each, of 4 million rows
+idle         a stream of a topic to which nobody writes, on an embedded broker, which counts
+
+What is told is the CPU of all processes of the driver. It must grow no faster than n log n.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import svg
+from benchmarks.rows import OURS
+from benchmarks.scaling.curve import Curve, slope, table
+from benchmarks.spark.bench import SparkBench, drivers, running
+from benchmarks.spark.rows import THEIRS
+from tests.broker.hosted import hosted_broker
+
+DEFAULT_JSON = Path("build/bench/spark-scale.json")
+PARTS = ("rows", "partitions", "idle")
+MILLION = 1_000_000
+ROWS = (1 * MILLION, 4 * MILLION, 16 * MILLION)
+ROWS_OF_PARTITIONS = 4 * MILLION
+PARTITIONS = (4, 64, 512)
+ROUNDS = 3
+IDLE_SECONDS = 30.0
+MOST_REQUESTS = 1.0
+"""Of an idle stream, a second."""
+MOST_BUSY = 0.02
+"""The share of a core that our part of an idle stream may use."""
+
+Figures = dict[str, dict[str, float]]
+
+
+def cost(bench: SparkBench, name: str, rows: int, partitions: int) -> float:
+    """Seconds of CPU, the median of some rounds; one more comes before, and does not count."""
+    topic = bench.filled(rows, partitions)
+    asked = {"deed": "batch", "columns": "", "options": {}, "rows": rows, "topic": topic}
+    found = [bench.ask(name, asked)["cpu_seconds"] for _ in range(ROUNDS + 1)][1:]
+    print(f"{name}: {rows:,} rows, {partitions} partitions: {found}", file=sys.stderr)
+    return statistics.median(found)
+
+
+def curves(parts: Sequence[str]) -> Iterator[Curve]:
+    with running() as bench:
+        for name in (OURS, THEIRS):
+            if "rows" in parts:
+                points = tuple((rows, cost(bench, name, rows, 4)) for rows in ROWS)
+                yield Curve(name, "rows", "s of CPU", points)
+            if "partitions" in parts:
+                points = tuple(
+                    (count, cost(bench, name, ROWS_OF_PARTITIONS, count)) for count in PARTITIONS
+                )
+                yield Curve(name, "partitions", "s of CPU", points)
+
+
+def idle() -> Figures:
+    """Requests a second and shares of a core, in percent, of either side."""
+    found: Figures = {}
+    moments: list[float] = []
+
+    def count(request: Any) -> None:
+        moments.append(time.monotonic())
+
+    with hosted_broker() as kafka, tempfile.TemporaryDirectory() as place:
+        kafka.call(kafka.broker.create_topic, "idle", 4)
+        with drivers(kafka.servers, Path(place)) as sides:
+            kafka.call(kafka.broker.on, None, count)
+            for name, side in sides.items():
+                asked: dict[str, Any] = {"deed": "idle", "columns": "", "options": {}}
+                answer = side.ask(asked | {"topic": "idle", "seconds": IDLE_SECONDS})
+                end = time.monotonic()
+                requests = sum(end - moment < IDLE_SECONDS for moment in moments)
+                found[name] = {"requests a second": requests / IDLE_SECONDS} | {
+                    f"{what}, % of a core": 100 * share for what, share in answer["busy"].items()
+                }
+                print(f"{name}: {found[name]}", file=sys.stderr)
+    return found
+
+
+def grows_linearly(curve: Curve) -> bool:
+    """Whether what one more row, or partition, costs stays the same: the start costs as well, so
+    that the power of the size may be less than one, but never more."""
+    return slope(curve.points) <= 1.1
+
+
+def drawn(found: Sequence[Curve]) -> str:
+    panels: dict[str, dict[str, svg.Curve]] = {}
+    for curve in found:
+        title = f"{curve.name} ({curve.exponent:.2f})"
+        panels.setdefault(curve.of, {})[title] = curve.points
+    return svg.curves(
+        "CPU of a batch read by size; the fitted exponent in brackets",
+        [("s of CPU of all processes", of, named) for of, named in panels.items()],
+    )
+
+
+def figures_table(found: Figures) -> list[str]:
+    columns = list(dict.fromkeys(what for values in found.values() for what in values))
+    lines = [f"| an idle stream | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for name, values in found.items():
+        shown = " | ".join(f"{values[what]:,.2f}" for what in columns)
+        lines.append(f"| {name} | {shown} |")
+    return lines
+
+
+def save(path: Path, found: Sequence[Curve], figures: Figures) -> None:
+    kept = json.loads(path.read_text()) if path.exists() else {"curves": {}, "idle": {}}
+    for curve in found:
+        kept["curves"][f"{curve.of}: {curve.name}"] = {
+            "of": curve.of,
+            "name": curve.name,
+            "unit": curve.unit,
+            "points": curve.points,
+        }
+    kept["idle"] |= figures
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def load(path: Path) -> tuple[list[Curve], Figures]:
+    """What earlier runs have kept, curves of one kind behind each other."""
+    kept: Mapping[str, Any] = json.loads(path.read_text())
+    found = [
+        Curve(
+            each["name"], each["of"], each["unit"], tuple((n, cost) for n, cost in each["points"])
+        )
+        for each in kept["curves"].values()
+    ]
+    return sorted(found, key=lambda curve: (curve.of != "rows", curve.name != OURS)), kept["idle"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", choices=PARTS, action="append")
+    parser.add_argument("--json", type=Path, default=DEFAULT_JSON)
+    options = parser.parse_args()
+    parts = options.only or list(PARTS)
+    found: list[Curve] = []
+    figures: Figures = {}
+    if "idle" in parts:
+        figures = idle()
+        save(options.json, found, figures)
+    if set(parts) - {"idle"}:
+        for curve in curves(parts):
+            found.append(curve)
+            save(options.json, found, figures)
+    found.sort(key=lambda curve: (curve.of != "rows", curve.name != OURS))
+    print("\n".join([*table(found), "", *(figures_table(figures) if figures else [])]))
+    faster = [f"{curve.name} by {curve.of}" for curve in found if not grows_linearly(curve)]
+    if found:
+        print(f"\nGrows linearly: {f'MISSED by {faster}' if faster else 'reached'}")
+    busy = [
+        what
+        for what, value, most in (
+            ("requests", figures.get(OURS, {}).get("requests a second", 0), MOST_REQUESTS),
+            ("CPU", figures.get(OURS, {}).get("python, % of a core", 0), 100 * MOST_BUSY),
+        )
+        if value > most
+    ]
+    if figures:
+        print(f"Idle: {f'MISSED by {busy}' if busy else 'reached'}")
+    return 1 if faster or busy else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
