@@ -1,6 +1,6 @@
 """Writes what was measured into docs/performance.md, and its drawings beside it.
 
-python -m benchmarks.publish    # of build/bench/table.json, scale.json, spark.json, spark-scale.json
+python -m benchmarks.publish    # of build/bench: table, scale, spark, spark-scale (.json)
 """
 
 from __future__ import annotations

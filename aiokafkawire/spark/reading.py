@@ -37,8 +37,8 @@ LOOKS_BEFORE_ASKING = 10
 """So often it looks before it asks whether the log has come to its end."""
 
 WAIT_MS = 1
-"""How long a broker may keep a fetch. What a range has is there; what is asked for ahead, behind its
-end, may not be, and the next range of this process would wait for the answer."""
+"""How long a broker may keep a fetch. What a range has is there; what is asked for ahead, behind
+its end, may not be, and the next range of this process would wait for the answer."""
 
 TASK_OPTIONS = {"auto_offset_reset": "none", "allow_auto_create_topics": False}
 
