@@ -134,6 +134,7 @@ class RecordedConsumer:
         error: str | None = None
         # What the task was given counts as processed only if the body came to its end.
         task = self._journal.task() if raised is None else ""
+        hurried = raised is not None and not isinstance(raised, Exception)
         try:
             with self._journal.call("stop", self._close_s, task):
                 return await self.inner.__aexit__(kind, raised, traceback)
@@ -141,7 +142,7 @@ class RecordedConsumer:
             error = error_name(left)
             raise
         finally:
-            self._journal.note(Closed, error)
+            self._journal.note(Closed, error, hurried)
 
     @property
     def _close_s(self) -> float:

@@ -74,9 +74,11 @@ class Opened(Event):
 
 @dataclass(frozen=True, slots=True)
 class Closed(Event):
-    """A client was left in good order; `error` is what leaving raised."""
+    """A client was left in good order; `error` is what leaving raised. `hurried`: a cancellation
+    ended what it was used for."""
 
     error: str | None = None
+    hurried: bool = False
 
 
 @dataclass(frozen=True, slots=True)

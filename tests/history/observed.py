@@ -128,7 +128,8 @@ class Peak:
 @dataclass(frozen=True, slots=True)
 class Observed:
     """All of it. `committed` is what groups have at the end, by group, topic and partition;
-    `members` are those that are not static: the group, and the client's id.
+    `members` are those that are not static: the group, and the client's id. `joined` is when a
+    client was first answered to a JoinGroup, which told it who it is in the group.
 
     `left_behind` are tasks, sockets, timers after everything was closed; `unreadable` what brokers
     were sent and could not read; `refusals` what they took for a mistake; `crashes` what escaped
@@ -141,6 +142,7 @@ class Observed:
     assignments: tuple[Assignment, ...] | None = None
     generations: tuple[GenerationAssigned, ...] | None = None
     members: tuple[tuple[str, str], ...] | None = None
+    joined: tuple[tuple[str, float], ...] = ()
     positions_lost: tuple[PositionLost, ...] | None = None
     left_behind: tuple[str, ...] | None = None
     peaks: tuple[Peak, ...] | None = None

@@ -36,7 +36,8 @@ NOT_YET = 2**62
 
 @dataclass(slots=True)
 class Client:
-    """What is known of a client. `ended_at` is when it was closed or crashed, None if neither."""
+    """What is known of a client. `ended_at` is when it was closed or crashed, None if neither;
+    `hurried`: it was closed by a cancellation."""
 
     name: str
     kind: str
@@ -44,6 +45,7 @@ class Client:
     opened: Opened
     ended_at: float | None = None
     crashed: bool = False
+    hurried: bool = False
 
     @property
     def group(self) -> str | None:
@@ -133,6 +135,7 @@ class Run:
             if client is not None and client.ended_at is None:
                 client.ended_at = ended.at
                 client.crashed = isinstance(ended, Crashed)
+                client.hurried = isinstance(ended, Closed) and ended.hurried
         return found
 
     @cached_property

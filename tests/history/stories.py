@@ -198,8 +198,8 @@ class Story:
         self.tell(Committed, client, call, outcome)
         self.returned(call, client=client)
 
-    def closed(self, client: str = "c", error: str | None = None) -> None:
-        self.tell(Closed, client, error)
+    def closed(self, client: str = "c", error: str | None = None, hurried: bool = False) -> None:
+        self.tell(Closed, client, error, hurried)
 
     # --- what is found ---
 

@@ -141,6 +141,28 @@ def test_members_leave_their_groups(broken: bool, after_s: float, wrong: bool) -
     assert numbers(story.found(members=(("g", "c"),))) == [10] * wrong
 
 
+@pytest.mark.parametrize(
+    ("hurried", "answered_s", "wrong"),
+    [
+        (True, None, False),
+        (True, 2.0, False),
+        (True, 0.9, False),
+        (True, 0.5, True),
+        (False, None, True),
+    ],
+)
+def test_who_is_cancelled_does_not_wait_to_be_told_its_name(
+    hurried: bool, answered_s: float | None, wrong: bool
+) -> None:
+    story = Story()
+    story.consumer()
+    began = story.time
+    story.closed(hurried=hurried)
+    assert story.time == began + 1.0
+    joined = () if answered_s is None else (("c", began + answered_s),)
+    assert numbers(story.found(members=(("g", "c"),), joined=joined)) == [10] * wrong
+
+
 def test_a_member_that_crashed_says_no_goodbye() -> None:
     story = Story()
     story.consumer()

@@ -82,6 +82,9 @@ async def test_what_a_group_did_is_seen() -> None:
     assert {(each.client, each.topic) for each in seen.positions_lost} == {("c", "t")}
     assert [(log.incarnation, len(log.records)) for log in seen.logs] == [(0, 1), (1, 0)]
     assert seen.members == ()
+    [(client_id, joined_at)] = seen.joined
+    assert client_id == "c"
+    assert joined_at <= assignment.at
     assert seen.unreadable == ()
     assert seen.crashes == ()
     assert seen.refusals == ()

@@ -171,6 +171,7 @@ class Watch:
         self._positions_lost: list[PositionLost] = []
         self._unreadable: list[str] = []
         self._refusals: list[Refusal] = []
+        self._joined: dict[str, SeenRequest] = {}
         self._connections: dict[tuple[int, int], tuple[float, int]] = {}
         self._lines = _Lines()
         for name in self.LOGGERS:
@@ -218,6 +219,11 @@ class Watch:
                 for group in broker._running.groups
                 for member in group.members.values()
                 if member.instance_id is None
+            ),
+            joined=tuple(
+                (client_id, seen.answered_at)
+                for client_id, seen in self._joined.items()
+                if seen.answered_at is not None
             ),
             positions_lost=tuple(self._positions_lost),
             refusals=tuple(self._refusals),
@@ -309,6 +315,11 @@ class Watch:
             )
         )
 
+    def _join(self, seen: SeenRequest, _since: float) -> None:
+        before = self._joined.get(seen.client_id)
+        if before is None or before.answered_at is None:
+            self._joined[seen.client_id] = seen
+
     def _sync(self, seen: SeenRequest, _since: float) -> None:
         message: Any = seen.message
         response: Any = seen.response
@@ -366,6 +377,7 @@ _HANDLERS: dict[ApiKey, Callable[[Watch, SeenRequest, float], None]] = {
     ApiKey.PRODUCE: Watch._produce,
     ApiKey.OFFSET_COMMIT: Watch._commit,
     ApiKey.TXN_OFFSET_COMMIT: Watch._commit,
+    ApiKey.JOIN_GROUP: Watch._join,
     ApiKey.SYNC_GROUP: Watch._sync,
     ApiKey.FETCH: Watch._fetch,
 }

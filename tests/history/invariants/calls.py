@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Iterator
 
+from aiokafkawire.runtime import NEVER
 from aiokafkawire.wire import ErrorCode
 from tests.history.events import Acknowledged, Called, Failed, Fault, Returned
 from tests.history.invariants.found import Finding, NotChecked, one_of_a_kind
@@ -108,11 +109,18 @@ def nothing_is_left(run: Run) -> Iterator[Violation]:
 
 
 def _ghosts(run: Run) -> Iterator[Finding]:
-    """Members whose client was closed when all was well, and so could say goodbye."""
+    """Members whose client was closed when all was well, and so could say goodbye.
+
+    It cannot before it was told who it is, and who is cancelled does not wait for that.
+    """
     begin = well_since(run)
+    joined = dict(run.observed.joined)
     for group, client_id in run.observed.members or ():
         client = run.by_client_id.get(client_id)
         if client is None or client.ended_at is None or client.crashed or begin is None:
+            continue
+        nameless = joined.get(client_id, NEVER) > client.ended_at - run.promises.slack_s
+        if client.hurried and nameless:
             continue
         if begin == 0.0 or client.ended_at > begin + grace_s(client):
             yield f"{client.name} in {group}", client

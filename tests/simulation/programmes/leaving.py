@@ -83,14 +83,6 @@ async def run(stage: Stage) -> None:
         group.start_soon(stage.carry_out)
         for client in stage.plan.clients:
             group.start_soon(Leaver(stage, client).run)
-    if not stage.plan.steps and (ghosts := members(stage)):
-        stage.violated(10, f"members that nobody is any more: {ghosts}")
-
-
-def members(stage: Stage) -> list[str]:
-    """Who is in the group, as its coordinator knows it."""
-    group = stage.broker._running.groups.get(GROUP)
-    return list(getattr(group, "members", ()))
 
 
 class Leaver:
