@@ -72,6 +72,8 @@ TRICKS: Mapping[str, Mapping[str, Any]] = {
 """What may befall a sender whose requests follow each other closely, and its options then."""
 TRICKED = 0.5
 """The share of runs in which it does."""
+HOPS = 2
+"""Ways through the network at their longest, in the mean of which both followers have a batch."""
 UNDER_WAY_S = 4.0
 LONG_AGO_MS = 1_000_000_000_000
 IMPATIENT_S = 0.02
@@ -129,17 +131,24 @@ def _tricked(rng: random.Random, plan: Plan) -> Plan:
     return replace(
         plan,
         records=300,
-        clients=(_pressed(rng, first, trick), *others),
+        clients=(_pressed(rng, first, trick, plan), *others),
         steps=tuple(sorted(steps, key=lambda step: step.at_s)),
     )
 
 
-def _pressed(rng: random.Random, client: PlannedClient, trick: str) -> PlannedClient:
-    """A sender that has several small batches of a partition at any time, or waits for each."""
+def _pressed(rng: random.Random, client: PlannedClient, trick: str, plan: Plan) -> PlannedClient:
+    """A sender that has several small batches of a partition at any time, or waits for each.
+
+    One whose records expire soon sends no more than brokers take that answer a request when all
+    replicas have it, and then look at the next.
+    """
+    steady_s = 0.06
+    if "replicate" in plan.broker:
+        steady_s = max(steady_s, HOPS * plan.network.get("max_delay_s", 0.0))
     arguments = {
         "style": "send_and_wait" if trick == "refuse" else "send",
         "payload_bytes": LARGEST_PAYLOAD_BYTES,
-        "pause_s": 0.06 if trick == "leave in doubt" else rng.choice([0.01, 0.03]),
+        "pause_s": steady_s if trick == "leave in doubt" else rng.choice([0.01, 0.03]),
         "keyed": False,
         "options": {**PRESSED, **TRICKS[trick]},
     }
