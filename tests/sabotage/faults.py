@@ -75,6 +75,13 @@ PRODUCER = (
 
 CONSUMER = (
     Sabotage(
+        "records_of_an_iterator_do_not_count_as_calls",
+        "corners",
+        "aiokafkawire.consumer.consumer",
+        "            if self._touched is not None:\n                self._touched()\n",
+        "",
+    ),
+    Sabotage(
         "nothing_committed_when_partitions_are_revoked",
         "churn",
         "aiokafkawire.consumer.rebalance",
@@ -200,6 +207,20 @@ GROUP = (
 )
 
 CONNECTION = (
+    Sabotage(
+        "requests_that_had_to_wait_end_the_connection",
+        "corners",
+        "aiokafkawire.connection.in_flight",
+        "call.limit = max(call.deadline, now + self._request_timeout_s)",
+        "call.limit = now + self._request_timeout_s",
+    ),
+    Sabotage(
+        "silence_that_a_broker_asks_for_is_broken",
+        "corners",
+        "aiokafkawire.connection.in_flight",
+        "len(waiting) >= self._max_in_flight or now < self.throttled_until:",
+        "len(waiting) >= self._max_in_flight:",
+    ),
     Sabotage(
         "correlation_ids_used_again",
         "churn",

@@ -75,7 +75,7 @@ PRODUCER = (
 TRANSACTIONS = (
     Sabotage(
         "a_record_that_fails_during_the_commit_does_not_stop_it",
-        "transacting",
+        "corners",
         "aiokafkawire.producer.transactions.machine",
         "    **_rows(_OPEN, (RecordsFailed,), records_failed),\n",
         "    (InTransaction, RecordsFailed): records_failed,\n"
@@ -158,7 +158,7 @@ CONSUMER = (
     ),
     Sabotage(
         "records_from_the_buffer_do_not_count_as_calls",
-        "slow",
+        "corners",
         "aiokafkawire.consumer.core",
         "        if record is not None:\n            self.touched()\n",
         "",
@@ -242,8 +242,8 @@ CONNECTION = (
         "requests_that_may_take_long_end_the_connection",
         "corners",
         "aiokafkawire.connection.in_flight",
-        "call.limit = max(call.deadline, now + self._request_timeout_s)",
-        "call.limit = now + self._request_timeout_s",
+        "limit = max(deadline, now + self._request_timeout_s)",
+        "limit = now + self._request_timeout_s",
     ),
     Sabotage(
         "queued_requests_hang_when_the_connection_ends",

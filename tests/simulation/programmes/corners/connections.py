@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
 
 from aiokafkawire.broker import Delay
-from aiokafkawire.wire import ApiKey, Response
+from aiokafkawire.wire import ApiKey
 from tests.simulation.plan import BROKER_HOST
 from tests.simulation.programmes.corners.corner import (
     HOST,
     OTHER_HOST,
     P0,
     TOPIC,
+    Asked,
     Corner,
-    Told,
+    Throttled,
     cut_off,
     fill,
 )
@@ -125,17 +125,6 @@ def draw_outage(rng: random.Random) -> dict[str, Any]:
 # --- calls ---
 
 
-@dataclass(frozen=True, slots=True)
-class Throttled(Told):
-    """A broker asks for silence."""
-
-    for_ms: int = 0
-
-    def response(self, response: Response) -> Response:
-        told: Any = response
-        return replace(told, throttle_time_ms=self.for_ms)  # type: ignore[no-any-return]
-
-
 CALLS = 5
 
 
@@ -146,6 +135,7 @@ async def a_connection_ends_while_calls_wait(stage: Stage) -> None:
         while not await reader.getmany(timeout_ms=500):
             pass
         silence = Throttled(for_ms=stage.plan.options["silence_ms"])
+        lists = Asked(stage, ApiKey.LIST_OFFSETS, "reader")
         asked = stage.broker.on(ApiKey.LIST_OFFSETS, silence, times=1)
         await reader.end_offsets(P0)
         asked.remove()
@@ -157,6 +147,9 @@ async def a_connection_ends_while_calls_wait(stage: Stage) -> None:
             stage.world.network.reset(HOST, BROKER_HOST)
         if stage.now() > began + NOTICED_S:
             stage.violated(9, f"calls took {stage.now() - began:.1f} s after a connection broke")
+        first, *others = lists.seen
+        if any(each.connection == first.connection for each in others):
+            stage.violated(12, "a broker was asked that had asked for silence")
 
 
 def draw_silence(rng: random.Random) -> dict[str, Any]:

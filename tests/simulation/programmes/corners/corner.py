@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aiokafkawire.broker import Corrupt, SeenRequest
 from aiokafkawire.types import TopicPartition
-from aiokafkawire.wire import ApiKey, Buffer
+from aiokafkawire.wire import ApiKey, Buffer, Response
 from tests.simulation.plan import BROKER_HOST
 from tests.simulation.programmes.crew import a_producer
 from tests.simulation.stage import Stage
@@ -23,6 +23,7 @@ __all__ = (
     "TOPIC",
     "Asked",
     "Corner",
+    "Throttled",
     "Told",
     "cut_off",
     "fill",
@@ -59,6 +60,17 @@ class Told(Corrupt):
 
     def frame(self, buffers: list[Buffer]) -> list[Buffer]:
         return buffers
+
+
+@dataclass(frozen=True, slots=True)
+class Throttled(Told):
+    """A broker asks for silence."""
+
+    for_ms: int = 0
+
+    def response(self, response: Response) -> Response:
+        told: Any = response
+        return replace(told, throttle_time_ms=self.for_ms)  # type: ignore[no-any-return]
 
 
 class Asked:

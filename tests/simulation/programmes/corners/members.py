@@ -20,6 +20,7 @@ from tests.simulation.programmes.corners.corner import (
     TOPIC,
     Asked,
     Corner,
+    Throttled,
     fill,
     kept,
 )
@@ -174,9 +175,16 @@ ASKS_AFTER_S = 1.5
 
 async def a_rebalance_waits_for_somebody(stage: Stage) -> None:
     """A member is at work for longer than a request may take: who joins meanwhile waits, and what
-    it asks the coordinator besides is answered."""
+    it asks the coordinator besides is answered. Its request may have waited itself, as the
+    coordinator asked for silence when it gave it its id."""
     options = {**BY_HAND, "max_poll_interval_ms": 30_000, "request_timeout_ms": 1_000}
     await fill(stage, 3)
+    silence = Throttled(for_ms=stage.plan.options["silence_ms"])
+
+    def throttled(seen: SeenRequest) -> Throttled | None:
+        return silence if seen.client_id == "comes" and silence.for_ms else None
+
+    stage.broker.on(ApiKey.JOIN_GROUP, throttled, times=1)
     async with a_consumer(stage, "works", HOST, TOPIC, **options) as works:
         await until(works, lambda: bool(works.assignment()))
         async with anyio.create_task_group() as tasks:
@@ -193,6 +201,12 @@ async def a_rebalance_waits_for_somebody(stage: Stage) -> None:
                     if stage.now() > began + 1:
                         text = f"a call waited {stage.now() - began:.1f} s behind a JoinGroup"
                         stage.violated(9, text)
+                    await stage.until(lambda: bool(comes.assignment()), "two members")
+                    lost = comes.metrics()["connections_lost_total"]
+                    if lost:
+                        stage.violated(
+                            12, f"{lost} connections were lost though nothing was broken"
+                        )
 
             tasks.start_soon(come)
             await anyio.sleep(stage.plan.options["works_s"])
@@ -205,7 +219,35 @@ async def a_rebalance_waits_for_somebody(stage: Stage) -> None:
 
 
 def draw_busy(rng: random.Random) -> dict[str, Any]:
-    return {"works_s": round(rng.uniform(5, 12), 3)}
+    return {"works_s": round(rng.uniform(5, 12), 3), "silence_ms": rng.choice((0, 300))}
+
+
+async def what_is_there_lasts_for_long(stage: Stage) -> None:
+    """A member is given one record after the other of what it has fetched, for longer than it may
+    be away: each call shows that it is not."""
+    joined = Asked(stage, ApiKey.JOIN_GROUP, "reader")
+    async with a_producer(stage, "sender", OTHER_HOST, linger_ms=50) as sender:
+        await sender.send_many(TOPIC, [sender.value() for _ in range(2 * HELD)])
+    options = {**BY_HAND, "max_poll_interval_ms": 1_000, "session_timeout_ms": 1_000}
+    async with a_consumer(stage, "reader", HOST, TOPIC, **options) as reader:
+        rng = stage.rng("work")
+        await reader.getone()
+        joins = len(joined)
+        for _ in range(HELD):
+            await reader.getone()
+            await anyio.sleep(rng.uniform(0.1, 0.3))
+        given = 1 + HELD
+        async for _ in reader:
+            given += 1
+            if given == 2 * HELD:
+                break
+            await anyio.sleep(rng.uniform(0.1, 0.3))
+    if len(joined) > joins:
+        stage.violated(8, "a member that was given records lost its place")
+
+
+HELD = 20
+"""Records of half of a batch, in which a member is busy for twice as long as it may be away."""
 
 
 async def a_commit_comes_into_a_rebalance(stage: Stage) -> None:
@@ -358,6 +400,7 @@ CORNERS: Mapping[str, Corner] = {
     "a rebalance waits for somebody": Corner(
         a_rebalance_waits_for_somebody, draw_busy, topics={TOPIC: 2}
     ),
+    "what is there lasts for long": Corner(what_is_there_lasts_for_long),
     "a commit comes into a rebalance": Corner(
         a_commit_comes_into_a_rebalance, draw_crossing, topics={TOPIC: 3}
     ),

@@ -295,6 +295,28 @@ def draw_wait(rng: random.Random) -> dict[str, Any]:
     }
 
 
+async def a_record_fails_while_its_transaction_is_committed(stage: Stage) -> None:
+    """What was sent goes out when the transaction is to be committed, and some of it is refused
+    for good: none of it is committed. The next transaction is."""
+    options = {"transactional_id": "sender", "linger_ms": 2_000, "max_block_ms": 20_000}
+    rng = stage.rng("sender")
+    refused = [rng.random() < 0.7 for _ in range(stage.plan.options["rounds"])]
+    async with a_producer(stage, "sender", HOST, **options) as sender:
+        for fails in (*refused, False):
+            if fails:
+                code = rng.choice(FOR_GOOD)
+                stage.broker.on(ApiKey.PRODUCE, Answer(code), times=1)
+            await sender.begin_transaction()
+            for partition in (0, 1):
+                for _ in range(rng.randint(1, 3)):
+                    await sender.send(TOPIC, sender.value(), partition=partition)
+            try:
+                await sender.commit_transaction()
+            except KafkaError as error:
+                stage.note(f"sender: {error}")
+                await sender.abort_transaction()
+
+
 REPLICATED: Mapping[str, Any] = {
     "replicate": True,
     "flush_interval_ms": 30_000,
@@ -319,5 +341,8 @@ CORNERS: Mapping[str, Corner] = {
         a_record_waits_longer_than_its_transaction,
         draw_wait,
         topics={TOPIC: 1, "refunds": 1},
+    ),
+    "a record fails while its transaction is committed": Corner(
+        a_record_fails_while_its_transaction_is_committed, draw_rounds, topics={TOPIC: 2}
     ),
 }
