@@ -17,13 +17,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from aiokafkawire import blocking
-from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import InvalidOption
 
-from .clients import borrowed
 from .options import ReadOptions, WriteOptions
-from .planning import Planner, driver_options
 from .sink import KafkaBatchWriter, KafkaStreamWriter
 from .streaming import KafkaStreamReader
 from .tasks import RangePartition, read_partition
@@ -97,6 +93,13 @@ class KafkaBatchReader(DataSourceReader):
         self._columns = tuple(columns)
 
     def partitions(self) -> Sequence[InputPartition]:
+        # A process that only looks what there is, or commits, imports no client.
+        from aiokafkawire import blocking  # noqa: PLC0415
+        from aiokafkawire.consumer import Consumer  # noqa: PLC0415
+
+        from .clients import borrowed  # noqa: PLC0415
+        from .planning import Planner, driver_options  # noqa: PLC0415
+
         with borrowed(Consumer, driver_options(self._options.client)) as consumer:
             ranges = blocking.call(Planner(consumer, self._options).batch)
         return [RangePartition(wanted) for wanted in ranges]

@@ -16,11 +16,12 @@ from pyspark.sql.streaming.datasource import (
 
 from .offsets import to_nested
 from .options import ReadOptions
-from .progress import StreamProgress
 from .tasks import RangePartition, read_partition
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from .progress import StreamProgress
 
 __all__ = ("KafkaStreamReader",)
 
@@ -36,6 +37,9 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _progress(self) -> StreamProgress:
         if self._made is None:
+            # On the driver alone: tasks have copies of this, and need none.
+            from .progress import StreamProgress  # noqa: PLC0415
+
             self._made = StreamProgress(self._options)
         return self._made
 

@@ -9,7 +9,6 @@ from pyspark.sql.datasource import InputPartition
 
 from .options import ReadOptions
 from .ranges import OffsetRange
-from .reading import read_range
 
 if TYPE_CHECKING:
     import pyarrow
@@ -31,6 +30,8 @@ def read_partition(
     # Spark makes one empty task where a reader plans none.
     if partition.value is None:
         return iter(())
+    from .reading import read_range  # noqa: PLC0415 - who plans does not read
+
     return read_range(
         options.client,
         partition.value,

@@ -39,6 +39,10 @@ ROOT = Path(__file__).parent.parent.parent
 START_SECONDS = 90.0
 DEED_SECONDS = 200.0
 END_SECONDS = 30.0
+TRICKLE_SECONDS = 10.0
+"""The least that micro-batches are looked at."""
+ENVIRONMENT = {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONDONTWRITEBYTECODE": ""}
+"""Compiled modules are kept whatever the shell says: each worker of Spark's imports for itself."""
 FILL_BATCH = 10_000
 """Rows that are sent in one call."""
 
@@ -51,7 +55,7 @@ class Side:
             self.process = subprocess.Popen(
                 command,
                 cwd=ROOT,
-                env=os.environ | {"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"},
+                env=os.environ | ENVIRONMENT | {"PYSPARK_PYTHON": python},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
@@ -156,7 +160,7 @@ class SparkBench:
 
     def _trickle(self, row: Row, actor: Actor, asked: dict[str, Any]) -> Result:
         topic = self.new_topic()
-        seconds = row.messages / TRICKLE_PER_SECOND
+        seconds = max(row.messages / TRICKLE_PER_SECOND, TRICKLE_SECONDS)
         with trickling(self.servers, topic):
             result, found = self._asked(actor, asked | {"topic": topic, "seconds": seconds})
         print(f"    {actor.name}: {found['parts']}", file=sys.stderr)

@@ -92,10 +92,12 @@ class Driver:
         with tempfile.TemporaryDirectory() as place:
             writer = frame.writeStream.format("noop").option("checkpointLocation", place)
             query = writer.start()
+            while len(progress := batches_of(query)) < WARM_UP_BATCHES:
+                query.awaitTermination(0.2)
+            began = len(progress)
             query.awaitTermination(asked["seconds"])
-            progress = [one for one in query.recentProgress if one["numInputRows"]]
+            progress = batches_of(query)[began:]
             query.stop()
-        progress = progress[WARM_UP_BATCHES:]
         took = [one["durationMs"]["triggerExecution"] for one in progress]
         parts: dict[str, float] = {}
         for part in progress[0]["durationMs"]:
@@ -146,6 +148,13 @@ class Driver:
             return {"rows": sum(one["numInputRows"] for one in query.recentProgress)}
         finally:
             shutil.rmtree(place)
+
+
+def batches_of(query: Any) -> list[Any]:
+    """What is told of the micro-batches that had rows, as long as the query lives."""
+    if (error := query.exception()) is not None:
+        raise error
+    return [one for one in query.recentProgress if one["numInputRows"]]
 
 
 def cpu_seconds(command: str = "") -> float:

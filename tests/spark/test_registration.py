@@ -33,6 +33,31 @@ def test_no_more_is_imported_than_is_needed(imported, loaded):
     assert told(imported, LOADED) == loaded
 
 
+READY = """
+from aiokafkawire.spark import source
+from aiokafkawire.spark.options import ReadOptions
+from pyspark.sql.types import BinaryType, StructField, StructType
+server = {"kafka.bootstrap.servers": "localhost:1"}
+read, write = server | {"subscribe": "t"}, server | {"topic": "t"}
+value = StructType([StructField("value", BinaryType())])
+"""
+
+
+@pytest.mark.parametrize(
+    "done",
+    [
+        # What the processes do that Spark starts for a query but for planning, reading and writing.
+        "source.KafkaDataSource(read).schema()",
+        "source.KafkaBatchReader(ReadOptions.of(read, streaming=False), ['value'])",
+        "source.KafkaStreamReader(ReadOptions.of(read, streaming=True), ['value'])",
+        "source.KafkaDataSource(write).streamWriter(value, False).commit([], 0)",
+    ],
+)
+def test_who_neither_plans_nor_reads_nor_writes_imports_no_client(done):
+    clients = "{'aiokafkawire.consumer', 'aiokafkawire.producer', 'anyio'}"
+    assert told(READY, done, f"print({clients} & {{*sys.modules}})") == "set()"
+
+
 def test_the_source_is_found_under_its_name():
     name = "print(pyspark_aiokafkawire.DefaultSource.name())"
     assert told("import pyspark_aiokafkawire", name) == "aiokafkawire"
