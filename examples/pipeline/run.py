@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -228,6 +229,8 @@ def main() -> int:
     given = parser.parse_args()
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         sys.exit("Spark needs Java 17 or later: install one, or set JAVA_HOME")
+    # Also then nobody of Spark stays behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         files = files_at(Path(given.input)) if given.input else default_files()
         events = raw_events(files, given.events)
@@ -236,6 +239,8 @@ def main() -> int:
         equal = [anyio.run(run, form, events, settings) for form in forms]
     except (Failure, Failed) as failure:
         sys.exit(str(failure))
+    except KeyboardInterrupt:
+        return 130
     print("\nall results are equal" if all(equal) else "\nRESULTS DIFFER")
     return 0 if all(equal) else 1
 
