@@ -71,9 +71,49 @@ PRODUCER = (
         '            "acks": self._acks,\n',
         '            "acks": self._acks and 1,\n',
     ),
+    Sabotage(
+        "an_answer_read_in_one_piece_tells_no_error",
+        "producing",
+        "aiokafkawire.producer.usual",
+        "if error or told != partition or begins != before or ends != after:",
+        "if told != partition or begins != before or ends != after:",
+    ),
+)
+
+TRANSACTIONS = (
+    Sabotage(
+        "records_are_sent_before_their_partition_is_added",
+        "transacting",
+        "aiokafkawire.producer.partition_queue",
+        "if not identities.local and not identities.admits(self.topic_partition):",
+        "if False:",
+    ),
+    Sabotage(
+        "an_end_written_in_one_piece_is_a_commit",
+        "transacting",
+        "aiokafkawire.producer.transactions.usual",
+        "_REQUEST.pack(producer_id, epoch, end.committed)",
+        "_REQUEST.pack(producer_id, epoch, True)",
+    ),
+    Sabotage(
+        "a_transaction_that_brokers_took_up_is_not_ended",
+        "transacting",
+        "aiokafkawire.producer.transactions.steps",
+        "    if state.transaction.protocol is Protocol.IMPLICIT:\n"
+        "        state.transaction.known = True\n"
+        "    return state\n",
+        "    return state\n",
+    ),
 )
 
 CONSUMER = (
+    Sabotage(
+        "an_iterator_gives_what_it_holds_after_a_seek",
+        "corners",
+        "aiokafkawire.consumer.buffer",
+        "        self.ready = _NOTHING\n",
+        "        pass\n",
+    ),
     Sabotage(
         "records_of_an_iterator_do_not_count_as_calls",
         "corners",
@@ -215,6 +255,13 @@ CONNECTION = (
         "call.limit = now + self._request_timeout_s",
     ),
     Sabotage(
+        "a_request_goes_into_the_middle_of_another",
+        "producing",
+        "aiokafkawire.connection.channel",
+        "if expect_response and not self._outgoing.busy:",
+        "if expect_response:",
+    ),
+    Sabotage(
         "silence_that_a_broker_asks_for_is_broken",
         "corners",
         "aiokafkawire.connection.in_flight",
@@ -245,4 +292,7 @@ CONNECTION = (
     ),
 )
 
-SABOTAGES = {each.name: each for each in (*PRODUCER, *CONSUMER, *GROUP, *CONNECTION, *OUTSIDERS)}
+SABOTAGES = {
+    each.name: each
+    for each in (*PRODUCER, *TRANSACTIONS, *CONSUMER, *GROUP, *CONNECTION, *OUTSIDERS)
+}
