@@ -1,6 +1,6 @@
 """The pipeline as a Spark Declarative Pipeline: what there is to be, and not how it is run.
 
-    spark-pipelines run --spec spark-pipeline.yaml
+    PYTHONPATH=$PWD spark-pipelines --remote 'local[2]' run --spec spark-pipeline.yaml
 
 Works off what the topic `events` has, and ends. The topics `page-counts`, `sessions` and
 `dead-letters` must be there.

@@ -45,6 +45,7 @@ class Running:
 
     def __init__(self, command: Sequence[str | Path], place: Path, name: str) -> None:
         self.name = name
+        self._ended = False
         self._log = place / f"{name}.log"
         with self._log.open("wb") as log:
             # A session of its own: what it starts can be ended with it.
@@ -61,7 +62,10 @@ class Running:
     @property
     def code(self) -> int | None:
         """How it ended; None while it runs."""
-        return self._process.poll()
+        code = self._process.poll()
+        if code is not None:
+            self.kill()
+        return code
 
     @property
     def text(self) -> str:
@@ -88,9 +92,12 @@ class Running:
 
     def kill(self) -> None:
         """The process and all that belongs to it, at once."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        # Once: the number may be another one's later.
+        if not self._ended:
+            self._ended = True
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
 
 async def until(condition: Callable[[], object], deadline_s: float) -> bool:
