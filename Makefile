@@ -17,7 +17,7 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 # compile all of them again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test kafka test-brokers test-spark pipeline exactly-once brokers proofs simulate sabotage endurance faults soak \
+.PHONY: help demo test kafka test-brokers test-spark parity pipeline exactly-once brokers proofs simulate sabotage endurance faults soak \
         fuzz fuzz-guided bench bench-kernel kernel-cost bench-scale bench-more bench-spark \
         lint docs check format clean
 
@@ -67,6 +67,9 @@ test-spark: $(READY) ## Queries of PySpark on the embedded broker (needs Java 17
 
 pipeline: $(READY) ## A pipeline on Spark beside a count without it (INPUT=path, EVENTS=200000, CLUSTER=1)
 	@$(BIN)/python examples/pipeline/run.py $(INPUT:%=--input %) $(EVENTS:%=--events %) $(CLUSTER:%=--cluster)
+
+parity: $(READY) ## Cases on both Spark connectors and real Kafka: the same rows, offsets, errors
+	$(PYTEST) tests/spark/parity
 
 exactly-once: $(READY) ## Kill tasks, executors and drivers of Spark in runs by seed: every row once (RUNS=20, SEED=1)
 	@$(BIN)/python -m tests.spark.exactly_once $(RUNS:%=--runs %) $(SEED:%=--seed %)

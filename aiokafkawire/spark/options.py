@@ -137,7 +137,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """All partitions of the topics whose whole name matches."""
+    """All partitions of the topics in whose name the pattern is found."""
 
     pattern: str
 
@@ -183,6 +183,12 @@ class ReadOptions:
                     raise InvalidOption(f"{name} is not valid in streaming queries")
         else:
             _check_batch(starting, ending)
+        least = options.number("minOffsetsPerTrigger", 0)
+        most = options.number("maxOffsetsPerTrigger", 1)
+        if streaming and None not in {least, most} and least > most:
+            raise InvalidOption(
+                f"minOffsetsPerTrigger, {least}, is higher than maxOffsetsPerTrigger, {most}"
+            )
         return cls(
             source=options.source(),
             starting=starting,
@@ -192,8 +198,8 @@ class ReadOptions:
             include_headers=options.flag("includeHeaders", False),
             min_partitions=options.number("minPartitions", 1, MAX_INT32),
             max_records_per_partition=options.number("maxRecordsPerPartition", 1),
-            max_offsets_per_trigger=options.number("maxOffsetsPerTrigger", 1),
-            min_offsets_per_trigger=options.number("minOffsetsPerTrigger", 0),
+            max_offsets_per_trigger=most,
+            min_offsets_per_trigger=least,
             max_trigger_delay_ms=options.duration("maxTriggerDelay", "15m"),
             group_id=options.kafka.get("group.id"),
             lookup_retries=options.number("fetchOffset.numRetries", 0, MAX_INT32, 3),
@@ -318,12 +324,10 @@ class _Given:
         (way,) = chosen
         value = self._given[way].strip()
         if way == "assign":
-            assigned = partitions_from_json(value, way)
-            if assigned:
-                return Assigned(assigned)
-        elif way == "subscribePattern" and value:
+            return Assigned(partitions_from_json(value, way))
+        if way == "subscribePattern" and value:
             return Matching(_pattern(value))
-        elif way == "subscribe":
+        if way == "subscribe":
             topics = [topic.strip() for topic in value.split(",")]
             if any(topics):
                 return Named(tuple(dict.fromkeys(filter(None, topics))))

@@ -63,6 +63,7 @@ def test_names_are_without_case():
         ({"subscribe": "a, b,,a"}, Named(("a", "b"))),
         ({"subscribePattern": "a.*"}, Matching("a.*")),
         ({"assign": '{"t":[0]}'}, Assigned((T0,))),
+        ({"assign": "{}"}, Assigned(())),
     ],
 )
 def test_one_of_three_ways_says_what_is_read(given, expected):
@@ -77,7 +78,6 @@ def test_one_of_three_ways_says_what_is_read(given, expected):
         ({"subscribe": " , "}, "names nothing"),
         ({"subscribePattern": ""}, "names nothing"),
         ({"subscribePattern": "("}, "no pattern"),
-        ({"assign": "{}"}, "names nothing"),
     ],
 )
 def test_no_way_and_two_ways_are_refused(given, text):
@@ -113,6 +113,11 @@ def test_where_reading_begins(given, expected):
         (False, {"minPartitions": "x"}, "minPartitions must be"),
         (False, {"maxRecordsPerPartition": "-1"}, "maxRecordsPerPartition"),
         (True, {"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger"),
+        (
+            True,
+            {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
+            "minOffsetsPerTrigger, 9, is higher than maxOffsetsPerTrigger, 8",
+        ),
         (True, {"maxTriggerDelay": "soon"}, "maxTriggerDelay"),
         (False, {"failOnDataLoss": "maybe"}, "failOnDataLoss"),
         (False, {"startingOffsetsByTimestampStrategy": "guess"}, "Strategy"),
