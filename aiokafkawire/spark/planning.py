@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 import anyio
 
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import InvalidOption, KafkaError
+from aiokafkawire.errors import InvalidOption, KafkaError, UnsupportedVersion
 from aiokafkawire.types import TopicPartition
 
 from .offsets import EARLIEST, LATEST, AllAt, AtOffsets, AtTime, Bound, PartitionOffsets
 from .options import Assigned, Named, ReadOptions
+from .pushdown import EVERYTHING, Narrowing, not_before
 from .ranges import OffsetRange, divide
 
 __all__ = ("Planner", "driver_options")
@@ -36,7 +37,7 @@ class Planner:
         self._consumer = consumer
         self._options = options
 
-    async def batch(self) -> list[OffsetRange]:
+    async def batch(self, narrowed: Narrowing = EVERYTHING) -> list[OffsetRange]:
         """What the tasks of a batch query read."""
         options = self._options
         partitions = await self.partitions()
@@ -47,8 +48,30 @@ class Planner:
                 raise InvalidOption(
                     f"the starting offset {start[tp]} is after the ending offset {end[tp]} for {tp}"
                 )
-        ranges = [OffsetRange(tp, start[tp], end[tp]) for tp in partitions]
+        ranges = narrowed.ranges(OffsetRange(tp, start[tp], end[tp]) for tp in partitions)
+        if narrowed.not_before_ms is not None:
+            ranges = await self._not_before(narrowed.not_before_ms, ranges)
         return divide(ranges, options.min_partitions, options.max_records_per_partition)
+
+    async def _not_before(self, time_ms: int, ranges: list[OffsetRange]) -> list[OffsetRange]:
+        """The ranges without what is certain to be older."""
+        partitions = [wanted.topic_partition for wanted in ranges if wanted.size]
+        # The order matters: see `not_before`.
+        ends = await self.latest(partitions)
+        times = dict.fromkeys(partitions, time_ms)
+        try:
+            known = await self._tried(self._consumer.offsets_for_times, times)
+        except UnsupportedVersion:
+            return ranges
+        starts = await self.earliest(partitions)
+        narrower = []
+        for wanted in ranges:
+            tp = wanted.topic_partition
+            if tp in ends:
+                found = known[tp]
+                first = None if found is None else found.offset
+                narrower.append(not_before(wanted, ends[tp], first, starts[tp]))
+        return narrower
 
     async def partitions(self) -> list[TopicPartition]:
         """All that is subscribed to, in order. Raises `UnknownTopic`."""
@@ -60,7 +83,7 @@ class Planner:
         else:
             pattern = re.compile(source.pattern)
             there = await self._tried(self._consumer.topics)
-            topics = [t for t in there if t not in INTERNAL and pattern.fullmatch(t)]
+            topics = [t for t in there if t not in INTERNAL and pattern.search(t)]
         found = []
         for topic in topics:
             numbers = await self._tried(self._consumer.partitions_for, topic)

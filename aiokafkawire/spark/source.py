@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -20,6 +20,7 @@ from pyspark.sql.types import (
 from aiokafkawire.errors import InvalidOption
 
 from .options import ReadOptions, WriteOptions
+from .pushdown import EVERYTHING, narrowing
 from .sink import KafkaBatchWriter, KafkaStreamWriter
 from .streaming import KafkaStreamReader
 from .tasks import RangePartition, read_partition
@@ -85,12 +86,36 @@ class KafkaDataSource(DataSource):
         return KafkaStreamWriter(WriteOptions.of(self.options, streaming=True), schema)
 
 
+class _PushFilters:
+    """A method that Spark calls where `spark.sql.python.filterPushdown.enabled` is set, and else
+    takes for one that nobody has overridden: it would refuse the query. Here all predicates hold
+    without it too.
+    """
+
+    def __init__(self, function: Callable[[Iterable[Filter]], list[Filter]]) -> None:
+        self._function = function
+        # What Spark looks at.
+        self.__func__ = DataSourceReader.pushFilters
+
+    def __call__(self, filters: Iterable[Filter]) -> list[Filter]:
+        return self._function(filters)
+
+
 class KafkaBatchReader(DataSourceReader):
     """Plans on the driver, reads in tasks."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = tuple(columns)
+        self._narrowed = EVERYTHING
+
+    @property
+    def pushFilters(self) -> _PushFilters:  # noqa: N802 - Spark's name
+        return _PushFilters(self._narrow)
+
+    def _narrow(self, filters: Iterable[Filter]) -> list[Filter]:
+        self._narrowed, left = narrowing(filters)
+        return left
 
     def partitions(self) -> Sequence[InputPartition]:
         # A process that only looks what there is, or commits, imports no client.
@@ -101,7 +126,7 @@ class KafkaBatchReader(DataSourceReader):
         from .planning import Planner, driver_options  # noqa: PLC0415
 
         with borrowed(Consumer, driver_options(self._options.client)) as consumer:
-            ranges = blocking.call(Planner(consumer, self._options).batch)
+            ranges = blocking.call(Planner(consumer, self._options).batch, self._narrowed)
         return [RangePartition(wanted) for wanted in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:

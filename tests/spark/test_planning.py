@@ -10,15 +10,18 @@ from aiokafkawire.errors import InvalidOption, UnknownTopic
 from aiokafkawire.spark.clients import borrowed
 from aiokafkawire.spark.options import ReadOptions
 from aiokafkawire.spark.planning import Planner, driver_options
-from tests.broker.hosted import HostedBroker
+from aiokafkawire.spark.pushdown import EVERYTHING, Narrowing
+from tests.broker.hosted import HostedBroker, hosted_broker
 from tests.spark.kafka import append, fill, transactions
 
 
-def plan(kafka: HostedBroker, **given: str) -> list[tuple[str, int, int, int]]:
+def plan(
+    kafka: HostedBroker, narrowed: Narrowing = EVERYTHING, **given: str
+) -> list[tuple[str, int, int, int]]:
     servers = {"kafka.bootstrap.servers": kafka.servers}
     options = ReadOptions.of(servers | given, streaming=False)
     with borrowed(Consumer, driver_options(options.client)) as consumer:
-        ranges = blocking.call(Planner(consumer, options).batch)
+        ranges = blocking.call(Planner(consumer, options).batch, narrowed)
     return [(*part.topic_partition, part.start, part.end) for part in ranges]
 
 
@@ -37,8 +40,10 @@ def topics(kafka: HostedBroker) -> None:
     [
         ({"subscribe": "a"}, [("a", 0, 0, 3), ("a", 2, 0, 1)]),
         ({"subscribe": "ab,a"}, [("a", 0, 0, 3), ("a", 2, 0, 1), ("ab", 0, 0, 2)]),
-        ({"subscribePattern": "ab?"}, [("a", 0, 0, 3), ("a", 2, 0, 1), ("ab", 0, 0, 2)]),
-        ({"subscribePattern": "b"}, []),
+        ({"subscribePattern": "^ab?$"}, [("a", 0, 0, 3), ("a", 2, 0, 1), ("ab", 0, 0, 2)]),
+        ({"subscribePattern": "b"}, [("ab", 0, 0, 2)]),
+        ({"subscribePattern": "^b"}, []),
+        ({"assign": "{}"}, []),
         ({"assign": '{"a":[2,1]}'}, [("a", 2, 0, 1)]),
         ({"subscribe": "cut"}, [("cut", 0, 3, 4)]),
         (
@@ -71,6 +76,39 @@ def topics(kafka: HostedBroker) -> None:
 )
 def test_what_a_batch_reads(kafka, given, expected):
     assert plan(kafka, **given) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "narrowed", "expected"),
+    [
+        ({}, Narrowing(not_before_ms=1_500), [("timed", 0, 1, 5), ("timed", 1, 1, 2)]),
+        ({}, Narrowing(not_before_ms=2_001), [("timed", 0, 2, 5)]),
+        ({}, Narrowing(not_before_ms=2_001, end=2), []),
+        ({}, Narrowing(not_before_ms=9_000), []),
+        ({}, Narrowing(first=3), [("timed", 0, 3, 5)]),
+        ({}, Narrowing(first=1, end=2), [("timed", 0, 1, 2), ("timed", 1, 1, 2)]),
+        (
+            {"endingOffsets": '{"timed":{"0":9,"1":2}}'},
+            Narrowing(not_before_ms=9_000),
+            # Nobody knows what will come there.
+            [("timed", 0, 5, 9)],
+        ),
+    ],
+)
+def test_predicates_narrow_a_batch(kafka, given, narrowed, expected):
+    assert plan(kafka, narrowed, subscribe="timed", **given) == expected
+
+
+def test_what_was_deleted_is_not_taken_for_old(kafka):
+    starting = {"subscribe": "cut", "startingOffsets": '{"cut":{"0":1}}'}
+    assert plan(kafka, Narrowing(not_before_ms=2**52), **starting) == [("cut", 0, 1, 4)]
+    assert plan(kafka, Narrowing(not_before_ms=2**52), subscribe="cut") == []
+
+
+def test_brokers_that_know_no_times_are_not_asked():
+    with hosted_broker(as_of="0.10.0") as kafka:
+        fill(kafka, "old", ["1", "2"])
+        assert plan(kafka, Narrowing(not_before_ms=2**52), subscribe="old") == [("old", 0, 0, 2)]
 
 
 @pytest.mark.parametrize(
