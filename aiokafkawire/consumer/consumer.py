@@ -347,19 +347,21 @@ class Consumer(Client[Core]):
             core.leave()
 
     async def committed(
-        self, *partitions: PartitionArgument
+        self, *partitions: PartitionArgument, stable: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None for nothing. All of the assignment unless given.
 
-        Asked of the coordinator (OffsetFetch). Raises `RequestTimedOut` after
-        `default_api_timeout_ms`, `BrokerError`, and `InvalidOption` without a `group_id`.
+        Asked of the coordinator (OffsetFetch), which waits for open transactions that are about to
+        change it (KIP-447); brokers before 2.5 do not, and `stable` refuses these. Raises
+        `RequestTimedOut` after `default_api_timeout_ms`, `BrokerError`, `UnsupportedVersion`, and
+        `InvalidOption` without a `group_id`.
         """
         core = self._running
         group = core.need_group()
         wanted = topic_partitions(partitions) or list(core.assignment.names)
         if not wanted:
             return {}
-        return dict(await group.offsets.fetch(wanted, self._deadline(core)))
+        return dict(await group.offsets.fetch(wanted, self._deadline(core), stable=stable))
 
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record to be given; waits until it is known and validated.

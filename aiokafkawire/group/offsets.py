@@ -213,17 +213,22 @@ class GroupOffsets:
         self._perform(self._machine.handle(Rejoined(generation, owned), self._runtime.clock.now()))
         self._changed.set()
 
-    async def fetch(self, partitions: Sequence[TopicPartition], deadline: float) -> Committed:
+    async def fetch(
+        self, partitions: Sequence[TopicPartition], deadline: float, *, stable: bool = False
+    ) -> Committed:
         """What is committed for each partition; None for nothing.
 
-        Raises `BrokerError`, `RequestTimedOut` at the deadline.
+        `stable` refuses a broker that does not wait for open transactions. Raises `BrokerError`,
+        `RequestTimedOut` at the deadline, `UnsupportedVersion`.
         """
         attempt = 0
+        route, low, high = self._storage
+        if stable:
+            low = FIRST_WITH_REQUIRE_STABLE
         while True:
             attempt += 1
             ids = {tp.topic: self._cluster.metadata.topic_id(tp.topic) for tp in partitions}
             request, max_version = fetch_request(self._group_id, partitions, ids)
-            route, low, high = self._storage
             try:
                 response, broker = await self._cluster.exchange(
                     request,
@@ -233,7 +238,13 @@ class GroupOffsets:
                     max_version=max_version if high is None else high,
                 )
             except UnsupportedVersion as error:
-                _explain(error)
+                if stable:
+                    error.reason += (
+                        "; brokers from 2.5 on wait for transactions that are about to change what"
+                        " is committed (KIP-447)"
+                    )
+                else:
+                    _explain(error)
                 raise
             try:
                 return read_fetched(response, self._group_id, partitions, ids)

@@ -26,6 +26,7 @@ from aiokafkawire.errors import (
     NoBrokerAvailable,
     NoOffset,
     UnknownTopic,
+    UnsupportedVersion,
 )
 from aiokafkawire.producer import Producer
 from aiokafkawire.records import Records, compression
@@ -244,6 +245,21 @@ async def test_commit_by_hand_takes_offsets_and_refuses_what_is_not_owned() -> N
             assert (told.value.topic, told.value.partition) == ("orders", 7)
             with pytest.raises(BrokerError, match="OFFSET_METADATA_TOO_LARGE"):
                 await reader.commit({P0: OffsetAndMetadata(3, "x" * 5_000)})
+
+
+@pytest.mark.parametrize(("as_of", "refused"), [("2.4", True), ("2.5", False)])
+async def test_brokers_that_do_not_wait_for_transactions_are_refused_on_demand(
+    as_of: str, refused: bool
+) -> None:
+    async with Broker(as_of=as_of) as broker:
+        await broker.create_topic("orders", 1)
+        async with consumer(broker, group_id="g") as reader:
+            assert await reader.committed(P0) == {P0: None}
+            if refused:
+                with pytest.raises(UnsupportedVersion, match=r"OffsetFetch .* from 2\.5 on wait"):
+                    await reader.committed(P0, stable=True)
+            else:
+                assert await reader.committed(P0, stable=True) == {P0: None}
 
 
 async def test_partitions_assigned_by_hand_are_committed_outside_of_the_group() -> None:
