@@ -47,7 +47,7 @@ CHECKSUMS = 2**64
 class Batch:
     """Rows that are to be written once, however often they are given.
 
-    `sink` names the group of the markers and begins the transactional ids; `query` is the stream's
+    The names of groups and transactional ids begin with `sink`; `query` is the stream's
     id ("" for a batch query), `number` Spark's number of the micro-batch, or the user's. `topic` is
     that whose partitions the markers are offsets of.
     """
@@ -179,9 +179,10 @@ def place_of(batch: Batch, width: int, task: int) -> tuple[str, int]:
     """The group and the partition that have a task's marker.
 
     Partitions must exist for Kafka to take their offsets: tasks beyond them go to further groups.
+    All are numbered, so that those of the sinks `a` and `a-1` are not the same.
     """
     row, partition = divmod(task, width)
-    return (f"{batch.sink}-{row}" if row else batch.sink), partition
+    return f"{batch.sink}-{row}", partition
 
 
 def committed_before(batch: Batch, plan: Plan | None, marker: Marker | None) -> Marker | None:
@@ -223,10 +224,8 @@ def plan_of(results: Sequence[Result]) -> tuple[Batch, Plan] | None:
     batch = first.batch
     for result in told:
         if (result.batch, result.width) != (batch, first.width):
-            raise KafkaError(
-                f"{batch}: tasks {first.task} and {result.task} do not agree where markers are"
-                f" ({first.width} and {result.width} partitions of {batch.topic}): run it again"
-            )
+            who = f"tasks {first.task} and {result.task}"
+            raise _elsewhere(batch, who, first.width, result.width)
     digest = hashlib.sha256()
     for result in sorted(told, key=lambda result: result.task):
         digest.update(f"{result.task}:{result.fingerprint}\n".encode())
@@ -249,7 +248,12 @@ def settle_plan(batch: Batch, known: Plan | None, mine: Plan, *, begun: bool) ->
     if that plan is another one.
     """
     committed_before(batch, known, None)
-    if known is None or known.number < mine.number:
+    if known is None:
+        return True
+    if known.width != mine.width:
+        # Who comes next would look for markers where the plan says.
+        raise _elsewhere(batch, "its plan and its tasks", known.width, mine.width)
+    if known.number < mine.number:
         return True
     if known.digest == mine.digest:
         return False
@@ -282,6 +286,13 @@ def in_part(
     )
     error.__cause__ = reason
     return error
+
+
+def _elsewhere(batch: Batch, who: str, one: int, other: int) -> KafkaError:
+    return KafkaError(
+        f"{batch}: {who} do not agree where markers are ({one} and {other} partitions of"
+        f" {batch.topic}): run it again"
+    )
 
 
 _NOT_THE_SAME = (

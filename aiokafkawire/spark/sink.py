@@ -83,7 +83,11 @@ class _Sink:
         if self._options.exactly_once is not None:
             from .transactions import end_all  # noqa: PLC0415 - see write
 
-            end_all(self._options.client, _results(messages))
+            results = _results(messages)
+            if len(results) != len(messages):
+                told = f"{len(results)} of {len(messages)} tasks"
+                raise KafkaError(f"exactlyOnce: Spark hands over what {told} have written")
+            end_all(self._options.client, results)
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         if self._options.exactly_once is not None:

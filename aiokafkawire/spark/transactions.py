@@ -78,12 +78,15 @@ def write_in_transaction(
     if first is None:
         return Empty(task)
     parts = chain((first,), filled)
+    # Who has no business here shall not fence those that have.
+    plan = _plan(client, batch)
+    committed_before(batch, plan, None)
     transactional_id = batch.transactional_id(task)
     producer = Producer(**producer_options(client), transactional_id=transactional_id)
     try:
         # Fences earlier attempts and waits for what they had under way: their markers stand still.
         blocking.call(producer.start)
-        width, marker = _standing(producer, client, batch, task)
+        width, marker = _standing(producer, client, batch, task, plan)
         if marker is not None:
             found = sum(map(fingerprint_of, parts), Fingerprint())
             check_same(batch, task, marker, found)
@@ -103,10 +106,15 @@ def write_in_transaction(
 
 
 def _standing(
-    producer: Producer, client: Mapping[str, Any], batch: Batch, task: int
+    producer: Producer, client: Mapping[str, Any], batch: Batch, task: int, plan: Plan | None
 ) -> tuple[int, Marker | None]:
-    """The width of the sink, and the task's marker if it stands at this batch."""
-    plan = Plan.from_offset(_committed(client, batch, (batch.plan_group, 0)))
+    """The width of the sink, and the task's marker if it stands at this batch.
+
+    `plan` is from before the task was alone with its marker: its width stays, and that there was
+    none may have changed.
+    """
+    if plan is None:
+        plan = _plan(client, batch)
     partitions = blocking.call(producer.partitions_for, batch.topic)
     width = len(partitions) if plan is None else plan.width
     return width, committed_before(batch, plan, _marker(client, batch, width, task))
@@ -166,7 +174,7 @@ def abort_all(client: Mapping[str, Any], results: Iterable[Result | None]) -> No
 
 def _record(client: Mapping[str, Any], batch: Batch, plan: Plan, results: Iterable[Result]) -> None:
     """Commit the plan, unless that was done before. Raises `KafkaError` if another one stands."""
-    known = Plan.from_offset(_committed(client, batch, (batch.plan_group, 0)))
+    known = _plan(client, batch)
     begun = False
     if known is not None and known.number == plan.number and known.digest != plan.digest:
         told = {type(result) for result in results if result.task == known.first}
@@ -213,13 +221,14 @@ def _look(
     """Of the tasks whose end failed, those that are committed all the same, and those of which
     nobody knows."""
     deadline = time.monotonic() + LOOK_S
+    client = {**client, "default_api_timeout_ms": round(LOOK_S * 1_000)}
     committed: set[int] = set()
     unknown: set[int] = set()
     for result in waiting:
         if result.task not in failed:
             continue
         try:
-            left = max(0.0, deadline - time.monotonic())
+            left = deadline - time.monotonic()
             marker = _marker(client, result.batch, result.width, result.task, left)
         except (KafkaError, TimeoutError):
             # Who took over has looked, and would have written nothing had it been committed.
@@ -234,6 +243,10 @@ def _look(
 # --- both -------------------------------------------------------------------------------------
 
 
+def _plan(client: Mapping[str, Any], batch: Batch) -> Plan | None:
+    return Plan.from_offset(_committed(client, batch, (batch.plan_group, 0)))
+
+
 def _marker(
     client: Mapping[str, Any], batch: Batch, width: int, task: int, within_s: float | None = None
 ) -> Marker | None:
@@ -244,13 +257,18 @@ def _marker(
 def _committed(
     client: Mapping[str, Any], batch: Batch, place: tuple[str, int], within_s: float | None = None
 ) -> OffsetAndMetadata | None:
-    """The offset that a group of the sink has; one that is about to change is waited for."""
+    """The offset that a group of the sink has; one that is about to change is waited for.
+
+    Raises `TimeoutError` after `within_s`, and asks nobody if there is no time.
+    """
+    if within_s is not None and within_s <= 0:
+        raise TimeoutError
     group, partition = place
     tp = TopicPartition(batch.topic, partition)
 
     async def ask() -> OffsetAndMetadata | None:
         with anyio.fail_after(within_s):
-            return (await consumer.committed(tp))[tp]
+            return (await consumer.committed(tp, stable=True))[tp]
 
     with borrowed(Consumer, _marker_options(client, group)) as consumer:
         return blocking.call(ask)

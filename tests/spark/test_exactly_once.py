@@ -71,10 +71,15 @@ def test_no_two_tasks_share_a_place():
         places = [place_of(BATCH, width, task) for task in range(120)]
         assert len(set(places)) == 120
         assert all(partition < width for _, partition in places)
-        assert places[0] == ("sink", 0)
-    assert place_of(BATCH, 4, 3) == ("sink", 3)
+        assert places[0] == ("sink-0", 0)
+    assert place_of(BATCH, 4, 3) == ("sink-0", 3)
     assert place_of(BATCH, 4, 4) == ("sink-1", 0)
-    assert BATCH.plan_group not in {place_of(BATCH, 1, task)[0] for task in range(200)}
+    groups = {place_of(BATCH, 1, task)[0] for task in range(200)} | {BATCH.plan_group}
+    assert len(groups) == 201
+    for name in ("sink-0", "sink-1", "sink-plan", "sin"):
+        other = replace(BATCH, sink=name)
+        assert other.plan_group not in groups
+        assert groups.isdisjoint(place_of(other, 1, task)[0] for task in range(200))
 
 
 def test_fingerprints_do_not_hang_on_the_order():
@@ -121,6 +126,13 @@ def test_a_plan_tells_which_task_has_which_rows():
     assert same.digest == plan.digest
     moved = planned(opened(1, Fingerprint(1, 5)), opened(2, Fingerprint(2, 6)))
     assert moved.digest != plan.digest
+
+
+@pytest.mark.parametrize("number", [6, 7])
+def test_a_plan_that_has_the_markers_elsewhere_is_not_replaced(number):
+    mine, known = planned(opened(0, width=4)), planned(opened(0, width=2))
+    with pytest.raises(KafkaError, match=r"its plan and its tasks do not agree .*2 and 4 part"):
+        settle_plan(BATCH, replace(known, number=number), mine, begun=False)
 
 
 def test_tasks_that_know_of_other_markers_are_refused():

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import anyio
 import pyarrow
 import pytest
 
-from aiokafkawire import Consumer, blocking
+from aiokafkawire import Consumer, Producer, blocking
 from aiokafkawire.broker import Answer, Close
-from aiokafkawire.errors import KafkaError
+from aiokafkawire.errors import KafkaError, UnsupportedVersion
 from aiokafkawire.spark import transactions
 from aiokafkawire.spark.exactly_once import Batch, Committed, Empty, Open, Result, plan_of
 from aiokafkawire.spark.ranges import OffsetRange
@@ -21,7 +22,7 @@ from aiokafkawire.spark.reading import read_range
 from aiokafkawire.spark.transactions import abort_all, end_all, write_in_transaction
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
-from tests.broker.hosted import HostedBroker
+from tests.broker.hosted import HostedBroker, hosted_broker
 from tests.spark.kafka import create
 
 Rows = list[str]
@@ -198,6 +199,32 @@ def test_an_end_whose_answer_was_lost_is_known_by_its_marker(kafka):
     assert visible(kafka, "lost") == Counter("ab")
 
 
+@pytest.mark.parametrize("as_of", ["4.3", "3.9", "2.5"])
+def test_an_end_that_was_carried_out_is_repeated_until_it_is_answered(as_of):
+    with hosted_broker(as_of=as_of) as kafka:
+        batch = sink(kafka, "answered")
+        results = run(kafka, batch, ["a"], ["b"])
+        # The first task's; then that of the other.
+        kafka.call(lambda: kafka.broker.on(ApiKey.END_TXN, Close(carried_out=True), times=2))
+        end_all(options(kafka), results)
+        assert visible(kafka, "answered") == Counter("ab")
+        asked = kafka.call(lambda: kafka.broker.requests.of(ApiKey.END_TXN))
+        assert [request.message.transactional_id for request in asked].count("answered-0") > 1
+        assert all(request.message.committed for request in asked)
+
+
+def test_markers_are_not_looked_for_longer_than_they_may(kafka, monkeypatch):
+    monkeypatch.setattr(transactions, "LOOK_S", 0.5)
+    with hosted_broker() as gone:
+        batch = sink(gone, "gone")
+        results = run(gone, batch, *[["a"]] * 12)
+    failed = dict.fromkeys(range(12), KafkaError("gone"))
+    began = time.monotonic()
+    client = {"bootstrap_servers": gone.servers}
+    assert transactions._look(client, results, failed) == (set(), set(range(12)))
+    assert time.monotonic() - began < 3
+
+
 def test_what_nobody_knows_is_told(kafka, monkeypatch):
     batch = sink(kafka, "unknown")
     results = run(kafka, batch, ["a"], ["b"])
@@ -244,6 +271,53 @@ def test_another_query_is_refused_the_name(kafka):
     end_all(options(kafka), run(kafka, batch, ["a"]))
     with pytest.raises(KafkaError, match="was written by the stream q, and not by the stream q2"):
         write(kafka, replace(batch, query="q2", number=1), 0, ["b"])
+
+
+@pytest.mark.parametrize(
+    ("changed", "refused"),
+    [({"query": "q2"}, "not by the stream q2"), ({"number": 3}, "comes too late")],
+    ids=["another-query", "an-earlier-batch"],
+)
+def test_who_is_refused_does_not_fence_who_is_not(kafka, changed, refused):
+    batch = sink(kafka, f"unharmed-{refused[-2:]}")
+    end_all(options(kafka), run(kafka, replace(batch, number=4), ["a"]))
+    results = run(kafka, replace(batch, number=5), ["b"], ["c"])
+    with pytest.raises(KafkaError, match=refused):
+        write(kafka, replace(batch, **changed), 0, ["x"])
+    end_all(options(kafka), results)
+    assert visible(kafka, batch.topic) == Counter("abc")
+
+
+def test_a_plan_that_came_meanwhile_says_where_markers_are(kafka, monkeypatch):
+    batch = sink(kafka, "meanwhile")
+    results = run(kafka, batch, ["a"], ["b"], ["c"])
+    kafka.call(kafka.broker.add_partitions, "meanwhile", 5)
+    start = Producer.start
+
+    async def first_the_other(producer: Producer) -> None:
+        monkeypatch.undo()
+        await anyio.to_thread.run_sync(end_all, options(kafka), results)
+        await start(producer)
+
+    monkeypatch.setattr(Producer, "start", first_the_other)
+    assert kinds([write(kafka, batch, 2, ["c"])]) == [Committed]
+
+
+@pytest.mark.parametrize("as_of", ["2.4", "0.11"])
+def test_brokers_that_do_not_wait_for_transactions_are_refused(as_of):
+    with hosted_broker(as_of=as_of) as kafka:
+        batch = sink(kafka, "old")
+        with pytest.raises(UnsupportedVersion, match=r"from 2\.5 on wait for transactions"):
+            write(kafka, batch, 0, ["a"])
+        assert not stored(kafka, "old")
+
+
+def test_sinks_whose_names_begin_alike_are_apart(kafka):
+    batch = sink(kafka, "twin", 1)
+    other = replace(batch, sink="twin-1")
+    end_all(options(kafka), run(kafka, batch, ["a"], ["b"], ["c"]))
+    end_all(options(kafka), run(kafka, other, ["d"], ["e"], ["f"]))
+    assert visible(kafka, "twin") == Counter("abcdef")
 
 
 def test_what_is_aborted_holds_up_no_reader(kafka):

@@ -49,7 +49,7 @@ def test_a_batch_that_is_repeated_is_written_once(spark, kafka):
     for _ in range(2):
         write(numbers(spark, 0, 1_000, 3), kafka, "once", 1)
     assert rows(spark, kafka, "once") == [*range(1_000)]
-    assert markers(kafka, "to-once", "once", 2) == [1, 1]
+    assert markers(kafka, "to-once-0", "once", 2) == [1, 1]
     write(numbers(spark, 1_000, 1_100, 1), kafka, "once", 2)
     assert rows(spark, kafka, "once") == [*range(1_100)]
 
@@ -91,7 +91,7 @@ def test_a_stream_goes_on_behind_its_markers(spark, kafka, tmp_path):
     query = copy()
     assert rows(spark, kafka, "live-out") == [*range(90)]
     # The last batch may have had rows of one task alone.
-    assert max(filter(None, markers(kafka, query.id, "live-out", 2))) == 2
+    assert max(filter(None, markers(kafka, f"{query.id}-0", "live-out", 2))) == 2
     # As if the driver had died when all was written: Spark does not know that it is.
     (Path(tmp_path) / "commits" / "2").unlink()
     (Path(tmp_path) / "commits" / ".2.crc").unlink(missing_ok=True)
