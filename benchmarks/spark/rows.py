@@ -59,27 +59,27 @@ def _beside(deed: str, ratio: float, *more: Actor) -> tuple[tuple[Actor, ...], t
 ROWS: Mapping[str, Row] = {
     row.name: row
     for row in (
-        Row("batch", "batch read, to noop", True, 6_000_000, *_beside("batch", 1.3)),
+        Row("batch", "batch read, to noop", True, 4_000_000, *_beside("batch", 1.3)),
         Row(
             "sum",
             "batch read, `sum(length(value))`",
             True,
-            6_000_000,
+            4_000_000,
             *_beside("sum", 1.3, Actor(OURS, "sum", VALUE_ALONE)),
         ),
-        Row("stream", "AvailableNow stream, to noop", True, 6_000_000, *_beside("stream", 1.2)),
+        Row("stream", "AvailableNow stream, to noop", True, 4_000_000, *_beside("stream", 1.2)),
         Row(
             "write",
             "batch write, acks=all, idempotent",
             False,
-            3_000_000,
+            2_000_000,
             *_beside("write", 1.2, Actor(THEIRS, "write", LARGE)),
         ),
         Row(
             "copy",
             "AvailableNow stream, Kafka to Kafka",
             True,
-            3_000_000,
+            2_000_000,
             *_beside("copy", 1.2, Actor(THEIRS, "copy", LARGE)),
         ),
         Row(

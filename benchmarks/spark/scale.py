@@ -97,6 +97,16 @@ def grows_linearly(curve: Curve) -> bool:
     return slope(curve.points) <= 1.1
 
 
+def too_busy(found: Figures) -> list[str]:
+    """What our idle stream takes more of than it may."""
+    ours = found.get(OURS, {})
+    limits = (
+        ("requests", "requests a second", MOST_REQUESTS),
+        ("CPU", "python, % of a core", 100 * MOST_BUSY),
+    )
+    return [name for name, what, most in limits if ours.get(what, 0) > most]
+
+
 def drawn(found: Sequence[Curve]) -> str:
     panels: dict[str, dict[str, svg.Curve]] = {}
     for curve in found:
@@ -165,14 +175,7 @@ def main() -> int:
     faster = [f"{curve.name} by {curve.of}" for curve in found if not grows_linearly(curve)]
     if found:
         print(f"\nGrows linearly: {f'MISSED by {faster}' if faster else 'reached'}")
-    busy = [
-        what
-        for what, value, most in (
-            ("requests", figures.get(OURS, {}).get("requests a second", 0), MOST_REQUESTS),
-            ("CPU", figures.get(OURS, {}).get("python, % of a core", 0), 100 * MOST_BUSY),
-        )
-        if value > most
-    ]
+    busy = too_busy(figures)
     if figures:
         print(f"Idle: {f'MISSED by {busy}' if busy else 'reached'}")
     return 1 if faster or busy else 0

@@ -7,6 +7,8 @@ import pytest
 from benchmarks.bench import Result
 from benchmarks.report import to_json, verdicts
 from benchmarks.rows import OURS
+from benchmarks.scaling.curve import Curve
+from benchmarks.spark import scale
 from benchmarks.spark.report import load, report, table
 from benchmarks.spark.rows import ROWS, THEIRS, USES, deed_of
 
@@ -59,3 +61,23 @@ def test_a_side_that_was_not_run_has_no_ratio():
 @pytest.mark.parametrize("name", ROWS)
 def test_quick_rows_are_shorter(name):
     assert 4 * ROWS[name].quick().messages == ROWS[name].messages
+
+
+def test_what_grows_faster_than_its_size_is_told(tmp_path):
+    linear = Curve(OURS, "partitions", "s of CPU", ((4, 4.0), (64, 6.0), (512, 30.0)))
+    steep = Curve(THEIRS, "rows", "s of CPU", ((1, 1.0), (4, 6.0), (16, 36.0)))
+    assert scale.grows_linearly(linear)
+    assert not scale.grows_linearly(steep)
+    path = tmp_path / "scale.json"
+    idle = {OURS: {"requests a second": 0.5, "python, % of a core": 1.5}}
+    scale.save(path, [linear], idle)
+    scale.save(path, [steep], {})
+    assert scale.load(path) == ([steep, linear], idle)
+    drawn = scale.drawn([steep, linear])
+    assert drawn.count("<polyline") == 2
+    assert scale.figures_table(idle)[-1] == f"| {OURS} | 0.50 | 1.50 |"
+    assert scale.too_busy(idle) == []
+    assert scale.too_busy({OURS: {"requests a second": 1.1, "python, % of a core": 2.1}}) == [
+        "requests",
+        "CPU",
+    ]
