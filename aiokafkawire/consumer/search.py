@@ -47,16 +47,18 @@ class MissingPartitions:
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
-        self._since: dict[TopicPartition, float] = {}
+        # A sum, not a beginning: of two ways to reckon, one may be before the other by a hair.
+        self._until: dict[TopicPartition, float] = {}
 
     def overdue(self, missing: Iterable[TopicPartition], now: float) -> list[TopicPartition]:
         """Those of the partitions that are missing now whose time is up; it then begins anew."""
-        self._since = {tp: self._since.get(tp, now) for tp in missing}
-        late = [tp for tp, since in self._since.items() if now - since >= self._patience_s]
-        self._since.update(dict.fromkeys(late, now))
+        anew = now + self._patience_s
+        self._until = {tp: self._until.get(tp, anew) for tp in missing}
+        late = [tp for tp, until in self._until.items() if until <= now]
+        self._until.update(dict.fromkeys(late, anew))
         return late
 
     @property
     def next_at(self) -> float:
         """When the next one is overdue."""
-        return min(self._since.values(), default=math.inf) + self._patience_s
+        return min(self._until.values(), default=math.inf)

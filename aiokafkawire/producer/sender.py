@@ -230,7 +230,7 @@ class Sender:
         told = list(topics) if update.topics is None else [n for n in update.topics if n in topics]
         for name in told:
             known = snapshot.topics.get(name)
-            if known is not None:
+            if known is not None and known.partitions:
                 accumulator.set_topic(name, known.partitions, known.topic_id)
                 if known.topic_id == NO_ID and name in self._unknown_topics:
                     # Without ids, a topic that was gone in between counts as another one.

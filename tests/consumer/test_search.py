@@ -40,3 +40,14 @@ def test_a_missing_partition_is_overdue_after_its_time_and_again_after_that() ->
     assert missing.overdue([P0], 20.0) == [P0]
     assert missing.overdue([], 21.0) == []
     assert missing.overdue([P0], 30.0) == []  # it was there meanwhile
+
+
+def test_a_missing_partition_is_overdue_when_it_was_told_to_be() -> None:
+    """Not a hair later: whoever sleeps until then would look again and again."""
+    rng = random.Random(1)
+    for _ in range(1_000):
+        missing = MissingPartitions(rng.choice((0.3, 2.0, 20.0, 60.0)))
+        assert missing.overdue([P0], rng.uniform(0, 100)) == []
+        at = missing.next_at
+        assert missing.overdue([P0], at) == [P0]
+        assert missing.next_at > at

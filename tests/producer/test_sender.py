@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import anyio
 import pytest
 
-from aiokafkawire.broker import Answer, Broker, Drop
+from aiokafkawire.broker import Answer, Broker, Corrupt, Drop
 from aiokafkawire.config import COMPRESSION_LEVELS, ProducerConfig, make
 from aiokafkawire.errors import BrokerError, DeliveryTimedOut, DeliveryUnknown, UnsupportedVersion
 from aiokafkawire.producer import Producer
@@ -17,7 +19,7 @@ from aiokafkawire.producer.sequences import MAX_EPOCH
 from aiokafkawire.records import BatchBuilder, iter_batches
 from aiokafkawire.runtime import TaskHandle
 from aiokafkawire.types import ProducerIdAndEpoch
-from aiokafkawire.wire import ApiKey, ErrorCode
+from aiokafkawire.wire import ApiKey, Buffer, ErrorCode, Response
 from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tests.producer.conftest import HASTY, produced
 from tests.producer.hurry import delivery_timeout
@@ -285,3 +287,29 @@ async def test_the_tasks_of_a_broker_that_is_gone_end(broker: Broker, new_produc
             await producer.send_and_wait("t", b"2", partition=partition)
         assert sorted(sender._nodes) == [1, 2, 3]
     assert [broker.end_offset("t", partition) for partition in range(3)] == [2, 2, 2]
+
+
+class WithoutPartitions(Corrupt):
+    """Metadata of topics that are there, and have nothing."""
+
+    def response(self, response: Response) -> Response:
+        told: Any = response
+        return replace(told, topics=[replace(each, partitions=[]) for each in told.topics])
+
+    def frame(self, buffers: list[Buffer]) -> list[Buffer]:
+        return buffers
+
+
+@pytest.mark.parametrize("key", [None, b"k"])
+async def test_a_topic_keeps_its_partitions_when_it_is_told_to_have_none(
+    broker: Broker, new_producer: New, key: bytes | None
+):
+    async with new_producer(metadata_max_age_ms=100) as producer:
+        await producer.send_and_wait("t", b"1", key)
+        told = broker.on(ApiKey.METADATA, WithoutPartitions())
+        with anyio.fail_after(30):
+            while told.hits < 2:
+                await anyio.sleep(0.02)
+            delivery = await producer.send("t", b"2", key)
+            told.remove()
+            await delivery
