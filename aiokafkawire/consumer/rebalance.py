@@ -122,7 +122,12 @@ class Rebalance:
             self._tell_later(self.listener.on_partitions_assigned, partitions)
 
     def narrow(self, topics: Collection[str]) -> None:
-        """Give nothing of topics that are not subscribed to, until their partitions have gone."""
+        """Give nothing of topics that are not subscribed to, until their partitions have gone.
+
+        With none the group is left, and all goes, whatever is subscribed to next.
+        """
+        if not topics:
+            self.withdraw(tuple(self._mine))
         for tp, partition in self._mine.items():
             if tp not in self._going:
                 partition.revoked = tp.topic not in topics

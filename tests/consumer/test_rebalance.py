@@ -101,6 +101,27 @@ class Notes(RebalanceListener):
         self.calls.append(("revoked", partitions))
 
 
+async def test_what_is_subscribed_to_no_more_is_not_given_until_it_is_again() -> None:
+    async with owner() as it:
+        it.rebalance.assign((P0, P1))
+        it.rebalance.narrow(("others",))
+        assert all(p.revoked for p in it.assignment.values())
+        it.rebalance.narrow((P0.topic,))
+        assert not any(p.revoked for p in it.assignment.values())
+
+
+async def test_a_group_that_is_left_gives_nothing_more_whatever_comes_then() -> None:
+    async with owner() as it:
+        it.rebalance.assign((P0, P1))
+        it.rebalance.narrow(())
+        it.rebalance.narrow((P0.topic,))
+        assert all(p.revoked for p in it.assignment.values())
+        await it.rebalance.revoke((P0, P1))
+        it.rebalance.assign((P0,))
+        it.rebalance.narrow((P0.topic,))
+        assert [p.revoked for p in it.assignment.values()] == [False]
+
+
 async def test_what_comes_needs_a_position_and_the_listener_first() -> None:
     async with owner() as it:
         notes = it.rebalance.listener = Notes()

@@ -306,6 +306,79 @@ def draw_crossing(rng: random.Random) -> dict[str, Any]:
     }
 
 
+# --- subscriptions ---
+
+OTHER = "refunds"
+BOTH = (TOPIC, OTHER)
+
+
+async def subscriptions_change(stage: Stage) -> None:
+    """Members turn from one topic to the other, to both, to none, and come back, at any moment of
+    each other's rebalances. In the end they want all, and get it."""
+    turns = stage.plan.options["turns"]
+    options = {
+        "group_id": GROUP,
+        "enable_auto_commit": stage.plan.options["automatic"],
+        "partition_assignment_strategy": [stage.plan.options["strategy"]],
+    }
+
+    async def turn(number: int) -> None:
+        rng = stage.rng(f"member-{number}")
+        name, host = f"member-{number}", f"10.0.2.{number + 1}"
+        async with a_consumer(
+            stage, name, host, *rng.choice(((TOPIC,), BOTH)), **options
+        ) as reader:
+            for _ in range(turns):
+                until_s = stage.now() + rng.choice((0.0, 0.1, 0.5, 2.0)) * rng.random()
+                while True:
+                    try:
+                        with anyio.move_on_after(until_s - stage.now()):
+                            await serve(reader)
+                    except KafkaError as error:
+                        stage.note(f"{name}: {error}")
+                    if stage.now() >= until_s:
+                        break
+                wanted = rng.choice(((), (TOPIC,), (OTHER,), BOTH))
+                if wanted:
+                    reader.subscribe(wanted)
+                else:
+                    reader.unsubscribe()
+                    await anyio.sleep(rng.choice((0.0, 0.3)))
+                    reader.subscribe(rng.choice(((TOPIC,), (OTHER,))))
+            reader.subscribe(BOTH)
+            while True:
+                await serve(reader)
+
+    async def serve(reader: Any) -> None:
+        for batch in (await reader.getmany(timeout_ms=300)).values():
+            if not options["enable_auto_commit"]:
+                try:
+                    await reader.commit(batch)
+                except KafkaError as error:
+                    stage.note(f"{reader.name}: {error}")
+
+    async with anyio.create_task_group() as members:
+        for number in range(stage.plan.options["members"]):
+            members.start_soon(turn, number)
+        async with a_producer(stage, "sender", HOST) as sender:
+            for number in range(30):
+                await sender.send(BOTH[number % 2], sender.value())
+                await anyio.sleep(stage.chance.uniform(0, 0.1 * turns))
+        await anyio.sleep(2 * turns)
+        await stage.until_consumed(*BOTH, group=GROUP)
+        await stage.until_settled()
+        members.cancel_scope.cancel()
+
+
+def draw_turns(rng: random.Random) -> dict[str, Any]:
+    return {
+        "turns": rng.randint(1, 5),
+        "members": rng.randint(1, 3),
+        "automatic": rng.random() < 0.5,
+        "strategy": rng.choice(("range", "cooperative-sticky", "cooperative-sticky")),
+    }
+
+
 # --- offsets in transactions ---
 
 
@@ -404,6 +477,7 @@ CORNERS: Mapping[str, Corner] = {
     "a commit comes into a rebalance": Corner(
         a_commit_comes_into_a_rebalance, draw_crossing, topics={TOPIC: 3}
     ),
+    "subscriptions change": Corner(subscriptions_change, draw_turns, topics={TOPIC: 2, OTHER: 2}),
     "a copier loses its place in a transaction": Corner(
         a_copier_loses_its_place_in_a_transaction, draw_after, topics={TOPIC: 1, COPIES: 1}
     ),
