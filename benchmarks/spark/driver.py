@@ -180,10 +180,11 @@ def cpu_seconds(command: str = "") -> float:
 
 
 def measured(deed: Callable[[Asked], Answer], asked: Asked) -> Answer:
-    cpu_began, began = cpu_seconds(), time.perf_counter()
+    cpu_began, java_began, began = cpu_seconds(), cpu_seconds("java"), time.perf_counter()
     answer = deed(asked)
     seconds, cpu = time.perf_counter() - began, cpu_seconds() - cpu_began
-    return {"seconds": seconds, "cpu_seconds": cpu, **answer}
+    java = cpu_seconds("java") - java_began
+    return {"seconds": seconds, "cpu_seconds": cpu, "java_cpu_seconds": java, **answer}
 
 
 def main() -> None:

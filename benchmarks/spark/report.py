@@ -68,9 +68,10 @@ def about(rows: Sequence[tuple[Row, Found]]) -> str:
 
 def report(rows: Sequence[tuple[Row, Found]]) -> tuple[list[str], int]:
     """The text, and how many aims were missed."""
-    judged = [one for row, found in rows for one in verdicts(row, found)]
-    lines = [about(rows), machine(), "", *table(rows), ""]
-    return lines + [f"- {verdict}" for verdict in judged], sum(not one.reached for one in judged)
+    judged = [(row, one) for row, found in rows for one in verdicts(row, found)]
+    lines = [f"{about(rows)}. {machine()}", "", *table(rows), ""]
+    lines += [f"- {row.title}: {verdict}" for row, verdict in judged]
+    return lines, sum(not verdict.reached for _, verdict in judged)
 
 
 def load(path: Path) -> list[tuple[Row, Found]]:
