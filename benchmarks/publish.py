@@ -85,8 +85,10 @@ def with_spark(page: str) -> str:
 
 def with_spark_scale(page: str) -> str:
     found, figures = spark_scale.load(RESULTS / "spark-scale.json")
-    (DOCS / "spark-scale.svg").write_text(spark_scale.drawn(found))
     page = replaced(page, "spark idle", spark_scale.figures_table(figures))
+    if not found:
+        return page
+    (DOCS / "spark-scale.svg").write_text(spark_scale.drawn(found))
     return replaced(page, "spark curves", table(found))
 
 
