@@ -16,7 +16,7 @@ from straight import Cut, Row
 from aiokafkawire import Consumer
 from aiokafkawire.types import TopicPartition
 
-__all__ = ("cut_of", "dead_letter", "parquet_rows", "row", "topic_rows")
+__all__ = ("cut_of", "dead_letter", "parquet_rows", "row", "table_files", "topic_rows")
 
 READ_S = 60.0
 
