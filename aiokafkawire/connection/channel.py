@@ -71,7 +71,7 @@ class Pending(Promise[Any]):
         api: str,
         version: int,
         response: type[Response],
-        buffers: list[Buffer],
+        buffers: Sequence[Buffer],
         read: Callable[[memoryview], object] | None = None,
     ) -> None:
         super().__init__()
@@ -79,8 +79,8 @@ class Pending(Promise[Any]):
         self.api = api
         self.version = version
         self.response = response
-        self.buffers: Sequence[Buffer] = buffers
-        self.size_bytes = sum(map(len, buffers))
+        self.buffers = buffers
+        self.size_bytes = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
 
 
 @cache
@@ -199,7 +199,7 @@ class Channel:
         """Send a request without waiting: its `payload` is the promise of what `request` gives or
         raises while it waits. Raises what `request` raises before."""
         now = self._now()
-        written = message if isinstance(message, Written) else None
+        written = message if type(message) is Written else None
         api, response = _spoken(message.api_key if written is None else written.cls.api_key)
         if self._error is not None:
             raise ConnectionLost(self._error.reason, sent=False, broker=self.name, api=api)
@@ -223,8 +223,9 @@ class Channel:
             call = calls.begin(pending, deadline, now)
         if call is not None:
             pending.buffers = NOTHING
-            self._counters.requests += 1
-            self._counters.bytes_sent += pending.size_bytes
+            counters = self._counters
+            counters.requests += 1
+            counters.bytes_sent += pending.size_bytes
             self._hand_over(buffers)
         else:
             call = self._queue(pending, deadline, expect_response, now)

@@ -27,16 +27,16 @@ class Counters:
         self.connections_open += 1
         self.connections_made += 1
 
-    def closed(self, *, lost: bool) -> None:
-        """A connection ended; `lost`: not by the client's own wish."""
-        self.connections_open -= 1
-        self.connections_lost += lost
-
     def answered(self, latency_s: float) -> None:
         """A response came, so long after its request was handed to the socket."""
         self.responses += 1
         self.latency_sum_s += latency_s
         self.latency_max_s = max(self.latency_max_s, latency_s)
+
+    def closed(self, *, lost: bool) -> None:
+        """A connection ended; `lost`: not by the client's own wish."""
+        self.connections_open -= 1
+        self.connections_lost += lost
 
     def snapshot(self) -> dict[str, int | float]:
         """The numbers under their public names, which end in their unit."""

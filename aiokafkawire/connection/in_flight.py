@@ -68,6 +68,10 @@ TRANSITIONS = {
 }
 """What each event makes of a request. A pair that is absent cannot happen."""
 
+# Up to Python 3.11 an enumeration looks for its members by a long way.
+_SENT, _ABANDONED = CallState.SENT, CallState.ABANDONED
+_WRITTEN, _ANSWERED = CallEvent.WRITTEN, CallEvent.ANSWERED
+
 
 class QueueFull(Exception):
     """`MAX_QUEUED` requests wait already."""
@@ -167,9 +171,7 @@ class InFlight(Generic[T]):
         if self.queue or len(waiting) >= self._max_in_flight or now < self.throttled_until:
             return None
         limit = max(deadline, now + self._request_timeout_s)
-        call = Call(
-            self.next_correlation_id, deadline, limit, payload, True, CallState.SENT, True, now
-        )
+        call = Call(self.next_correlation_id, deadline, limit, payload, True, _SENT, True, now)
         waiting.append(call)
         self._number(call)
         return call
@@ -197,7 +199,7 @@ class InFlight(Generic[T]):
                 self.one_way.append(call)
             call.limit = max(call.deadline, now + self._request_timeout_s)
             self.queue.popleft()
-            call.on(CallEvent.WRITTEN)
+            call.on(_WRITTEN)
             call.sent = True
             call.sent_at = now
             taken.append(call)
@@ -207,7 +209,7 @@ class InFlight(Generic[T]):
         """All that was taken is on its way; the calls that expect no answer are done."""
         finished, self.one_way = self.one_way, []
         for call in finished:
-            call.on(CallEvent.ANSWERED)
+            call.on(_ANSWERED)
             self.last_one_way = call.payload
         self._note_idle(now)
         return finished
@@ -220,11 +222,11 @@ class InFlight(Generic[T]):
         if not self._waiting or self._waiting[0].correlation_id != correlation_id:
             raise ProtocolError(self._explain(correlation_id))
         call = self._waiting.popleft()
-        wanted = call.state is CallState.SENT
-        call.on(CallEvent.ANSWERED)
+        wanted = call.state is _SENT
+        call.on(_ANSWERED)
         # The heap would keep the answer alive, which may be a fetch of many MiB.
         deadlines = self._deadlines
-        while deadlines and deadlines[0][2].state >= CallState.ABANDONED:
+        while deadlines and deadlines[0][2].state >= _ABANDONED:
             heapq.heappop(deadlines)
         if not self._waiting and not self.queue and not self.one_way:
             self._idle_since = now

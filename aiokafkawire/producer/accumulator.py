@@ -23,7 +23,7 @@ from aiokafkawire.producer.delivery import (
 from aiokafkawire.producer.partition_queue import PartitionQueue, Policy
 from aiokafkawire.producer.partitioner import StickyChoice, partition_for_key
 from aiokafkawire.producer.sequences import Identities, PartitionSequences
-from aiokafkawire.records import BatchBuilder, Compression
+from aiokafkawire.records import BatchBuilder, ClosedBatch, Compression
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.records.kernel import Buffer, Headers
 from aiokafkawire.runtime import NEVER
@@ -42,6 +42,8 @@ GRANTS = 512
 
 MAX_PARKED_TOPICS = 10_000
 """Topics that nothing is sent to any more and whose sequence numbers are kept."""
+
+_DONE = BatchState.DONE
 
 LeaderOf = Callable[[TopicPartition], NodeId | None]
 
@@ -146,6 +148,11 @@ class Senders(Protocol):
         nothing else is under way there."""
         ...
 
+    def free_way(self, node: NodeId, topic: TopicQueues) -> Callable[[Batch], None] | None:
+        """What sends a batch to a broker at once, if nothing is in the way of one of this topic:
+        else None, and it is to be offered."""
+        ...
+
 
 class Accumulator:
     """The producer's buffer.
@@ -187,6 +194,12 @@ class Accumulator:
         self._active: dict[NodeId | None, dict[PartitionQueue, None]] = {}
         self._drained_at: dict[NodeId, float] = {}
         self._held: dict[NodeId, None] | None = None
+        # Records that come one by one go one by one.
+        self._direct = (
+            not settings.policy.linger_s
+            and not settings.transactional
+            and settings.compression is Compression.NONE
+        )
         self._parked: dict[str, TopicQueues] = {}
         self._senders = senders
         self._settled = settled
@@ -219,6 +232,11 @@ class Accumulator:
         may go elsewhere: the batch is ended, and the answer is None.
         """
         batch, index, first = queue.open, None, False
+        if batch is None and self._direct and queue.at_rest(now):
+            way = self._way_of(queue, size_bytes)
+            if way is not None:
+                closed = ClosedBatch.of_one(timestamp_ms, key, value, headers)
+                return self._send_alone(queue, closed, way, dated=dated, now=now)
         if batch is not None:
             builder = self._granted_for(batch, size_bytes)
             index = builder.append(timestamp_ms, key, value, headers)
@@ -228,8 +246,7 @@ class Accumulator:
                     return None
         if batch is None or index is None:
             first = not queue.waiting
-            builder = self._new_builder()
-            batch = self._begin_batch(queue, builder, now)
+            batch, builder = self._begin_batch(queue, now)
             self._grant(batch, builder, size_bytes)
             index = builder.append(timestamp_ms, key, value, headers)
             assert index is not None
@@ -244,6 +261,46 @@ class Accumulator:
             self._first(queue, batch)
         return delivery
 
+    def _way_of(self, queue: PartitionQueue, size_bytes: int) -> Callable[[Batch], None] | None:
+        """What sends a record by itself, if it need not wait and fills no batch."""
+        node = queue.leader
+        if node is None or node in self._active or self._held is not None:
+            return None
+        if size_bytes >= self._body_bytes:
+            return None
+        return self._senders.free_way(node, self.topics[queue.topic_partition.topic])
+
+    def _send_alone(
+        self,
+        queue: PartitionQueue,
+        records: ClosedBatch,
+        way: Callable[[Batch], None],
+        *,
+        dated: bool,
+        now: float,
+    ) -> Delivery:
+        """Send a record that nothing waits with: its batch comes to be as one does that is begun,
+        closed and drained, without these steps."""
+        topic, partition = queue.topic_partition
+        receipt = Receipt(topic, partition, self.tally, self.pacer)
+        receipt.count = 1
+        receipt.dated = dated
+        queue.last_order += 1
+        expires_at = now + self.settings.policy.delivery_timeout_s
+        batch = Batch(receipt, records, (queue.last_order,), now, expires_at)
+        size_bytes = records.size_bytes
+        batch.reserved_bytes = body_bytes = size_bytes - BATCH_OVERHEAD_BYTES
+        self.used_bytes += body_bytes
+        queues = self.topics[topic]
+        queues.used_at = now
+        queue.send_alone(batch)
+        self._count_filled(queue, queues, body_bytes)
+        self._count_sent(batch, size_bytes)
+        assert queue.leader is not None
+        self._drained_at[queue.leader] = now
+        way(batch)
+        return Delivery(receipt, 0, records.base_timestamp)
+
     def _granted_for(self, batch: Batch, size_bytes: int) -> BatchBuilder:
         """What takes a batch's records, with room for one more of this size."""
         builder = batch.builder
@@ -255,9 +312,9 @@ class Accumulator:
 
     def _grant(self, batch: Batch, builder: BatchBuilder, lacking: int) -> None:
         """Let a batch have what it lacks of the buffer, and some more if there is."""
-        free = self._buffer_bytes - self.used_bytes
-        more = max(lacking, min(self._grant_bytes, free))
-        self.used_bytes += more
+        used = self.used_bytes
+        more = max(lacking, min(self._grant_bytes, self._buffer_bytes - used))
+        self.used_bytes = used + more
         batch.reserved_bytes = reserved = batch.reserved_bytes + more
         self._granted[batch] = None
         builder.limit_bytes = min(self._body_bytes, reserved)
@@ -278,14 +335,12 @@ class Accumulator:
             batch.reserved_bytes = body_bytes
             self.used_bytes -= unused
 
-    def _new_builder(self) -> BatchBuilder:
+    def _begin_batch(self, queue: PartitionQueue, now: float) -> tuple[Batch, BatchBuilder]:
         settings = self.settings
-        return BatchBuilder(
-            settings.compression, settings.compression_level, settings.policy.batch_size_bytes
+        policy = settings.policy
+        builder = BatchBuilder(
+            settings.compression, settings.compression_level, policy.batch_size_bytes
         )
-
-    def _begin_batch(self, queue: PartitionQueue, builder: BatchBuilder, now: float) -> Batch:
-        policy = self.settings.policy
         topic, partition = queue.topic_partition
         self.topics[topic].used_at = now
         receipt = builder.receipt = Receipt(topic, partition, self.tally, self.pacer)
@@ -299,7 +354,7 @@ class Accumulator:
             now + policy.delivery_timeout_s,
         )
         queue.add(batch, now)
-        return batch
+        return batch, builder
 
     def _first(self, queue: PartitionQueue, batch: Batch) -> None:
         """A batch was begun that nothing waits before."""
@@ -370,7 +425,10 @@ class Accumulator:
         """A batch takes no more records."""
         self._granted.pop(batch, None)
         self._give_back(batch, body_bytes)
-        topic = self.topics[batch.receipt.topic]
+        self._count_filled(queue, self.topics[batch.receipt.topic], body_bytes)
+
+    def _count_filled(self, queue: PartitionQueue, topic: TopicQueues, body_bytes: int) -> None:
+        """Where records without a key go on, after a batch that ended."""
         if topic.sticky_queue is queue:
             topic.sticky.filled(body_bytes, batch_ended=True)
             if topic.sticky.partition is None:
@@ -534,7 +592,6 @@ class Accumulator:
         that there is something."""
         pressing = self.pressing > 0
         taken: list[Batch] = []
-        totals = self.totals
         size = 0
         active = self._active.get(node, {})
         known = due and len(active) == 1
@@ -547,9 +604,7 @@ class Accumulator:
             if taken and (size > max_bytes or batch.large_losses):
                 break
             taken.append(queue.take(batch))
-            totals.batches_sent += 1
-            totals.batches_resent += batch.attempts > 1
-            totals.batch_bytes_sent += batch_bytes
+            self._count_sent(batch, batch_bytes)
             del active[queue]
             if queue.waiting:
                 active[queue] = None  # after the others
@@ -561,10 +616,16 @@ class Accumulator:
                 del self._active[node]
         return taken
 
+    def _count_sent(self, batch: Batch, size_bytes: int) -> None:
+        totals = self.totals
+        totals.batches_sent += 1
+        totals.batches_resent += batch.attempts > 1
+        totals.batch_bytes_sent += size_bytes
+
     def answered(self, batch: Batch, answer: Answer, now: float, not_before: float) -> None:
         """What became of an attempt; see `PartitionQueue.answered`."""
         receipt = batch.receipt
-        if batch.state is BatchState.DONE:  # it expired, and its topic may have been let go
+        if batch.state is _DONE:  # it expired, and its topic may have been let go
             topic = self.topics.get(receipt.topic) or self._parked.get(receipt.topic)
             if topic is not None:
                 topic.all_queues[receipt.partition].late.discard(batch)

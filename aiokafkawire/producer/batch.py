@@ -47,6 +47,10 @@ TRANSITIONS: Mapping[tuple[BatchState, BatchEvent], BatchState] = {
 }
 """(state, event) -> the next state; a pair that is absent cannot happen."""
 
+# Up to Python 3.11 an enumeration looks for its members by a long way.
+_OPEN, _WAITING, _DONE = BatchState.OPEN, BatchState.WAITING, BatchState.DONE
+_CLOSED, _SETTLED = BatchEvent.CLOSED, BatchEvent.SETTLED
+
 
 class Batch:
     """Records of one partition that are sent together.
@@ -94,10 +98,10 @@ class Batch:
         self.records: ClosedBatch | None = None
         if isinstance(content, BatchBuilder):
             self.builder = content
-            self.state = BatchState.OPEN
+            self.state = _OPEN
         else:
             self.records = content
-            self.state = BatchState.WAITING
+            self.state = _WAITING
         self.reserved_bytes = 0
         self.attempts = 0
         self.large_losses = 0
@@ -111,7 +115,7 @@ class Batch:
     @property
     def done(self) -> bool:
         """Whether it has its outcome."""
-        return self.state is BatchState.DONE
+        return self.state is _DONE
 
     @property
     def count(self) -> int:
@@ -127,7 +131,7 @@ class Batch:
     def close(self) -> None:
         """Take no more records."""
         assert self.builder is not None
-        self.handle(BatchEvent.CLOSED)
+        self.handle(_CLOSED)
         self.records = closed = self.builder.close()
         self.receipt.count = closed.count
         self.builder = None
@@ -136,7 +140,7 @@ class Batch:
         """Give the outcome to whoever waits, and let the records go."""
         if self.builder is not None:
             self.receipt.count = self.builder.count
-        self.handle(BatchEvent.SETTLED)
+        self.handle(_SETTLED)
         self.builder = self.records = None
         self.receipt.settle(outcome)
 

@@ -261,7 +261,7 @@ class Delivery(Placed):
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
         receipt: Receipt = self.receipt
         if receipt.appended is None and not (receipt.promise.done and self.done):
-            yield from self._wait().__await__()
+            yield from self._wait()
             receipt.seen = True
         elif not receipt.seen:
             receipt.seen = True
@@ -273,13 +273,13 @@ class Delivery(Placed):
                 yield from pacer.checkpoint().__await__()
         return self.result()
 
-    async def _wait(self) -> None:
+    def _wait(self) -> Generator[Any, Any, None]:
         receipt, index = self._leaf()
         while not receipt.promise.done:
             alone = index not in receipt.waiting
             receipt.waiting.add(index)
             try:
-                await receipt.promise.wait()
+                yield from receipt.promise.told()
             except BaseException:
                 if alone:
                     self._unheard()

@@ -105,18 +105,19 @@ def build(
 
 def build_usual(batch: Batch, form: UsualForm) -> BuiltRequest:
     """As `build`, of one batch in a form that is known."""
-    records = _encode(batch, form.version, form.request.transactional_id is not None)
-    if form.version < FIRST_WITH_TOPIC_IDS:
+    version, request = form.version, form.request
+    records = _encode(batch, version, request.transactional_id is not None)
+    if version < FIRST_WITH_TOPIC_IDS:
         batch.by_name = True
     size_bytes = sum(map(len, records))
     written = form.write(batch.receipt.partition, records, size_bytes)
-    return BuiltRequest(form.request, [batch], size_bytes, [], written)
+    return BuiltRequest(request, [batch], size_bytes, [], written)
 
 
 def _encode(batch: Batch, version: int, transactional: bool) -> list[Buffer]:
     records, stamp = batch.records, batch.stamp
     assert records is not None
-    if records.compression == Compression.ZSTD and version < FIRST_WITH_ZSTD:
+    if version < FIRST_WITH_ZSTD and records.compression == Compression.ZSTD:
         raise UnsupportedVersion("zstd needs a broker of Kafka 2.1 or later")
     magic = 2 if version >= FIRST_WITH_FORMAT_2 else 1 if version >= FIRST_WITH_FORMAT_1 else 0
     if magic == 0 and batch.receipt.dated:

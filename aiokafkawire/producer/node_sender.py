@@ -9,15 +9,16 @@ the wire, and until then batches can still move to another leader.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from aiokafkawire.cluster import Cluster
+from aiokafkawire.cluster import Cluster, MetadataSnapshot
 from aiokafkawire.config import ProducerConfig
-from aiokafkawire.connection import Backoff, Lane
+from aiokafkawire.connection import Backoff, Channel, Lane
 from aiokafkawire.connection.versions import MAX_WITHOUT_TOPIC_IDS
 from aiokafkawire.errors import ClientClosed, KafkaError, UnsupportedVersion
-from aiokafkawire.producer.accumulator import Accumulator
+from aiokafkawire.producer.accumulator import Accumulator, TopicQueues
 from aiokafkawire.producer.answer import Answer, from_failure
 from aiokafkawire.producer.batch import Batch
 from aiokafkawire.producer.exchange import (
@@ -44,6 +45,8 @@ OFFLOAD_BYTES = 64 * 1024
 
 MAX_FORMS = 1_000
 """Topics of which it is remembered how a request looks; then all are forgotten."""
+
+_PRODUCE, _NO_COMPRESSION = ApiKey.PRODUCE, Compression.NONE
 
 LAST_WITH_MORE_ACKS = 0
 """In this version of Produce, that of Kafka 0.8, acks may be a number of replicas above 1."""
@@ -101,8 +104,12 @@ class NodeSender:
             "transactional_id": config.transactional_id,
         }
         self._forms: dict[str, UsualForm] = {}
+        # Where requests go, and the metadata by which that was found.
+        self._channel: Channel | None = None
+        self._broker = ""
+        self._found_by: MetadataSnapshot | None = None
         self._limit = config.max_in_flight_requests_per_connection
-        self._compresses = context.accumulator.settings.compression is not Compression.NONE
+        self._compresses = context.accumulator.settings.compression is not _NO_COMPRESSION
         self._now = context.runtime.clock.now
 
     def start(self) -> None:
@@ -229,17 +236,45 @@ class NodeSender:
 
     def _send(self) -> bool:
         """Make one request of what is due; False if there is something to wait for before."""
-        built: BuiltRequest | None = None
         try:
-            client = self._context.cluster.broker(self.node_id)
-            channel = client.at_once(Lane.PRODUCE)
+            channel = self._open_channel()
             if channel is None:
                 return False
             least, most = self._versions()
-            version = client.version_on(channel, ApiKey.PRODUCE, least, most)
+            version = channel.versions.highest(_PRODUCE, most, least)
             built = self._take(version)
-            if built is None:
-                return True
+        except KafkaError as error:
+            error.broker = error.broker or self._broker
+            self._refusal = error
+            self._alarm.move(-NEVER)
+            return False
+        if built is not None:
+            self._submit(built, channel, version)
+        return True
+
+    def free_way(self, topic: TopicQueues) -> Callable[[Batch], None] | None:
+        """What sends one batch of a topic at once, if no request is under way or about to be made,
+        and it would be a usual one."""
+        if self._under_way or self._busy or self._retired or self._refusal is not None:
+            return None
+        try:
+            channel = self._open_channel()
+            if channel is None or self._acks not in {-1, 1}:
+                return None
+            most = None if topic.topic_id.int else MAX_WITHOUT_TOPIC_IDS[_PRODUCE]
+            version = channel.versions.highest(_PRODUCE, most)
+        except KafkaError:  # told when it is sent
+            return None
+        if version < FIRST_USUAL:
+            return None
+        return partial(self._send_alone, channel, self._form(topic.name, version))
+
+    def _send_alone(self, channel: Channel, form: UsualForm, batch: Batch) -> None:
+        self._submit(build_usual(batch, form), channel, form.version)
+
+    def _submit(self, built: BuiltRequest, channel: Channel, version: int) -> None:
+        """Send a request whose batches have been taken."""
+        try:
             call = channel.submit(
                 built.written or built.request,
                 version,
@@ -247,20 +282,28 @@ class NodeSender:
                 expect_response=self._acks != 0,
             )
         except KafkaError as error:
-            if built is None:
-                self._refusal = error
-                self._alarm.move(-NEVER)
-                return False
             self._fail(built, error)
-            return True
+            return
         self._under_way += 1
         self._alone = built.sent[0].large_losses > 0
-        call.payload.when_done(partial(self._answer, built, client.name))
-        return True
+        call.payload.when_done(partial(self._answer, built, self._broker))
+
+    def _open_channel(self) -> Channel | None:
+        """The connection, if it can be written to now; it is looked up where the metadata is
+        another one, or it was lost."""
+        channel, metadata = self._channel, self._context.cluster.metadata
+        if channel is None or not channel.usable or metadata is not self._found_by:
+            client = self._context.cluster.broker(self.node_id)
+            channel = self._channel = client.at_once(Lane.PRODUCE)
+            self._broker, self._found_by = client.name, metadata
+        elif channel.silent_until > self._now():
+            return None
+        return channel
 
     def _take(self, version: int) -> BuiltRequest | None:
         """A request of what is due, taken out of the buffer; None if nothing of it can go."""
         context, accumulator = self._context, self._accumulator
+        now = self._now()
         if self._acks > 1 and version > LAST_WITH_MORE_ACKS:
             context.fail(
                 UnsupportedVersion(
@@ -274,14 +317,14 @@ class NodeSender:
             broker = context.cluster.broker(self.node_id).name
             context.met_old_log(UnsupportedVersion("it leads partitions", broker=broker))
         limit = context.config.max_request_size_bytes
-        batches = accumulator.drain(self.node_id, self._now(), limit, due=True)
-        if version < FIRST_WITH_FORMAT_2 and accumulator.identities is None:
-            for batch in batches:
-                # It may have been numbered for a newer leader.
-                batch.stamp = None
+        batches = accumulator.drain(self.node_id, now, limit, due=True)
         if len(batches) == 1 and version >= FIRST_USUAL:
             built = build_usual(batches[0], self._form(batches[0].receipt.topic, version))
         else:
+            if version < FIRST_WITH_FORMAT_2 and accumulator.identities is None:
+                for batch in batches:
+                    # It may have been numbered for a newer leader.
+                    batch.stamp = None
             built = build(
                 batches,
                 version,

@@ -47,6 +47,10 @@ default): after so long without an acknowledgement the first batch goes alone ag
 MADE_ANEW = "the topic was deleted and made anew meanwhile"
 
 
+# Up to Python 3.11 an enumeration looks for its members by a long way.
+_DONE, _SENT = BatchState.DONE, BatchEvent.SENT
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The options that the queues go by; times in seconds."""
@@ -181,14 +185,36 @@ class PartitionQueue:
         one that `close_head` has just given."""
         batch = closed or self.close_head()
         self.waiting.remove(batch)
-        if self.sequences is not None and batch.stamp is None:
+        if batch.stamp is None and self.sequences is not None:
             batch.stamp = self.sequences.stamp(batch.receipt.count)
-        batch.handle(BatchEvent.SENT)
+        batch.handle(_SENT)
         batch.attempts += 1
         self.in_flight.append(batch)
         if len(self.in_flight) > 1:
             self.in_flight.sort(key=_order)
         return batch
+
+    def at_rest(self, now: float) -> bool:
+        """Whether a batch made now could go at once: none is before it, and it would be numbered
+        under the identity that is in use here already."""
+        if self.waiting or self.in_flight:
+            return False
+        sequences = self.sequences
+        if sequences is None:
+            return True
+        identities, state = sequences.identities, sequences.state
+        return (
+            type(state) is Flowing
+            and state.identity is identities.current
+            and identities.local
+            and now - self._acked_at <= DOUBTED_AFTER_S
+        )
+
+    def send_alone(self, batch: Batch) -> None:
+        """Take a closed batch that is sent now; only when `at_rest`."""
+        self.waiting.append(batch)
+        self._owner.opened(batch)
+        self.take(batch)
 
     def _may_number(self, sequences: PartitionSequences) -> bool:
         identities, state = sequences.identities, sequences.state
@@ -213,7 +239,7 @@ class PartitionQueue:
 
         A batch that expired meanwhile has its outcome already.
         """
-        if batch.state is BatchState.DONE:
+        if batch.state is _DONE:
             return
         abandoned = self._owner.abandoned
         if abandoned is not None and answer.verdict is not Verdict.APPENDED:

@@ -7,7 +7,7 @@ Whatever else an answer says is left to `exchange`.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from struct import Struct
 from typing import NamedTuple
 from uuid import UUID
@@ -36,7 +36,14 @@ _INDEX = Struct(">i")
 _EXAMPLE_OF_DATA = _INDEX.size + len(b"\x01")  # the partition, and no records at all
 _NUMBERS = "ihqqq"  # partition, error code, base offset, log append time, log start offset
 _LENGTH_BYTES = 4
+_APPENDED = Verdict.APPENDED
 _CORRELATION_ID_BYTES = 4
+
+
+@lru_cache(maxsize=1024)
+def _compact_size(size_bytes: int) -> bytes:
+    """What stands before so many bytes."""
+    return encode_unsigned_varint(size_bytes + 1)
 
 
 class _Numbers(NamedTuple):
@@ -82,7 +89,7 @@ class UsualForm:
 
     def write(self, partition: int, records: list[Buffer], size_bytes: int) -> Written:
         """A request with one batch, whose encoded parts these are, and their size in all."""
-        size = encode_unsigned_varint(size_bytes + 1)
+        size = _compact_size(size_bytes)
         body = [self._before, _INDEX.pack(partition), size, *records, self._after]
         return Written(ProduceRequest, body, partial(self.read, partition))
 
@@ -94,7 +101,7 @@ class UsualForm:
         begins, told, error, base_offset, appended_at, _, ends = layout.unpack(frame)
         if error or told != partition or begins != before or ends != after:
             return None
-        return Answer(Verdict.APPENDED, None, base_offset, appended_at)
+        return Answer(_APPENDED, None, base_offset, appended_at)
 
 
 def _numbers(topic: str, topic_id: UUID, version: int) -> _Numbers:

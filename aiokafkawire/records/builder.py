@@ -23,7 +23,7 @@ from .batch import (
 from .columns import Columns
 from .compression import Compression, compress
 from .headers import as_bytes, encode_headers
-from .kernel import Buffer, RecordsUnderWay, decode_records
+from .kernel import Buffer, Headers, RecordsUnderWay, decode_records
 
 __all__ = ("DEFAULT_BATCH_BYTES", "BatchBuilder", "ClosedBatch")
 
@@ -126,6 +126,20 @@ class ClosedBatch:
         self.max_timestamp = max_timestamp
         self.compression = compression
         self.compression_level = compression_level
+
+    @classmethod
+    def of_one(
+        cls, timestamp_ms: int, key: Buffer | None, value: Buffer | None, headers: Headers
+    ) -> ClosedBatch:
+        """One record, not compressed: what a `BatchBuilder` with it alone closes to."""
+        records = RecordsUnderWay(0)
+        records.add(
+            timestamp_ms,
+            key if key is None or type(key) is bytes else as_bytes(key, "key"),
+            value if value is None or type(value) is bytes else as_bytes(value, "value"),
+            encode_headers(headers) if headers else NO_HEADERS,
+        )
+        return cls(records.take_body(), 1, timestamp_ms, timestamp_ms)
 
     @property
     def size_bytes(self) -> int:

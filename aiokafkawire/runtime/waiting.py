@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -75,19 +75,25 @@ class _Parking:
             if self._event is None:
                 self._event = anyio.Event()
             return await wait_until(self._event, deadline)
+        if deadline == NEVER:
+            return await self
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bool] = loop.create_future()
         self._futures[future] = None
-        if deadline == NEVER:
-            try:
-                return await future
-            finally:
-                del self._futures[future]
         timer = loop.call_at(deadline, _run_out, future, deadline)
         try:
             return await future
         finally:
             timer.cancel()
+            del self._futures[future]
+
+    def __await__(self) -> Generator[Any, Any, bool]:
+        """`wait` without a deadline, on asyncio."""
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._futures[future] = None
+        try:
+            return (yield from future.__await__())
+        finally:
             del self._futures[future]
 
 
@@ -220,12 +226,15 @@ class Promise(Generic[T]):
         if self.done:
             return
         self.done = True
-        self.value, self.error = value, error
-        parking, self._parking = self._parking, None
+        self.value = value
+        self.error = error
+        parking = self._parking
         if parking is not None:
+            self._parking = None
             parking.leave()
-        callback, self._on_done = self._on_done, None
+        callback = self._on_done
         if callback is not None:
+            self._on_done = None
             callback(self)
 
     def fail(self, error: BaseException) -> None:
@@ -245,6 +254,14 @@ class Promise(Generic[T]):
             callback(self)
         else:
             self._on_done = callback
+
+    def told(self) -> Generator[Any, Any, None]:
+        """Wait for the outcome, which is not there yet, inside of the caller's own `__await__`:
+        each layer between a task and what it waits for is gone through once more when it wakes."""
+        parking = self._parking
+        if parking is None:
+            parking = self._parking = _Parking()
+        yield from parking.wait(NEVER).__await__() if on_trio() else parking.__await__()
 
     async def wait(self, deadline: float = NEVER) -> T:
         """Wait for the outcome; `TimeoutError` if the deadline comes first."""

@@ -85,10 +85,10 @@ def encode_written(
     written: Written, version: int, correlation_id: int, client_id: str | None
 ) -> list[Buffer]:
     """As `encode_request`, of a request whose body is there already."""
-    cls = written.cls
+    cls, body, _ = written
     beginning = _KEY_VERSION_AND_ID.pack(cls.api_key, version, correlation_id)
     rest = _rest_of_header(cls, version, client_id)  # type: ignore[arg-type]
-    return _frame([b"", beginning, rest, *written.body])
+    return _frame([b"", beginning, rest, *body])
 
 
 def encode_response(message: Response, version: int, correlation_id: int) -> list[Buffer]:

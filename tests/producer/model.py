@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from aiokafkawire.errors import ConnectionLost
-from aiokafkawire.producer.accumulator import Accumulator, Settings
+from aiokafkawire.producer.accumulator import Accumulator, Settings, TopicQueues
 from aiokafkawire.producer.answer import Answer, from_code, from_failure
 from aiokafkawire.producer.batch import Batch
 from aiokafkawire.producer.partition_queue import Policy
@@ -137,7 +138,19 @@ class PartitionLog:
 class Cluster:
     """Brokers, and the producer's machines connected to them."""
 
-    def __init__(self, partitions: int = 2, nodes: int = 2, **changes: object) -> None:
+    def __init__(
+        self,
+        partitions: int = 2,
+        nodes: int = 2,
+        *,
+        eager: bool = False,
+        direct: bool = False,
+        **changes: object,
+    ) -> None:
+        """`eager`: an offer to a broker without requests under way is taken at once; `direct`: so
+        is a record that nothing waits with, in one step."""
+        self.eager = eager
+        self.direct = direct
         self.nodes = range(1, nodes + 1)
         self.now = 0.0
         self.woken: list[int | None] = []
@@ -167,6 +180,14 @@ class Cluster:
 
     def offer(self, node: int) -> None:
         self.woken.append(node)
+        if self.eager and not self.connections[node]:
+            self.drain(node)
+
+    def free_way(self, node: int, topic: TopicQueues) -> Callable[[Batch], None] | None:
+        assert topic is self.topic
+        if not self.direct or self.connections[node]:
+            return None
+        return lambda batch: self.send(node, [batch])
 
     def append(self, partition: int, value: bytes):
         queue = self.topic.by_partition[partition]
@@ -179,8 +200,9 @@ class Cluster:
         if len(self.connections[node]) >= 5:
             return None
         batches = self.accumulator.drain(node, self.now, 1000)
-        if not batches:
-            return None
+        return self.send(node, batches) if batches else None
+
+    def send(self, node: int, batches: list[Batch]) -> Request:
         sent = []
         for batch in batches:
             columns = batch.records.columns()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import assume
@@ -52,9 +55,11 @@ SEQUENCE_CODES = {
 
 
 class Producing(RuleBasedStateMachine):
+    OPTIONS: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+
     def __init__(self) -> None:
         super().__init__()
-        self.cluster = Cluster()
+        self.cluster = Cluster(**self.OPTIONS)
         self.deliveries = {tp: [] for tp in self.cluster.logs}
         self.number = 0
 
@@ -202,6 +207,16 @@ Producing.TestCase.settings = hypothesis_settings(
     max_examples=100, stateful_step_count=40, deadline=None
 )
 TestProducing = Producing.TestCase
+
+
+class ProducingOneByOne(Producing):
+    """Without linger, where a record that nothing waits with goes in one step."""
+
+    OPTIONS = MappingProxyType({"linger_s": 0.0, "eager": True, "direct": True})
+
+
+ProducingOneByOne.TestCase.settings = Producing.TestCase.settings
+TestProducingOneByOne = ProducingOneByOne.TestCase
 
 
 # --- what each broker may get --------------------------------------------------------------------

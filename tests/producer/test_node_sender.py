@@ -13,6 +13,8 @@ import pytest
 from aiokafkawire.broker import Answer, Broker, Close, Delay, SeenRequest
 from aiokafkawire.errors import AuthenticationFailed, DeliveryUnknown, UnsupportedVersion
 from aiokafkawire.producer import Producer
+from aiokafkawire.producer.accumulator import TopicQueues
+from aiokafkawire.producer.node_sender import NodeSender
 from aiokafkawire.testing import KafkaBroker
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.producer.conftest import produced
@@ -53,6 +55,45 @@ async def test_requests_go_out_in_the_order_of_their_batches(broker: Broker, new
         await producer.flush()
     batches = [b for seen in broker.requests.of(ApiKey.PRODUCE) for b in produced(seen)]
     assert [batch.base_sequence for batch in batches] == list(range(60))
+
+
+@pytest.mark.parametrize("acks", ["all", 1])
+async def test_a_record_alone_is_sent_as_others_are(
+    broker: Broker, new_producer: New, monkeypatch: pytest.MonkeyPatch, acks: object
+):
+    """In one step, or by way of the queue: the requests say the same, and so do the metrics."""
+    taken: list[bool] = []
+    free_way = NodeSender.free_way
+
+    def watched(self: NodeSender, topic: TopicQueues) -> object:
+        way = free_way(self, topic)
+        taken.append(way is not None)
+        return way
+
+    said: list[object] = []
+    for way in (watched, lambda *_: None):
+        monkeypatch.setattr(NodeSender, "free_way", way)
+        before = len(broker.requests.of(ApiKey.PRODUCE))
+        async with new_producer(linger_ms=0, acks=acks) as producer:
+            for number in range(6):
+                headers = [("h", b"x")] if number % 2 else None
+                await producer.send_and_wait("t", b"%d" % number, b"k", 0, number, headers)
+            metrics = producer.metrics()
+        requests = broker.requests.of(ApiKey.PRODUCE)[before:]
+        batches = [batch for request in requests for batch in produced(request)]
+        said.append(
+            (
+                [(request.version, request.size_bytes) for request in requests],
+                [batch.base_sequence for batch in batches],
+                [
+                    [columns.value(0), columns.key(0), columns.headers(0), columns.timestamps[0]]
+                    for columns in (batch.columns() for batch in batches)
+                ],
+                {name: metrics[name] for name in metrics if name.startswith(("batch", "records"))},
+            )
+        )
+    assert sum(taken) >= 4  # the first ones find no connection, or no producer id
+    assert said[0] == said[1]
 
 
 async def test_what_is_not_to_wait_any_more_goes_out_in_that_call(

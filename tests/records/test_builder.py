@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from aiokafkawire.errors import UnsupportedVersion
@@ -143,3 +145,20 @@ def test_older_formats_are_made_from_the_same_records() -> None:
         assert [found.columns().value(n) for n in (0, 1)] == [b"a", None]
     with pytest.raises(UnsupportedVersion):
         encoded(batch, 1, transactional=True)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        (17, None, b"v", ()),
+        (-1, b"k", None, ()),
+        (2**40, b"", b"x" * 70_000, (("h", b"1"), ("i", None))),
+    ],
+)
+def test_a_batch_of_one_record_is_as_a_builder_makes_it(record: tuple[Any, ...]):
+    builder = BatchBuilder(max_bytes=100)
+    assert builder.append(*record) == 0
+    numbers = {"producer_id": 9, "producer_epoch": 2, "base_sequence": 77}
+    made, alone = builder.close(), ClosedBatch.of_one(*record)
+    assert b"".join(alone.encode(**numbers)) == b"".join(made.encode(**numbers))
+    assert (alone.count, alone.size_bytes) == (made.count, made.size_bytes)

@@ -1,0 +1,167 @@
+"""A record that nothing waits with goes in one step, held to what the way by the queue does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiokafkawire.producer.batch import Batch
+from aiokafkawire.producer.new_record import RECORD_OVERHEAD_BYTES
+from aiokafkawire.producer.sequences import MAX_EPOCH
+from aiokafkawire.wire.error_codes import ErrorCode
+from tests.producer.model import Cluster
+
+NODES = st.sampled_from([1, 2])
+PARTITIONS = st.sampled_from([0, 0, 0, 1, 2])
+CODES = st.sampled_from(
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ]
+)
+VALUES = st.sampled_from([b"", b"8 bytes.", b"x" * 39, b"x" * 200])
+Step = Callable[[Cluster], object]
+
+
+def step(name: str, *arguments: st.SearchStrategy[object]) -> st.SearchStrategy[Step]:
+    return st.tuples(*arguments).map(lambda given: lambda cluster: getattr(cluster, name)(*given))
+
+
+def append_without_key(cluster: Cluster, value: bytes, dated: bool) -> None:
+    accumulator, now = cluster.accumulator, cluster.now
+    queue = accumulator.without_key(cluster.topic, random.Random(1), now)
+    size = len(value) + RECORD_OVERHEAD_BYTES
+    delivery = None
+    while delivery is None:
+        delivery = accumulator.append(
+            queue, b"k", value, (), 7, dated=dated, size_bytes=size, now=now
+        )
+
+
+def refused(cluster: Cluster) -> None:
+    """A batch waits to be sent again, and nobody has looked since it may."""
+    cluster.append(2, b"again")
+    cluster.refuse_next(1, ErrorCode.NOT_LEADER_OR_FOLLOWER, False)
+    cluster.deliver_answer(1)
+    cluster.pass_time(1.0)
+
+
+def held(cluster: Cluster) -> None:
+    cluster.accumulator.hold_offers()
+    cluster.append(0, b"1" * 8)
+    cluster.append(0, b"2" * 8)
+    cluster.accumulator.make_offers()
+
+
+STEPS = st.lists(
+    st.one_of(
+        step("append", PARTITIONS, VALUES),
+        st.tuples(VALUES, st.booleans()).map(
+            lambda given: lambda cluster: append_without_key(cluster, *given)
+        ),
+        step("process_next", NODES),
+        step("deliver_answer", NODES),
+        step("refuse_next", NODES, CODES, st.booleans()),
+        step("break_connection", NODES),
+        step("drain", NODES),
+        step("move_leader", PARTITIONS, NODES),
+        step("make_topic_anew"),
+        step("learn_topic"),
+        step("pass_time", st.sampled_from([0.01, 1.0, 9.0, 4_000.0])),
+        step("grant"),
+        st.sampled_from([-1, 1]).map(lambda by: lambda cluster: press(cluster, by)),
+        st.just(held),
+        st.just(refused),
+        st.just(lambda cluster: cluster.accumulator.without_identity()),
+    ),
+    max_size=40,
+)
+
+
+def press(cluster: Cluster, by: int) -> None:
+    if cluster.accumulator.pressing + by >= 0:
+        cluster.accumulator.press(by)
+
+
+def state_of(batch: Batch) -> object:
+    records = batch.records
+    said = None if records is None else records.encode()
+    kept = [
+        getattr(batch, name)
+        for name in Batch.__slots__
+        if name not in {"builder", "receipt", "records", "last_error"}
+    ]
+    receipt = batch.receipt
+    error = None if batch.last_error is None else str(batch.last_error)
+    return kept, said, error, receipt.count, receipt.dated, str(receipt.promise.value)
+
+
+def look(cluster: Cluster) -> object:
+    """All that shows what becomes of the records."""
+    accumulator, topic = cluster.accumulator, cluster.topic
+    queues = [
+        (
+            [state_of(batch) for batch in queue.waiting],
+            [state_of(batch) for batch in queue.in_flight],
+            [state_of(batch) for batch in sorted(queue.late, key=lambda batch: batch.order)],
+            queue.open is None,
+            queue.last_order,
+            None if queue.sequences is None else queue.sequences.state,
+        )
+        for queue in topic.all_queues.values()
+    ]
+    under_way = {
+        node: [
+            [(sent.topic_partition, sent.values, sent.stamp) for sent in request.sent]
+            for request in requests
+        ]
+        for node, requests in cluster.connections.items()
+    }
+    return (
+        queues,
+        under_way,
+        accumulator.used_bytes,
+        accumulator.totals,
+        len(accumulator.incomplete),
+        accumulator.tally.count,
+        accumulator.pacer.calls_left,
+        accumulator.leader_missing,
+        accumulator._drained_at,
+        [accumulator.sendable_at(node) for node in cluster.nodes],
+        topic.used_at,
+        topic.sticky.filled_bytes,
+        [log.values for log in cluster.logs.values()],
+        cluster.identities.current,
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(steps=STEPS, warm=st.booleans(), epoch=st.sampled_from([0, MAX_EPOCH]))
+def test_both_ways_do_the_same(steps: list[Step], warm: bool, epoch: int):
+    ways = [Cluster(3, linger_s=0, eager=True, direct=direct) for direct in (False, True)]
+    for cluster in ways:
+        if warm:
+            cluster.warm_up(epoch)
+    for one in steps:
+        for cluster in ways:
+            one(cluster)
+        assert look(ways[0]) == look(ways[1])
+
+
+def test_a_record_goes_in_one_step():
+    cluster = Cluster(linger_s=0, direct=True)  # what is offered would stay
+    cluster.warm_up()
+    delivery = cluster.append(0, b"v")
+    assert not cluster.accumulator.topics["t"].by_partition[0].waiting
+    [request] = cluster.connections[cluster.leaders[cluster.topic.queues[0].topic_partition]]
+    assert [sent.values for sent in request.sent] == [[b"v"]]
+    cluster.settle_all()
+    assert delivery.result().offset == 1
