@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -80,6 +82,32 @@ async def test_a_promise_gives_its_value_to_all():
     assert got == [3, 3]
     assert await promise.wait() == 3
     assert promise.result() == 3
+
+
+async def test_a_promise_is_waited_for_inside_of_what_is_awaited():
+    promise: Promise[int] = Promise()
+    got: list[int] = []
+
+    class Waiting:
+        def __await__(self) -> Generator[Any, Any, int]:
+            yield from promise.told()
+            return promise.result()
+
+    async def wait() -> None:
+        got.append(await Waiting())
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        group.start_soon(wait)
+        await anyio.wait_all_tasks_blocked()
+        gone = anyio.CancelScope()
+        with gone:
+            gone.cancel()
+            await Waiting()
+        assert gone.cancelled_caught
+        assert got == []
+        promise.resolve(3)
+    assert got == [3, 3]
 
 
 async def test_who_left_word_is_called_back_where_the_outcome_is_told():
