@@ -25,6 +25,8 @@ CONFIGURATION = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
 
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
 STREAM_S = 60
 """How long a stream may take."""
 
@@ -44,7 +46,11 @@ class Answerer:
             return {"error": f"{type(error).__name__}: {error}"[:ERROR_CHARACTERS]}
 
     def read(self, options, where=None):
-        """The schema, the rows, and which offsets each task read."""
+        """The schema, the rows, and which offsets each task read.
+
+        With predicates the source is told of them, where Spark is not doing so by itself.
+        """
+        self._spark.conf.set(PUSHDOWN, str(where is not None).lower())
         frame = self._spark.read.format(self._connector).options(**options).load()
         schema = [[field.name, field.dataType.simpleString()] for field in frame.schema.fields]
         return {"schema": schema, **read(frame if where is None else frame.where(where))}

@@ -75,10 +75,17 @@ def reading(
 
 
 def no_reading(
-    name: str, ours: str, theirs: str, *, differs: str | None = None, **options: Any
+    name: str,
+    ours: str,
+    theirs: str,
+    *,
+    differs: str | None = None,
+    where: str | None = None,
+    **options: Any,
 ) -> Case:
+    arguments = {"options": options, "where": where}
     fails = Fails(ours=ours, theirs=theirs)
-    ask = Ask(do="read", arguments={"options": options}, fails=fails, differs=differs)
+    ask = Ask(do="read", arguments=arguments, fails=fails, differs=differs)
     return Case(name=f"read fails: {name}", steps=(ask,))
 
 

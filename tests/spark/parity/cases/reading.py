@@ -10,6 +10,7 @@ from tests.spark.parity.case import (
     no_reading,
     reading,
 )
+from tests.spark.parity.topics import BASE_MS
 
 TOPICS = (
     reading("one topic", subscribe="plain"),
@@ -308,7 +309,6 @@ RECORDS = (
     reading(
         "an open transaction, committed", subscribe="open", **k(isolation_level="read_committed")
     ),
-    reading("a predicate", subscribe="plain", where="partition = 0 and offset > 4"),
     reading("small fetches", subscribe="large", **k(max_partition_fetch_bytes="100")),
     no_reading(
         "another isolation level",
@@ -316,6 +316,60 @@ RECORDS = (
         ".",
         subscribe="other",
         **k(isolation_level="serializable"),
+    ),
+)
+
+PREDICATES = (
+    reading("where: a partition", subscribe="plain", where="partition = 0 and offset > 4"),
+    reading("where: not a partition", subscribe="plain", where="partition <> 0 and key = 'k1'"),
+    reading(
+        "where: a topic and two offsets",
+        subscribe="plain,other",
+        where="topic = 'other' and offset in (1, 3)",
+    ),
+    reading("where: another topic", subscribe="plain,other", where="topic = 'nowhere'"),
+    reading(
+        "where: offsets of a compacted topic",
+        subscribe="compacted",
+        where="offset between 5 and 20",
+    ),
+    reading(
+        "where: a least time, of times in no order",
+        subscribe="unordered",
+        where=f"timestamp >= timestamp_millis({BASE_MS} + 7000)",
+    ),
+    reading(
+        "where: a time up to which, of times in no order",
+        subscribe="unordered",
+        where=f"timestamp <= timestamp_millis({BASE_MS} + 3000)",
+    ),
+    reading(
+        "where: between two times",
+        subscribe="plain,unordered",
+        where=f"timestamp > timestamp_millis({BASE_MS} + 2000)"
+        f" and timestamp < timestamp_millis({BASE_MS} + 8000)",
+    ),
+    reading(
+        "where: after all",
+        subscribe="plain",
+        where=f"timestamp > timestamp_millis({BASE_MS} + 100000)",
+    ),
+    reading(
+        "where: one time of transactions, committed",
+        subscribe="ended",
+        where="timestamp > timestamp_millis(1) and offset < 6",
+        **k(isolation_level="read_committed"),
+    ),
+    reading(
+        "where: one of two", subscribe="plain", where="partition = 1 or offset = 2 or value = 'v7'"
+    ),
+    no_reading(
+        "deleted records, and a least time",
+        "records may be lost",
+        "may have been lost|lost some data|aged out",
+        subscribe="cut",
+        startingOffsets=by_partition("cut", p0=1, p1=0),
+        where=f"timestamp >= timestamp_millis({BASE_MS} + 6000)",
     ),
 )
 
