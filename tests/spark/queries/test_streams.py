@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from aiokafkawire.types import TopicPartition
 from tests.spark.kafka import append, create, fill
 
 TIMEOUT_S = 120
+SETTLING_S = 3
+IDLE_S = 12
+"""So long an idle stream is looked at: more than twice as long as a broker may keep a fetch."""
 
 
 def stream(spark: Any, kafka: Any, source: str, sink: str, place: Path, **options: str) -> Any:
@@ -97,6 +101,30 @@ def test_a_stream_that_runs_follows_its_topic(spark, kafka, tmp_path):
         query.stop()
     found = sorted(map(int, values(spark, kafka, "followed")))
     assert found == list(range(found[0], number))
+
+
+def test_an_idle_stream_asks_its_broker_less_than_once_a_second(spark, kafka, tmp_path):
+    fill(kafka, "idle", ["1"], ["2"])
+    reader = spark.readStream.format("aiokafkawire").option("subscribe", "idle")
+    frame = reader.option("kafka.bootstrap.servers", kafka.servers).load()
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    asked: Counter[Any] = Counter()
+
+    def count(request: Any) -> None:
+        asked[request.api_key] += 1
+
+    query = writer.start()
+    try:
+        query.processAllAvailable()
+        # What its start asked for is over, and it has seen that nothing is new.
+        time.sleep(SETTLING_S)
+        kafka.call(kafka.broker.on, None, count)
+        time.sleep(IDLE_S)
+        kafka.call(kafka.broker.clear_faults)
+        assert query.isActive
+    finally:
+        query.stop()
+    assert 0 < asked.total() < IDLE_S, asked
 
 
 def test_lost_records_fail_the_stream_with_the_reason(spark, kafka, tmp_path):
