@@ -89,7 +89,8 @@ def with_spark_scale(page: str) -> str:
     if not found:
         return page
     (DOCS / "spark-scale.svg").write_text(spark_scale.drawn(found))
-    return replaced(page, "spark curves", table(found))
+    drawing = "![Curves of CPU by rows and partitions](spark-scale.svg)"
+    return replaced(page, "spark curves", [*table(found), "", drawing])
 
 
 def main() -> int:
