@@ -21,8 +21,8 @@ from aiokafkawire.producer.delivery import (
     Receipt,
 )
 from aiokafkawire.producer.partition_queue import PartitionQueue, Policy
-from aiokafkawire.producer.partitioner import StickyChoice, partition_for_key
 from aiokafkawire.producer.sequences import Identities, PartitionSequences
+from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.records import BatchBuilder, ClosedBatch, Compression
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.records.kernel import Buffer, Headers
@@ -30,12 +30,7 @@ from aiokafkawire.runtime import NEVER
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import NO_ID
 
-__all__ = ("MAX_PARKED_TOPICS", "Accumulator", "Senders", "Settings", "TopicQueues", "Totals")
-
-MAX_REMEMBERED_KEYS = 16_384
-"""Keys of a topic whose partition is remembered: looking it up is cheaper than hashing."""
-
-MAX_REMEMBERED_KEY_BYTES = 64
+__all__ = ("MAX_PARKED_TOPICS", "Accumulator", "Senders", "Settings", "Totals")
 
 GRANTS = 512
 """A batch takes at most this part of the buffer at a time, beyond what a record needs."""
@@ -71,65 +66,6 @@ class Totals:
     batches_resent: int = 0
     batches_split: int = 0
     batch_bytes_sent: int = 0
-
-
-class TopicQueues:
-    """A topic's partitions, as metadata has them.
-
-    `by_partition` are those that there are now; `all_queues` has also those that went away.
-    `used_at` is when a batch was last begun.
-    """
-
-    __slots__ = (
-        "_by_key",
-        "all_queues",
-        "by_partition",
-        "name",
-        "queues",
-        "sticky",
-        "sticky_queue",
-        "topic_id",
-        "used_at",
-    )
-
-    def __init__(self, name: str, switch_bytes: int) -> None:
-        self.name = name
-        self.queues: list[PartitionQueue] = []
-        self.by_partition: dict[int, PartitionQueue] = {}
-        self.all_queues: dict[int, PartitionQueue] = {}
-        self.used_at = 0.0
-        self.sticky = StickyChoice(switch_bytes)
-        self.sticky_queue: PartitionQueue | None = None  # the choice's, while it holds
-        self.topic_id = NO_ID
-        self._by_key: dict[bytes, PartitionQueue] = {}
-
-    def set_queues(self, queues: list[PartitionQueue]) -> None:
-        """Take over the partitions that there are now, in their order."""
-        if queues != self.queues:
-            self.queues = queues
-            self.by_partition = {queue.topic_partition.partition: queue for queue in queues}
-            self.sticky_queue = None
-            self._by_key.clear()
-
-    @property
-    def busy(self) -> bool:
-        """Whether records wait or are on their way."""
-        return any(queue.waiting or queue.in_flight for queue in self.all_queues.values())
-
-    def for_key(self, key: bytes) -> PartitionQueue:
-        """The partition of a record with a key."""
-        queue = self._by_key.get(key)
-        if queue is None:
-            queue = self.queues[partition_for_key(key, len(self.queues))]
-            if len(self._by_key) >= MAX_REMEMBERED_KEYS:
-                self._by_key.clear()
-            if len(key) <= MAX_REMEMBERED_KEY_BYTES:
-                self._by_key[key] = queue
-        return queue
-
-    def forget_keys(self) -> None:
-        """Free the memory of keys."""
-        self._by_key.clear()
 
 
 class Senders(Protocol):

@@ -7,12 +7,12 @@ from typing import Any
 
 from aiokafkawire.config import ProducerConfig
 from aiokafkawire.errors import UnknownTopic
-from aiokafkawire.producer.accumulator import TopicQueues
 from aiokafkawire.producer.columns import Columns
 from aiokafkawire.producer.delivery import Deliveries, Delivery
 from aiokafkawire.producer.new_record import NewRecord
 from aiokafkawire.producer.partition_queue import PartitionQueue
 from aiokafkawire.producer.sender import Sender
+from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import InTransaction, Transaction
 from aiokafkawire.runtime import Runtime
 

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from aiokafkawire.errors import ConnectionLost
-from aiokafkawire.producer.accumulator import Accumulator, Settings, TopicQueues
+from aiokafkawire.producer.accumulator import Accumulator, Settings
 from aiokafkawire.producer.answer import Answer, from_code, from_failure
 from aiokafkawire.producer.batch import Batch
 from aiokafkawire.producer.partition_queue import Policy
 from aiokafkawire.producer.sequences import SEQUENCE_MODULUS, Flowing, Identities, Stamp
+from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.records import Compression
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode

@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from aiokafkawire.errors import DeliveryTimedOut, DeliveryUnknown, KafkaError
 from aiokafkawire.producer import accumulator as accumulator_module
-from aiokafkawire.producer.accumulator import MAX_REMEMBERED_KEYS
 from aiokafkawire.producer.partitioner import partition_for_key
 from aiokafkawire.producer.sequences import MAX_EPOCH
+from aiokafkawire.producer.topic_queues import MAX_REMEMBERED_KEYS
 from aiokafkawire.runtime import NEVER
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import NO_ID

@@ -1,0 +1,73 @@
+"""The partitions of one topic that records go to, and which one is next."""
+
+from __future__ import annotations
+
+from aiokafkawire.producer.partition_queue import PartitionQueue
+from aiokafkawire.producer.partitioner import StickyChoice, partition_for_key
+from aiokafkawire.wire import NO_ID
+
+__all__ = ("MAX_REMEMBERED_KEYS", "TopicQueues")
+
+MAX_REMEMBERED_KEYS = 16_384
+"""Keys of a topic whose partition is remembered: looking it up is cheaper than hashing."""
+
+MAX_REMEMBERED_KEY_BYTES = 64
+
+
+class TopicQueues:
+    """A topic's partitions, as metadata has them.
+
+    `by_partition` are those that there are now; `all_queues` has also those that went away.
+    `used_at` is when a batch was last begun.
+    """
+
+    __slots__ = (
+        "_by_key",
+        "all_queues",
+        "by_partition",
+        "name",
+        "queues",
+        "sticky",
+        "sticky_queue",
+        "topic_id",
+        "used_at",
+    )
+
+    def __init__(self, name: str, switch_bytes: int) -> None:
+        self.name = name
+        self.queues: list[PartitionQueue] = []
+        self.by_partition: dict[int, PartitionQueue] = {}
+        self.all_queues: dict[int, PartitionQueue] = {}
+        self.used_at = 0.0
+        self.sticky = StickyChoice(switch_bytes)
+        self.sticky_queue: PartitionQueue | None = None  # the choice's, while it holds
+        self.topic_id = NO_ID
+        self._by_key: dict[bytes, PartitionQueue] = {}
+
+    def set_queues(self, queues: list[PartitionQueue]) -> None:
+        """Take over the partitions that there are now, in their order."""
+        if queues != self.queues:
+            self.queues = queues
+            self.by_partition = {queue.topic_partition.partition: queue for queue in queues}
+            self.sticky_queue = None
+            self._by_key.clear()
+
+    @property
+    def busy(self) -> bool:
+        """Whether records wait or are on their way."""
+        return any(queue.waiting or queue.in_flight for queue in self.all_queues.values())
+
+    def for_key(self, key: bytes) -> PartitionQueue:
+        """The partition of a record with a key."""
+        queue = self._by_key.get(key)
+        if queue is None:
+            queue = self.queues[partition_for_key(key, len(self.queues))]
+            if len(self._by_key) >= MAX_REMEMBERED_KEYS:
+                self._by_key.clear()
+            if len(key) <= MAX_REMEMBERED_KEY_BYTES:
+                self._by_key[key] = queue
+        return queue
+
+    def forget_keys(self) -> None:
+        """Free the memory of keys."""
+        self._by_key.clear()
