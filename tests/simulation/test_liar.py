@@ -137,6 +137,7 @@ def test_a_few_histories_of_lies() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)  # a minute's work for a core that has nothing else
 def test_dozens_of_histories_of_lies() -> None:
     run(DOZENS)
 

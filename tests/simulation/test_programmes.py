@@ -30,6 +30,7 @@ def test_nothing_that_is_promised_fails(name: str, backend: Backend) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(450)  # twice `LIMIT_S`, and some more
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_seed_is_the_same_run_in_every_process(backend: Backend) -> None:
     told = [_digests(backend, hash_seed, malloc) for hash_seed, malloc in OTHERS]
