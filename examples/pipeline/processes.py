@@ -24,6 +24,8 @@ LOOK_S = 0.1
 TAIL = 4_000
 
 DEFAULTS = {
+    # Of the server that a declarative pipeline starts for itself, at port 15002.
+    "spark.connect.grpc.binding.address": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
