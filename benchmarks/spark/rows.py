@@ -67,7 +67,7 @@ ROWS: Mapping[str, Row] = {
             4_000_000,
             *_beside("sum", 1.3, Actor(OURS, "sum", VALUE_ALONE)),
         ),
-        Row("stream", "AvailableNow stream, to noop", True, 4_000_000, *_beside("stream", 1.2)),
+        Row("stream", "AvailableNow stream, to noop", True, 16_000_000, *_beside("stream", 1.2)),
         Row(
             "write",
             "batch write, acks=all, idempotent",
@@ -79,7 +79,7 @@ ROWS: Mapping[str, Row] = {
             "copy",
             "AvailableNow stream, Kafka to Kafka",
             True,
-            2_000_000,
+            8_000_000,
             *_beside("copy", 1.2, Actor(THEIRS, "copy", LARGE)),
         ),
         Row(
