@@ -111,13 +111,13 @@ class Driver:
         with tempfile.TemporaryDirectory() as place:
             writer = self._stream(asked, starting="latest").writeStream.format("noop")
             query = writer.option("checkpointLocation", place).start()
-            query.awaitTermination(SETTLING_S)
-            began, java_began = cpu_seconds(), cpu_seconds("java")
-            query.awaitTermination(asked["seconds"])
-            used, java = cpu_seconds() - began, cpu_seconds("java") - java_began
+            found = shares_of_a_core(query.awaitTermination, asked["seconds"])
             query.stop()
-        share = {"all": used, "java": java, "python": used - java}
-        return {"rows": 0, "busy": {name: cpu / asked["seconds"] for name, cpu in share.items()}}
+        return found
+
+    def rest(self, asked: Asked) -> Answer:
+        """The same where no query runs at all."""
+        return shares_of_a_core(time.sleep, asked["seconds"])
 
     def _read(self, asked: Asked) -> Any:
         return self._source(self._spark.read, asked, "earliest")
@@ -177,6 +177,16 @@ def cpu_seconds(command: str = "") -> float:
             waiting.append(pid)
     own = 0.0 if command else time.process_time()
     return own + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def shares_of_a_core(wait: Callable[[float], object], seconds: float) -> Answer:
+    """What is used while one waits for so long, once all has settled."""
+    wait(SETTLING_S)
+    began, java_began = cpu_seconds(), cpu_seconds("java")
+    wait(seconds)
+    used, java = cpu_seconds() - began, cpu_seconds("java") - java_began
+    share = {"all": used, "java": java, "python": used - java}
+    return {"rows": 0, "busy": {name: cpu / seconds for name, cpu in share.items()}}
 
 
 def measured(deed: Callable[[Asked], Answer], asked: Asked) -> Answer:

@@ -5,7 +5,8 @@
 
 rows         1, 4 and 16 million rows of 4 partitions, batch read to noop
 partitions   4, 64 and 512 partitions, a task each, of 4 million rows
-idle         a stream of a topic to which nobody writes, on an embedded broker, which counts
+idle         a stream of a topic to which nobody writes, on an embedded broker, which counts, and
+             Spark without any stream
 
 What is told is the CPU of all processes of the driver. It must grow no faster than n log n.
 """
@@ -42,6 +43,9 @@ MOST_REQUESTS = 1.0
 """Of an idle stream, a second."""
 MOST_BUSY = 0.02
 """The share of a core that our part of an idle stream may use."""
+
+NO_STREAM = "no stream at all"
+"""How the figures of a Spark are called that has nothing to do: ours, before its stream."""
 
 Figures = dict[str, dict[str, float]]
 
@@ -83,8 +87,11 @@ def idle() -> Figures:
         kafka.call(kafka.broker.create_topic, "idle", 4)
         with drivers(kafka.servers, Path(place)) as sides:
             kafka.call(kafka.broker.on, None, count)
-            for name, side in sides.items():
-                asked: dict[str, Any] = {"deed": "idle", "columns": "", "options": {}}
+            for name, deed, side in (
+                (NO_STREAM, "rest", sides[OURS]),
+                *((name, "idle", side) for name, side in sides.items()),
+            ):
+                asked: dict[str, Any] = {"deed": deed, "columns": "", "options": {}}
                 answer = side.ask(asked | {"topic": "idle", "seconds": IDLE_SECONDS})
                 end = time.monotonic()
                 requests = sum(end - moment < IDLE_SECONDS for moment in moments)
