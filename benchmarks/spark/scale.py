@@ -42,7 +42,7 @@ IDLE_SECONDS = 30.0
 MOST_REQUESTS = 1.0
 """Of an idle stream, a second."""
 MOST_BUSY = 0.02
-"""The share of a core that our part of an idle stream may use."""
+"""The share of a core that an idle stream of ours may use, Spark's own included."""
 
 NO_STREAM = "no stream at all"
 """How the figures of a Spark are called that has nothing to do: ours, before its stream."""
@@ -113,7 +113,7 @@ def too_busy(found: Figures) -> list[str]:
     ours = found.get(OURS, {})
     limits = (
         ("requests", "requests a second", MOST_REQUESTS),
-        ("CPU", "python, % of a core", 100 * MOST_BUSY),
+        ("CPU", "all, % of a core", 100 * MOST_BUSY),
     )
     return [name for name, what, most in limits if ours.get(what, 0) > most]
 
