@@ -14,7 +14,7 @@ from aiokafkawire.producer.partition_queue import PartitionQueue
 from aiokafkawire.producer.sender import Sender
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import InTransaction, Transaction
-from aiokafkawire.runtime import Runtime
+from aiokafkawire.runtime import Runtime, loop_home
 
 __all__ = ("Intake",)
 
@@ -43,16 +43,21 @@ class Intake:
         self._told_lack = ""
         self._now = runtime.clock.now
         self._wall_ns = runtime.clock.wall_ns
+        self._home, self._here = loop_home()
 
     def put_plain(self, topic: str, value: Any, key: Any, partition: int | None) -> Delivery | None:
         """`put` for most records: no headers, no time of their own, and their partition's batch has
-        room. None if this one is not so, or something is in its way: then nothing is done."""
+        room. None if this one is not so, or something is in its way, another event loop too: then
+        nothing is done."""
+        if self._home._thread_id != self._here():
+            return None
         try:
             queues = self._plain[topic]
-        except (KeyError, TypeError):  # not known yet, or not even a string
+            in_partition = None if partition is None else queues.by_partition[partition]
+        except (KeyError, TypeError):  # not known yet, or not even a string and a number
             return None
-        if partition is not None:
-            queue = queues.by_partition.get(partition) if type(partition) is int else None
+        if in_partition is not None:
+            queue = in_partition if type(partition) is int else None
         elif key is None:
             queue = queues.sticky_queue
         else:

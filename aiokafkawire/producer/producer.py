@@ -172,13 +172,15 @@ class Producer(Client[_Session]):
         over `max_request_size_bytes`, before anything is sent. A cancelled call has not put the
         record into the buffer.
         """
-        intake = self._lifecycle.running_here().intake
+        life = self._lifecycle
+        intake = (life.open or life.refuse()).intake
         pacer = intake.pacer
         if timestamp_ms is None and not headers and pacer.calls_left > 0:
             delivery = intake.put_plain(topic, value, key, partition)
             if delivery is not None:
                 pacer.calls_left -= 1
                 return delivery
+        life.check_loop()
         record = checked(
             topic, value, key, partition, timestamp_ms, headers, max_bytes=intake.max_bytes
         )
@@ -206,12 +208,14 @@ class Producer(Client[_Session]):
         for a partition that it lacks, raises `UnknownTopic`. The caller must await something now
         and then, since nothing is sent while it keeps the event loop.
         """
-        session = self._lifecycle.running_here()
+        life = self._lifecycle
+        session = life.open or life.refuse()
         intake = session.intake
         if timestamp_ms is None and not headers:
             delivery = intake.put_plain(topic, value, key, partition)
             if delivery is not None:
                 return delivery
+        life.check_loop()
         delivery = intake.put(
             checked(topic, value, key, partition, timestamp_ms, headers, max_bytes=intake.max_bytes)
         )

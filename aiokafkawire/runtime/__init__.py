@@ -21,6 +21,7 @@ from aiokafkawire.runtime.host import (
     being_cancelled,
     current_task,
     loop_checkpoint,
+    loop_home,
 )
 from aiokafkawire.runtime.lifecycle import Lifecycle, Session, label
 from aiokafkawire.runtime.real import RealRuntime
@@ -49,6 +50,7 @@ __all__ = (
     "current_task",
     "label",
     "loop_checkpoint",
+    "loop_home",
     "receive_each",
     "wait_until",
 )

@@ -81,7 +81,7 @@ class Lifecycle(Generic[S]):
         self.host = Host(who or name)
         self.session: S | None = None
         self.failure: KafkaError | None = None
-        self._open: S | None = None
+        self.open: S | None = None  # the session, while the client runs
         self._told = False
         # The event loop that it runs in, and what tells whether that is the caller's; see there.
         self._home: Home | None = None
@@ -100,11 +100,11 @@ class Lifecycle(Generic[S]):
 
     def running(self) -> S:
         """The session, while the client runs. Raises `ClientClosed`, or why it cannot go on."""
-        return self._open or self.refuse()
+        return self.open or self.refuse()
 
     def running_here(self) -> S:
         """As `running`, and `WrongEventLoop` unless it is the client's own event loop that runs."""
-        session = self._open or self.refuse()
+        session = self.open or self.refuse()
         if self._home._thread_id != self._here():  # type: ignore[union-attr]
             self.check_loop()
         return session
@@ -112,7 +112,7 @@ class Lifecycle(Generic[S]):
     def check_loop(self) -> None:
         """Raise `WrongEventLoop` if the client runs in another event loop than this one."""
         home = self._home
-        if self._open is not None and home is not None and home._thread_id != self._here():
+        if self.open is not None and home is not None and home._thread_id != self._here():
             raise WrongEventLoop(
                 f"the {self.name} was started in another event loop, or in that of another thread,"
                 " and belongs to it: make one here (with pytest-asyncio, give fixture and test the"
@@ -165,7 +165,7 @@ class Lifecycle(Generic[S]):
         except BaseException:
             await self._fall_back()
             raise
-        self._open = self.session
+        self.open = self.session
         self._go(Step.READY)
 
     async def _fall_back(self) -> None:
@@ -194,7 +194,7 @@ class Lifecycle(Generic[S]):
             await self._closed.wait()
             return
         self.check_loop()
-        session, self._open = self.session, None
+        session, self.open = self.session, None
         if self.phase is not Phase.STARTING:
             self.host.on_end = None
         self._go(Step.LEFT)
@@ -229,7 +229,7 @@ class Lifecycle(Generic[S]):
 
     def abort(self) -> None:
         """End all tasks without a goodbye; return at once."""
-        self._open = None
+        self.open = None
         self._go(Step.ENDED)
         self._forget()
         self._closed.set()
@@ -266,19 +266,19 @@ class Lifecycle(Generic[S]):
             # Whoever waits for the start or the goodbye may wait for what this task was to do.
             self.host.abort()
         elif before is Phase.RUNNING and self.session is not None:
-            self._open = None
+            self.open = None
             self.session.broken(copy_of(self.failure))
 
     def _lost(self) -> None:
         self._go(Step.CUT_OFF)
         if self.phase is Phase.LOST and self.session is not None:
-            self._open = None
+            self.open = None
             self.session.lost()
 
     def _dropped(self, notify: Callable[[Callable[[], None]], None]) -> None:
         """The client was garbage-collected, by whatever thread; or the interpreter ends."""
         text = f"{self} was never closed; it was made at {self._made_at}"
-        self.session = self._open = None
+        self.session = self.open = None
         try:
             notify(self.host.abort)
         except (RuntimeError, OSError):
@@ -291,7 +291,7 @@ class Lifecycle(Generic[S]):
         """This is a child process: what was started runs in the parent, on its connections."""
         self._forget()
         self._go(Step.FORKED)
-        self.session = self._open = None
+        self.session = self.open = None
 
 
 _lives: weakref.WeakSet[Lifecycle[Session]] = weakref.WeakSet()

@@ -186,6 +186,24 @@ async def test_a_client_is_of_no_use_in_another_event_loop(
         assert "was started in another event loop" in await anyio.to_thread.run_sync(elsewhere)
 
 
+async def test_no_batch_takes_a_record_from_another_event_loop(bootstrap_servers: str, topic: str):
+    async with Producer(bootstrap_servers=bootstrap_servers, linger_ms=60_000) as producer:
+        await producer.partitions_for(topic)
+        first = producer.send_nowait(topic, b"here", partition=0)
+
+        def elsewhere() -> None:
+            with pytest.raises(WrongEventLoop):
+                producer.send_nowait(topic, b"in a thread", partition=0)
+            with pytest.raises(WrongEventLoop):
+                asyncio.run(producer.send(topic, b"in another loop", partition=0))
+
+        await anyio.to_thread.run_sync(elsewhere)
+        second = producer.send_nowait(topic, b"here again", partition=0)
+        await producer.flush()
+        assert (await first).offset == 0
+        assert (await second).offset == 1
+
+
 class Clumsy:
     """A listener that fails when partitions go, after the application's last call."""
 
