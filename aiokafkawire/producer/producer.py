@@ -349,7 +349,8 @@ class Producer(Client[_Session]):
         if isinstance(offsets, Mapping):
             if not isinstance(group_metadata, GroupMetadata):
                 raise TypeError("give the GroupMetadata of the group that the offsets belong to")
-            await transactions.send_offsets(checked_offsets(offsets), group_metadata)
+            checked = checked_offsets(offsets, group_metadata)
+            await transactions.send_offsets(checked, group_metadata)
             return
         if group_metadata is not None:
             raise TypeError("a consumer knows its group: give it alone")

@@ -421,8 +421,8 @@ class Transactions:
         state = self.machine.state
         if isinstance(state, Ready):
             self.identities.current = state.identity
-            while self.machine.kept:
-                commit = self.machine.kept.pop()
+            kept, self.machine.kept = self.machine.kept, []
+            for commit in kept:  # the last positions of a partition count
                 if commit.kept is not None:
                     self._tell_kept(commit.kept, commit.offsets)
         elif isinstance(state, FatalError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from aiokafkawire.producer.transactions.requests import check_commit
 from aiokafkawire.types import (
     GroupMetadata,
     OffsetAndMetadata,
@@ -39,8 +40,11 @@ class OffsetsSource(Protocol):
         ...
 
 
-def checked_offsets(given: Mapping[Any, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Offsets as a caller gave them. Raises `TypeError` or `ValueError`."""
+def checked_offsets(
+    given: Mapping[Any, Any], group: GroupMetadata
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Offsets as a caller gave them, which a request for this group can carry. Raises `TypeError`
+    or `ValueError`."""
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
     for key, value in given.items():
         number = isinstance(value, int) and not isinstance(value, bool)
@@ -50,4 +54,5 @@ def checked_offsets(given: Mapping[Any, Any]) -> dict[TopicPartition, OffsetAndM
         if offset.offset < 0:
             raise ValueError(f"an offset must not be negative: {offset.offset}")
         offsets[topic_partition(key)] = offset
+    check_commit(offsets, group)
     return offsets

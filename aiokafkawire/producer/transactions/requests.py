@@ -6,7 +6,8 @@ AddOffsetsToTxn, TxnOffsetCommit and EndTxn; KIP-98, KIP-360, KIP-447, KIP-890.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from aiokafkawire.cluster import Coordinator, CoordinatorType
@@ -22,14 +23,20 @@ from aiokafkawire.producer.transactions.states import (
     Event,
     Init,
     Initialised,
+    OffsetCommit,
     OffsetsAdded,
     OffsetsCommitted,
     PartitionsAdded,
     Protocol,
     Request,
 )
-from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
-from aiokafkawire.wire import ApiKey, ErrorCode, error_for
+from aiokafkawire.types import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    ProducerIdAndEpoch,
+    TopicPartition,
+)
+from aiokafkawire.wire import ApiKey, ErrorCode, encode, error_for
 from aiokafkawire.wire import Request as WireRequest
 from aiokafkawire.wire.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -57,6 +64,7 @@ __all__ = (
     "FIRST_RAISING",
     "Outgoing",
     "Reading",
+    "check_commit",
     "outgoing",
     "read",
     "refusal",
@@ -138,51 +146,59 @@ def _versions(protocol: Protocol) -> tuple[int, int | None]:
     return (0, LAST_CLASSIC) if protocol is Protocol.CLASSIC else (FIRST_IMPLICIT, None)
 
 
+def check_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
+    """Raise `TypeError` or `ValueError` for offsets, or a group, that no request can carry."""
+    commit = OffsetCommit(group, offsets)
+    request = CommitOffsets(ProducerIdAndEpoch(0, 0), Protocol.IMPLICIT, commit)
+    encode(_commit_message(request, "", FIRST_IMPLICIT), FIRST_IMPLICIT)
+
+
 def _commit_offsets(request: CommitOffsets, transactional_id: str) -> Outgoing:
-    group, offsets = request.commit.group, request.commit.offsets
-    topics = [
-        TxnOffsetCommitRequestTopic(
-            name=topic,
-            partitions=[
-                TxnOffsetCommitRequestPartition(
-                    partition_index=number,
-                    committed_offset=(offset := offsets[TopicPartition(topic, number)]).offset,
-                    committed_leader_epoch=offset.leader_epoch,
-                    committed_metadata=offset.metadata,
-                )
-                for number in numbers
-            ],
-        )
-        for topic, numbers in _by_topic(offsets).items()
-    ]
-
-    def build(version: int) -> TxnOffsetCommitRequest:
-        message = TxnOffsetCommitRequest(
-            transactional_id=transactional_id,
-            group_id=group.group_id,
-            producer_id=request.identity.producer_id,
-            producer_epoch=request.identity.epoch,
-            topics=topics,
-        )
-        if version >= FIRST_WITH_MEMBER:
-            message.generation_id = group.generation_id
-            message.member_id = group.member_id
-            message.group_instance_id = group.group_instance_id
-        elif group.member_id:
-            raise UnsupportedVersion(
-                "brokers before Kafka 2.5 cannot check that the consumer is still a member of its"
-                " group (KIP-447): give each input partition a transactional id of its own, and"
-                " send offsets with GroupMetadata(group_id) to do without the check",
-                api="TxnOffsetCommit",
-                group=group.group_id,
-            )
-        return message
-
     return Outgoing(
-        ByVersion(ApiKey.TXN_OFFSET_COMMIT, build),
-        Coordinator(group.group_id, CoordinatorType.GROUP),
+        ByVersion(ApiKey.TXN_OFFSET_COMMIT, partial(_commit_message, request, transactional_id)),
+        Coordinator(request.commit.group.group_id, CoordinatorType.GROUP),
         *_versions(request.protocol),
     )
+
+
+def _commit_message(
+    request: CommitOffsets, transactional_id: str, version: int
+) -> TxnOffsetCommitRequest:
+    group, offsets = request.commit.group, request.commit.offsets
+    message = TxnOffsetCommitRequest(
+        transactional_id=transactional_id,
+        group_id=group.group_id,
+        producer_id=request.identity.producer_id,
+        producer_epoch=request.identity.epoch,
+        topics=[
+            TxnOffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    TxnOffsetCommitRequestPartition(
+                        partition_index=number,
+                        committed_offset=(offset := offsets[TopicPartition(topic, number)]).offset,
+                        committed_leader_epoch=offset.leader_epoch,
+                        committed_metadata=offset.metadata,
+                    )
+                    for number in numbers
+                ],
+            )
+            for topic, numbers in _by_topic(offsets).items()
+        ],
+    )
+    if version >= FIRST_WITH_MEMBER:
+        message.generation_id = group.generation_id
+        message.member_id = group.member_id
+        message.group_instance_id = group.group_instance_id
+    elif group.member_id:
+        raise UnsupportedVersion(
+            "brokers before Kafka 2.5 cannot check that the consumer is still a member of its"
+            " group (KIP-447): give each input partition a transactional id of its own, and"
+            " send offsets with GroupMetadata(group_id) to do without the check",
+            api="TxnOffsetCommit",
+            group=group.group_id,
+        )
+    return message
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

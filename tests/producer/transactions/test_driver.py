@@ -133,6 +133,23 @@ async def test_offsets_of_a_consumer_go_with_the_transaction(
         assert consumer.positions() == {}
 
 
+async def test_a_consumer_keeps_the_last_offsets_of_a_transaction(
+    broker: Broker, new_producer: NewProducer
+):
+    options = {"group_id": "g", "auto_offset_reset": "earliest", "enable_auto_commit": False}
+    async with (
+        new_producer() as producer,
+        Consumer("t", bootstrap_servers=broker.bootstrap_servers, **options) as consumer,
+    ):
+        async with producer.transaction():
+            await producer.send_many("t", [b"a", b"b", b"c"], partition=0)
+        async with producer.transaction():
+            for _ in range(3):
+                await consumer.getone()
+                await producer.send_offsets(consumer)
+        assert consumer.positions() == {}
+
+
 async def test_offsets_may_be_given_as_they_are(broker: Broker, new_producer: NewProducer):
     async with new_producer() as producer:
         await producer.begin_transaction()
@@ -158,6 +175,9 @@ async def test_wrong_arguments_of_send_offsets_are_refused(
             await producer.send_offsets(consumer, GroupMetadata("g"))  # type: ignore[call-overload]
         with pytest.raises(TypeError, match="GroupMetadata"):
             await producer.send_offsets({TP: 5}, "g")  # type: ignore[call-overload]
+        await producer.send_offsets({TP: 5}, GroupMetadata("g"))
+        with pytest.raises(ValueError, match="committed_offset"):
+            await producer.send_offsets({TP: 2**63}, GroupMetadata("g"))
         await producer.send("t", b"v")
         await producer.commit_transaction()
     assert await visible(broker) == [b"v"]
