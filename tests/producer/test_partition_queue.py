@@ -115,6 +115,22 @@ def test_retried_batches_go_one_at_a_time(cluster, three):
     assert len(cluster.send_all()) == 1
 
 
+def test_no_batch_falls_behind_what_a_log_knows_again(cluster):
+    """It knows the last five of a producer; what is refused for its number is not in there."""
+    for number in range(1, 20):
+        cluster.append(0, b"%08d" % number)
+    for _ in range(4):
+        cluster.send_all()
+        cluster.refuse_next(1, ErrorCode.REQUEST_TIMED_OUT, True)
+        while cluster.connections[1]:
+            cluster.process_next(1)
+            cluster.deliver_answer(1)
+        cluster.now += 1
+    cluster.settle_all()
+    assert log(cluster) == list(range(20))
+    assert epoch(cluster) == 0
+
+
 @pytest.mark.parametrize("processed", [0, 1, 2, 3])
 def test_a_lost_connection_makes_no_duplicate(cluster, three, processed):
     deliveries, requests = three
