@@ -3,7 +3,7 @@
 import struct
 
 from aiokafkawire.errors import MalformedFrame
-from aiokafkawire.runtime.memory import room_for
+from aiokafkawire.runtime.memory import room_again, room_for
 
 __all__ = ("MIN_FRAME_BYTES", "FrameReader")
 
@@ -128,9 +128,15 @@ class _LargeFrame:
 
     def __init__(self, length: int, eager_bytes: int, beginning: memoryview) -> None:
         self._length = length
-        self._memory = memoryview(room_for(min(length, max(eager_bytes, len(beginning)))))
+        self._memory = self._room(max(eager_bytes, len(beginning)))
         self._memory[: len(beginning)] = beginning
         self._filled = len(beginning)
+
+    def _room(self, size_bytes: int) -> memoryview:
+        """Room for the frame, or for so much of it; only whole ones are worth to be kept."""
+        if size_bytes < self._length:
+            return memoryview(room_for(size_bytes))
+        return room_again(self._length)
 
     @property
     def room_bytes(self) -> int:
@@ -145,7 +151,7 @@ class _LargeFrame:
             return self._memory
         if self._filled == len(self._memory):
             # Doubled in a new buffer: the old one may still be held by a view of the caller's.
-            larger = memoryview(room_for(min(self._length, 2 * len(self._memory))))
+            larger = self._room(2 * len(self._memory))
             larger[: self._filled] = self._memory
             self._memory = larger
         return None

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import threading
 import tracemalloc
+from random import Random
 
 import pytest
 
-from aiokafkawire.runtime.memory import LARGE_BYTES, room_for
+from aiokafkawire.runtime import memory
+from aiokafkawire.runtime.memory import LARGE_BYTES, MAX_KEPT_BYTES, room_again, room_for
+
+MIB = 1024 * 1024
 
 
 @pytest.mark.parametrize("size", [0, 1, LARGE_BYTES - 1, LARGE_BYTES, 3 * LARGE_BYTES + 1])
@@ -37,6 +42,74 @@ def test_who_traces_memory_sees_large_memory_too() -> None:
         assert tracemalloc.get_traced_memory()[0] >= len(room)
     finally:
         tracemalloc.stop()
+
+
+@pytest.fixture
+def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_kept", memory._kept.__class__())
+
+
+def filled(size_bytes: int, mark: int) -> memoryview:
+    view = room_again(size_bytes)
+    assert view.nbytes == size_bytes
+    view[:] = bytes((mark,)) * size_bytes
+    return view
+
+
+@pytest.mark.usefixtures("nothing_kept")
+def test_memory_that_nobody_looks_at_is_given_out_again():
+    filled(3 * MIB, 7)
+    again = room_again(3 * MIB - 5)
+    assert bytes(again) == b"\x07" * (3 * MIB - 5)
+    assert len(memory._kept) == 1
+
+
+@pytest.mark.usefixtures("nothing_kept")
+@pytest.mark.parametrize("part", [slice(0, 1), slice(5, 9), slice(-1, None)])
+def test_memory_of_which_a_part_is_looked_at_is_not(part: slice):
+    held = filled(MIB, 7)[part]
+    read_only = filled(MIB, 8)[part].toreadonly()
+    filled(MIB, 9)
+    assert set(held) == {7}
+    assert set(read_only) == {8}
+
+
+@pytest.mark.usefixtures("nothing_kept")
+def test_no_two_views_ever_share_their_memory():
+    chance = Random(5)
+    held: dict[int, memoryview] = {}
+    for number in range(400):
+        if len(held) > 6:
+            del held[chance.choice(list(held))]
+        held[number] = filled(chance.randrange(100_000, 3 * MIB), number % 251)
+        for mark, view in held.items():
+            assert view[0] == view[-1] == mark % 251
+        assert sum(map(len, memory._kept)) <= MAX_KEPT_BYTES
+
+
+@pytest.mark.usefixtures("nothing_kept")
+def test_threads_do_not_get_the_same_memory():
+    wrong: list[int] = []
+
+    def fill(mark: int) -> None:
+        for _ in range(300):
+            view = filled(MIB, mark)
+            if view[0] != mark or view[-1] != mark or view[MIB // 2] != mark:
+                wrong.append(mark)
+
+    threads = [threading.Thread(target=fill, args=(mark,)) for mark in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.usefixtures("nothing_kept")
+@pytest.mark.parametrize("size_bytes", [0, 100_000, MAX_KEPT_BYTES])
+def test_neither_small_nor_huge_memory_is_kept(size_bytes: int):
+    assert room_again(size_bytes).nbytes == size_bytes
+    assert not memory._kept
 
 
 def _resident_bytes() -> int:
