@@ -49,6 +49,9 @@ MAX_FORMS = 1_000
 
 _PRODUCE, _NO_COMPRESSION = ApiKey.PRODUCE, Compression.NONE
 
+FIRST_OF_KAFKA_1 = 4
+"""In versions before, that of Kafka 0.11 among them, a log knows only the last batch again."""
+
 LAST_WITH_MORE_ACKS = 0
 """In this version of Produce, that of Kafka 0.8, acks may be a number of replicas above 1."""
 
@@ -314,9 +317,12 @@ class NodeSender:
                 )
             )
             return None
-        if version < FIRST_WITH_FORMAT_2:
-            broker = context.cluster.broker(self.node_id).name
-            context.met_old_log(UnsupportedVersion("it leads partitions", broker=broker))
+        if version < FIRST_OF_KAFKA_1:
+            if accumulator.identities is not None:
+                accumulator.identities.remembered = 1
+            if version < FIRST_WITH_FORMAT_2:
+                broker = context.cluster.broker(self.node_id).name
+                context.met_old_log(UnsupportedVersion("it leads partitions", broker=broker))
         limit = context.config.max_request_size_bytes
         batches = accumulator.drain(self.node_id, now, limit, due=True)
         if len(batches) == 1 and version >= FIRST_USUAL:

@@ -40,10 +40,6 @@ MAX_LARGE_LOSSES = 4
 """So often may a large batch go out and the broker close the connection, before it is given up."""
 
 
-REMEMBERED_BATCHES = 5
-"""So many batches of a producer a log knows again, the last ones. One that has no answer must be
-among them: refused for its number it counts as not in the log, and goes under another one."""
-
 DOUBTED_AFTER_S = 3600.0
 """A log forgets a producer that it has not heard of for long (producer.id.expiration.ms, a day by
 default): after so long without an acknowledgement the first batch goes alone again."""
@@ -167,7 +163,8 @@ class PartitionQueue:
             return NEVER
         if sequences is not None:
             if self.in_flight and (
-                sequences.alone or head.order[0] - self.in_flight[0].order[0] >= REMEMBERED_BATCHES
+                sequences.alone
+                or head.order[0] - self.in_flight[0].order[0] >= sequences.identities.remembered
             ):
                 return NEVER
             if head.stamp is None and not self._may_number(sequences):

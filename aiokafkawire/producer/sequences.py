@@ -21,6 +21,7 @@ from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 
 __all__ = (
     "MAX_EPOCH",
+    "REMEMBERED_BATCHES",
     "SEQUENCE_MODULUS",
     "TRANSITIONS",
     "CoordinatedIdentities",
@@ -32,6 +33,11 @@ __all__ = (
     "Unnumbered",
     "advance",
 )
+
+REMEMBERED_BATCHES = 5
+"""So many batches of a producer a log knows again, the last ones (Kafka 0.11: one). One that has no
+answer must be among them: refused for its number it counts as not in the log, and goes under
+another one."""
 
 MAX_EPOCH = 2**15 - 1
 SEQUENCE_MODULUS = 2**31
@@ -59,9 +65,12 @@ class Stamp(NamedTuple):
 
 
 class Identities:
-    """The identity in use: none yet, or one whose epoch rises until its epochs are used up."""
+    """The identity in use: none yet, or one whose epoch rises until its epochs are used up.
 
-    __slots__ = ("current", "failure", "raised")
+    `remembered`: so many batches a log knows again, of all that were written to the least.
+    """
+
+    __slots__ = ("current", "failure", "raised", "remembered")
 
     local = True
     """Whether the producer raises the epoch itself."""
@@ -70,6 +79,7 @@ class Identities:
         self.current: ProducerIdAndEpoch | None = None
         self.raised = 0  # how often
         self.failure: KafkaError | None = None  # why there is none yet
+        self.remembered = REMEMBERED_BATCHES
 
     @property
     def wanted(self) -> bool:

@@ -184,6 +184,26 @@ async def test_one_request_in_flight_if_so_told(broker: Broker, new_producer: Ne
     assert under_way == [1] * 20
 
 
+@pytest.mark.parametrize(("release", "at_once"), [("0.11", 1), ("1.0", 4)])
+async def test_a_log_that_knows_one_batch_again_gets_one_at_a_time(
+    anyio_backend: object, release: str, at_once: int
+):
+    under_way: list[int] = []
+    async with Broker(nodes=1, as_of=release) as broker:
+        await broker.create_topic("t")
+        async with Producer(
+            bootstrap_servers=broker.bootstrap_servers, linger_ms=0, batch_size_bytes=1
+        ) as producer:
+            await producer.send_and_wait("t", b"v")
+            session = producer._lifecycle.session
+            queue = session.sender.accumulator.topics["t"].by_partition[0]
+            broker.on(ApiKey.PRODUCE, lambda _: under_way.append(len(queue.in_flight)))
+            for _ in range(4):
+                producer.send_nowait("t", b"v")
+            await producer.flush()
+    assert max(under_way) == at_once
+
+
 async def test_a_broker_that_is_away_is_tried_again(broker: Broker, new_producer: New):
     async with new_producer() as producer:
         await producer.send_and_wait("t", b"1", partition=0)
