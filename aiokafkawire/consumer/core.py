@@ -5,15 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 
-import anyio
-
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.metadata import Update
 from aiokafkawire.config import ConsumerConfig
-from aiokafkawire.errors import CommitFailed, InvalidOption, KafkaError, RequestTimedOut
+from aiokafkawire.errors import CommitFailed, InvalidOption, KafkaError
 from aiokafkawire.group.assignors import Assignor
-from aiokafkawire.group.coordinator import GroupMember
-from aiokafkawire.group.offsets import Committed, Credentials, GroupOffsets
 from aiokafkawire.group.states import NO_GENERATION
 from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import (
@@ -23,15 +19,15 @@ from aiokafkawire.runtime import (
     checkpoint,
     copy_of,
     loop_checkpoint,
-    wait_until,
 )
-from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire import ErrorCode
 
 from .assignment import Assignment, to_commit
 from .buffer import Cursor
 from .counters import Counters
 from .fetcher import Fetcher, isolation_of
+from .group_parts import GroupParts, News
 from .list_offsets import OffsetLister
 from .partition import (
     AwaitingCommitted,
@@ -44,101 +40,13 @@ from .partition import (
     Validating,
 )
 from .positioner import Positioner
-from .rebalance import Hooks, Rebalance
+from .rebalance import Hooks
 from .subscription import Manual, Nothing, Pattern, RebalanceListener, Subscription, Topics
 from .watch import Outage, TopicWatch
 
 __all__ = ("Core",)
 
 logger = logging.getLogger("aiokafkawire.consumer")
-
-
-class News:
-    """Wakes all that wait at the time."""
-
-    def __init__(self) -> None:
-        self._event = anyio.Event()
-
-    def tell(self) -> None:
-        """Wake them."""
-        self._event.set()
-        self._event = anyio.Event()
-
-    async def wait(self, deadline: float) -> bool:
-        """Wait for the next `tell`; False if the deadline came first."""
-        return await wait_until(self._event, deadline)
-
-
-class GroupParts:
-    """What a consumer with a group has more than one without.
-
-    `manual`: partitions are chosen by hand, so this is to be no member. `parting`: how many commits
-    of such partitions are under way; they have to be over before it becomes one again.
-    """
-
-    def __init__(
-        self,
-        core: Core,
-        host: Host,
-        assignors: Sequence[Assignor],
-        hooks: Hooks,
-        news: News,
-    ) -> None:
-        config, runtime = core.config, core.runtime
-        self._news = news
-        assert config.group_id is not None
-        self.offsets = GroupOffsets(
-            core.cluster,
-            runtime,
-            config.group_id,
-            credentials=self.credentials,
-            on_doubt=self._doubt,
-            on_committed=core.committed,
-            storage=config.offsets_storage,
-        )
-        self.rebalance = Rebalance(
-            runtime, host, config, assignment=core.assignment, offsets=self.offsets, hooks=hooks
-        )
-        self.member = GroupMember(
-            core.cluster, runtime, host, config, assignors=assignors, owner=self.rebalance
-        )
-        self.manual = False
-        self.parting = 0
-
-    def credentials(self) -> Credentials | None:
-        """As whom to commit at present, if at all."""
-        return Credentials() if self.member.away else self.member.credentials()
-
-    def metadata(self) -> GroupMetadata:
-        """As whom a transaction is to commit offsets."""
-        return GroupMetadata(self.member.group_id) if self.manual else self.member.metadata()
-
-    def _doubt(self) -> None:
-        if not self.manual:
-            self.member.doubt()
-
-    async def outside(self, deadline: float) -> bool:
-        """Wait until the group is left, if partitions are chosen by hand; False at the deadline."""
-        while self.manual and not self.member.away:
-            if not await self._news.wait(deadline):
-                return False
-        return True
-
-    async def need_outside(self, deadline: float, api: str) -> None:
-        """As `outside`, before a request of `api`. Raises `RequestTimedOut` at the deadline."""
-        if not await self.outside(deadline):
-            raise RequestTimedOut(
-                "partitions are assigned by hand, and the group was not left before the deadline",
-                sent=False,
-                api=api,
-                group=self.member.group_id,
-            )
-
-    async def fetch(self, partitions: Sequence[TopicPartition], deadline: float) -> Committed:
-        """What is committed, once nothing newer is on its way (`positioner.CommittedOffsets`)."""
-        await self.need_outside(deadline, "OffsetFetch")
-        await self.offsets.quiet(partitions, deadline)
-        return await self.offsets.fetch(partitions, deadline)
 
 
 class Core(Session):
@@ -164,7 +72,17 @@ class Core(Session):
         self.group = (
             None
             if config.group_id is None
-            else GroupParts(self, host, assignors, hooks, self._news)
+            else GroupParts(
+                self.cluster,
+                runtime,
+                host,
+                config,
+                assignors=assignors,
+                assignment=self.assignment,
+                hooks=hooks,
+                news=self._news,
+                on_committed=self.committed,
+            )
         )
         self.fetcher = Fetcher(
             self.cluster,

@@ -10,7 +10,7 @@ import pytest
 
 from aiokafkawire.broker import Answer, Broker, Delay, SeenRequest
 from aiokafkawire.config import ConsumerConfig, make
-from aiokafkawire.consumer.core import Core, News
+from aiokafkawire.consumer.core import Core
 from aiokafkawire.consumer.partition import LogPoint, Resetting
 from aiokafkawire.consumer.subscription import Manual, Nothing, Topics
 from aiokafkawire.errors import (
@@ -28,22 +28,6 @@ from aiokafkawire.wire.messages.metadata import MetadataResponse, MetadataRespon
 
 from .helpers import QUICK, TIMEOUT_S, consumer, numbers, produce, read, until
 from .logs import P0, P1
-
-
-async def test_news_wake_all_that_wait() -> None:
-    news = News()
-    assert not await news.wait(0.0)
-    woken: list[bool] = []
-
-    async def wait() -> None:
-        woken.append(await news.wait(float("inf")))
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(wait)
-        tasks.start_soon(wait)
-        await anyio.wait_all_tasks_blocked()
-        news.tell()
-    assert woken == [True, True]
 
 
 @asynccontextmanager
