@@ -6,13 +6,20 @@ from collections.abc import Mapping
 
 from aiokafkawire.errors import CommitFailed, InvalidOption
 from aiokafkawire.records import Records
-from aiokafkawire.types import OffsetAndMetadata, TopicPartition, topic_partition
+from aiokafkawire.types import (
+    ANY_LEADER_EPOCH,
+    OffsetAndMetadata,
+    TopicPartition,
+    topic_partition,
+)
 
 from .assignment import Assignment
 
 __all__ = ("CommitArgument", "checked_offset", "offsets_to_commit", "times_to_look_up")
 
 MAX_INT64 = 2**63 - 1
+MAX_INT32 = 2**31 - 1
+MAX_METADATA_BYTES = 2**15 - 1
 
 CommitArgument = Mapping[TopicPartition, int | OffsetAndMetadata] | Records
 
@@ -44,7 +51,22 @@ def checked_offset(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
         raise TypeError(f"the metadata of an offset is a string, not {whole.metadata!r}")
     if not 0 <= whole.offset <= MAX_INT64:
         raise InvalidOption(f"an offset is from 0 to {MAX_INT64}, not {whole.offset}")
+    if not ANY_LEADER_EPOCH <= whole.leader_epoch <= MAX_INT32:
+        raise InvalidOption(f"a leader epoch is from -1 to {MAX_INT32}, not {whole.leader_epoch}")
+    if whole.metadata:
+        _check_metadata(whole.metadata)
     return whole
+
+
+def _check_metadata(metadata: str) -> None:
+    try:
+        size = len(metadata.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidOption(
+            f"the metadata of an offset has no UTF-8 form: {error.reason}"
+        ) from None
+    if size > MAX_METADATA_BYTES:
+        raise InvalidOption(f"the metadata of an offset takes at most {MAX_METADATA_BYTES} bytes")
 
 
 def times_to_look_up(given: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -95,6 +95,20 @@ def test_an_offset_fits_into_the_protocol() -> None:
             checked_offset(offset)
 
 
+@pytest.mark.parametrize(
+    ("offset", "told"),
+    [
+        (OffsetAndMetadata(5, leader_epoch=-2), "a leader epoch is from -1 to"),
+        (OffsetAndMetadata(5, leader_epoch=2**31), "a leader epoch is from -1 to"),
+        (OffsetAndMetadata(5, "\ud800"), "no UTF-8 form"),
+        (OffsetAndMetadata(5, "\xe9" * 2**14), "at most 32767 bytes"),
+    ],
+)
+def test_what_no_request_can_carry_is_refused(offset: OffsetAndMetadata, told: str) -> None:
+    with pytest.raises(InvalidOption, match=told):
+        checked_offset(offset)
+
+
 def test_times_are_looked_up_by_partition() -> None:
     given: Any = {("orders", 0): 5, P1: 0}
     assert times_to_look_up(given) == {P0: 5, P1: 0}
