@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
-from aiokafkawire.cluster.cluster import Cluster
+from aiokafkawire.cluster.cluster import UNKNOWN_ANSWERS, Cluster
 from aiokafkawire.cluster.routing import Node
 from aiokafkawire.connection import Backoff, ByVersion
 from aiokafkawire.errors import KafkaError, RequestTimedOut, UnknownServerError, UnknownTopic
@@ -77,12 +77,14 @@ class OffsetLister:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Ask all leaders until each partition is answered.
 
-        Raises `UnknownTopic`, `BrokerError`, `RequestTimedOut` at the deadline.
+        Raises `UnknownTopic`, soon where topics are not to be made on demand, `BrokerError`,
+        `RequestTimedOut` at the deadline.
         """
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         left = dict(timestamps)
         told: dict[TopicPartition, KafkaError] = {}
         attempt = 0
+        absences, seen = 0, self._cluster.metadata.version
         while left:
             attempt += 1
             failed: dict[TopicPartition, KafkaError] = {}
@@ -95,7 +97,15 @@ class OffsetLister:
                     _raise_late(attempt, next(iter(told)), told)
                 raise
             told = {tp: e for tp, e in told.items() if not isinstance(e, UnknownTopic)}
-            told |= self._absent(left)
+            absent = self._absent(left)
+            told |= absent
+            version = self._cluster.metadata.version
+            if not absent:
+                absences = 0
+            elif version != seen:
+                absences, seen = absences + 1, version
+            if absences >= UNKNOWN_ANSWERS and not self._cluster.config.allow_auto_create_topics:
+                raise next(iter(absent.values()))
             for node, tps in by_leader(self._cluster.metadata, left).items():
                 listed = await self.at_node(node, {tp: left[tp] for tp in tps}, deadline)
                 found |= listed.found

@@ -92,6 +92,16 @@ async def test_a_partition_that_does_not_exist_is_told_in_time() -> None:
                 await ends(reader, TopicPartition("nowhere", 0))
 
 
+async def test_a_partition_that_nobody_is_to_make_is_missing_soon() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        async with consumer(broker, allow_auto_create_topics=False) as reader:
+            with pytest.raises(UnknownTopic, match="no partition 1, only 0 to 0"):
+                await ends(reader, P0, P1)
+            await broker.add_partitions("orders", 2)
+            assert await ends(reader, P0, P1) == {P0: 0, P1: 0}
+
+
 async def test_version_0_knows_the_ends_but_no_times() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)

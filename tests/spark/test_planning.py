@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -137,6 +138,13 @@ def test_a_topic_that_is_not_there_is_said(kafka):
     with pytest.raises(UnknownTopic, match="nowhere"):
         plan(kafka, subscribe="nowhere", **quick)
     assert "nowhere" not in kafka.call(lambda: kafka.broker.topics)
+
+
+def test_a_partition_that_is_not_there_is_said_soon(kafka):
+    began = time.monotonic()
+    with pytest.raises(UnknownTopic, match="'a' has no partition 9, only 0 to 2"):
+        plan(kafka, assign='{"a":[0,9]}', **{"fetchOffset.numRetries": "0"})
+    assert time.monotonic() - began < 30, "the whole of default_api_timeout_ms was waited for"
 
 
 def test_the_end_is_that_of_the_isolation_level(kafka):
