@@ -117,6 +117,9 @@ WITHOUT_EFFECT = frozenset(
 )
 """Settings of Java's clients that change no row, and that this client has no use for."""
 
+SECURITY = ("security.protocol", "sasl.", "ssl.")
+"""Settings, or the beginnings of their names, that ask for more than plaintext."""
+
 NO_TEXT = frozenset({"partitioner", "partition_assignment_strategy"})
 """Options of the client that are Python objects."""
 
@@ -283,7 +286,10 @@ class _Given:
             elif lower in known:
                 self._given[known[lower]] = value
             elif lower not in SPARKS_OWN:
-                raise InvalidOption(f"unknown option {name!r}{nearest(name, NAMES)}")
+                meant = nearest(name, NAMES)
+                if _argument(lower) in _kinds():
+                    meant = f"; did you mean {KAFKA + lower!r}?"
+                raise InvalidOption(f"unknown option {name!r}{meant}")
 
     def __contains__(self, name: str) -> bool:
         return name in self._given
@@ -348,13 +354,18 @@ class _Given:
         word = value.strip().lower()
         if word in {"earliest", "latest"}:
             return AllAt(EARLIEST if word == "earliest" else LATEST)
+        if not word.startswith("{"):
+            raise InvalidOption(
+                f"{name} must be earliest, latest or JSON of offsets by topic and partition, as"
+                f' {{"topicA":{{"0":23,"1":-2}}}}, not {value!r:.200}'
+            )
         return AtOffsets(offsets_from_json(value, name))
 
     def client(self, config_class: type[Any]) -> dict[str, Any]:
         """The client's arguments that the `kafka.` options stand for, checked."""
         if "bootstrap.servers" not in self.kafka:
             raise InvalidOption("the option kafka.bootstrap.servers must be given")
-        kinds = {o.name: o.kind for c in (ConsumerConfig, ProducerConfig) for o in options_of(c)}
+        kinds = _kinds()
         own = {option.name for option in options_of(config_class)}
         found: dict[str, Any] = {}
         for name, value in self.kafka.items():
@@ -362,7 +373,12 @@ class _Given:
                 raise InvalidOption(f"the option {KAFKA}{name} is not supported: {REFUSED[name]}")
             if name in WITHOUT_EFFECT or _is_plaintext(name, value):
                 continue
-            argument = CLIENTS_OWN.get(name, name.replace(".", "_"))
+            if name.startswith(SECURITY):
+                raise InvalidOption(
+                    f"the option {KAFKA}{name} is not supported: connections are plaintext, without"
+                    " TLS and SASL"
+                )
+            argument = _argument(name)
             if argument not in kinds or argument in NO_TEXT:
                 known = [KAFKA + kind.replace("_", ".") for kind in kinds]
                 raise InvalidOption(
@@ -373,6 +389,16 @@ class _Given:
                 found[argument] = _value(value, kinds[argument], KAFKA + name)
         make(config_class, found)
         return found
+
+
+def _kinds() -> dict[str, str]:
+    """The options of both clients, and what kind each is of."""
+    return {o.name: o.kind for c in (ConsumerConfig, ProducerConfig) for o in options_of(c)}
+
+
+def _argument(name: str) -> str:
+    """What the clients call an option of Kafka's."""
+    return CLIENTS_OWN.get(name, name.replace(".", "_"))
 
 
 def duration_ms(text: str, what: str) -> int:

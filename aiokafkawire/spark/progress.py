@@ -163,7 +163,8 @@ class StreamProgress:
 
         Raises `KafkaError` if records may be lost, unless failOnDataLoss is off.
         """
-        return blocking.call(self._ranges, _plain(end.get(INITIAL, start)), _plain(end))
+        until = _plain(end)
+        return blocking.call(self._ranges, _plain(end.get(INITIAL, start)), until)
 
     async def _ranges(self, start: PartitionOffsets, end: PartitionOffsets) -> list[OffsetRange]:
         new = [tp for tp in end if tp not in start]
@@ -173,7 +174,11 @@ class StreamProgress:
                 self._lost(tp, f"the new partition begins at {offset} instead of 0")
         for tp in start:
             if tp not in end:
-                self._lost(tp, "the partition is gone")
+                self._lost(
+                    tp,
+                    "the partition is gone, or is none of those that the query reads (is the"
+                    " checkpoint that of another query?)",
+                )
         start = start | first
         for tp, offset in end.items():
             if offset < start[tp]:
@@ -227,7 +232,9 @@ def _watching_options(options: ReadOptions) -> dict[str, Any]:
 
 
 def _plain(offsets: Offsets) -> PartitionOffsets:
-    return from_nested({k: v for k, v in offsets.items() if k != INITIAL}, "a stream's offset")
+    if isinstance(offsets, dict):
+        offsets = {topic: known for topic, known in offsets.items() if topic != INITIAL}
+    return from_nested(offsets, "a stream's offset (is the checkpoint that of another query?)")
 
 
 def _is_fixed(options: ReadOptions) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiokafkawire import Consumer, blocking
-from aiokafkawire.errors import KafkaError
+from aiokafkawire.errors import InvalidOption, KafkaError
 from aiokafkawire.spark.options import ReadOptions
 from aiokafkawire.spark.progress import INITIAL, StreamProgress
 from aiokafkawire.types import TopicPartition
@@ -188,3 +188,21 @@ def test_an_idle_stream_leaves_the_broker_alone_and_wakes_at_once(kafka, begin):
 
 async def _requests(progress: StreamProgress) -> float:
     return progress._consumer.metrics()["requests_total"]
+
+
+def test_offsets_of_another_query_are_told_as_such(kafka, begin):
+    fill(kafka, "mine", ["1"])
+    progress = begin(subscribe="mine")
+    for foreign in (3, {"offset": 3}, {"logOffset": 1, "partitions": {"0": "a"}}):
+        with pytest.raises(InvalidOption, match="checkpoint that of another query"):
+            after(progress, foreign)
+        with pytest.raises(InvalidOption, match="checkpoint that of another query"):
+            read(progress, foreign, foreign)
+
+
+def test_a_checkpoint_of_another_topic_is_told_as_such(kafka, begin):
+    fill(kafka, "hers", ["1"])
+    fill(kafka, "his", ["1"])
+    hers, progress = begin(subscribe="hers").initial(), begin(subscribe="his")
+    with pytest.raises(KafkaError, match="checkpoint that of another query"):
+        read(progress, hers, after(progress, hers))

@@ -225,7 +225,7 @@ OFFSETS = (
         startingOffsets=by_partition("other", p0=-3),
     ),
     no_reading(
-        "offsets that are no JSON", "no JSON", ".", subscribe="other", startingOffsets="first"
+        "offsets that are no JSON", "or JSON", ".", subscribe="other", startingOffsets="first"
     ),
     no_reading(
         "offsets that are text",
