@@ -29,6 +29,9 @@ NodeId = int
 ANY_LEADER_EPOCH = -1
 """A leader epoch that is not known; brokers then do not check it."""
 
+MAX_PARTITION = 2**31 - 1
+MAX_TOPIC_BYTES = 2**15 - 1
+
 NO_TIMESTAMP = -1
 """The timestamp of records of message format 0, in milliseconds."""
 
@@ -57,7 +60,8 @@ PartitionArgument = TopicPartition | tuple[str, int] | Iterable[TopicPartition |
 def topic_partitions(given: Iterable[PartitionArgument]) -> list[TopicPartition]:
     """The partitions of a call that takes them one by one, or all in one iterable.
 
-    Raises TypeError for anything that is not a topic's name and a partition's number.
+    Raises TypeError for anything that is not a topic's name and a partition's number, and
+    ValueError for what no request can carry.
     """
     found: list[TopicPartition] = []
     for argument in given:
@@ -67,10 +71,25 @@ def topic_partitions(given: Iterable[PartitionArgument]) -> list[TopicPartition]
 
 
 def topic_partition(given: tuple[str, int]) -> TopicPartition:
-    """One partition. Raises TypeError for anything that is not a topic's name and a number."""
+    """One partition. Raises TypeError for anything that is not a topic's name and a number, and
+    ValueError for what no request can carry."""
     if not _is_pair(given) or isinstance(given[1], bool) or not isinstance(given[1], int):
         raise TypeError(f"a partition is (topic, number), not {given!r}")
-    return TopicPartition(*given)
+    topic, number = given
+    if not -MAX_PARTITION <= number <= MAX_PARTITION:
+        raise ValueError(f"a partition's number is at most {MAX_PARTITION}, not {number}")
+    if not (topic.isascii() and len(topic) <= MAX_TOPIC_BYTES):
+        _check_topic(topic)
+    return TopicPartition(topic, number)
+
+
+def _check_topic(topic: str) -> None:
+    try:
+        size = len(topic.encode())
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{topic!r:.80} has no UTF-8 form: {error.reason}") from None
+    if size > MAX_TOPIC_BYTES:
+        raise ValueError(f"a topic's name takes at most {MAX_TOPIC_BYTES} bytes, not {size}")
 
 
 def _is_pair(value: Any) -> bool:

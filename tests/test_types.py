@@ -47,6 +47,22 @@ def test_a_partition_is_a_name_and_a_whole_number(given: object):
             check(given)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("a", 2**31), "at most 2147483647, not 2147483648"),
+        (("a", -(2**31)), "not -2147483648"),
+        (("\ud800", 0), "no UTF-8 form"),
+        (("a" * 2**15, 0), "at most 32767 bytes, not 32768"),
+        (("\xe9" * 2**14, 0), "at most 32767 bytes, not 32768"),
+    ],
+)
+def test_what_no_request_can_carry_is_refused(given: tuple[str, int], told: str):
+    with pytest.raises(ValueError, match=told):
+        topic_partition(given)
+    assert topic_partition(("\xe9", 2**31 - 1)) == ("\xe9", 2**31 - 1)
+
+
 def test_a_partition_reads_as_kafka_writes_it():
     assert str(B) == "b-1"
     assert RecordMetadata("b", 1, 7, 0).topic_partition == B

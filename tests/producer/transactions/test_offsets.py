@@ -39,8 +39,8 @@ def test_a_negative_offset_is_refused() -> None:
         ({TP: OffsetAndMetadata(5, leader_epoch=2**31)}, GROUP, "committed_leader_epoch"),
         ({TP: OffsetAndMetadata(5, "\ud800")}, GROUP, "committed_metadata"),
         ({TP: OffsetAndMetadata(5, "x" * 2**15)}, GROUP, "committed_metadata"),
-        ({("t", 2**31): 5}, GROUP, "partition_index"),
-        ({("\ud800", 0): 5}, GROUP, "name"),
+        ({("t", 2**31): 5}, GROUP, "a partition's number"),
+        ({("\ud800", 0): 5}, GROUP, "no UTF-8 form"),
         ({TP: 5}, GroupMetadata("g", 2**31), "generation_id"),
         ({TP: 5}, GroupMetadata(None), "group_id"),  # type: ignore[arg-type]
     ],
