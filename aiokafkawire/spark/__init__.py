@@ -18,6 +18,13 @@ def __getattr__(name: str) -> object:
     # PySpark is optional, and what decides here needs none of it.
     if name != "KafkaDataSource":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .source import KafkaDataSource  # noqa: PLC0415 - see above
-
+    try:
+        from .source import KafkaDataSource  # noqa: PLC0415 - see above
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "pyspark":
+            raise
+        raise ImportError(
+            "the data source needs PySpark 4.2 or later: install aiokafkawire[spark]",
+            name=error.name,
+        ) from error
     return KafkaDataSource

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
@@ -60,6 +61,12 @@ class KafkaDataSource(DataSource):
     Options, columns and the JSON of offsets are those of Spark's own Kafka connector; a `.schema()`
     of some of the columns reads these alone. Wrong options raise `InvalidOption`.
     """
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        # PySpark is installed without it as well; its workers then only crash.
+        if find_spec("pyarrow") is None:
+            raise ImportError("the data source needs pyarrow: install aiokafkawire[spark]")
 
     @classmethod
     def name(cls) -> str:

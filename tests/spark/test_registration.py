@@ -72,3 +72,12 @@ def test_the_room_has_one_public_name():
     assert spark.KafkaDataSource.name() == "aiokafkawire"
     with pytest.raises(AttributeError, match="no attribute 'Other'"):
         _ = spark.Other
+
+
+def test_what_is_not_installed_is_named(monkeypatch):
+    asked = ("try:", "    from aiokafkawire.spark import KafkaDataSource")
+    hint = told(HIDDEN, *asked, "except ImportError as error:", "    print(error)")
+    assert hint == "the data source needs PySpark 4.2 or later: install aiokafkawire[spark]"
+    monkeypatch.setattr("aiokafkawire.spark.source.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"needs pyarrow: install aiokafkawire\[spark\]"):
+        spark.KafkaDataSource({})
