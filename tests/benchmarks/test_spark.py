@@ -69,7 +69,7 @@ def test_what_grows_faster_than_its_size_is_told(tmp_path):
     assert scale.grows_linearly(linear)
     assert not scale.grows_linearly(steep)
     path = tmp_path / "scale.json"
-    idle = {OURS: {"requests a second": 0.5, "python, % of a core": 1.5}}
+    idle = {OURS: {"requests a second": 0.5, "all, % of a core": 1.5}}
     scale.save(path, [linear], idle)
     scale.save(path, [steep], {})
     assert scale.load(path) == ([steep, linear], idle)
@@ -77,7 +77,7 @@ def test_what_grows_faster_than_its_size_is_told(tmp_path):
     assert drawn.count("<polyline") == 2
     assert scale.figures_table(idle)[-1] == f"| {OURS} | 0.50 | 1.50 |"
     assert scale.too_busy(idle) == []
-    assert scale.too_busy({OURS: {"requests a second": 1.1, "python, % of a core": 2.1}}) == [
+    assert scale.too_busy({OURS: {"requests a second": 1.1, "all, % of a core": 2.1}}) == [
         "requests",
         "CPU",
     ]
