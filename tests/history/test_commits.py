@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.history.events import Committing, Fault, Healed
 from tests.history.observed import CommitRequest, PositionLost
 from tests.history.stories import T0, Story, log, v
@@ -155,6 +157,20 @@ def test_going_back_with_a_topic_that_is_made_again() -> None:
     story.made()
     commits.add(1)
     assert sixes(story, commits) == []
+
+
+@pytest.mark.parametrize(("later_s", "found"), [(2.0, 0), (9.0, 1)])
+def test_a_member_hears_late_that_a_topic_was_made_again(later_s: float, found: int) -> None:
+    story = reader(metadata_max_age_ms=3_000)
+    commits = Commits(story)
+    story.polled(*r(0, 1, 2, 3))
+    story.call("getmany", 1.0)
+    story.deleted()
+    story.made()
+    story.time += later_s
+    commits.add(4)
+    commits.add(1)
+    assert len(sixes(story, commits)) == found
 
 
 def test_a_commit_that_is_told_as_kept_is() -> None:

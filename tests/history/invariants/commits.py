@@ -40,6 +40,10 @@ __all__ = ("commits_are_right",)
 ANYWHERE = 2**62
 """How far a commit may go whose position nobody knows."""
 
+ASKING_S = 1.0
+"""A member hears that a topic was made anew when it asks for metadata again, which takes so long at
+most; up to then it commits what it believes of it."""
+
 HARMLESS = ("leave", "upgrade", "grow")
 """Steps of programmes that break nothing."""
 
@@ -120,12 +124,13 @@ class _Reasons:
     def excuse(
         self, tp: TopicPartition, offset: int, request: CommitRequest, before: CommitRequest
     ) -> bool:
-        if _between(self._deleted.get(tp.topic, []), before.at, request.at):
+        client = self._run.by_client_id.get(request.client)
+        heard_s = ASKING_S + (0.0 if client is None else client.seconds("metadata_max_age_ms"))
+        if _between(self._deleted.get(tp.topic, []), before.at - heard_s, request.at):
             return True
         overtaken = request.connected_at < before.connected_at
         if request.client == before.client and overtaken:
             return True
-        client = self._run.by_client_id.get(request.client)
         if client is None:
             return request.client in self._run.by_client_id  # several have this name
         # A position that was moved is committed as long as nothing else was asked for.
