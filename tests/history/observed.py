@@ -50,7 +50,7 @@ class CommitRequest:
 
     `errors` are the codes of its offsets, in their order; None if it was not carried out.
     `connected_at` is when its connection was first heard of. `put_off`: it was to ask again later,
-    elsewhere or there.
+    elsewhere or there. `done_at`: when it had been carried out, if that was not at once.
     """
 
     at: float
@@ -65,6 +65,7 @@ class CommitRequest:
     connected_at: float = 0.0
     producer_id: int = -1
     put_off: bool = False
+    done_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

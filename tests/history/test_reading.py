@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.history.events import AssignedByHand, Paused, Resumed, Unsubscribed
@@ -204,6 +205,20 @@ def test_a_member_begins_where_the_group_has_committed() -> None:
     assert begins(committed(0.5, 2, error=None), at=2) == [WRONG]
     assert begins(committed(0.4, 4), before, at=2) == []
     assert begins(committed(0.4, 4), before, at=4) == [WRONG]
+
+
+def test_a_commit_counts_last_that_was_carried_out_last() -> None:
+    def begins(at: int, done_at: float) -> list[str]:
+        story = member()
+        story.polled(*r(at))
+        late = replace(committed(0.3, 1), done_at=done_at)
+        return kinds(story.found(LOG, commits=(committed(0.4, 2), late)))
+
+    assert begins(1, done_at=0.5) == []
+    assert begins(2, done_at=0.5) == [WRONG]
+    assert begins(2, done_at=0.3) == []
+    assert begins(1, done_at=0.3) == [WRONG]
+    assert begins(2, done_at=4.0) == begins(1, done_at=4.0) == []
 
 
 def test_what_is_committed_meanwhile_may_count() -> None:

@@ -312,6 +312,7 @@ class Watch:
                 since,
                 message.producer_id if transactional else -1,
                 bool(codes) and PUT_OFF.issuperset(codes),
+                self._broker._running.clock.now(),
             )
         )
 

@@ -38,7 +38,7 @@ class Committed:
                 continue
             for (tp, offset), error in zip(request.offsets, request.errors, strict=True):
                 if not error:
-                    commit = Commit(request.at, offset, request.at)
+                    commit = Commit(request.at, offset, max(request.at, request.done_at))
                     found[request.group, tp].append(commit)
         self._add_transactions(found)
         for commits in found.values():
