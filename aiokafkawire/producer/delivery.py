@@ -261,8 +261,25 @@ class Delivery(Placed):
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
         receipt: Receipt = self.receipt
         if receipt.appended is None and not (receipt.promise.done and self.done):
-            yield from self._wait()
-            receipt.seen = True
+            index = self.index
+            if receipt.promise.done:  # it was split
+                receipt, index = self._leaf()
+            while not receipt.promise.done:
+                # In this one frame: each layer between a task and what it waits for is gone
+                # through once more when it wakes.
+                alone = index not in receipt.waiting
+                receipt.waiting.add(index)
+                place = receipt.promise.place()
+                try:
+                    yield from place.__await__()
+                except BaseException:
+                    receipt.promise.leave(place)
+                    if alone:
+                        self._unheard()
+                    raise
+                if receipt.appended is None:
+                    receipt, index = self._leaf()
+            self.receipt.seen = True
         elif not receipt.seen:
             receipt.seen = True
             yield from receipt.pacer.checkpoint().__await__()
@@ -272,20 +289,6 @@ class Delivery(Placed):
             if pacer.calls_left < 0:
                 yield from pacer.checkpoint().__await__()
         return self.result()
-
-    def _wait(self) -> Generator[Any, Any, None]:
-        receipt, index = self._leaf()
-        while not receipt.promise.done:
-            alone = index not in receipt.waiting
-            receipt.waiting.add(index)
-            try:
-                yield from receipt.promise.told()
-            except BaseException:
-                if alone:
-                    self._unheard()
-                raise
-            if receipt.appended is None:
-                receipt, index = self._leaf()
 
     def _unheard(self) -> None:
         """The waiter goes away without the outcome."""

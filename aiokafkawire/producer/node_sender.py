@@ -88,7 +88,7 @@ class NodeSender:
         self._context = context
         self._accumulator = context.accumulator
         # While the task waits for something to be due.
-        self._alarm = Alarm()
+        self._alarm = Alarm(self.send_now)
         self._under_way = 0
         self._landed = Signal()
         # A request is suspected for its size: no other one goes with it.

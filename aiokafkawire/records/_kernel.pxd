@@ -107,6 +107,10 @@ cdef inline (int64_t, int64_t) varint(
     cdef int shift = 0
     if position < 0:
         return 0, position
+    if position < source.size and max_bytes > 0:
+        byte = source.data[position]
+        if byte < 128:  # as mostly
+            return <int64_t>(byte >> 1) ^ -<int64_t>(byte & 1), position + 1
     while shift < 7 * max_bytes:
         if position >= source.size:
             return 0, PAST_THE_END

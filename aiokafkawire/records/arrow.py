@@ -107,7 +107,7 @@ def _times(records: Records) -> pyarrow.Array:
 
 def _keys(records: Records) -> pyarrow.Array:
     segments = records.segments
-    lengths = _joined([part.columns.key_length for part in segments], segments).tobytes()
+    lengths = _joined([part.columns.key_length for part in segments], segments)
     if lengths == b"\xff" * len(lengths):  # -1 each: a comparison that is cheap
         return _no("key", records)
     return _binary([(p.columns.key_start, p.columns.key_length) for p in segments], segments)
@@ -118,22 +118,24 @@ def _values(records: Records) -> pyarrow.Array:
     return _binary([(p.columns.value_start, p.columns.value_length) for p in segments], segments)
 
 
-def _joined(columns: list[array[int]], segments: Sequence[Segment]) -> array[int]:
-    """The parts of columns that the segments show."""
-    numbers = array("q")
-    for column, (_, start, stop, _, _) in zip(columns, segments, strict=True):
-        numbers += column[start:stop]
-    return numbers
+def _joined(columns: list[array[int]], segments: Sequence[Segment]) -> bytes:
+    """The parts of columns of 64-bit integers that the segments show."""
+    parts = [
+        column if stop - start == len(column) else memoryview(column)[start:stop]
+        for column, (_, start, stop, _, _) in zip(columns, segments, strict=True)
+    ]
+    return b"".join(parts)
 
 
-def _plain(kind: Any, numbers: array[int]) -> pyarrow.Array:
-    return pyarrow.Array.from_buffers(kind, len(numbers), [None, pyarrow.py_buffer(numbers)])
+def _plain(kind: Any, numbers: bytes | array[int]) -> pyarrow.Array:
+    buffer = pyarrow.py_buffer(numbers)
+    return pyarrow.Array.from_buffers(kind, 8 * len(buffer) // kind.bit_width, [None, buffer])
 
 
-def _timestamps(numbers: array[int]) -> pyarrow.Array:
+def _timestamps(numbers: bytes) -> pyarrow.Array:
     kind = SCHEMA.field("timestamp").type
     found = _plain(kind, numbers)
-    if 255 not in numbers.tobytes()[_TOP_BYTE::8]:  # none is negative: far cheaper than Arrow's way
+    if 255 not in numbers[_TOP_BYTE::8]:  # none is negative: far cheaper than Arrow's way
         return found
     missing = compute.equal(found.view(pyarrow.int64()), NO_TIMESTAMP)
     return compute.if_else(missing, pyarrow.scalar(None, kind), found)
@@ -154,11 +156,12 @@ def _binary(
             f"{size} bytes are more than a column of Arrow can hold: slice the records"
         )
     content = pyarrow.allocate_buffer(size, resizable=False)
-    ends = array("i", bytes(4 * (count + 1)))
+    out = memoryview(content).cast("B")
+    ends = array("i", (0,)) * (count + 1)
     valid = bytearray((count + 7) // 8)
     row = 0
     for part in parts:
-        fill_binary(*part, memoryview(content).cast("B"), ends, valid, row)
+        fill_binary(*part, out, ends, valid, row)
         row += part[4] - part[3]
     buffers = [pyarrow.py_buffer(valid), pyarrow.py_buffer(ends), content]
     return pyarrow.Array.from_buffers(pyarrow.binary(), count, buffers)

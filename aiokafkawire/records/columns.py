@@ -30,15 +30,14 @@ class Columns:
     )
 
     def __init__(self, data: Buffer, count: int) -> None:
-        blank = bytes(8 * count)
         self.data: Any = data if COMPILED else bytes(data)
         self.has_headers = False
-        self.offsets = array("q", blank)
-        self.timestamps = array("q", blank)
-        self.key_start = array("q", blank)
-        self.key_length = array("q", blank)
-        self.value_start = array("q", blank)
-        self.value_length = array("q", blank)
+        self.offsets = blank = array("q", (0,)) * count
+        self.timestamps = blank[:]
+        self.key_start = blank[:]
+        self.key_length = blank[:]
+        self.value_start = blank[:]
+        self.value_length = blank[:]
 
     def __len__(self) -> int:
         return len(self.offsets)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Generator
-from typing import Any, Generic, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -61,7 +61,7 @@ class _Parking:
         self._event: anyio.Event | None = None
         self._futures: dict[asyncio.Future[bool], None] = {}
 
-    def leave(self) -> None:
+    def come(self) -> None:
         """It has come: wake all."""
         for future in self._futures:
             if not future.done():  # who waited may have been cancelled
@@ -75,26 +75,26 @@ class _Parking:
             if self._event is None:
                 self._event = anyio.Event()
             return await wait_until(self._event, deadline)
-        if deadline == NEVER:
-            return await self
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[bool] = loop.create_future()
-        self._futures[future] = None
-        timer = loop.call_at(deadline, _run_out, future, deadline)
+        future = self.place()
+        timer = None
+        if deadline != NEVER:
+            timer = future.get_loop().call_at(deadline, _run_out, future, deadline)
         try:
             return await future
         finally:
-            timer.cancel()
-            del self._futures[future]
+            if timer is not None:
+                timer.cancel()
+            self.leave(future)
 
-    def __await__(self) -> Generator[Any, Any, bool]:
-        """`wait` without a deadline, on asyncio."""
+    def place(self) -> asyncio.Future[bool]:
+        """What wakes one task on asyncio, until it is given back."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._futures[future] = None
-        try:
-            return (yield from future.__await__())
-        finally:
-            del self._futures[future]
+        return future
+
+    def leave(self, place: Awaitable[bool]) -> None:
+        """Nobody waits at a place any more."""
+        self._futures.pop(place, None)  # type: ignore[call-overload]
 
 
 def _come(future: asyncio.Future[bool], came: bool) -> None:
@@ -123,7 +123,7 @@ class Signal:
     def set(self) -> None:
         self._raised = True
         if self._parking is not None:
-            self._parking.leave()
+            self._parking.come()
             self._parking = None
 
     async def wait(self, deadline: float = NEVER) -> bool:
@@ -141,13 +141,16 @@ class Signal:
 class Alarm:
     """Wakes the one task that waits for it, at a time that others may move.
 
-    `at` is that time while the task waits, and before all times while it does not.
+    `at` is that time while the task waits, and before all times while it does not. `ring` is called
+    when the time comes, and may move it on: then the task sleeps on. What it raises, the task gets.
+    (With trio the task is woken.)
     """
 
-    __slots__ = ("_event", "_future", "_scope", "_timer", "_timer_at", "at")
+    __slots__ = ("_event", "_future", "_ring", "_scope", "_timer", "_timer_at", "at")
 
-    def __init__(self) -> None:
+    def __init__(self, ring: Callable[[], None] | None = None) -> None:
         self.at = -NEVER
+        self._ring = ring
         self._event: anyio.Event | None = None
         self._scope: anyio.CancelScope | None = None
         self._future: asyncio.Future[bool] | None = None
@@ -196,13 +199,22 @@ class Alarm:
 
     def _set_timer(self, future: asyncio.Future[bool], at: float) -> None:
         self._timer_at = at
-        self._timer = future.get_loop().call_at(at, self._ring, future)
+        self._timer = future.get_loop().call_at(at, self._came, future)
 
-    def _ring(self, future: asyncio.Future[bool]) -> None:
+    def _came(self, future: asyncio.Future[bool]) -> None:
         self._timer = None
-        if self.at <= future.get_loop().time():
+        now = future.get_loop().time
+        if self._ring is not None and self.at <= now():
+            try:
+                self._ring()
+            except Exception as error:
+                if future.done():
+                    raise
+                future.set_exception(error)
+                return
+        if self.at <= now():
             _come(future, True)
-        elif self.at != NEVER:
+        elif self.at != NEVER and self._timer is None:
             self._set_timer(future, self.at)
 
 
@@ -231,7 +243,7 @@ class Promise(Generic[T]):
         parking = self._parking
         if parking is not None:
             self._parking = None
-            parking.leave()
+            parking.come()
         callback = self._on_done
         if callback is not None:
             self._on_done = None
@@ -255,13 +267,18 @@ class Promise(Generic[T]):
         else:
             self._on_done = callback
 
-    def told(self) -> Generator[Any, Any, None]:
-        """Wait for the outcome, which is not there yet, inside of the caller's own `__await__`:
-        each layer between a task and what it waits for is gone through once more when it wakes."""
+    def place(self) -> Awaitable[bool]:
+        """What to await, once and at once, for the outcome, which is not there yet. A future on
+        asyncio; whoever does not come to its end gives it back with `leave`."""
         parking = self._parking
         if parking is None:
             parking = self._parking = _Parking()
-        yield from parking.wait(NEVER).__await__() if on_trio() else parking.__await__()
+        return parking.wait(NEVER) if on_trio() else parking.place()
+
+    def leave(self, place: Awaitable[bool]) -> None:
+        """A place is not waited at any more."""
+        if self._parking is not None:
+            self._parking.leave(place)
 
     async def wait(self, deadline: float = NEVER) -> T:
         """Wait for the outcome; `TimeoutError` if the deadline comes first."""

@@ -235,9 +235,9 @@ async def test_a_broker_that_refuses_the_client_fails_its_records_at_once(
         cluster = producer._lifecycle.session.cluster
 
         class Refusing:
-            last_failure = None
+            name = "1 (localhost:9092)"
 
-            def submit(self, *_: object, **__: object) -> None:
+            def at_once(self, _: object) -> None:
                 return None
 
             async def ready(self, *_: object) -> None:

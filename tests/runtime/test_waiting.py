@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
+from itertools import pairwise
 from typing import Any
 
 import anyio
@@ -10,6 +11,7 @@ import pytest
 
 from aiokafkawire.errors import KafkaError, RequestTimedOut
 from aiokafkawire.runtime import NEVER, Alarm, Promise, Signal, copy_of, wait_until
+from aiokafkawire.runtime.host import on_trio
 
 
 async def test_a_signal_set_before_the_wait_is_kept_once():
@@ -52,6 +54,39 @@ async def test_an_alarm_goes_when_it_is_moved_to_now():
     assert alarm.at == -NEVER
 
 
+async def test_what_an_alarm_rings_may_let_its_task_sleep_on():
+    rung: list[float] = []
+
+    def ring() -> None:
+        rung.append(anyio.current_time())
+        if len(rung) < 3:
+            alarm.move(rung[-1] + 0.01)
+
+    alarm = Alarm(ring)
+    began = anyio.current_time()
+    await alarm.wait(began + 0.01)
+    if on_trio():
+        assert rung == []
+        return
+    assert len(rung) == 3
+    assert all(later - earlier >= 0.01 for earlier, later in pairwise([began, *rung]))
+    assert alarm.at == -NEVER
+
+
+async def test_what_an_alarm_rings_may_raise_where_its_task_waits():
+    def ring() -> None:
+        raise ArithmeticError("a defect")
+
+    alarm = Alarm(ring)
+    deadline = anyio.current_time() + 0.01
+    if on_trio():
+        await alarm.wait(deadline)
+        return
+    with pytest.raises(ArithmeticError):
+        await alarm.wait(deadline)
+    assert alarm.at == -NEVER
+
+
 async def test_an_alarm_goes_at_the_time_to_which_it_is_moved():
     alarm = Alarm()
     async with anyio.create_task_group() as group:
@@ -90,7 +125,12 @@ async def test_a_promise_is_waited_for_inside_of_what_is_awaited():
 
     class Waiting:
         def __await__(self) -> Generator[Any, Any, int]:
-            yield from promise.told()
+            place = promise.place()
+            try:
+                yield from place.__await__()
+            except BaseException:
+                promise.leave(place)
+                raise
             return promise.result()
 
     async def wait() -> None:
