@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from aiokafkawire import wire
-from aiokafkawire.broker import Answer, Broker
+from aiokafkawire.broker import Answer, Broker, Delay
 from aiokafkawire.broker.faults import SeenRequest
 from aiokafkawire.cluster.metadata import Leader
 from aiokafkawire.config import ConsumerConfig, make
@@ -20,7 +20,7 @@ from aiokafkawire.consumer.fetch_session import FetchSession, SessionRequest
 from aiokafkawire.consumer.fetcher import BRIEF_WAIT_MS, answered, fetch_request
 from aiokafkawire.consumer.partition import OutOfRange, Partition, Positioned
 from aiokafkawire.consumer.planner import FetchLimits, FetchPlan, FetchPlanner
-from aiokafkawire.errors import BrokerError, CorruptRecords, RecordTooLarge
+from aiokafkawire.errors import BrokerError, ClientClosed, CorruptRecords, RecordTooLarge
 from aiokafkawire.records import extent
 from aiokafkawire.records.batch import batch_crc
 from aiokafkawire.types import TopicPartition
@@ -210,6 +210,23 @@ async def test_a_fetch_that_is_refused_as_a_whole_is_told_once_and_repeated() ->
             with anyio.fail_after(TIMEOUT_S), pytest.raises(BrokerError, match="INVALID_REQUEST"):
                 await reader.getone()
             assert len(await read(reader, 1)) == 1
+
+
+async def test_a_consumer_is_closed_while_it_asks_whether_an_offset_is_lost() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        async with consumer(broker, "orders") as reader:
+            await reader.getmany(timeout_ms=50)  # the topic is known then
+            session = reader._lifecycle.session
+            partition = Partition(P0, "earliest", Positioned(FetchBuffer(0)))
+            part = SimpleNamespace(partition=partition, state=partition.state)
+            error = BrokerError("", code=1, name="OFFSET_OUT_OF_RANGE")
+            broker.on(ApiKey.METADATA, Delay(30))
+            session.fetcher._tell_if_the_same(part, OutOfRange(partition.state, error))
+            await anyio.sleep(0.05)
+            # As the end of the task does that refreshes metadata, which may come first.
+            session.cluster._refresher._changed.fail(ClientClosed("the client is closed"))
+        assert not partition.failures
 
 
 async def test_an_offset_that_is_lost_while_the_consumer_is_closed_is_told_to_nobody() -> None:
