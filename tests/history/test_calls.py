@@ -208,6 +208,18 @@ def test_a_commit_that_is_refused_for_a_moment_is_not_sent_again_at_once(
     assert numbers(story.found(commits=(first, replace(first, at=1.0 + after_s)))) == found
 
 
+@pytest.mark.parametrize(("connected_at", "found"), [(0.5, []), (0.8, [12]), (0.9, [12])])
+def test_what_a_connection_refuses_that_was_left_is_not_heard(
+    connected_at: float, found: list[int]
+) -> None:
+    story = Story()
+    story.consumer()
+    first = CommitRequest(1.0, "c", "g", "m", 1, (), None, connected_at=0.8)
+    late = replace(first, at=2.0, put_off=True, connected_at=connected_at)
+    last = replace(first, at=2.05, connected_at=max(0.8, connected_at))
+    assert numbers(story.found(commits=(first, late, last))) == found
+
+
 def test_a_send_that_fails_of_an_unknown_kind() -> None:
     story = Story()
     story.producer()

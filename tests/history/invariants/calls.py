@@ -162,9 +162,11 @@ def _hurried(run: Run) -> Iterator[Finding]:
     """Commits of a client that come sooner after a refusal than the shortest pause.
 
     What is handled in the very moment of the refusal was on its way before that: a node that was
-    stopped goes through all that waits for it.
+    stopped goes through all that waits for it. Nor is what it refuses heard by a client that has
+    gone over to a newer connection.
     """
     put_off: dict[str, float] = {}
+    newest: dict[str, float] = {}
     for request in run.observed.commits or ():
         client = run.by_client_id.get(request.client)
         if client is None or request.producer_id >= 0:
@@ -173,7 +175,8 @@ def _hurried(run: Run) -> Iterator[Finding]:
         before = put_off.pop(request.client, None)
         if before is not None and 0 < request.at - before < pause_s:
             yield f"{request.client} after {request.at - before:.3f} s", request
-        if request.put_off:
+        newest[request.client] = max(newest.get(request.client, 0.0), request.connected_at)
+        if request.put_off and request.connected_at == newest[request.client]:
             put_off[request.client] = request.at
 
 
