@@ -406,8 +406,6 @@ class Fetcher:
         try:
             self._cluster.request_update()
             await self._cluster.wait_update(self._cluster.metadata.version, deadline)
-        except ClientClosed:
-            return  # there is nobody to tell
         finally:
             self._planner.doubted(state)
         partition.handle(event)

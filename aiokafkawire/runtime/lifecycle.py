@@ -254,6 +254,8 @@ class Lifecycle(Generic[S]):
     # --- what may happen to a client ---
 
     def _crashed(self, task: TaskHandle, error: Exception) -> None:
+        if isinstance(error, ClientClosed) and not self.host.running:
+            return  # what it waited for has ended a moment before it
         logger.error("%s: task %s failed", self.host.name, task.name, exc_info=error)
         if self.failure is None:
             self.failure = KafkaError(

@@ -203,6 +203,8 @@ class Alarm:
 
     def _came(self, future: asyncio.Future[bool]) -> None:
         self._timer = None
+        if future.done():
+            return
         now = future.get_loop().time
         if self._ring is not None and self.at <= now():
             try:

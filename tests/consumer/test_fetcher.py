@@ -224,8 +224,10 @@ async def test_a_consumer_is_closed_while_it_asks_whether_an_offset_is_lost() ->
             broker.on(ApiKey.METADATA, Delay(30))
             session.fetcher._tell_if_the_same(part, OutOfRange(partition.state, error))
             await anyio.sleep(0.05)
-            # As the end of the task does that refreshes metadata, which may come first.
-            session.cluster._refresher._changed.fail(ClientClosed("the client is closed"))
+            # The task that refreshes metadata ends first, and the others hear of it.
+            refreshed = session.cluster._refresher._changed
+            ended = SimpleNamespace(cancel=lambda: refreshed.fail(ClientClosed("closed")))
+            reader._lifecycle.host._tasks.insert(0, ended)
         assert not partition.failures
 
 

@@ -374,6 +374,33 @@ async def test_a_task_that_fails_breaks_the_client(caplog: pytest.LogCaptureFixt
     assert "task odd failed" in caplog.text
 
 
+async def test_a_task_may_end_by_what_ended_before_it(caplog: pytest.LogCaptureFixture):
+    async def cut_off() -> None:
+        try:
+            await anyio.sleep_forever()
+        except BaseException:
+            raise ClientClosed("the client is closed") from None
+
+    client = Client()
+    async with client:
+        client.life.host.spawn(cut_off, name="late")
+        await anyio.wait_all_tasks_blocked()
+    assert client.life.untold() is None
+    assert "failed" not in caplog.text
+
+
+async def test_a_task_that_is_cut_off_while_the_client_runs_breaks_it():
+    async def cut_off() -> None:
+        raise ClientClosed("the client is closed")
+
+    client = Client()
+    async with client:
+        await client.life.host.spawn(cut_off, name="odd").wait()
+        await anyio.wait_all_tasks_blocked()
+        assert client.life.phase is Phase.BROKEN
+    assert client.life.untold() is not None
+
+
 async def test_a_goodbye_that_fails_of_a_defect_is_not_what_is_told(
     caplog: pytest.LogCaptureFixture,
 ):
