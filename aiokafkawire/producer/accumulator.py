@@ -97,7 +97,7 @@ class Accumulator:
     overhead) until they have their outcome; queues are as many as partitions were written to, of
     topics in use and of `MAX_PARKED_TOPICS` others. A batch takes of the buffer for several
     records at once, and gives back what it did not use when it ends, or when somebody finds no
-    room.
+    room. `direct`: records that come one by one go one by one.
     `settled` is called with the outcome of each batch, when its room came back. With transactions a
     failure is told by the transaction, and not counted.
     """
@@ -130,8 +130,8 @@ class Accumulator:
         self._active: dict[NodeId | None, dict[PartitionQueue, None]] = {}
         self._drained_at: dict[NodeId, float] = {}
         self._held: dict[NodeId, None] | None = None
-        # Records that come one by one go one by one.
-        self._direct = (
+        self._delivery_timeout_s = settings.policy.delivery_timeout_s
+        self.direct = (
             not settings.policy.linger_s
             and not settings.transactional
             and settings.compression is Compression.NONE
@@ -168,11 +168,12 @@ class Accumulator:
         may go elsewhere: the batch is ended, and the answer is None.
         """
         batch, index, first = queue.open, None, False
-        if batch is None and self._direct and queue.at_rest(now):
-            way = self._way_of(queue, size_bytes)
-            if way is not None:
-                closed = ClosedBatch.of_one(timestamp_ms, key, value, headers)
-                return self._send_alone(queue, closed, way, dated=dated, now=now)
+        if batch is None and self.direct:
+            delivery = self.append_alone(
+                queue, key, value, headers, timestamp_ms, dated=dated, size_bytes=size_bytes, now=now
+            )
+            if delivery is not None:
+                return delivery
         if batch is not None:
             builder = self._granted_for(batch, size_bytes)
             index = builder.append(timestamp_ms, key, value, headers)
@@ -197,45 +198,48 @@ class Accumulator:
             self._first(queue, batch)
         return delivery
 
-    def _way_of(self, queue: PartitionQueue, size_bytes: int) -> Callable[[Batch], None] | None:
-        """What sends a record by itself, if it need not wait and fills no batch."""
+    def append_alone(
+        self,
+        queue: PartitionQueue,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Headers,
+        timestamp_ms: int,
+        *,
+        dated: bool = False,
+        size_bytes: int,
+        now: float,
+    ) -> Delivery | None:
+        """Send a record, while records are sent one by one (`direct`): its batch comes to be as one
+        does that is begun, closed and drained, without these steps. The caller has looked for room.
+
+        None if the record has to wait, or fills a batch; then nothing is done.
+        """
         node = queue.leader
         if node is None or node in self._active or self._held is not None:
             return None
-        if size_bytes >= self._body_bytes:
+        if size_bytes >= self._body_bytes or not queue.at_rest(now):
             return None
-        return self._senders.free_way(node, self.topics[queue.topic_partition.topic])
-
-    def _send_alone(
-        self,
-        queue: PartitionQueue,
-        records: ClosedBatch,
-        way: Callable[[Batch], None],
-        *,
-        dated: bool,
-        now: float,
-    ) -> Delivery:
-        """Send a record that nothing waits with: its batch comes to be as one does that is begun,
-        closed and drained, without these steps."""
         topic, partition = queue.topic_partition
+        queues = self.topics[topic]
+        way = self._senders.free_way(node, queues)
+        if way is None:
+            return None
+        records = ClosedBatch.of_one(timestamp_ms, key, value, headers)
         receipt = Receipt(topic, partition, self.tally, self.pacer)
         receipt.count = 1
         receipt.dated = dated
-        queue.last_order += 1
-        expires_at = now + self.settings.policy.delivery_timeout_s
-        batch = Batch(receipt, records, (queue.last_order,), now, expires_at)
-        size_bytes = records.size_bytes
-        batch.reserved_bytes = body_bytes = size_bytes - BATCH_OVERHEAD_BYTES
+        order = queue.last_order = queue.last_order + 1
+        batch = Batch(receipt, records, (order,), now, now + self._delivery_timeout_s)
+        batch.reserved_bytes = body_bytes = records.size_bytes - BATCH_OVERHEAD_BYTES
         self.used_bytes += body_bytes
-        queues = self.topics[topic]
-        queues.used_at = now
+        queues.used_at = self._drained_at[node] = now
         queue.send_alone(batch)
-        self._count_filled(queue, queues, body_bytes)
-        self._count_sent(batch, size_bytes)
-        assert queue.leader is not None
-        self._drained_at[queue.leader] = now
+        if queues.sticky_queue is queue:
+            queues.filled(body_bytes)
+        self._count_sent(batch, BATCH_OVERHEAD_BYTES + body_bytes)
         way(batch)
-        return Delivery(receipt, 0, records.base_timestamp)
+        return Delivery(receipt, 0, timestamp_ms)
 
     def _granted_for(self, batch: Batch, size_bytes: int) -> BatchBuilder:
         """What takes a batch's records, with room for one more of this size."""
@@ -361,14 +365,9 @@ class Accumulator:
         """A batch takes no more records."""
         self._granted.pop(batch, None)
         self._give_back(batch, body_bytes)
-        self._count_filled(queue, self.topics[batch.receipt.topic], body_bytes)
-
-    def _count_filled(self, queue: PartitionQueue, topic: TopicQueues, body_bytes: int) -> None:
-        """Where records without a key go on, after a batch that ended."""
+        topic = self.topics[batch.receipt.topic]
         if topic.sticky_queue is queue:
-            topic.sticky.filled(body_bytes, batch_ended=True)
-            if topic.sticky.partition is None:
-                topic.sticky_queue = None
+            topic.filled(body_bytes)
 
     def settled(self, batch: Batch) -> None:
         """A batch has its outcome: its room is free."""

@@ -19,7 +19,9 @@ from aiokafkawire.producer.outcomes import Verdict, verdict_of
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 from aiokafkawire.wire.messages.produce import BatchIndexAndErrorMessage
 
-__all__ = ("Answer", "from_code", "from_failure")
+__all__ = ("NO_ERRORS", "Answer", "from_code", "from_failure")
+
+NO_ERRORS: Mapping[int, Exception] = MappingProxyType({})
 
 
 class Answer(NamedTuple):
@@ -35,7 +37,7 @@ class Answer(NamedTuple):
     base_offset: int = -1
     log_append_time_ms: int = -1
     stale_metadata: bool = False
-    record_errors: Mapping[int, Exception] = MappingProxyType({})
+    record_errors: Mapping[int, Exception] = NO_ERRORS
     closed_after_bytes: int = 0
 
 

@@ -12,8 +12,10 @@ from aiokafkawire.producer.answer import Answer, from_code
 from aiokafkawire.producer.batch import Batch
 from aiokafkawire.producer.delivery import Receipt
 from aiokafkawire.producer.outcomes import Verdict
+from aiokafkawire.producer.sequences import Stamp
 from aiokafkawire.producer.usual import UsualForm
-from aiokafkawire.records import Compression
+from aiokafkawire.records import ClosedBatch, Compression
+from aiokafkawire.records.batch import MAGIC_V2
 from aiokafkawire.records.kernel import Buffer
 from aiokafkawire.types import ANY_LEADER_EPOCH, TopicPartition
 from aiokafkawire.wire import NO_ID
@@ -105,23 +107,30 @@ def build(
 
 def build_usual(batch: Batch, form: UsualForm) -> BuiltRequest:
     """As `build`, of one batch in a form that is known."""
-    version, request = form.version, form.request
-    records = _encode(batch, version, request.transactional_id is not None)
-    if version < FIRST_WITH_TOPIC_IDS:
+    request, records = form.request, batch.records
+    assert records is not None
+    parts = _stamped(records, batch.stamp, request.transactional_id is not None)
+    if form.version < FIRST_WITH_TOPIC_IDS:
         batch.by_name = True
-    size_bytes = sum(map(len, records))
-    written = form.write(batch.receipt.partition, records, size_bytes)
+    size_bytes = records.size_bytes
+    written = form.write(batch.receipt.partition, parts, size_bytes)
     return BuiltRequest(request, [batch], size_bytes, [], written)
 
 
 def _encode(batch: Batch, version: int, transactional: bool) -> list[Buffer]:
-    records, stamp = batch.records, batch.stamp
+    records = batch.records
     assert records is not None
     if version < FIRST_WITH_ZSTD and records.compression == Compression.ZSTD:
         raise UnsupportedVersion("zstd needs a broker of Kafka 2.1 or later")
-    magic = 2 if version >= FIRST_WITH_FORMAT_2 else 1 if version >= FIRST_WITH_FORMAT_1 else 0
+    magic = MAGIC_V2 if version >= FIRST_WITH_FORMAT_2 else 1 if version >= FIRST_WITH_FORMAT_1 else 0
     if magic == 0 and batch.receipt.dated:
         raise UnsupportedVersion("record timestamps need a broker of Kafka 0.10 or later")
+    return _stamped(records, batch.stamp, transactional, magic)
+
+
+def _stamped(
+    records: ClosedBatch, stamp: Stamp | None, transactional: bool, magic: int = MAGIC_V2
+) -> list[Buffer]:
     if stamp is None:
         return records.encode(magic)
     return records.encode(

@@ -9,11 +9,12 @@ from aiokafkawire.config import ProducerConfig
 from aiokafkawire.errors import UnknownTopic
 from aiokafkawire.producer.columns import Columns
 from aiokafkawire.producer.delivery import Deliveries, Delivery
-from aiokafkawire.producer.new_record import NewRecord
+from aiokafkawire.producer.new_record import RECORD_OVERHEAD_BYTES, NewRecord
 from aiokafkawire.producer.partition_queue import PartitionQueue
 from aiokafkawire.producer.sender import Sender
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import InTransaction, Transaction
+from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.runtime import Runtime, loop_home
 
 __all__ = ("Intake",)
@@ -47,8 +48,8 @@ class Intake:
 
     def put_plain(self, topic: str, value: Any, key: Any, partition: int | None) -> Delivery | None:
         """`put` for most records: no headers, no time of their own, and their partition's batch has
-        room. None if this one is not so, or something is in its way, another event loop too: then
-        nothing is done."""
+        room, or needs none. None if this one is not so, or something is in its way, another event
+        loop too: then nothing is done."""
         if self._home._thread_id != self._here():
             return None
         try:
@@ -62,14 +63,34 @@ class Intake:
             queue = queues.sticky_queue
         else:
             queue = None if self._asks or type(key) is not bytes else queues.for_key(key)
-        if queue is None or (builder := queue.builder) is None:
+        if queue is None:
             return None
+        builder = queue.builder
+        if builder is None:
+            return self._put_alone(queue, value, key) if self._accumulator.direct else None
         machine = self._machine
         # An open batch is of the transaction that is open, if one is.
         if machine is not None and type(machine.state) is not InTransaction:
             return None
         delivery: Delivery | None = builder.put(self._wall_ns() // 1_000_000, key, value)
         return delivery
+
+    def _put_alone(self, queue: PartitionQueue, value: Any, key: Any) -> Delivery | None:
+        """`put_plain` of a record that nothing waits with."""
+        if type(value) is not bytes or not (key is None or type(key) is bytes):
+            return None
+        size = RECORD_OVERHEAD_BYTES + len(value) + (0 if key is None else len(key))
+        accumulator = self._accumulator
+        if (
+            self._sender.failure is not None
+            or size + BATCH_OVERHEAD_BYTES > self.max_bytes
+            or self._room.crowded
+            or not accumulator.has_room(size)
+        ):
+            return None
+        return accumulator.append_alone(
+            queue, key, value, (), self._wall_ns() // 1_000_000, size_bytes=size, now=self._now()
+        )
 
     def put(self, record: NewRecord, *, waited: bool = False) -> Delivery | None:
         """Put a record into the buffer; None if there is no room, or if its topic or partition is

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
+from uuid import UUID
 
 from aiokafkawire.cluster import Cluster, MetadataSnapshot
 from aiokafkawire.config import ProducerConfig
@@ -108,6 +109,8 @@ class NodeSender:
             "transactional_id": config.transactional_id,
         }
         self._forms: dict[str, UsualForm] = {}
+        # What sends one batch of a topic, made by its id, at once on the connection there is now.
+        self._ways: dict[str, tuple[UUID, Callable[[Batch], None]]] = {}
         # Where requests go, and the metadata by which that was found.
         self._channel: Channel | None = None
         self._broker = ""
@@ -263,15 +266,27 @@ class NodeSender:
             return None
         try:
             channel = self._open_channel()
-            if channel is None or self._acks not in {-1, 1}:
+            if channel is None:
                 return None
-            most = None if topic.topic_id.int else MAX_WITHOUT_TOPIC_IDS[_PRODUCE]
-            version = channel.versions.highest(_PRODUCE, most)
+            known = self._ways.get(topic.name)
+            if known is not None and known[0] is topic.topic_id:
+                return known[1]
+            return self._make_way(topic, channel)
         except KafkaError:  # told when it is sent
             return None
+
+    def _make_way(self, topic: TopicQueues, channel: Channel) -> Callable[[Batch], None] | None:
+        if self._acks not in {-1, 1}:
+            return None
+        most = None if topic.topic_id.int else MAX_WITHOUT_TOPIC_IDS[_PRODUCE]
+        version = channel.versions.highest(_PRODUCE, most)
         if version < FIRST_USUAL:
             return None
-        return partial(self._send_alone, channel, self._form(topic.name, version))
+        way = partial(self._send_alone, channel, self._form(topic.name, version))
+        if len(self._ways) >= MAX_FORMS:
+            self._ways.clear()
+        self._ways[topic.name] = topic.topic_id, way
+        return way
 
     def _send_alone(self, channel: Channel, form: UsualForm, batch: Batch) -> None:
         self._submit(build_usual(batch, form), channel, form.version)
@@ -300,6 +315,7 @@ class NodeSender:
             client = self._context.cluster.broker(self.node_id)
             channel = self._channel = client.at_once(Lane.PRODUCE)
             self._broker, self._found_by = client.name, metadata
+            self._ways.clear()
         elif channel.silent_until > self._now():
             return None
         return channel
@@ -366,7 +382,7 @@ class NodeSender:
         self._under_way -= 1
         self._alone = False
         self._landed.set()
-        if isinstance(promise.error, ClientClosed):
+        if promise.error is not None and isinstance(promise.error, ClientClosed):
             return
         transactions = self._context.transactions
         busy, self._busy = self._busy, True
@@ -393,7 +409,7 @@ class NodeSender:
             for batch in built.sent:
                 self.answered(batch, Answer(Verdict.APPENDED))
             return
-        if isinstance(response, Answer):  # as usual
+        if type(response) is Answer:  # as usual
             (batch,) = built.sent
             if batch.done:
                 self.answered(batch, response)

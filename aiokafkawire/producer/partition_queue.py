@@ -47,6 +47,7 @@ default): after so long without an acknowledgement the first batch goes alone ag
 MADE_ANEW = "the topic was deleted and made anew meanwhile"
 
 
+_tuple = tuple.__new__  # checks nothing, at half the time
 # Up to Python 3.11 an enumeration looks for its members by a long way.
 _DONE, _SENT = BatchState.DONE, BatchEvent.SENT
 
@@ -188,14 +189,17 @@ class PartitionQueue:
         one that `close_head` has just given."""
         batch = closed or self.close_head()
         self.waiting.remove(batch)
+        self._send(batch)
+        if len(self.in_flight) > 1:
+            self.in_flight.sort(key=_order)
+        return batch
+
+    def _send(self, batch: Batch) -> None:
         if batch.stamp is None and self.sequences is not None:
             batch.stamp = self.sequences.stamp(batch.receipt.count)
         batch.handle(_SENT)
         batch.attempts += 1
         self.in_flight.append(batch)
-        if len(self.in_flight) > 1:
-            self.in_flight.sort(key=_order)
-        return batch
 
     def at_rest(self, now: float) -> bool:
         """Whether a batch made now could go at once: none is before it, and it would be numbered
@@ -215,9 +219,8 @@ class PartitionQueue:
 
     def send_alone(self, batch: Batch) -> None:
         """Take a closed batch that is sent now; only when `at_rest`."""
-        self.waiting.append(batch)
         self._owner.opened(batch)
-        self.take(batch)
+        self._send(batch)
 
     def _may_number(self, sequences: PartitionSequences) -> bool:
         identities, state = sequences.identities, sequences.state
@@ -256,7 +259,7 @@ class PartitionQueue:
         self._acked_at = now
         if batch.stamp is not None and self.sequences is not None and not batch.old_topic:
             self.sequences.acknowledged(batch.stamp)
-        batch.settle(Appended(answer.base_offset, answer.log_append_time_ms))
+        batch.settle(_tuple(Appended, (answer.base_offset, answer.log_append_time_ms)))
         self._owner.settled(batch)
 
     def _refused(self, batch: Batch, answer: Answer, now: float, not_before: float) -> None:

@@ -249,7 +249,13 @@ class Producer(Client[_Session]):
         waits for the broker leaves the record on its way; if that fails, it counts among those that
         nobody heard of.
         """
-        return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
+        intake = (self._lifecycle.open or self._lifecycle.refuse()).intake
+        delivery = None
+        if timestamp_ms is None and not headers:
+            delivery = intake.put_plain(topic, value, key, partition)
+        if delivery is None:
+            delivery = await self.send(topic, value, key, partition, timestamp_ms, headers)
+        return await delivery
 
     async def send_many(  # noqa: PLR0917 - a record's parts in their usual order
         self,

@@ -52,6 +52,12 @@ class TopicQueues:
             self.sticky_queue = None
             self._by_key.clear()
 
+    def filled(self, body_bytes: int) -> None:
+        """A batch of `sticky_queue` ended: records without a key may go on elsewhere."""
+        self.sticky.filled(body_bytes, batch_ended=True)
+        if self.sticky.partition is None:
+            self.sticky_queue = None
+
     @property
     def busy(self) -> bool:
         """Whether records wait or are on their way."""

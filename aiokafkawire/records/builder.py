@@ -120,7 +120,7 @@ class ClosedBatch:
     ) -> None:
         """`body` holds `count` records of format 2, their offset deltas running from 0."""
         self._body = body
-        self._compressed: bytes | None = None
+        self._compressed: bytes | None = None if compression else body
         self.count = count
         self.base_timestamp = base_timestamp
         self.max_timestamp = max_timestamp
@@ -155,11 +155,7 @@ class ClosedBatch:
     def compress(self) -> None:
         """Do the heavy step now; may run in a worker thread. Later calls do nothing."""
         if self._compressed is None:
-            self._compressed = (
-                compress(self.compression, self._body, self.compression_level)
-                if self.compression
-                else self._body
-            )
+            self._compressed = compress(self.compression, self._body, self.compression_level)
 
     def encode(
         self,
@@ -187,17 +183,21 @@ class ClosedBatch:
             self.compress()
         body = self._compressed
         assert body is not None
+        attributes: int = self.compression
+        if transactional:
+            attributes |= TRANSACTIONAL_FLAG
+        if control:
+            attributes |= CONTROL_FLAG
+        count = self.count
         after_crc = _AFTER_CRC.pack(
-            self.compression
-            | (TRANSACTIONAL_FLAG if transactional else 0)
-            | (CONTROL_FLAG if control else 0),
-            self.count - 1,
+            attributes,
+            count - 1,
             self.base_timestamp,
             self.max_timestamp,
             producer_id,
             producer_epoch,
             base_sequence,
-            self.count,
+            count,
         )
         up_to_crc = _UP_TO_CRC.pack(
             base_offset,

@@ -2,7 +2,7 @@
 
 import functools
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from aiokafkawire.errors import MalformedFrame, MalformedMessage, UnsupportedVersion
@@ -38,6 +38,7 @@ MAX_FRAME_BYTES = 2**31 - 1
 _LENGTH = struct.Struct(">i")
 _KEY_AND_VERSION = struct.Struct(">hh")
 _KEY_VERSION_AND_ID = struct.Struct(">hhi")
+_WHOLE_BEGINNING = struct.Struct(">ihhi")  # with the length before it
 
 
 class RequestHeader(NamedTuple):
@@ -51,14 +52,15 @@ class RequestHeader(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The body of a request, written by whoever knows how it usually looks.
+    """The body of a request, `size_bytes` in all, written by whoever knows how it usually looks.
 
     `read` gets the frame of the answer, and gives what it says, or None if that does not look as
     usual: then it is decoded. The parts of the body are joined and kept as those of `encode_parts`.
     """
 
     cls: type[Request[Any]]
-    body: list[Buffer]
+    body: Sequence[Buffer]
+    size_bytes: int
     read: Callable[[memoryview], object]
 
     @property
@@ -85,10 +87,14 @@ def encode_written(
     written: Written, version: int, correlation_id: int, client_id: str | None
 ) -> list[Buffer]:
     """As `encode_request`, of a request whose body is there already."""
-    cls, body, _ = written
-    beginning = _KEY_VERSION_AND_ID.pack(cls.api_key, version, correlation_id)
+    cls, body, size, _ = written
     rest = _rest_of_header(cls, version, client_id)  # type: ignore[arg-type]
-    return _frame([b"", beginning, rest, *body])
+    size += _KEY_VERSION_AND_ID.size + len(rest)
+    if size > MAX_FRAME_BYTES:
+        raise _too_large(size)
+    beginning = _WHOLE_BEGINNING.pack(size, cls.api_key, version, correlation_id)
+    parts: list[Buffer] = [beginning, rest, *body]
+    return [b"".join(parts)] if size < KEEP_APART_BYTES else join_small(parts)
 
 
 def encode_response(message: Response, version: int, correlation_id: int) -> list[Buffer]:
@@ -174,6 +180,10 @@ def _frame(parts: list[Buffer]) -> list[Buffer]:
     """A header and a message; the first of the parts is to be the length."""
     size = sum(map(len, parts))
     if size > MAX_FRAME_BYTES:
-        raise ValueError(f"a message of {size} bytes is over what a frame can hold")
+        raise _too_large(size)
     parts[0] = _LENGTH.pack(size)
     return [b"".join(parts)] if size < KEEP_APART_BYTES else join_small(parts)
+
+
+def _too_large(size_bytes: int) -> ValueError:
+    return ValueError(f"a message of {size_bytes} bytes is over what a frame can hold")

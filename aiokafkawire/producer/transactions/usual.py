@@ -45,7 +45,8 @@ class UsualEnd:
         if version != FIRST_IMPLICIT:
             return self._request(producer_id, epoch, committed=end.committed)
         rest = _REQUEST.pack(producer_id, epoch, end.committed)
-        return Written(EndTxnRequest, [self._before, rest], partial(_read, end))
+        body = (self._before, rest)
+        return Written(EndTxnRequest, body, sum(map(len, body)), partial(_read, end))
 
     def _request(self, producer_id: int, epoch: int, *, committed: bool) -> EndTxnRequest:
         return EndTxnRequest(
