@@ -74,7 +74,7 @@ class Pending(Promise[Any]):
         buffers: Sequence[Buffer],
         read: Callable[[memoryview], object] | None = None,
     ) -> None:
-        super().__init__()
+        Promise.__init__(self)
         self.read = read
         self.api = api
         self.version = version

@@ -170,7 +170,14 @@ class Accumulator:
         batch, index, first = queue.open, None, False
         if batch is None and self.direct:
             delivery = self.append_alone(
-                queue, key, value, headers, timestamp_ms, dated=dated, size_bytes=size_bytes, now=now
+                queue,
+                key,
+                value,
+                headers,
+                timestamp_ms,
+                dated=dated,
+                size_bytes=size_bytes,
+                now=now,
             )
             if delivery is not None:
                 return delivery
@@ -234,10 +241,13 @@ class Accumulator:
         batch.reserved_bytes = body_bytes = records.size_bytes - BATCH_OVERHEAD_BYTES
         self.used_bytes += body_bytes
         queues.used_at = self._drained_at[node] = now
-        queue.send_alone(batch)
+        self.incomplete[receipt] = None
+        queue.send(batch)
         if queues.sticky_queue is queue:
             queues.filled(body_bytes)
-        self._count_sent(batch, BATCH_OVERHEAD_BYTES + body_bytes)
+        totals = self.totals
+        totals.batches_sent += 1
+        totals.batch_bytes_sent += records.size_bytes
         way(batch)
         return Delivery(receipt, 0, timestamp_ms)
 
@@ -375,7 +385,7 @@ class Accumulator:
         del self.incomplete[receipt]
         self._granted.pop(batch, None)
         self.used_bytes -= batch.reserved_bytes
-        outcome = receipt.promise.value
+        outcome = receipt.value
         assert outcome is not None
         if type(outcome) is Appended:
             self.totals.records_delivered += receipt.count
@@ -481,6 +491,10 @@ class Accumulator:
 
     # --- batches go out -----------------------------------------------------------------------
 
+    def has_waiting(self, node: NodeId) -> bool:
+        """Whether batches wait to be sent to a broker, or still take records."""
+        return node in self._active
+
     def sendable_at(self, node: NodeId) -> float:
         """When there is something to send to a broker; NEVER: after a `wake` at the earliest."""
         queues = self._active.get(node)
@@ -567,7 +581,8 @@ class Accumulator:
             return
         queue = self.topics[receipt.topic].all_queues[receipt.partition]
         queue.answered(batch, answer, now, not_before)
-        self._touch(queue)
+        if queue.waiting or self._active:
+            self._touch(queue)
 
     def unreachable(self, node: NodeId, error: KafkaError) -> None:
         """A broker could not be reached: should batches expire, that is the reason."""

@@ -162,8 +162,9 @@ class Pacer:
         await checkpoint()
 
 
-class Receipt:
-    """What the deliveries of one batch share: where it goes, and its outcome, which comes once.
+class Receipt(Promise["Outcome"]):
+    """What the deliveries of one batch share: where it goes, and the promise of its outcome; of a
+    split batch its parts may still be on their way then.
 
     `dated` tells that the application gave one of the records its time.
     """
@@ -176,7 +177,6 @@ class Receipt:
         "dated",
         "pacer",
         "partition",
-        "promise",
         "seen",
         "tally",
         "topic",
@@ -184,6 +184,7 @@ class Receipt:
     )
 
     def __init__(self, topic: str, partition: int, tally: FailureTally, pacer: Pacer) -> None:
+        Promise.__init__(self)
         self.topic = topic
         self.partition = partition
         self.appended: Appended | None = None  # the outcome, if it is that
@@ -193,18 +194,12 @@ class Receipt:
         self.dated = False
         self.tally = tally
         self.pacer = pacer
-        self.promise: Promise[Outcome] = Promise()
         self.waiting: set[int] = set()  # indexes of records whose failure somebody hears
         self.seen = False  # whether a caller came to this batch's boundary
 
-    @property
-    def done(self) -> bool:
-        """Whether the outcome is there; of a split batch its parts may still be on their way."""
-        return self.promise.done
-
     def settle(self, outcome: Outcome) -> None:
         """Give the outcome; wakes all who wait. Only the first one counts."""
-        if self.promise.done:
+        if self.done:
             return
         if type(outcome) is Appended:
             self.appended = outcome
@@ -214,7 +209,7 @@ class Receipt:
             for index in sorted(self.waiting):
                 part, inner = outcome.part_of(index)
                 part.waiting.add(inner)
-        self.promise.resolve(outcome)
+        self.resolve(outcome)
 
 
 class Delivery(Placed):
@@ -230,7 +225,7 @@ class Delivery(Placed):
 
     def __repr__(self) -> str:
         receipt, _ = self._leaf()
-        outcome = receipt.promise.result() if receipt.done else None
+        outcome = receipt.result() if receipt.done else None
         state = {Appended: "delivered", Failed: "failed"}.get(type(outcome), "on its way")
         return f"<Delivery to {receipt.topic}-{receipt.partition}: {state}>"
 
@@ -260,20 +255,20 @@ class Delivery(Placed):
 
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
         receipt: Receipt = self.receipt
-        if receipt.appended is None and not (receipt.promise.done and self.done):
+        if receipt.appended is None and not (receipt.done and self.done):
             index = self.index
-            if receipt.promise.done:  # it was split
+            if receipt.done:  # it was split
                 receipt, index = self._leaf()
-            while not receipt.promise.done:
+            while not receipt.done:
                 # In this one frame: each layer between a task and what it waits for is gone
                 # through once more when it wakes.
                 alone = index not in receipt.waiting
                 receipt.waiting.add(index)
-                place = receipt.promise.place()
+                place = receipt.place()
                 try:
                     yield from place.__await__()
                 except BaseException:
-                    receipt.promise.leave(place)
+                    receipt.leave(place)
                     if alone:
                         self._unheard()
                     raise
@@ -295,14 +290,14 @@ class Delivery(Placed):
         receipt, index = self._leaf()
         receipt.waiting.discard(index)
         if receipt.done:
-            outcome = receipt.promise.result()
+            outcome = receipt.result()
             if isinstance(outcome, Failed):
                 receipt.tally.add(receipt, 1, outcome.error_of(index))
 
     def _leaf(self) -> tuple[Receipt, int]:
         """The receipt that holds the record now, and its index in there."""
         receipt, index = self.receipt, self.index
-        while type(outcome := receipt.promise.value) is Split:
+        while type(outcome := receipt.value) is Split:
             receipt, index = outcome.part_of(index)
         return receipt, index
 
@@ -314,7 +309,7 @@ def _raise(receipt: Receipt, index: int) -> NoReturn:
     """Raise why the record did not get into the log, or that this is not known yet."""
     if not receipt.done:
         raise RuntimeError("the record is still on its way: await the delivery")
-    outcome = receipt.promise.result()
+    outcome = receipt.result()
     assert isinstance(outcome, Failed)
     if index not in receipt.waiting:
         receipt.waiting.add(index)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, TypedDict
 from uuid import UUID
 
@@ -60,9 +60,9 @@ class BuiltRequest:
     what its records take. With `written`, `request` is the same without the records."""
 
     request: ProduceRequest
-    sent: list[Batch] = field(default_factory=list)
-    size_bytes: int = 0
-    refused: list[tuple[Batch, KafkaError]] = field(default_factory=list)
+    sent: Sequence[Batch]
+    size_bytes: int
+    refused: Sequence[tuple[Batch, KafkaError]] = ()
     written: Written | None = None
 
 
@@ -79,7 +79,9 @@ def build(
     request = ProduceRequest(
         transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=[]
     )
-    built = BuiltRequest(request)
+    sent: list[Batch] = []
+    refused: list[tuple[Batch, KafkaError]] = []
+    size_bytes = 0
     topics: dict[str, TopicProduceData] = {}
     for batch in batches:
         receipt = batch.receipt
@@ -87,7 +89,7 @@ def build(
             records = b"".join(_encode(batch, version, transactional_id is not None))
         except KafkaError as error:
             error.topic, error.partition = receipt.topic, receipt.partition
-            built.refused.append((batch, error))
+            refused.append((batch, error))
             continue
         topic = topics.get(receipt.topic)
         if topic is None:
@@ -98,11 +100,11 @@ def build(
             )
             request.topic_data.append(topic)
         topic.partition_data.append(PartitionProduceData(index=receipt.partition, records=records))
-        built.size_bytes += len(records)
+        size_bytes += len(records)
         if version < FIRST_WITH_TOPIC_IDS:
             batch.by_name = True
-        built.sent.append(batch)
-    return built
+        sent.append(batch)
+    return BuiltRequest(request, sent, size_bytes, refused)
 
 
 def build_usual(batch: Batch, form: UsualForm) -> BuiltRequest:
@@ -114,7 +116,7 @@ def build_usual(batch: Batch, form: UsualForm) -> BuiltRequest:
         batch.by_name = True
     size_bytes = records.size_bytes
     written = form.write(batch.receipt.partition, parts, size_bytes)
-    return BuiltRequest(request, [batch], size_bytes, [], written)
+    return BuiltRequest(request, (batch,), size_bytes, (), written)
 
 
 def _encode(batch: Batch, version: int, transactional: bool) -> list[Buffer]:
@@ -122,7 +124,9 @@ def _encode(batch: Batch, version: int, transactional: bool) -> list[Buffer]:
     assert records is not None
     if version < FIRST_WITH_ZSTD and records.compression == Compression.ZSTD:
         raise UnsupportedVersion("zstd needs a broker of Kafka 2.1 or later")
-    magic = MAGIC_V2 if version >= FIRST_WITH_FORMAT_2 else 1 if version >= FIRST_WITH_FORMAT_1 else 0
+    magic = (
+        MAGIC_V2 if version >= FIRST_WITH_FORMAT_2 else 1 if version >= FIRST_WITH_FORMAT_1 else 0
+    )
     if magic == 0 and batch.receipt.dated:
         raise UnsupportedVersion("record timestamps need a broker of Kafka 0.10 or later")
     return _stamped(records, batch.stamp, transactional, magic)

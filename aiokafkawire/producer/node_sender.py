@@ -91,7 +91,8 @@ class NodeSender:
         # While the task waits for something to be due.
         self._alarm = Alarm(self.send_now)
         self._under_way = 0
-        self._landed = Signal()
+        # While the task waits for the end of what is under way.
+        self._landed: Signal | None = None
         # A request is suspected for its size: no other one goes with it.
         self._alone = False
         # Requests are made, or their answers are read: what is due is looked for when that is done.
@@ -192,8 +193,12 @@ class NodeSender:
         """What is suspected for its size goes when no other request can be suspected with it."""
         context = self._context
         now = context.runtime.clock.now
-        while self._under_way and context.accumulator.suspect_due(self.node_id, now()):
-            await self._landed.wait()
+        try:
+            while self._under_way and context.accumulator.suspect_due(self.node_id, now()):
+                self._landed = Signal()
+                await self._landed.wait()
+        finally:
+            self._landed = None
 
     async def _connected(self) -> bool:
         """Wait until the broker can be written to; False if it cannot be reached."""
@@ -222,15 +227,18 @@ class NodeSender:
         """
         if self._busy or self._retired:
             return
-        self._busy = True
-        try:
-            while (due_at := self._due_at()) <= self._now():
-                if (self._under_way or self._compresses) and self._something_before():
-                    break
-                if not self._send():
-                    break
-        finally:
-            self._busy = False
+        due_at = self._due_at()
+        if due_at != NEVER:
+            self._busy = True
+            try:
+                while due_at <= self._now():
+                    if (self._under_way or self._compresses) and self._something_before():
+                        break
+                    if not self._send():
+                        break
+                    due_at = self._due_at()
+            finally:
+                self._busy = False
         if due_at != self._alarm.at:
             self._alarm.move(due_at)
 
@@ -381,7 +389,8 @@ class NodeSender:
         """A request is under way no more."""
         self._under_way -= 1
         self._alone = False
-        self._landed.set()
+        if self._landed is not None:
+            self._landed.set()
         if promise.error is not None and isinstance(promise.error, ClientClosed):
             return
         transactions = self._context.transactions
@@ -394,7 +403,9 @@ class NodeSender:
                 self._read(built, broker, promise)
         finally:
             self._busy = busy
-        self.send_now()
+        # Mostly nothing waits, and the task sleeps until something does.
+        if self._alarm.at != NEVER or self._accumulator.has_waiting(self.node_id):
+            self.send_now()
 
     def _read(
         self, built: BuiltRequest, broker: str, promise: Promise[ProduceResponse | Answer]
@@ -409,9 +420,9 @@ class NodeSender:
             for batch in built.sent:
                 self.answered(batch, Answer(Verdict.APPENDED))
             return
-        if type(response) is Answer:  # as usual
+        if isinstance(response, Answer):  # as usual
             (batch,) = built.sent
-            if batch.done:
+            if context.transactions is not None and batch.done:
                 self.answered(batch, response)
             else:
                 now = self._now()

@@ -189,12 +189,13 @@ class PartitionQueue:
         one that `close_head` has just given."""
         batch = closed or self.close_head()
         self.waiting.remove(batch)
-        self._send(batch)
+        self.send(batch)
         if len(self.in_flight) > 1:
             self.in_flight.sort(key=_order)
         return batch
 
-    def _send(self, batch: Batch) -> None:
+    def send(self, batch: Batch) -> None:
+        """A closed batch, which does not wait here, is sent now; only when `at_rest`, or taken."""
         if batch.stamp is None and self.sequences is not None:
             batch.stamp = self.sequences.stamp(batch.receipt.count)
         batch.handle(_SENT)
@@ -216,11 +217,6 @@ class PartitionQueue:
             and identities.local
             and now - self._acked_at <= DOUBTED_AFTER_S
         )
-
-    def send_alone(self, batch: Batch) -> None:
-        """Take a closed batch that is sent now; only when `at_rest`."""
-        self._owner.opened(batch)
-        self._send(batch)
 
     def _may_number(self, sequences: PartitionSequences) -> bool:
         identities, state = sequences.identities, sequences.state

@@ -352,7 +352,7 @@ class Sender:
 
 
 async def _settled(receipt: Receipt, deadline: float) -> None:
-    outcome = await receipt.promise.wait(deadline)
+    outcome = await receipt.wait(deadline)
     if isinstance(outcome, Split):
         for part in outcome.parts:
             await _settled(part, deadline)

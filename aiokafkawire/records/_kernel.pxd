@@ -180,6 +180,12 @@ cdef inline unsigned char* extend(bytearray out, Py_ssize_t used, Py_ssize_t siz
     return <unsigned char*>PyByteArray_AS_STRING(out) + used
 
 
+cdef inline bytes beginning(bytearray data, Py_ssize_t size):
+    if data is None or size < 0 or size > PyByteArray_GET_SIZE(data):
+        raise IndexError("out of the body's bounds")
+    return PyBytes_FromStringAndSize(PyByteArray_AS_STRING(data), size)
+
+
 cdef inline unsigned char* put_varint(unsigned char* at, int64_t value) noexcept:
     cdef uint64_t raw = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
     while raw > 127:

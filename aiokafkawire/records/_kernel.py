@@ -28,8 +28,8 @@ else:
         from . import _uncompiled as cython
 
 if not cython.compiled:
-    from ._uncompiled import KERNEL_HASH, arrays_of, blank, copy, cut, extend, failed, low  # isort: skip
-    from ._uncompiled import numbers, pointers, put_bytes, put_varint, signed, text  # isort: skip
+    from ._uncompiled import KERNEL_HASH, arrays_of, beginning, blank, copy, cut, extend  # isort: skip
+    from ._uncompiled import failed, low, numbers, pointers, put_bytes, put_varint, signed, text  # isort: skip
     from ._uncompiled import varint, varint_size, whole, word  # isort: skip
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -331,7 +331,7 @@ class RecordsUnderWay:
 
     def take_body(self) -> bytes:
         """All records; the object must not be used any more."""
-        body = bytes(memoryview(self._body)[: self.body_bytes])
+        body = beginning(self._body, self.body_bytes)
         self._body = bytearray()
         self.limit_bytes = 0
         return body

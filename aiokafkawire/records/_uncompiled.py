@@ -132,6 +132,11 @@ def varint_size(value: int) -> int:
     return 2 if -_SMALL <= value < _SMALL else len(_zigzag(value))
 
 
+def beginning(data: bytearray, size: int) -> bytes:
+    """The first bytes of what is put together."""
+    return bytes(memoryview(data)[:size])
+
+
 def extend(out: bytearray, _used: int, _size: int) -> bytearray:
     """Where as many bytes more can be put."""
     return out

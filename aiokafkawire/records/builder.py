@@ -106,6 +106,7 @@ class ClosedBatch:
         "compression_level",
         "count",
         "max_timestamp",
+        "size_bytes",
     )
 
     def __init__(
@@ -118,7 +119,11 @@ class ClosedBatch:
         compression: Compression = Compression.NONE,
         compression_level: int | None = None,
     ) -> None:
-        """`body` holds `count` records of format 2, their offset deltas running from 0."""
+        """`body` holds `count` records of format 2, their offset deltas running from 0.
+
+        `size_bytes` is that of the encoded batch (format 2) as it is known: compressed once it was.
+        """
+        self.size_bytes = BATCH_OVERHEAD_BYTES + len(body)
         self._body = body
         self._compressed: bytes | None = None if compression else body
         self.count = count
@@ -142,12 +147,6 @@ class ClosedBatch:
         return cls(records.take_body(), 1, timestamp_ms, timestamp_ms)
 
     @property
-    def size_bytes(self) -> int:
-        """The size of the encoded batch (format 2) as it is known: compressed once it was."""
-        body = self._body if self._compressed is None else self._compressed
-        return BATCH_OVERHEAD_BYTES + len(body)
-
-    @property
     def ready(self) -> bool:
         """Whether the heavy step is done."""
         return self._compressed is not None
@@ -155,7 +154,9 @@ class ClosedBatch:
     def compress(self) -> None:
         """Do the heavy step now; may run in a worker thread. Later calls do nothing."""
         if self._compressed is None:
-            self._compressed = compress(self.compression, self._body, self.compression_level)
+            compressed = compress(self.compression, self._body, self.compression_level)
+            self.size_bytes = BATCH_OVERHEAD_BYTES + len(compressed)
+            self._compressed = compressed
 
     def encode(
         self,

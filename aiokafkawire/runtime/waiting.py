@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
@@ -59,23 +60,24 @@ class _Parking:
 
     def __init__(self) -> None:
         self._event: anyio.Event | None = None
-        self._futures: dict[asyncio.Future[bool], None] = {}
+        self._futures: dict[asyncio.Future[bool], None] | None = None
 
     def come(self) -> None:
         """It has come: wake all."""
-        for future in self._futures:
+        futures, self._futures = self._futures, None
+        for future in futures or ():
             if not future.done():  # who waited may have been cancelled
                 future.set_result(True)
         if self._event is not None:
             self._event.set()
 
-    async def wait(self, deadline: float) -> bool:
+    async def park(self, deadline: float) -> bool:
         """Wait until it comes, or for the deadline; whether it came."""
         if on_trio():
             if self._event is None:
                 self._event = anyio.Event()
             return await wait_until(self._event, deadline)
-        future = self.place()
+        future = self.future()
         timer = None
         if deadline != NEVER:
             timer = future.get_loop().call_at(deadline, _run_out, future, deadline)
@@ -86,15 +88,19 @@ class _Parking:
                 timer.cancel()
             self.leave(future)
 
-    def place(self) -> asyncio.Future[bool]:
+    def future(self) -> asyncio.Future[bool]:
         """What wakes one task on asyncio, until it is given back."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._futures[future] = None
+        if self._futures is None:
+            self._futures = {future: None}
+        else:
+            self._futures[future] = None
         return future
 
     def leave(self, place: Awaitable[bool]) -> None:
-        """Nobody waits at a place any more."""
-        self._futures.pop(place, None)  # type: ignore[call-overload]
+        """A place is not waited at any more."""
+        if self._futures is not None:
+            self._futures.pop(place, None)  # type: ignore[call-overload]
 
 
 def _come(future: asyncio.Future[bool], came: bool) -> None:
@@ -132,7 +138,7 @@ class Signal:
             if self._parking is None:
                 self._parking = _Parking()
             # It may have been set between the deadline's timer and this task's turn.
-            if not await self._parking.wait(deadline) and not self._raised:
+            if not await self._parking.park(deadline) and not self._raised:
                 return False
         self._raised = False
         return True
@@ -220,20 +226,20 @@ class Alarm:
             self._set_timer(future, self.at)
 
 
-class Promise(Generic[T]):
+class Promise(_Parking, Generic[T]):
     """One value or one error that comes later, once, for any number of waiters.
 
     Costs no event until somebody waits before it is there. `value` or `error` is the outcome.
     """
 
-    __slots__ = ("_on_done", "_parking", "done", "error", "value")
+    __slots__ = ("_on_done", "done", "error", "value")
 
-    def __init__(self) -> None:
+    def __init__(self) -> None:  # without a call of another: there are as many as requests
+        self._event = self._futures = None
         self.done = False
         self._on_done: Callable[[Promise[T]], None] | None = None
         self.value: T | None = None
         self.error: BaseException | None = None
-        self._parking: _Parking | None = None
 
     def resolve(self, value: T | None, error: BaseException | None = None) -> None:
         """Give the value. A second outcome is ignored: the first one was already told."""
@@ -242,10 +248,8 @@ class Promise(Generic[T]):
         self.done = True
         self.value = value
         self.error = error
-        parking = self._parking
-        if parking is not None:
-            self._parking = None
-            parking.come()
+        if self._futures is not None or self._event is not None:
+            self.come()
         callback = self._on_done
         if callback is not None:
             self._on_done = None
@@ -272,22 +276,11 @@ class Promise(Generic[T]):
     def place(self) -> Awaitable[bool]:
         """What to await, once and at once, for the outcome, which is not there yet. A future on
         asyncio; whoever does not come to its end gives it back with `leave`."""
-        parking = self._parking
-        if parking is None:
-            parking = self._parking = _Parking()
-        return parking.wait(NEVER) if on_trio() else parking.place()
-
-    def leave(self, place: Awaitable[bool]) -> None:
-        """A place is not waited at any more."""
-        if self._parking is not None:
-            self._parking.leave(place)
+        return self.park(NEVER) if "trio" in sys.modules and on_trio() else self.future()
 
     async def wait(self, deadline: float = NEVER) -> T:
         """Wait for the outcome; `TimeoutError` if the deadline comes first."""
-        if not self.done:
-            if self._parking is None:
-                self._parking = _Parking()
-            # The outcome may have come between the deadline's timer and this task's turn.
-            if not await self._parking.wait(deadline) and not self.done:
-                raise TimeoutError
+        # The outcome may have come between the deadline's timer and this task's turn.
+        if not self.done and not await self.park(deadline) and not self.done:
+            raise TimeoutError
         return self.result()

@@ -101,7 +101,7 @@ def state_of(batch: Batch) -> object:
     ]
     receipt = batch.receipt
     error = None if batch.last_error is None else str(batch.last_error)
-    return kept, said, error, receipt.count, receipt.dated, str(receipt.promise.value)
+    return kept, said, error, receipt.count, receipt.dated, str(receipt.value)
 
 
 def look(cluster: Cluster) -> object:

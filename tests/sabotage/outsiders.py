@@ -48,10 +48,10 @@ PRODUCER = (
         "producing",
         "aiokafkawire.producer.accumulator",
         "        self.used_bytes -= batch.reserved_bytes\n"
-        "        outcome = receipt.promise.value\n"
+        "        outcome = receipt.value\n"
         "        assert outcome is not None\n"
         "        if type(outcome) is Appended:\n",
-        "        outcome = receipt.promise.value\n"
+        "        outcome = receipt.value\n"
         "        assert outcome is not None\n"
         "        if type(outcome) is Appended:\n"
         "            self.used_bytes -= batch.reserved_bytes\n",
