@@ -30,7 +30,7 @@ from aiokafkawire.runtime import NEVER
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import NO_ID
 
-__all__ = ("MAX_PARKED_TOPICS", "Accumulator", "Senders", "Settings", "Totals")
+__all__ = ("MAX_PARKED_TOPICS", "Accumulator", "Senders", "Settings", "Totals", "Way")
 
 GRANTS = 512
 """A batch takes at most this part of the buffer at a time, beyond what a record needs."""
@@ -41,6 +41,9 @@ MAX_PARKED_TOPICS = 10_000
 _DONE = BatchState.DONE
 
 LeaderOf = Callable[[TopicPartition], NodeId | None]
+
+Way = Callable[[Batch, float], None]
+"""Sends a batch, and is told the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class Senders(Protocol):
         nothing else is under way there."""
         ...
 
-    def free_way(self, node: NodeId, topic: TopicQueues) -> Callable[[Batch], None] | None:
+    def free_way(self, node: NodeId, topic: TopicQueues, now: float) -> Way | None:
         """What sends a batch to a broker at once, if nothing is in the way of one of this topic:
         else None, and it is to be offered."""
         ...
@@ -229,7 +232,7 @@ class Accumulator:
             return None
         topic, partition = queue.topic_partition
         queues = self.topics[topic]
-        way = self._senders.free_way(node, queues)
+        way = self._senders.free_way(node, queues, now)
         if way is None:
             return None
         records = ClosedBatch.of_one(timestamp_ms, key, value, headers)
@@ -248,7 +251,7 @@ class Accumulator:
         totals = self.totals
         totals.batches_sent += 1
         totals.batch_bytes_sent += records.size_bytes
-        way(batch)
+        way(batch, now)
         return Delivery(receipt, 0, timestamp_ms)
 
     def _granted_for(self, batch: Batch, size_bytes: int) -> BatchBuilder:

@@ -137,11 +137,12 @@ def _stamped(
 ) -> list[Buffer]:
     if stamp is None:
         return records.encode(magic)
+    (producer_id, epoch), base_sequence = stamp
     return records.encode(
         magic,
-        producer_id=stamp.identity.producer_id,
-        producer_epoch=stamp.identity.epoch,
-        base_sequence=stamp.base_sequence,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=base_sequence,
         transactional=transactional,
     )
 

@@ -9,7 +9,6 @@ the wire, and until then batches can still move to another leader.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 from uuid import UUID
@@ -19,7 +18,7 @@ from aiokafkawire.config import ProducerConfig
 from aiokafkawire.connection import Backoff, Channel, Lane
 from aiokafkawire.connection.versions import MAX_WITHOUT_TOPIC_IDS
 from aiokafkawire.errors import ClientClosed, KafkaError, UnsupportedVersion
-from aiokafkawire.producer.accumulator import Accumulator
+from aiokafkawire.producer.accumulator import Accumulator, Way
 from aiokafkawire.producer.answer import Answer, from_failure
 from aiokafkawire.producer.batch import Batch
 from aiokafkawire.producer.exchange import (
@@ -111,7 +110,7 @@ class NodeSender:
         }
         self._forms: dict[str, UsualForm] = {}
         # What sends one batch of a topic, made by its id, at once on the connection there is now.
-        self._ways: dict[str, tuple[UUID, Callable[[Batch], None]]] = {}
+        self._ways: dict[str, tuple[UUID, Way]] = {}
         # Where requests go, and the metadata by which that was found.
         self._channel: Channel | None = None
         self._broker = ""
@@ -252,7 +251,7 @@ class NodeSender:
     def _send(self) -> bool:
         """Make one request of what is due; False if there is something to wait for before."""
         try:
-            channel = self._open_channel()
+            channel = self._open_channel(self._now())
             if channel is None:
                 return False
             least, most = self._versions()
@@ -264,16 +263,16 @@ class NodeSender:
             self._alarm.move(-NEVER)
             return False
         if built is not None:
-            self._submit(built, channel, version)
+            self._submit(built, channel, version, self._now())
         return True
 
-    def free_way(self, topic: TopicQueues) -> Callable[[Batch], None] | None:
+    def free_way(self, topic: TopicQueues, now: float) -> Way | None:
         """What sends one batch of a topic at once, if no request is under way or about to be made,
         and it would be a usual one."""
         if self._under_way or self._busy or self._retired or self._refusal is not None:
             return None
         try:
-            channel = self._open_channel()
+            channel = self._open_channel(now)
             if channel is None:
                 return None
             known = self._ways.get(topic.name)
@@ -283,7 +282,7 @@ class NodeSender:
         except KafkaError:  # told when it is sent
             return None
 
-    def _make_way(self, topic: TopicQueues, channel: Channel) -> Callable[[Batch], None] | None:
+    def _make_way(self, topic: TopicQueues, channel: Channel) -> Way | None:
         if self._acks not in {-1, 1}:
             return None
         most = None if topic.topic_id.int else MAX_WITHOUT_TOPIC_IDS[_PRODUCE]
@@ -296,16 +295,16 @@ class NodeSender:
         self._ways[topic.name] = topic.topic_id, way
         return way
 
-    def _send_alone(self, channel: Channel, form: UsualForm, batch: Batch) -> None:
-        self._submit(build_usual(batch, form), channel, form.version)
+    def _send_alone(self, channel: Channel, form: UsualForm, batch: Batch, now: float) -> None:
+        self._submit(build_usual(batch, form), channel, form.version, now)
 
-    def _submit(self, built: BuiltRequest, channel: Channel, version: int) -> None:
+    def _submit(self, built: BuiltRequest, channel: Channel, version: int, now: float) -> None:
         """Send a request whose batches have been taken."""
         try:
             call = channel.submit(
                 built.written or built.request,
                 version,
-                deadline=self._now() + self._request_timeout_s,
+                deadline=now + self._request_timeout_s,
                 expect_response=self._acks != 0,
             )
         except KafkaError as error:
@@ -315,7 +314,7 @@ class NodeSender:
         self._alone = built.sent[0].large_losses > 0
         call.payload.when_done(partial(self._answer, built, self._broker))
 
-    def _open_channel(self) -> Channel | None:
+    def _open_channel(self, now: float) -> Channel | None:
         """The connection, if it can be written to now; it is looked up where the metadata is
         another one, or it was lost."""
         channel, metadata = self._channel, self._context.cluster.metadata
@@ -324,7 +323,7 @@ class NodeSender:
             channel = self._channel = client.at_once(Lane.PRODUCE)
             self._broker, self._found_by = client.name, metadata
             self._ways.clear()
-        elif channel.silent_until > self._now():
+        elif channel.silent_until > now:
             return None
         return channel
 

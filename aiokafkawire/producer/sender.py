@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Container
 
 from aiokafkawire.cluster import AnyNode, Cluster, Update
 from aiokafkawire.config import ProducerConfig
 from aiokafkawire.connection import Backoff
 from aiokafkawire.errors import ClientClosed, KafkaError, RequestTimedOut, UnsupportedVersion
-from aiokafkawire.producer.accumulator import Accumulator, Settings
-from aiokafkawire.producer.batch import Batch
+from aiokafkawire.producer.accumulator import Accumulator, Settings, Way
 from aiokafkawire.producer.delivery import Outcome, Receipt, Split
 from aiokafkawire.producer.node_sender import NodeSender
 from aiokafkawire.producer.partition_queue import Policy
@@ -277,10 +276,10 @@ class Sender:
         else:
             self.wake(node, -NEVER)
 
-    def free_way(self, node: NodeId, topic: TopicQueues) -> Callable[[Batch], None] | None:
+    def free_way(self, node: NodeId, topic: TopicQueues, now: float) -> Way | None:
         """What sends a batch to a broker at once, if nothing is in the way of one of this topic."""
         sender = self._nodes.get(node)
-        return None if sender is None else sender.free_way(topic)
+        return None if sender is None else sender.free_way(topic, now)
 
     # --- tasks --------------------------------------------------------------------------------
 

@@ -52,6 +52,7 @@ class _Numbers(NamedTuple):
     """Where the numbers stand in the example of an answer, and what is around them."""
 
     layout: Struct
+    size: int
     before: bytes
     after: bytes
 
@@ -101,8 +102,8 @@ class UsualForm:
 
     def read(self, partition: int, frame: memoryview) -> Answer | None:
         """The answer, if it is that the batch is in the log and nothing else is said."""
-        layout, before, after = self._answer
-        if len(frame) != layout.size:
+        layout, size, before, after = self._answer
+        if len(frame) != size:
             return None
         begins, told, error, base_offset, appended_at, _, ends = layout.unpack(frame)
         if error or told != partition or begins != before or ends != after:
@@ -122,4 +123,4 @@ def _numbers(topic: str, topic_id: UUID, version: int) -> _Numbers:
     numbers = Struct(f">{_NUMBERS}").size
     before = frame[: len(frame) - len(after) - numbers]
     layout = Struct(f">{_CORRELATION_ID_BYTES}x{len(before)}s{_NUMBERS}{len(after)}s")
-    return _Numbers(layout, before, after)
+    return _Numbers(layout, layout.size, before, after)

@@ -21,6 +21,7 @@ the other, and growing costs a copy each time.
 """
 
 _LENGTH = struct.Struct(">i")
+_LENGTH_BYTES = _LENGTH.size  # looked up for each frame
 
 _NOT_KAFKA = {
     b"HTTP": "the peer speaks HTTP, not Kafka",
@@ -41,7 +42,7 @@ class FrameReader:
     def __init__(self, max_frame_bytes: int, min_frame_bytes: int = MIN_FRAME_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._min_frame_bytes = min_frame_bytes
-        self._small = min(max_frame_bytes, CHUNK_BYTES - _LENGTH.size)
+        self._small = min(max_frame_bytes, CHUNK_BYTES - _LENGTH_BYTES)
         self._chunk = memoryview(bytearray(CHUNK_BYTES))
         self._held = 0
         self._large: _LargeFrame | None = None
@@ -70,14 +71,14 @@ class FrameReader:
         """
         if self._error is not None:
             raise self._error
-        size = count - _LENGTH.size
+        size = count - _LENGTH_BYTES
         if (
             self._large is None
             and not self._held
             and self._min_frame_bytes <= size <= self._small
             and _LENGTH.unpack_from(self._chunk)[0] == size
         ):  # one whole frame, as mostly
-            return [memoryview(bytes(self._chunk[_LENGTH.size : count]))]
+            return [memoryview(bytes(self._chunk[_LENGTH_BYTES:count]))]
         room = CHUNK_BYTES - self._held if self._large is None else self._large.room_bytes
         if not 0 <= count <= room:
             raise ValueError(f"{count} bytes cannot have been received into the buffer")
@@ -94,12 +95,12 @@ class FrameReader:
     def _split(self) -> list[memoryview]:
         frames: list[memoryview] = []
         chunk, position = self._chunk, 0
-        while self._held - position >= _LENGTH.size:
+        while self._held - position >= _LENGTH_BYTES:
             length: int = _LENGTH.unpack_from(chunk, position)[0]
             if not self._min_frame_bytes <= length <= self._max_frame_bytes:
                 self._error = self._impossible(length, bytes(chunk[position : position + 4]))
                 raise self._error
-            start = position + _LENGTH.size
+            start = position + _LENGTH_BYTES
             if self._held - start < length:
                 self._large = _LargeFrame(length, self._eager_bytes, chunk[start : self._held])
                 position = self._held

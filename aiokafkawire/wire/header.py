@@ -36,8 +36,10 @@ ResponseT = TypeVar("ResponseT", bound=Response)
 MAX_FRAME_BYTES = 2**31 - 1
 
 _LENGTH = struct.Struct(">i")
+_LENGTH_BYTES = _LENGTH.size  # looked up for each frame
 _KEY_AND_VERSION = struct.Struct(">hh")
 _KEY_VERSION_AND_ID = struct.Struct(">hhi")
+_KEY_VERSION_AND_ID_BYTES = _KEY_VERSION_AND_ID.size
 _WHOLE_BEGINNING = struct.Struct(">ihhi")  # with the length before it
 
 
@@ -89,7 +91,7 @@ def encode_written(
     """As `encode_request`, of a request whose body is there already."""
     cls, body, size, _ = written
     rest = _rest_of_header(cls, version, client_id)  # type: ignore[arg-type]
-    size += _KEY_VERSION_AND_ID.size + len(rest)
+    size += _KEY_VERSION_AND_ID_BYTES + len(rest)
     if size > MAX_FRAME_BYTES:
         raise _too_large(size)
     beginning = _WHOLE_BEGINNING.pack(size, cls.api_key, version, correlation_id)
@@ -113,10 +115,10 @@ def decode_response(cls: type[ResponseT], version: int, frame: memoryview) -> tu
     if that fails, its error is all that is taken from it. Raises as `decode` does.
     """
     header_version = _response_header_version(cls, version)  # type: ignore[arg-type]
-    if len(frame) > _LENGTH.size and not (header_version and frame[_LENGTH.size]):
+    if len(frame) > _LENGTH_BYTES and not (header_version and frame[_LENGTH_BYTES]):
         # Nothing but the correlation id, and no tagged fields.
         correlation_id: int = _LENGTH.unpack_from(frame)[0]
-        size = _LENGTH.size + header_version
+        size = _LENGTH_BYTES + header_version
     else:
         header, size = decode_prefix(ResponseHeaderData, header_version, frame)
         correlation_id = header.correlation_id
@@ -156,7 +158,7 @@ def decode_request(frame: memoryview) -> tuple[RequestHeader, Request[Any]]:
 
 def peek_correlation_id(frame: memoryview) -> int:
     """The correlation id of a response, which comes first in every version of its header."""
-    if len(frame) < _LENGTH.size:
+    if len(frame) < _LENGTH_BYTES:
         raise MalformedFrame(f"a response of {len(frame)} bytes has no correlation id")
     correlation_id: int = _LENGTH.unpack_from(frame)[0]
     return correlation_id

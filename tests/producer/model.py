@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from aiokafkawire.errors import ConnectionLost
-from aiokafkawire.producer.accumulator import Accumulator, Settings
+from aiokafkawire.producer.accumulator import Accumulator, Settings, Way
 from aiokafkawire.producer.answer import Answer, from_code, from_failure
 from aiokafkawire.producer.batch import Batch
 from aiokafkawire.producer.partition_queue import Policy
@@ -184,11 +183,11 @@ class Cluster:
         if self.eager and not self.connections[node]:
             self.drain(node)
 
-    def free_way(self, node: int, topic: TopicQueues) -> Callable[[Batch], None] | None:
+    def free_way(self, node: int, topic: TopicQueues, now: float) -> Way | None:
         assert topic is self.topic
         if not self.direct or self.connections[node]:
             return None
-        return lambda batch: self.send(node, [batch])
+        return lambda batch, now: self.send(node, [batch])
 
     def append(self, partition: int, value: bytes):
         queue = self.topic.by_partition[partition]

@@ -65,8 +65,8 @@ async def test_a_record_alone_is_sent_as_others_are(
     taken: list[bool] = []
     free_way = NodeSender.free_way
 
-    def watched(self: NodeSender, topic: TopicQueues) -> object:
-        way = free_way(self, topic)
+    def watched(self: NodeSender, topic: TopicQueues, now: float) -> object:
+        way = free_way(self, topic, now)
         taken.append(way is not None)
         return way
 
