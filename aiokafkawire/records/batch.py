@@ -56,6 +56,7 @@ MAGIC_POSITION = 16
 CHUNK_RECORDS = 4096  # what is decoded at a time for a consumer: a few milliseconds
 MAX_OFFSET = (1 << 63) - 1
 LEAST_SIZE = 14  # what the size field of the smallest message says
+LEAST_BATCH_SIZE = BATCH_OVERHEAD_BYTES - legacy.HEAD_BYTES  # and of a batch without records
 
 CODEC_MASK = 7
 TIMESTAMP_TYPE_FLAG = 8

@@ -12,7 +12,13 @@ from typing import NamedTuple
 
 from aiokafkawire.types import ANY_LEADER_EPOCH
 
-from .batch import BATCH_OVERHEAD_BYTES, MAGIC_POSITION, MAGIC_V2
+from .batch import (
+    BATCH_OVERHEAD_BYTES,
+    LEAST_BATCH_SIZE,
+    MAGIC_POSITION,
+    MAGIC_V2,
+    MAX_OFFSET,
+)
 from .kernel import Buffer
 from .legacy import HEAD_BYTES, overhead_bytes
 
@@ -54,32 +60,34 @@ def ends_of(
 ) -> Iterator[Extent | None]:
     """As `extent_of`, which comes last; None after each `PIECE_BATCHES` batches before."""
     view = memoryview(data)
-    pause_at = PIECE_BATCHES
-    position, end, leader_epoch = 0, fetch_offset, ANY_LEADER_EPOCH
+    position, furthest, leader_epoch = 0, fetch_offset - 1, ANY_LEADER_EPOCH
     size_bytes = len(view)
+    last_position = size_bytes - BATCH_OVERHEAD_BYTES
+    known_end = MAX_OFFSET if high_watermark is None else high_watermark
     unpack = _MOST_OF_HEADER.unpack_from
-    while size_bytes - position >= BATCH_OVERHEAD_BYTES:
-        last, size, epoch, magic, delta, count = unpack(view, position)
-        after = position + HEAD_BYTES + size
-        if size <= 0 or after > size_bytes or last < 0:
-            yield Extent(end, leader_epoch)
-            return
-        if magic < MAGIC_V2:
-            epoch = ANY_LEADER_EPOCH
-        else:
-            last += delta
-            if after - position < BATCH_OVERHEAD_BYTES or (
-                high_watermark is not None and reaches_too_far(last, delta, count, high_watermark)
-            ):
-                yield Extent(end, leader_epoch)
+    while position <= last_position:
+        for _ in range(PIECE_BATCHES):
+            if position > last_position:
+                break
+            last, size, epoch, magic, delta, count = unpack(view, position)
+            after = position + HEAD_BYTES + size
+            if size <= 0 or after > size_bytes or last < 0:
+                yield Extent(furthest + 1, leader_epoch)
                 return
-        if last >= end:
-            end, leader_epoch = last + 1, epoch
-        position = after
-        pause_at -= 1
-        if not pause_at:
+            if magic < MAGIC_V2:
+                epoch = ANY_LEADER_EPOCH
+            else:
+                last += delta
+                if size < LEAST_BATCH_SIZE or (
+                    last >= known_end and reaches_too_far(last, delta, count, high_watermark)
+                ):
+                    yield Extent(furthest + 1, leader_epoch)
+                    return
+            if last > furthest:
+                furthest, leader_epoch = last, epoch
+            position = after
+        else:
             yield None
-            pause_at = PIECE_BATCHES
     while size_bytes - position >= LEAST_BYTES:
         # Too few bytes for a batch of format 2: an old message.
         last, size = _OFFSET_AND_SIZE.unpack_from(view, position)
@@ -88,10 +96,10 @@ def ends_of(
             break
         if view[position + MAGIC_POSITION] >= MAGIC_V2:
             break
-        if last >= end:
-            end, leader_epoch = last + 1, ANY_LEADER_EPOCH
+        if last > furthest:
+            furthest, leader_epoch = last, ANY_LEADER_EPOCH
         position = after
-    yield Extent(end, leader_epoch)
+    yield Extent(furthest + 1, leader_epoch)
 
 
 def reaches_too_far(

@@ -25,6 +25,15 @@ def test_many_batches_are_walked_over_piece_by_piece() -> None:
     data = one * (2 * PIECE_BATCHES + 1)
     assert list(ends_of(data, 0)) == [None, None, extent_of(data, 0)]
     assert extent_of(data, 0) == (1, 0)
+    for count, pauses in ((PIECE_BATCHES - 1, 0), (PIECE_BATCHES, 1), (2 * PIECE_BATCHES, 2)):
+        assert list(ends_of(one * count, 0)) == [None] * pauses + [(1, 0)]
+
+
+@pytest.mark.parametrize("size", [-(1 << 31), -12, 0, 1, 48])
+def test_a_batch_that_is_smaller_than_its_header_ends_what_was_fetched(size: int) -> None:
+    good, bad = log(3, start=10, leader_epoch=1), bytearray(log(2, start=13))
+    bad[8:12] = size.to_bytes(4, signed=True)
+    assert extent_of(good + bad + log(2, start=15), 10) == (13, 1)
 
 
 def test_a_batch_that_cannot_reach_so_far_ends_what_was_fetched() -> None:
@@ -33,7 +42,12 @@ def test_a_batch_that_cannot_reach_so_far_ends_what_was_fetched() -> None:
     assert extent_of(good + lying, 10, high_watermark=15) == (13, 1)
     assert extent_of(good + lying, 10) == (1_014, 4)
     # A broker looks for its high watermark before it reads: young batches may lie behind it.
-    assert extent_of(good + log(2, start=13), 10, high_watermark=13).end == 15
+    for high_watermark in (0, 13, 14, 15):
+        assert extent_of(good + log(2, start=13), 10, high_watermark).end == 15
+    compacted = bytearray(log(2, start=13))
+    compacted[23:27] = (4).to_bytes(4)
+    ends = [extent_of(good + compacted, 10, high).end for high in (17, 18, 19)]
+    assert ends == [13, 18, 18]
 
 
 def test_a_batch_that_begins_before_the_first_offset_ends_what_was_fetched() -> None:
