@@ -1,4 +1,4 @@
-"""The records of one batch in columns."""
+"""Records in columns: of one batch, or of some that follow each other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ("Columns",)
 
 
 class Columns:
-    """The records of one batch as parallel columns over one buffer, which must not change.
+    """Records as parallel columns over one buffer, which must not change.
 
     `key_length` and `value_length` are negative for null. `has_headers` says whether any record has
     headers: they begin where its value ends.
@@ -41,6 +41,18 @@ class Columns:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    def cut(self, count: int) -> None:
+        """Leave the first `count` records only."""
+        for column in (
+            self.offsets,
+            self.timestamps,
+            self.key_start,
+            self.key_length,
+            self.value_start,
+            self.value_length,
+        ):
+            del column[count:]
 
     def index_of(self, offset: int) -> int:
         """The index of the first record that has the offset or a later one."""

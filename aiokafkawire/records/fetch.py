@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from struct import Struct
 
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.types import ANY_LEADER_EPOCH, TimestampType, TopicPartition
 
-from . import runs
-from .batch import (
-    BATCH_HEADER,
-    BATCH_OVERHEAD_BYTES,
-    CHUNK_RECORDS,
-    MAGIC_V2,
-    MAX_OFFSET,
-    BatchView,
-    batch_at,
-    batch_crc,
-)
+from .batch import BATCH_OVERHEAD_BYTES, MAGIC_V2, MAX_OFFSET, BatchView, batch_at
 from .columns import Columns
 from .compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from .extent import reaches_too_far
-from .kernel import RECORD_MIN_BYTES, Buffer
+from .kernel import Buffer
 from .legacy import HEAD_BYTES, read_run
+from .plain import BATCH_COST_BYTES, PlainBatch, batch_of, decode_plain, find_plain
 from .sequence import Records, Segment
 
 __all__ = (
@@ -40,10 +31,6 @@ _OFFSET_AND_SIZE = Struct(">qi")
 
 ABORT_MARKER = 0
 """The type of an abort marker, in the second half of a control record's key."""
-
-
-BATCH_COST_BYTES = 8 * 1024
-"""What finding and opening a batch takes, in the time of so many bytes that are decoded."""
 
 
 class IsolationLevel(IntEnum):
@@ -80,7 +67,8 @@ class HeavyBatch:
 
 
 class FetchedBatches:
-    """The batches of one partition, decoded one at a time as records are taken from them.
+    """The batches of one partition, decoded as records are taken from them: plain ones a run at a
+    time (`plain`), others one by one.
 
     Control batches, records below the fetch offset and, when only committed records are read,
     those of aborted transactions are left out; a last batch that is cut off is ignored.
@@ -110,6 +98,7 @@ class FetchedBatches:
         "_next_at",
         "_rest",
         "_rest_next_offset",
+        "_run",
         "_start",
         "_topic_partition",
         "heavy",
@@ -135,7 +124,7 @@ class FetchedBatches:
         """`aborted` holds (producer id, first offset) of each aborted transaction."""
         self._topic_partition = TopicPartition(topic, partition)
         self._data = memoryview(data)
-        self._start = 0  # where the batch at hand stands
+        self._start = 0  # where the batch at hand stands, or the first of the run
         self._next_at: int | None = 0  # where the next batch stands; None at the end
         self._batch: BatchView | None = None
         self._chunks: Iterator[Columns] = iter(())
@@ -148,6 +137,7 @@ class FetchedBatches:
         self._high_watermark = high_watermark
         self._failure: CorruptRecords | None = None
         self._rest: Segment | None = None
+        self._run: Sequence[PlainBatch] = ()  # that the rest is of, if it is of one
         self._rest_next_offset = fetch_offset
         self._inline_bytes = inline_bytes
         self.heavy: HeavyBatch | None = None
@@ -163,6 +153,8 @@ class FetchedBatches:
     @property
     def left_bytes(self) -> int:
         """The bytes of the batches that were not wholly taken yet."""
+        if self._rest is not None and self._run:
+            return len(self._data) - batch_of(self._run, self._rest.start).start
         if self._rest is not None or self._missing > 0 or self._next_at is None:
             return len(self._data) - self._start
         return len(self._data) - self._next_at
@@ -186,8 +178,11 @@ class FetchedBatches:
     def __iter__(self) -> Iterator[Records]:
         """One `Records` a batch, empty ones left out."""
         while self._rest is not None or self._load(True):
-            rest = self._take_from_rest(None)
-            yield Records(*self._topic_partition, (rest,), self.position)
+            rest, run = self._rest, self._run
+            assert rest is not None
+            limit = batch_of(run, rest.start).stop - rest.start if run else None
+            batch = self._take_from_rest(limit)
+            yield Records(*self._topic_partition, (batch,), self.position)
 
     def _take_from_rest(self, limit: int | None) -> Segment:
         rest = self._rest
@@ -202,6 +197,8 @@ class FetchedBatches:
         cut = start + limit
         self._rest = Segment(columns, cut, stop, timestamp_type, leader_epoch)
         self.position = columns.offsets[cut - 1] + 1
+        if self._run and (batch := batch_of(self._run, cut - 1)).stop == cut:
+            self.position = batch.last_offset + 1  # the last offsets of a batch may be gone
         return Segment(columns, start, cut, timestamp_type, leader_epoch)
 
     def _load(self, raise_failure: bool, max_bytes: int | None = None) -> bool:
@@ -217,7 +214,7 @@ class FetchedBatches:
                 columns = None if self._batch is None else next(self._chunks, None)
                 if columns is not None:
                     self._rest = self._visible(columns)
-                elif not self._next_batch():
+                elif not self._next_batch(max_bytes):
                     return False
         except CorruptRecords as error:
             error.topic, error.partition = self._topic_partition
@@ -227,15 +224,16 @@ class FetchedBatches:
             raise self._failure.with_traceback(None)
         return self._rest is not None
 
-    def _next_batch(self) -> bool:
-        """Go over to the next batch; False if there is none."""
+    def _next_batch(self, max_bytes: int | None) -> bool:
+        """Go over to the next batch, or to a run of them; False if there is none."""
         if self._batch is not None and self._batch.next_offset > self.position:
             self.position = self._batch.next_offset
             self.leader_epoch = self._batch.partition_leader_epoch
         self._batch = None  # also if what stands there is no batch
         self._missing = 0
-        if self._next_plain():
+        if self._next_plain(max_bytes):
             return True
+        self._run = ()
         self._chunks = iter(())
         self._batch = None if self._next_at is None else batch_at(self._data, self._next_at)
         batch = self._batch
@@ -264,44 +262,32 @@ class FetchedBatches:
         self._open(batch)
         return True
 
-    def _next_plain(self) -> bool:
-        """Go over to the next batch, and decode it, if it is of the common kind: format 2, of no
-        transaction, as it was sent, neither compressed nor large.
+    def _next_plain(self, max_bytes: int | None) -> bool:
+        """Go over to the next batches, and decode them, if they are plain and not large.
 
-        False, and nothing is done, if it is another or if anything is wrong with it.
+        False, and nothing is done, if the next is another or if anything is wrong with it.
         """
-        data, start = self._data, self._next_at
-        if start is None or len(data) - start < BATCH_OVERHEAD_BYTES:
+        start = self._next_at
+        if start is None or len(self._data) - start < BATCH_OVERHEAD_BYTES:
             return False
-        header = BATCH_HEADER.unpack_from(data, start)
-        base, size, epoch, magic, crc, attributes, delta, timestamp, _, _, _, _, count = header
-        body, end, last = start + BATCH_OVERHEAD_BYTES, start + HEAD_BYTES + size, base + delta
-        if (
-            magic != MAGIC_V2
-            or attributes
-            or not body < end <= len(data)
-            or not 0 < count <= min(CHUNK_RECORDS, (end - body) // RECORD_MIN_BYTES)
-            or not max(self.position, base) <= last < MAX_OFFSET
-            or base < 0
-            or (self._inline_bytes is not None and end - start > self._inline_bytes)
-            or end - body > self._max_decompressed_bytes
-            or reaches_too_far(last, delta, count, self._high_watermark)
-            or (self._check_crcs and batch_crc(data[start:end]) != crc)
-        ):
+        most, inline, position = self._max_decompressed_bytes, self._inline_bytes, self.position
+        limit = start + (most if inline is None or inline > most else inline)
+        room = MAX_OFFSET if max_bytes is None else max_bytes - self.taken_bytes
+        batches = find_plain(
+            self._data, start, limit, position, room, self._high_watermark, self._check_crcs
+        )
+        if not batches:
             return False
-        columns = Columns(bytes(data[body:end]), count)
-        try:
-            decoded = runs.decode(columns, 0, count, base, timestamp, 0, -1)
-        except (CorruptRecords, IndexError, OverflowError):
+        columns = decode_plain(self._data, batches)
+        first = bisect_left(columns.offsets, position)
+        if first == len(columns.offsets):
             return False
-        offsets = columns.offsets
-        first = 0 if base >= self.position else bisect_left(offsets, self.position)
-        if decoded != end - body or offsets[-1] > last or first == count:
-            return False
-        self.taken_bytes += BATCH_COST_BYTES + decoded
-        self._start, self._next_at = start, end
-        self._rest = Segment(columns, first, count, TimestampType.CREATE_TIME, epoch)
+        _, self._next_at, stop, _, last, _, leader_epoch = batches[-1]
+        self.taken_bytes += BATCH_COST_BYTES * len(batches) + self._next_at - start
+        self._start = start
+        self._rest = Segment(columns, first, stop, TimestampType.CREATE_TIME, leader_epoch)
         self._rest_next_offset = last + 1
+        self._run = batches
         return True
 
     def _open_unpacked(self, heavy: HeavyBatch) -> None:

@@ -22,7 +22,7 @@ PIECE_RECORDS = 256
 
 
 class Segment(NamedTuple):
-    """A run of the records of one batch: those from index `start` up to `stop`."""
+    """Of records that stand in the same columns those from index `start` up to `stop`."""
 
     columns: Columns
     start: int
@@ -35,7 +35,8 @@ class Records(Sequence[Record]):
     """Records of one partition, in the order of their offsets.
 
     A `Record` is made when it is looked at, and holds copies of its key and value; the sequence
-    itself keeps the decompressed batches alive that its records stand in. Slicing copies nothing.
+    itself keeps the decompressed batches alive that its records stand in, and those decoded with
+    them. Slicing copies nothing.
     """
 
     __slots__ = ("_ends", "_segments", "leader_epoch", "next_offset", "topic_partition")

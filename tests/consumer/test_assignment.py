@@ -8,7 +8,7 @@ from aiokafkawire.consumer.buffer import CURSOR_RECORDS, FetchBuffer
 from aiokafkawire.consumer.partition import Broken, Damaged, Partition, Positioned, SoughtTo
 from aiokafkawire.errors import CorruptRecords, KafkaError
 from aiokafkawire.records import control_batch, decode_fetch, extent_of
-from aiokafkawire.records.fetch import BATCH_COST_BYTES
+from aiokafkawire.records.plain import BATCH_COST_BYTES
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
 
 from .logs import P0, P1, fetched, log

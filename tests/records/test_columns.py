@@ -23,6 +23,15 @@ def test_without_headers_none_are_looked_for() -> None:
     assert columns.headers(0) == ()
 
 
+def test_the_first_ones_alone() -> None:
+    columns, whole = view(batch()).columns(), view(batch()).columns()
+    columns.cut(2)
+    assert len(columns) == 2
+    for name in columns.__slots__[2:]:
+        assert getattr(columns, name) == getattr(whole, name)[:2]
+    assert [columns.headers(n) for n in (0, 1)] == [whole.headers(n) for n in (0, 1)]
+
+
 def test_all_timestamps_at_once() -> None:
     columns = view(batch()).columns()
     columns.set_timestamps(7)

@@ -472,7 +472,7 @@ def test_the_short_way_for_common_batches_leads_where_the_long_one_does(
     told = []
     for short in (True, False):
         if not short:
-            monkeypatch.setattr(FetchedBatches, "_next_plain", lambda self: False)
+            monkeypatch.setattr(FetchedBatches, "_next_plain", lambda *_: False)
         fetched = decode_fetch("t", 0, data, 9, isolation=1, high_watermark=high_watermark)
         seen: list[object] = []
         for size in (1, 2, 99, 99):

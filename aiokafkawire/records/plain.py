@@ -1,0 +1,144 @@
+"""Plain batches, as most are, many at a time.
+
+Plain is a batch of format 2, of no transaction, as it was sent, not compressed. Finding one and
+opening it takes as long as decoding many records, so those that follow each other are decoded into
+the same columns: a run. It ends before what is not plain, and before all that is wrong: `fetch`
+reads that as it reads batches of every kind, and the errors are those of this way.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import attrgetter
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from aiokafkawire.errors import CorruptRecords
+
+from . import runs
+from .batch import (
+    ATTRIBUTES_POSITION,
+    BATCH_OVERHEAD_BYTES,
+    CHUNK_RECORDS,
+    LEAST_BATCH_SIZE,
+    MAGIC_V2,
+    MAX_OFFSET,
+)
+from .columns import Columns
+from .extent import reaches_too_far
+from .kernel import RECORD_MIN_BYTES
+from .legacy import HEAD_BYTES
+
+__all__ = ("BATCH_COST_BYTES", "PlainBatch", "batch_of", "decode_plain", "find_plain")
+
+BATCH_COST_BYTES = 8 * 1024
+"""What finding and opening a batch takes, in the time of so many bytes that are decoded."""
+
+MAX_RUN_BYTES = 256 * 1024
+"""Of a run of several batches. Whoever keeps a few of its records keeps all of it in memory, as of
+one batch: so a run has no more than one batch may have that is decoded at once. It is four of 64
+KiB, and what a run costs by itself is little against them."""
+
+_CHECKED_OF_HEADER = Struct(">qiibIhiq22xi").unpack_from
+"""Offset, size, leader epoch, magic, CRC, attributes, delta of the last offset, base timestamp,
+count: of `BATCH_HEADER`."""
+
+
+class PlainBatch(NamedTuple):
+    """A batch of a run: it stands from `start` to `end` in the fetched bytes.
+
+    In the columns of the run its records end before the index `stop`.
+    """
+
+    start: int
+    end: int
+    stop: int
+    base_offset: int
+    last_offset: int
+    base_timestamp: int
+    leader_epoch: int
+
+
+def find_plain(  # noqa: PLR0917 - a hot call
+    data: memoryview,
+    start: int,
+    limit: int,
+    position: int,
+    room_bytes: int,
+    high_watermark: int | None,
+    check_crcs: bool,
+) -> list[PlainBatch]:
+    """A run of plain batches by their headers and checksums: those from `start` in `data` on.
+
+    None ends after `limit`, the first reaches to the offset `position` or further, and once they
+    cost `room_bytes` no further one is added. Empty if the first is not plain or is damaged.
+    """
+    found: list[PlainBatch] = []
+    at = lowest = leader_epoch = 0
+    limit = min(limit, len(data))
+    later_limit = min(limit, start + MAX_RUN_BYTES)  # the first may be larger
+    while start + BATCH_OVERHEAD_BYTES <= limit and room_bytes > 0:
+        base, size, epoch, magic, crc, attributes, delta, timestamp, count = _CHECKED_OF_HEADER(
+            data, start
+        )
+        end, last, stop = start + HEAD_BYTES + size, base + delta, at + count
+        if (
+            attributes
+            or magic != MAGIC_V2
+            or end > limit
+            or (epoch != leader_epoch and found)
+            or not at < stop <= CHUNK_RECORDS
+            or count * RECORD_MIN_BYTES > size - LEAST_BATCH_SIZE
+            or not lowest <= base <= last < MAX_OFFSET
+            or last < position
+            or (
+                high_watermark is not None
+                and last >= high_watermark
+                and reaches_too_far(last, delta, count, high_watermark)
+            )
+            or (check_crcs and crc32c(data[start + ATTRIBUTES_POSITION : end]) != crc)
+        ):
+            break
+        found.append(PlainBatch(start, end, stop, base, last, timestamp, epoch))
+        room_bytes -= BATCH_COST_BYTES + end - start
+        start, at, lowest, leader_epoch, limit = end, stop, last + 1, epoch, later_limit
+    return found
+
+
+def decode_plain(data: memoryview, batches: list[PlainBatch]) -> Columns:
+    """The records of batches that `find_plain` found.
+
+    The first batch that is damaged goes out of `batches`, with all after it. The bytes are copied
+    once, and with them the headers that stand between. The kernel lets a record reach over the end
+    of its batch into them; but such a batch does not end where it has to.
+    """
+    records_at = batches[0].start + BATCH_OVERHEAD_BYTES
+    end_of_all, count = batches[-1][1:3]
+    columns = Columns(bytes(data[records_at:end_of_all]), count)
+    offsets = columns.offsets
+    at = 0
+    for start, end, stop, base, last, timestamp, _ in batches:
+        begin = start + BATCH_OVERHEAD_BYTES - records_at
+        try:
+            after = runs.decode(columns, at, stop, base, timestamp, begin, -1)
+        except (CorruptRecords, IndexError, OverflowError):
+            break
+        if after != end - records_at or offsets[stop - 1] > last:
+            break
+        at = stop
+    else:
+        return columns
+    batches[:] = [batch for batch in batches if batch.stop <= at]
+    columns.cut(at)
+    return columns
+
+
+_stop = attrgetter("stop")
+
+
+def batch_of(batches: Sequence[PlainBatch], index: int) -> PlainBatch:
+    """The batch of a run that has the record at `index` of its columns."""
+    return batches[bisect_right(batches, index, key=_stop)]
