@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow
@@ -16,7 +17,7 @@ from aiokafkawire.types import NO_TIMESTAMP
 from .kernel import fill_binary, total
 
 if TYPE_CHECKING:
-    from .sequence import Records, Segment
+    from .sequence import Records
 
 __all__ = ("SCHEMA", "to_arrow")
 
@@ -47,10 +48,20 @@ SCHEMA = pyarrow.schema(
 )
 
 
+# What is taken of each segment, in one step: there may be many.
+_KIND = attrgetter("timestamp_type")
+_HAS_HEADERS = attrgetter("columns.has_headers")
+_OFFSETS = attrgetter("columns.offsets", "start", "stop")
+_TIMESTAMPS = attrgetter("columns.timestamps", "start", "stop")
+_KEY_LENGTHS = attrgetter("columns.key_length", "start", "stop")
+_KEYS = attrgetter("columns.data", "columns.key_start", "columns.key_length", "start", "stop")
+_VALUES = attrgetter("columns.data", "columns.value_start", "columns.value_length", "start", "stop")
+
+
 def to_arrow(records: Records, names: Sequence[str] | None = None) -> pyarrow.RecordBatch:
     """All records as one `pyarrow.RecordBatch`: the columns of `SCHEMA`, or those of these names.
 
-    No Python object is made for a record, unless its batch has headers.
+    No Python object is made for a record, unless its batch has headers, or one decoded with it.
     """
     schema = SCHEMA if names is None else pyarrow.schema([SCHEMA.field(name) for name in names])
     arrays = [_COLUMNS[name](records) for name in schema.names]
@@ -85,7 +96,7 @@ def _nulls(name: str, count: int) -> pyarrow.Array:
 
 
 def _kinds(records: Records) -> pyarrow.Array:
-    different = {int(segment.timestamp_type) for segment in records.segments}
+    different = set(map(int, map(_KIND, records.segments)))
     if len(different) == 1:
         (kind,) = different
         return _same(kind, records)
@@ -96,35 +107,32 @@ def _kinds(records: Records) -> pyarrow.Array:
 
 
 def _offsets(records: Records) -> pyarrow.Array:
-    segments = records.segments
-    return _plain(pyarrow.int64(), _joined([part.columns.offsets for part in segments], segments))
+    return _plain(pyarrow.int64(), _joined(map(_OFFSETS, records.segments)))
 
 
 def _times(records: Records) -> pyarrow.Array:
-    segments = records.segments
-    return _timestamps(_joined([part.columns.timestamps for part in segments], segments))
+    return _timestamps(_joined(map(_TIMESTAMPS, records.segments)))
 
 
 def _keys(records: Records) -> pyarrow.Array:
-    segments = records.segments
-    lengths = _joined([part.columns.key_length for part in segments], segments)
+    lengths = _joined(map(_KEY_LENGTHS, records.segments))
     if lengths == b"\xff" * len(lengths):  # -1 each: a comparison that is cheap
         return _no("key", records)
-    return _binary([(p.columns.key_start, p.columns.key_length) for p in segments], segments)
+    return _binary(list(map(_KEYS, records.segments)))
 
 
 def _values(records: Records) -> pyarrow.Array:
-    segments = records.segments
-    return _binary([(p.columns.value_start, p.columns.value_length) for p in segments], segments)
+    return _binary(list(map(_VALUES, records.segments)))
 
 
-def _joined(columns: list[array[int]], segments: Sequence[Segment]) -> bytes:
+def _joined(parts: Iterable[tuple[array[int], int, int]]) -> bytes:
     """The parts of columns of 64-bit integers that the segments show."""
-    parts = [
-        column if stop - start == len(column) else memoryview(column)[start:stop]
-        for column, (_, start, stop, _, _) in zip(columns, segments, strict=True)
-    ]
-    return b"".join(parts)
+    return b"".join(
+        [
+            column if stop - start == len(column) else memoryview(column)[start:stop]
+            for column, start, stop in parts
+        ]
+    )
 
 
 def _plain(kind: Any, numbers: bytes | array[int]) -> pyarrow.Array:
@@ -141,16 +149,12 @@ def _timestamps(numbers: bytes) -> pyarrow.Array:
     return compute.if_else(missing, pyarrow.scalar(None, kind), found)
 
 
-def _binary(
-    columns: list[tuple[array[int], array[int]]], segments: Sequence[Segment]
-) -> pyarrow.Array:
-    """The pieces of the batches' data that pairs of starts and lengths tell of."""
-    parts = [
-        (segment.columns.data, starts, lengths, segment.start, segment.stop)
-        for segment, (starts, lengths) in zip(segments, columns, strict=True)
-    ]
-    count = sum(stop - start for _, _, _, start, stop in parts)
-    size = sum(total(lengths, start, stop) for _, _, lengths, start, stop in parts)
+def _binary(parts: list[tuple[Any, array[int], array[int], int, int]]) -> pyarrow.Array:
+    """The pieces of data that columns of starts and lengths tell of, between two indexes each."""
+    count = size = 0
+    for _, _, lengths, start, stop in parts:
+        count += stop - start
+        size += total(lengths, start, stop)
     if size > MAX_BINARY_BYTES:
         raise ValueError(
             f"{size} bytes are more than a column of Arrow can hold: slice the records"
@@ -160,16 +164,16 @@ def _binary(
     ends = array("i", (0,)) * (count + 1)
     valid = bytearray((count + 7) // 8)
     row = 0
-    for part in parts:
-        fill_binary(*part, out, ends, valid, row)
-        row += part[4] - part[3]
+    for data, starts, lengths, start, stop in parts:
+        fill_binary(data, starts, lengths, start, stop, out, ends, valid, row)
+        row += stop - start
     buffers = [pyarrow.py_buffer(valid), pyarrow.py_buffer(ends), content]
     return pyarrow.Array.from_buffers(pyarrow.binary(), count, buffers)
 
 
 def _headers(records: Records) -> pyarrow.Array:
     segments = records.segments
-    if not any(segment.columns.has_headers for segment in segments):
+    if not any(map(_HAS_HEADERS, segments)):
         return _no("headers", records)
     rows = [
         [{"key": key, "value": value} for key, value in segment.columns.headers(index)] or None

@@ -71,6 +71,22 @@ def test_rows_of_several_kinds_of_timestamp() -> None:
     ]
 
 
+def test_parts_of_batches_that_were_decoded_together_and_of_others() -> None:
+    bare = [(*row[:3], ()) for row in ROWS]
+    data = batch(bare, 0) + batch(ROWS, 10) + batch(bare, 20, Compression.LZ4) + batch(bare, 30)
+    records = decode_fetch("t", 4, data, 1).take(14)
+    assert [segment.stop - segment.start for segment in records.segments] == [7, 4, 3]
+    for start in range(0, 14, 3):
+        for stop in range(start, 15, 2):
+            part = records[start:stop]
+            rows = part.to_arrow(["offset", "key", "value"]).to_pylist()
+            assert rows == [
+                {"offset": each.offset, "key": each.key, "value": each.value} for each in part
+            ]
+            headers = part.to_arrow(["headers"]).column("headers").to_pylist()
+            assert [row and len(row) for row in headers] == [len(r.headers) or None for r in part]
+
+
 def test_without_records_and_without_timestamps() -> None:
     empty = decode_fetch("t", 4, b"", 0).take(9).to_arrow()
     assert empty.num_rows == 0
