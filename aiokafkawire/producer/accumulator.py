@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Protocol
 from uuid import UUID
 
 from aiokafkawire.errors import KafkaError, TransactionAborted
@@ -20,8 +18,10 @@ from aiokafkawire.producer.delivery import (
     Pacer,
     Receipt,
 )
-from aiokafkawire.producer.partition_queue import PartitionQueue, Policy
+from aiokafkawire.producer.partition_queue import PartitionQueue
+from aiokafkawire.producer.senders import Senders
 from aiokafkawire.producer.sequences import Identities, PartitionSequences
+from aiokafkawire.producer.settings import Settings, Totals
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.records import BatchBuilder, ClosedBatch, Compression
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
@@ -30,7 +30,7 @@ from aiokafkawire.runtime import NEVER
 from aiokafkawire.types import NodeId, TopicPartition
 from aiokafkawire.wire import NO_ID
 
-__all__ = ("MAX_PARKED_TOPICS", "Accumulator", "Senders", "Settings", "Totals", "Way")
+__all__ = ("MAX_PARKED_TOPICS", "Accumulator")
 
 GRANTS = 512
 """A batch takes at most this part of the buffer at a time, beyond what a record needs."""
@@ -41,56 +41,6 @@ MAX_PARKED_TOPICS = 10_000
 _DONE = BatchState.DONE
 
 LeaderOf = Callable[[TopicPartition], NodeId | None]
-
-Way = Callable[[Batch, float], None]
-"""Sends a batch, and is told the time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The options that hold for all partitions."""
-
-    policy: Policy
-    buffer_memory_bytes: int
-    compression: Compression
-    compression_level: int | None
-    adaptive: bool = True
-    availability_timeout_s: float = 0.0
-    transactional: bool = False
-
-
-@dataclass(slots=True)
-class Totals:
-    """What was done since the beginning."""
-
-    records_delivered: int = 0
-    records_failed: int = 0
-    batches_sent: int = 0
-    batches_resent: int = 0
-    batches_split: int = 0
-    batch_bytes_sent: int = 0
-
-
-class Senders(Protocol):
-    """What sends to the brokers."""
-
-    def wake(self, node: NodeId | None, at: float) -> None:
-        """There may be something for a broker from a time on; None: a leader is missing."""
-        ...
-
-    def hurry(self, node: NodeId) -> None:
-        """A broker's batches do not wait for more records any more; they may go in this call."""
-        ...
-
-    def offer(self, node: NodeId) -> None:
-        """There is a batch for a broker that waits for no more records; it may go in this call, if
-        nothing else is under way there."""
-        ...
-
-    def free_way(self, node: NodeId, topic: TopicQueues, now: float) -> Way | None:
-        """What sends a batch to a broker at once, if nothing is in the way of one of this topic:
-        else None, and it is to be offered."""
-        ...
 
 
 class Accumulator:

@@ -18,7 +18,7 @@ from aiokafkawire.config import ProducerConfig
 from aiokafkawire.connection import Backoff, Channel, Lane
 from aiokafkawire.connection.versions import MAX_WITHOUT_TOPIC_IDS
 from aiokafkawire.errors import ClientClosed, KafkaError, UnsupportedVersion
-from aiokafkawire.producer.accumulator import Accumulator, Way
+from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.answer import Answer, from_failure
 from aiokafkawire.producer.batch import Batch
 from aiokafkawire.producer.exchange import (
@@ -30,6 +30,7 @@ from aiokafkawire.producer.exchange import (
     read,
 )
 from aiokafkawire.producer.outcomes import Verdict
+from aiokafkawire.producer.senders import Way
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import Transactions, concurrent_backoff
 from aiokafkawire.producer.usual import FIRST_USUAL, UsualForm

@@ -9,12 +9,14 @@ from aiokafkawire.cluster import AnyNode, Cluster, Update
 from aiokafkawire.config import ProducerConfig
 from aiokafkawire.connection import Backoff
 from aiokafkawire.errors import ClientClosed, KafkaError, RequestTimedOut, UnsupportedVersion
-from aiokafkawire.producer.accumulator import Accumulator, Settings, Way
+from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.delivery import Outcome, Receipt, Split
 from aiokafkawire.producer.node_sender import NodeSender
 from aiokafkawire.producer.partition_queue import Policy
 from aiokafkawire.producer.room import Room
+from aiokafkawire.producer.senders import Way
 from aiokafkawire.producer.sequences import Identities
+from aiokafkawire.producer.settings import Settings
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import Transactions
 from aiokafkawire.records import Compression

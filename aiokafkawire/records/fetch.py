@@ -278,8 +278,9 @@ class FetchedBatches:
         )
         if not batches:
             return False
+        before = batches[0].base_offset < position
         columns = decode_plain(self._data, batches)
-        first = bisect_left(columns.offsets, position)
+        first = bisect_left(columns.offsets, position) if before else 0
         if first == len(columns.offsets):
             return False
         _, self._next_at, stop, _, last, _, leader_epoch = batches[-1]

@@ -42,6 +42,8 @@ MAX_RUN_BYTES = 256 * 1024
 one batch: so a run has no more than one batch may have that is decoded at once. It is four of 64
 KiB, and what a run costs by itself is little against them."""
 
+_tuple = tuple.__new__  # checks nothing, at half the time
+
 _CHECKED_OF_HEADER = Struct(">qiibIhiq22xi").unpack_from
 """Offset, size, leader epoch, magic, CRC, attributes, delta of the last offset, base timestamp,
 count: of `BATCH_HEADER`."""
@@ -102,7 +104,7 @@ def find_plain(  # noqa: PLR0917 - a hot call
             or (check_crcs and crc32c(data[start + ATTRIBUTES_POSITION : end]) != crc)
         ):
             break
-        found.append(PlainBatch(start, end, stop, base, last, timestamp, epoch))
+        found.append(_tuple(PlainBatch, (start, end, stop, base, last, timestamp, epoch)))
         room_bytes -= BATCH_COST_BYTES + end - start
         start, at, lowest, leader_epoch, limit = end, stop, last + 1, epoch, later_limit
     return found

@@ -276,7 +276,9 @@ class Promise(_Parking, Generic[T]):
     def place(self) -> Awaitable[bool]:
         """What to await, once and at once, for the outcome, which is not there yet. A future on
         asyncio; whoever does not come to its end gives it back with `leave`."""
-        return self.park(NEVER) if "trio" in sys.modules and on_trio() else self.future()
+        if "trio" in sys.modules and on_trio():
+            return self.park(NEVER)
+        return self.future()
 
     async def wait(self, deadline: float = NEVER) -> T:
         """Wait for the outcome; `TimeoutError` if the deadline comes first."""

@@ -11,11 +11,13 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from aiokafkawire.errors import ConnectionLost
-from aiokafkawire.producer.accumulator import Accumulator, Settings, Way
+from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.answer import Answer, from_code, from_failure
 from aiokafkawire.producer.batch import Batch
 from aiokafkawire.producer.partition_queue import Policy
+from aiokafkawire.producer.senders import Way
 from aiokafkawire.producer.sequences import SEQUENCE_MODULUS, Flowing, Identities, Stamp
+from aiokafkawire.producer.settings import Settings
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.records import Compression
 from aiokafkawire.types import TopicPartition

@@ -1,0 +1,35 @@
+"""What a producer goes by in all partitions, and what it has done there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aiokafkawire.producer.partition_queue import Policy
+from aiokafkawire.records import Compression
+
+__all__ = ("Settings", "Totals")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options that hold for all partitions."""
+
+    policy: Policy
+    buffer_memory_bytes: int
+    compression: Compression
+    compression_level: int | None
+    adaptive: bool = True
+    availability_timeout_s: float = 0.0
+    transactional: bool = False
+
+
+@dataclass(slots=True)
+class Totals:
+    """What was done since the beginning."""
+
+    records_delivered: int = 0
+    records_failed: int = 0
+    batches_sent: int = 0
+    batches_resent: int = 0
+    batches_split: int = 0
+    batch_bytes_sent: int = 0
