@@ -74,7 +74,8 @@ class Pending(Promise[Any]):
         buffers: Sequence[Buffer],
         read: Callable[[memoryview], object] | None = None,
     ) -> None:
-        Promise.__init__(self)
+        self._event = self._futures = self._on_done = self.value = self.error = None
+        self.done = False
         self.read = read
         self.api = api
         self.version = version

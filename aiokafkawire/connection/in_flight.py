@@ -170,8 +170,7 @@ class InFlight(Generic[T]):
         waiting = self._waiting
         if self.queue or len(waiting) >= self._max_in_flight or now < self.throttled_until:
             return None
-        limit = now + self._request_timeout_s
-        limit = max(limit, deadline)
+        limit = max(deadline, now + self._request_timeout_s)
         call = Call(self.next_correlation_id, deadline, limit, payload, True, _SENT, True, now)
         waiting.append(call)
         self._number(call)

@@ -96,12 +96,13 @@ class Batch:
         self.expires_at = expires_at
         self.builder: BatchBuilder | None = None
         self.records: ClosedBatch | None = None
-        if isinstance(content, BatchBuilder):
-            self.builder = content
-            self.state = _OPEN
-        else:
+        if type(content) is ClosedBatch:
             self.records = content
             self.state = _WAITING
+        else:
+            assert isinstance(content, BatchBuilder)
+            self.builder = content
+            self.state = _OPEN
         self.reserved_bytes = 0
         self.attempts = 0
         self.large_losses = 0

@@ -184,7 +184,8 @@ class Receipt(Promise["Outcome"]):
     )
 
     def __init__(self, topic: str, partition: int, tally: FailureTally, pacer: Pacer) -> None:
-        Promise.__init__(self)
+        self._event = self._futures = self._on_done = self.value = self.error = None
+        self.done = False
         self.topic = topic
         self.partition = partition
         self.appended: Appended | None = None  # the outcome, if it is that
@@ -201,9 +202,13 @@ class Receipt(Promise["Outcome"]):
         """Give the outcome; wakes all who wait. Only the first one counts."""
         if self.done:
             return
-        if type(outcome) is Appended:
-            self.appended = outcome
-        elif isinstance(outcome, Failed):
+        if type(outcome) is Appended:  # as mostly; nobody but who waits is told
+            self.appended = self.value = outcome
+            self.done = True
+            if self._futures is not None or self._event is not None:
+                self.come()
+            return
+        if isinstance(outcome, Failed):
             self.tally.add(self, self.count - len(self.waiting), outcome.error)
         elif isinstance(outcome, Split):
             for index in sorted(self.waiting):

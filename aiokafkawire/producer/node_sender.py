@@ -87,6 +87,7 @@ class NodeSender:
         config = context.config
         self.node_id = node_id
         self._context = context
+        self._cluster = context.cluster
         self._accumulator = context.accumulator
         # While the task waits for something to be due.
         self._alarm = Alarm(self.send_now)
@@ -272,22 +273,27 @@ class NodeSender:
         and it would be a usual one."""
         if self._under_way or self._busy or self._retired or self._refusal is not None:
             return None
+        channel, known = self._channel, self._ways.get(topic.name)
+        if (
+            known is not None
+            and known[0] is topic.topic_id
+            and channel is not None
+            and channel.usable
+            and channel.silent_until <= now
+            and self._cluster.metadata is self._found_by
+        ):
+            return known[1]
+        return self._make_way(topic, now)
+
+    def _make_way(self, topic: TopicQueues, now: float) -> Way | None:
         try:
             channel = self._open_channel(now)
-            if channel is None:
+            if channel is None or self._acks not in {-1, 1}:
                 return None
-            known = self._ways.get(topic.name)
-            if known is not None and known[0] is topic.topic_id:
-                return known[1]
-            return self._make_way(topic, channel)
+            most = None if topic.topic_id.int else MAX_WITHOUT_TOPIC_IDS[_PRODUCE]
+            version = channel.versions.highest(_PRODUCE, most)
         except KafkaError:  # told when it is sent
             return None
-
-    def _make_way(self, topic: TopicQueues, channel: Channel) -> Way | None:
-        if self._acks not in {-1, 1}:
-            return None
-        most = None if topic.topic_id.int else MAX_WITHOUT_TOPIC_IDS[_PRODUCE]
-        version = channel.versions.highest(_PRODUCE, most)
         if version < FIRST_USUAL:
             return None
         way = partial(self._send_alone, channel, self._form(topic.name, version))
@@ -318,9 +324,9 @@ class NodeSender:
     def _open_channel(self, now: float) -> Channel | None:
         """The connection, if it can be written to now; it is looked up where the metadata is
         another one, or it was lost."""
-        channel, metadata = self._channel, self._context.cluster.metadata
+        channel, metadata = self._channel, self._cluster.metadata
         if channel is None or not channel.usable or metadata is not self._found_by:
-            client = self._context.cluster.broker(self.node_id)
+            client = self._cluster.broker(self.node_id)
             channel = self._channel = client.at_once(Lane.PRODUCE)
             self._broker, self._found_by = client.name, metadata
             self._ways.clear()
@@ -399,6 +405,10 @@ class NodeSender:
             if transactions is not None:
                 with transactions.steps:
                     self._read(built, broker, promise)
+            elif isinstance(promise.value, Answer):  # as usual
+                self._failures = 0
+                now = self._now()
+                self._accumulator.answered(built.sent[0], promise.value, now, now)
             else:
                 self._read(built, broker, promise)
         finally:
@@ -420,9 +430,9 @@ class NodeSender:
             for batch in built.sent:
                 self.answered(batch, Answer(Verdict.APPENDED))
             return
-        if isinstance(response, Answer):  # as usual
+        if isinstance(response, Answer):
             (batch,) = built.sent
-            if context.transactions is not None and batch.done:
+            if batch.done:
                 self.answered(batch, response)
             else:
                 now = self._now()

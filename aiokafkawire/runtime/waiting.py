@@ -230,12 +230,14 @@ class Promise(_Parking, Generic[T]):
     """One value or one error that comes later, once, for any number of waiters.
 
     Costs no event until somebody waits before it is there. `value` or `error` is the outcome.
+    A class derived from it of which there are many sets the same attributes itself: to have one
+    function make both kinds takes longer than all else in it.
     """
 
     __slots__ = ("_on_done", "done", "error", "value")
 
-    def __init__(self) -> None:  # without a call of another: there are as many as requests
-        self._event = self._futures = None
+    def __init__(self) -> None:
+        super().__init__()
         self.done = False
         self._on_done: Callable[[Promise[T]], None] | None = None
         self.value: T | None = None
