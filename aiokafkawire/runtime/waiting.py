@@ -212,7 +212,8 @@ class Alarm:
         if future.done():
             return
         now = future.get_loop().time
-        if self._ring is not None and self.at <= now():
+        come = self.at <= now()  # looked at once: a task is not woken by what has not rung
+        if come and self._ring is not None:
             try:
                 self._ring()
             except Exception as error:
@@ -220,7 +221,8 @@ class Alarm:
                     raise
                 future.set_exception(error)
                 return
-        if self.at <= now():
+            come = self.at <= now()
+        if come:
             _come(future, True)
         elif self.at != NEVER and self._timer is None:
             self._set_timer(future, self.at)

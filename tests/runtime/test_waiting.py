@@ -73,6 +73,36 @@ async def test_what_an_alarm_rings_may_let_its_task_sleep_on():
     assert alarm.at == -NEVER
 
 
+async def test_an_alarm_rings_before_its_task_wakes_whenever_the_time_comes():
+    """Also between two looks at the clock, the first of which was too early."""
+    times = iter((0.9, 1.1, 1.2))
+    told: list[str] = []
+
+    class Clock:
+        def time(self) -> float:
+            return next(times)
+
+        def call_at(self, at: float, callback: object, *_: object) -> None:
+            told.append(f"a timer for {at}")
+
+    class Waiting:
+        def done(self) -> bool:
+            return False
+
+        def get_loop(self) -> Clock:
+            return Clock()
+
+        def set_result(self, _: bool) -> None:
+            told.append("woken")
+
+    alarm = Alarm(lambda: told.append("rung"))
+    alarm.at = 1.0
+    future: Any = Waiting()
+    alarm._came(future)
+    alarm._came(future)
+    assert told == ["a timer for 1.0", "rung", "woken"]
+
+
 async def test_what_an_alarm_rings_may_raise_where_its_task_waits():
     def ring() -> None:
         raise ArithmeticError("a defect")
