@@ -83,7 +83,6 @@ class Accumulator:
         self._active: dict[NodeId | None, dict[PartitionQueue, None]] = {}
         self._drained_at: dict[NodeId, float] = {}
         self._held: dict[NodeId, None] | None = None
-        self._delivery_timeout_s = settings.policy.delivery_timeout_s
         self.direct = (
             not settings.policy.linger_s
             and not settings.transactional
@@ -190,7 +189,8 @@ class Accumulator:
         receipt.count = 1
         receipt.dated = dated
         order = queue.last_order = queue.last_order + 1
-        batch = Batch(receipt, records, (order,), now, now + self._delivery_timeout_s)
+        expires_at = now + self.settings.policy.delivery_timeout_s
+        batch = Batch(receipt, records, (order,), now, expires_at)
         batch.reserved_bytes = body_bytes = records.size_bytes - BATCH_OVERHEAD_BYTES
         self.used_bytes += body_bytes
         queues.used_at = self._drained_at[node] = now

@@ -288,6 +288,35 @@ async def test_an_unknown_topic_fails_by_max_block(new_producer: New):
             await producer.partitions_for("nowhere")
 
 
+@pytest.mark.parametrize("linger_ms", [0, 1])
+async def test_who_wraps_send_hears_of_all_that_is_sent(
+    new_producer: New, monkeypatch: pytest.MonkeyPatch, linger_ms: int
+):
+    """As what traces an application does: whichever way a record would go."""
+    heard: list[bytes] = []
+    send = Producer.send
+
+    async def traced(self: Producer, topic: str, value: bytes, *rest: object) -> object:
+        heard.append(value)
+        return await send(self, topic, value, *rest)
+
+    class Traced(Producer):
+        send = traced
+
+    async with new_producer(linger_ms=linger_ms) as producer:
+        assert type(producer) is Producer
+        await producer.send_and_wait("t", b"before")
+        monkeypatch.setattr(Producer, "send", traced)
+        for value in numbers(5):
+            await producer.send_and_wait("t", value)
+        monkeypatch.undo()
+        assert heard == numbers(5)
+        producer.__class__ = Traced
+        for value in numbers(5, 5):
+            await producer.send_and_wait("t", value)
+    assert heard == numbers(10)
+
+
 async def test_a_partitioner_of_ones_own(broker: Broker, new_producer: New):
     asked = []
 
