@@ -50,7 +50,9 @@ class CommitRequest:
 
     `errors` are the codes of its offsets, in their order; None if it was not carried out.
     `connected_at` is when its connection was first heard of. `put_off`: it was to ask again later,
-    elsewhere or there. `done_at`: when it had been carried out, if that was not at once.
+    elsewhere or there. `done_at`: when it had been carried out, if that was not at once. `crowded`:
+    its node took up another request in the very moment, as one that was stopped does when it goes
+    on: who sent them may be gone.
     """
 
     at: float
@@ -66,6 +68,7 @@ class CommitRequest:
     producer_id: int = -1
     put_off: bool = False
     done_at: float = 0.0
+    crowded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

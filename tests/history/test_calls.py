@@ -208,6 +208,17 @@ def test_a_commit_that_is_refused_for_a_moment_is_not_sent_again_at_once(
     assert numbers(story.found(commits=(first, replace(first, at=1.0 + after_s)))) == found
 
 
+@pytest.mark.parametrize(("crowded", "found"), [(True, []), (False, [12])])
+def test_what_a_node_refuses_as_it_goes_on_may_not_be_heard(
+    crowded: bool, found: list[int]
+) -> None:
+    story = Story()
+    story.consumer()
+    late = CommitRequest(1.0, "c", "g", "m", 1, (), None, node=1, put_off=True, crowded=crowded)
+    elsewhere = replace(late, at=1.05, node=2, crowded=False)
+    assert numbers(story.found(commits=(late, elsewhere))) == found
+
+
 @pytest.mark.parametrize(("connected_at", "found"), [(0.5, []), (0.8, [12]), (0.9, [12])])
 def test_what_a_connection_refuses_that_was_left_is_not_heard(
     connected_at: float, found: list[int]

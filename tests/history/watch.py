@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -173,6 +173,7 @@ class Watch:
         self._refusals: list[Refusal] = []
         self._joined: dict[str, SeenRequest] = {}
         self._connections: dict[tuple[int, int], tuple[float, int]] = {}
+        self._moments: Counter[tuple[int, float]] = Counter()
         self._lines = _Lines()
         for name in self.LOGGERS:
             logging.getLogger(name).addHandler(self._lines)
@@ -209,7 +210,10 @@ class Watch:
         return Observed(
             logs=(*self._kept, *logs),
             committed=committed,
-            commits=tuple(self._commits),
+            commits=tuple(
+                replace(commit, crowded=self._moments[commit.node, commit.at] > 1)
+                for commit in self._commits
+            ),
             assignments=tuple(
                 replace(answer, heard=self._heard(seen)) for seen, answer in self._assignments
             ),
@@ -243,6 +247,7 @@ class Watch:
                 f" correlation id {seen.correlation_id} after {last}"
             )
         self._connections[key] = (since, seen.correlation_id)
+        self._moments[seen.node_id, seen.at] += 1
         code = getattr(seen.response, "error_code", 0)
         if code:
             self._refused(seen, code)

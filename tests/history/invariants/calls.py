@@ -162,8 +162,8 @@ def _hurried(run: Run) -> Iterator[Finding]:
     """Commits of a client that come sooner after a refusal than the shortest pause.
 
     What is handled in the very moment of the refusal was on its way before that: a node that was
-    stopped goes through all that waits for it. Nor is what it refuses heard by a client that has
-    gone over to a newer connection.
+    stopped goes through all that waits for it. Nor is what it refuses then heard by a client that
+    has gone over to another node, or to a newer connection.
     """
     put_off: dict[str, float] = {}
     newest: dict[str, float] = {}
@@ -176,7 +176,8 @@ def _hurried(run: Run) -> Iterator[Finding]:
         if before is not None and 0 < request.at - before < pause_s:
             yield f"{request.client} after {request.at - before:.3f} s", request
         newest[request.client] = max(newest.get(request.client, 0.0), request.connected_at)
-        if request.put_off and request.connected_at == newest[request.client]:
+        heard = request.connected_at == newest[request.client] and not request.crowded
+        if request.put_off and heard:
             put_off[request.client] = request.at
 
 

@@ -90,6 +90,8 @@ def draw(rng: random.Random) -> Plan:
         broker["max_message_bytes"] = SMALL_BATCHES_BYTES
     topics = {TOPIC: rng.randint(1, 4)}
     senders = [_sender(rng, number) for number in range(rng.choice([1, 1, 2, 3]))]
+    if "max_message_bytes" in broker:
+        senders = [_unhurried(sender) for sender in senders]
     clients = [*senders, *readers]
     if not asks_versions(broker):
         clients = [_patient(client) for client in clients]
@@ -153,6 +155,14 @@ def _pressed(rng: random.Random, client: PlannedClient, trick: str, plan: Plan) 
         "options": {**PRESSED, **TRICKS[trick]},
     }
     return replace(client, arguments=arguments)
+
+
+def _unhurried(client: PlannedClient) -> PlannedClient:
+    """Where batches of several records are refused, each record takes requests of its own: what
+    expires soon would do so for the length of the queue."""
+    options = client.arguments["options"]
+    options = {**options, "delivery_timeout_ms": max(options["delivery_timeout_ms"], 30_000)}
+    return replace(client, arguments={**client.arguments, "options": options})
 
 
 def _patient(client: PlannedClient) -> PlannedClient:
