@@ -359,7 +359,12 @@ async def test_a_lost_connection_brings_fresh_metadata_without_being_asked():
 async def test_the_connections_are_counted():
     async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
         await cluster.start(soon())
-        scripted.nodes[1].answers[ApiKey.HEARTBEAT] = heartbeat
+
+        async def late(request: Any, version: Any) -> Response | None:
+            await anyio.sleep(0.02)
+            return await heartbeat(request, version)
+
+        scripted.nodes[1].answers[ApiKey.HEARTBEAT] = late
         before = cluster.metrics()
         await cluster.request(HEARTBEAT, to=Node(1), deadline=soon())
         with pytest.raises(ConnectionLost):
@@ -372,6 +377,7 @@ async def test_the_connections_are_counted():
         assert after["bytes_sent_total"] > before["bytes_sent_total"] > 0
         assert after["bytes_received_total"] > before["bytes_received_total"] > 0
         assert 0 < after["request_latency_ms_avg"] <= after["request_latency_ms_max"]
+        assert after["request_latency_ms_max"] > 10
     assert cluster.metrics()["connections_open"] == 0
 
 
