@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, overload
 
 from aiokafkawire.errors import DeliveriesFailed
 from aiokafkawire.records.kernel import Placed
-from aiokafkawire.runtime import Promise, checkpoint, copy_of
+from aiokafkawire.runtime import Errand, Promise, checkpoint, copy_of, errand
 from aiokafkawire.types import RecordMetadata, TopicPartition
 
 __all__ = (
@@ -166,15 +166,18 @@ class Receipt(Promise["Outcome"]):
     """What the deliveries of one batch share: where it goes, and the promise of its outcome; of a
     split batch its parts may still be on their way then.
 
-    `dated` tells that the application gave one of the records its time.
+    `dated` tells that the application gave one of the records its time. `errands` are what calls
+    wait for that send a record and wait in one.
     """
 
     __slots__ = (
-        "appended",
+        "base_offset",
         "count",
         "counted",
         "counted_in",
         "dated",
+        "errands",
+        "log_append_time_ms",
         "pacer",
         "partition",
         "seen",
@@ -188,11 +191,13 @@ class Receipt(Promise["Outcome"]):
         self.done = False
         self.topic = topic
         self.partition = partition
-        self.appended: Appended | None = None  # the outcome, if it is that
+        self.base_offset: int | None = None  # once it is in the log
+        self.log_append_time_ms = -1
         self.count = 0
         self.counted = 0  # failed records that the tally has of it, in that round
         self.counted_in = -1
         self.dated = False
+        self.errands: dict[Errand[RecordMetadata | None], Delivery] | None = None
         self.tally = tally
         self.pacer = pacer
         self.waiting: set[int] = set()  # indexes of records whose failure somebody hears
@@ -203,18 +208,44 @@ class Receipt(Promise["Outcome"]):
         if self.done:
             return
         if type(outcome) is Appended:  # as mostly; nobody but who waits is told
-            self.appended = self.value = outcome
+            self.value = outcome
+            self.base_offset, self.log_append_time_ms = outcome
             self.done = True
+            if self.errands is not None:
+                self._fulfil(self.errands, outcome)
             if self._futures is not None or self._event is not None:
                 self.come()
             return
+        errands, self.errands = self.errands or {}, None
         if isinstance(outcome, Failed):
+            self.waiting.update([delivery.index for delivery in errands.values()])
             self.tally.add(self, self.count - len(self.waiting), outcome.error)
         elif isinstance(outcome, Split):
             for index in sorted(self.waiting):
                 part, inner = outcome.part_of(index)
                 part.waiting.add(inner)
         self.resolve(outcome)
+        for waited in errands:
+            if not waited.done():
+                waited.set_result(None)
+
+    def _fulfil(
+        self, errands: Mapping[Errand[RecordMetadata | None], Delivery], appended: Appended
+    ) -> None:
+        """The records are in the log; as `Delivery.result` for each that a call waits for."""
+        self.errands = None
+        self.seen = True
+        topic, partition = self.topic, self.partition
+        offset, appended_at = appended
+        for waited, delivery in errands.items():
+            if not waited.done():  # who waited may have been cancelled
+                found = (
+                    topic,
+                    partition,
+                    offset + delivery.index if offset >= 0 else -1,
+                    appended_at if appended_at >= 0 else delivery.timestamp_ms,
+                )
+                waited.set_result(_metadata(RecordMetadata, found))
 
 
 class Delivery(Placed):
@@ -237,17 +268,19 @@ class Delivery(Placed):
     @property
     def done(self) -> bool:
         """Whether the outcome is known: then awaiting does not wait."""
-        return self.receipt.appended is not None or self._leaf()[0].done
+        return self.receipt.base_offset is not None or self._leaf()[0].done
 
     def result(self) -> RecordMetadata:
         """The outcome: a `RecordMetadata`, or the error is raised. It must be there (`done`)."""
         receipt: Receipt = self.receipt
         index = self.index
-        appended = receipt.appended
-        if appended is None:
+        offset = receipt.base_offset
+        if offset is None:
             receipt, index = self._leaf()
-            appended = receipt.appended or _raise(receipt, index)
-        offset, appended_at = appended
+            offset = receipt.base_offset
+            if offset is None:
+                _raise(receipt, index)
+        appended_at = receipt.log_append_time_ms
         return _metadata(
             RecordMetadata,
             (
@@ -259,27 +292,29 @@ class Delivery(Placed):
         )
 
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
-        receipt: Receipt = self.receipt
-        if receipt.appended is None and not (receipt.done and self.done):
-            index = self.index
-            if receipt.done:  # it was split
-                receipt, index = self._leaf()
-            while not receipt.done:
+        leaf = receipt = self.receipt
+        index = self.index
+        if leaf.done and leaf.base_offset is None:  # it may have been split
+            leaf, index = self._leaf()
+        if not leaf.done:
+            while not leaf.done:
                 # In this one frame: each layer between a task and what it waits for is gone
                 # through once more when it wakes.
-                alone = index not in receipt.waiting
-                receipt.waiting.add(index)
-                place = receipt.place()
+                waiting = leaf.waiting
+                alone = index not in waiting
+                waiting.add(index)
+                place = leaf.place()
                 try:
                     yield from place.__await__()
                 except BaseException:
-                    receipt.leave(place)
+                    leaf.leave(place)
                     if alone:
                         self._unheard()
                     raise
-                if receipt.appended is None:
-                    receipt, index = self._leaf()
-            self.receipt.seen = True
+                if leaf.base_offset is not None:
+                    break
+                leaf, index = self._leaf()
+            receipt.seen = True
         elif not receipt.seen:
             receipt.seen = True
             yield from receipt.pacer.checkpoint().__await__()
@@ -289,6 +324,30 @@ class Delivery(Placed):
             if pacer.calls_left < 0:
                 yield from pacer.checkpoint().__await__()
         return self.result()
+
+    def errand(self) -> Errand[RecordMetadata | None] | None:
+        """For the call that sent the record, which nobody else knows yet: what it awaits at once in
+        place of the delivery, with fewer steps; `drop` it if that is not waited to its end.
+
+        It gives the outcome, or None if the record did not get into the log in this batch: then the
+        delivery tells what became of it. None if there is nothing to wait for, and on trio.
+        """
+        receipt: Receipt = self.receipt
+        waited = None if receipt.done else errand()
+        if waited is not None:
+            if receipt.errands is None:
+                receipt.errands = {waited: self}
+            else:
+                receipt.errands[waited] = self
+        return waited
+
+    def drop(self, waited: Awaitable[object]) -> None:
+        """The call goes away without the outcome."""
+        receipt: Receipt = self.receipt
+        if receipt.errands is not None:
+            receipt.errands.pop(waited, None)  # type: ignore[call-overload]
+        elif self.index in receipt.waiting:  # it failed in the same moment
+            self._unheard()
 
     def _unheard(self) -> None:
         """The waiter goes away without the outcome."""

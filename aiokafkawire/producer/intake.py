@@ -48,17 +48,16 @@ class Intake:
 
     def put_plain(self, topic: str, value: Any, key: Any, partition: int | None) -> Delivery | None:
         """`put` for most records: no headers, no time of their own, and their partition's batch has
-        room, or needs none. None if this one is not so, or something is in its way, another event
+        room, or they begin one. None if this one is not so, or something is in its way, another event
         loop too: then nothing is done."""
         if self._home._thread_id != self._here():
             return None
         try:
             queues = self._plain[topic]
-            in_partition = None if partition is None else queues.by_partition[partition]
-        except (KeyError, TypeError):  # not known yet, or not even a string and a number
+        except (KeyError, TypeError):  # not known yet, or not even a string
             return None
-        if in_partition is not None:
-            queue = in_partition if type(partition) is int else None
+        if partition is not None:
+            queue = queues.by_partition.get(partition) if type(partition) is int else None
         elif key is None:
             queue = queues.sticky_queue
         else:
@@ -67,7 +66,7 @@ class Intake:
             return None
         builder = queue.builder
         if builder is None:
-            return self._put_alone(queue, value, key) if self._accumulator.direct else None
+            return self._put_first(queue, value, key)
         machine = self._machine
         # An open batch is of the transaction that is open, if one is.
         if machine is not None and type(machine.state) is not InTransaction:
@@ -75,22 +74,23 @@ class Intake:
         delivery: Delivery | None = builder.put(self._wall_ns() // 1_000_000, key, value)
         return delivery
 
-    def _put_alone(self, queue: PartitionQueue, value: Any, key: Any) -> Delivery | None:
-        """`put_plain` of a record that nothing waits with."""
+    def _put_first(self, queue: PartitionQueue, value: Any, key: Any) -> Delivery | None:
+        """`put_plain` of a record with which a batch begins, or that goes alone."""
         if type(value) is not bytes or not (key is None or type(key) is bytes):
             return None
         size = RECORD_OVERHEAD_BYTES + len(value) + (0 if key is None else len(key))
         accumulator = self._accumulator
         if (
-            self._sender.failure is not None
+            self._machine is not None
+            or self._sender.failure is not None
             or size + BATCH_OVERHEAD_BYTES > self.max_bytes
             or self._room.crowded
             or not accumulator.has_room(size)
         ):
             return None
-        return accumulator.append_alone(
-            queue, key, value, (), self._wall_ns() // 1_000_000, size_bytes=size, now=self._now()
-        )
+        put = accumulator.append_alone if accumulator.direct else accumulator.append
+        now_ms = self._wall_ns() // 1_000_000
+        return put(queue, key, value, (), now_ms, size_bytes=size, now=self._now())
 
     def put(self, record: NewRecord, *, waited: bool = False) -> Delivery | None:
         """Put a record into the buffer; None if there is no room, or if its topic or partition is

@@ -256,6 +256,18 @@ class Producer(Client[_Session]):
             delivery = intake.put_plain(topic, value, key, partition)
         if delivery is None:
             delivery = await self.send(topic, value, key, partition, timestamp_ms, headers)
+            return await delivery
+        waited = delivery.errand()
+        if waited is not None:
+            try:
+                found = await waited
+            except BaseException:
+                delivery.drop(waited)
+                raise
+            if found is not None:
+                return found
+            if delivery.done:
+                return delivery.result()
         return await delivery
 
     async def send_many(  # noqa: PLR0917 - a record's parts in their usual order

@@ -25,7 +25,16 @@ from aiokafkawire.runtime.host import (
 )
 from aiokafkawire.runtime.lifecycle import Lifecycle, Session, label
 from aiokafkawire.runtime.real import RealRuntime
-from aiokafkawire.runtime.waiting import Alarm, Promise, Signal, checkpoint, copy_of, wait_until
+from aiokafkawire.runtime.waiting import (
+    Alarm,
+    Errand,
+    Promise,
+    Signal,
+    checkpoint,
+    copy_of,
+    errand,
+    wait_until,
+)
 
 __all__ = (
     "NEVER",
@@ -34,6 +43,7 @@ __all__ = (
     "Buffer",
     "Client",
     "Clock",
+    "Errand",
     "Host",
     "Lifecycle",
     "Listener",
@@ -48,6 +58,7 @@ __all__ = (
     "checkpoint",
     "copy_of",
     "current_task",
+    "errand",
     "label",
     "loop_checkpoint",
     "loop_home",

@@ -132,9 +132,11 @@ async def test_most_records_go_the_short_way_and_count_as_on_the_long_one(
         sender = producer._lifecycle.session.sender
         intake, accumulator = producer._lifecycle.session.intake, sender.accumulator
         await producer.partitions_for("t")
-        # The batch is begun on the long way.
-        assert intake.put_plain("t", b"v" * 30, key, partition) is None
-        first = producer.send_nowait("t", b"v" * 30, key, partition)
+        first = intake.put_plain("t", b"v" * 30, key, partition)
+        if key is None and partition is None:
+            assert first is None  # where such records go is chosen on the long way
+            first = producer.send_nowait("t", b"v" * 30)
+        assert first is not None
         taken = accumulator.used_bytes
         second = intake.put_plain("t", b"w" * 30, key, partition)
         assert second is not None
@@ -148,6 +150,23 @@ async def test_most_records_go_the_short_way_and_count_as_on_the_long_one(
     assert len({receipt.partition for receipt in receipts}) == 1
 
 
+async def test_a_batch_that_is_begun_the_short_way_is_as_on_the_long_one(new_producer: New):
+    async with new_producer(linger_ms=5_000) as producer:
+        session = producer._lifecycle.session
+        await producer.partitions_for("t")
+        topic = session.sender.accumulator.topics["t"]
+        for number, put in enumerate((session.intake.put_plain, producer.send_nowait)):
+            assert put("t", b"v" * 30, b"key", number) is not None
+        short, long = (topic.by_partition[number].open for number in (0, 1))
+        assert short is not None
+        assert long is not None
+        assert short.reserved_bytes == long.reserved_bytes
+        assert short.builder.limit_bytes == long.builder.limit_bytes
+        assert long.linger_until - short.linger_until < 5
+        assert session.intake.put_plain("t", b"v" * 30, b"key", 0).receipt is short.receipt
+        await producer.flush()
+
+
 @pytest.mark.parametrize(
     ("value", "key", "partition", "why"),
     [
@@ -158,7 +177,6 @@ async def test_most_records_go_the_short_way_and_count_as_on_the_long_one(
         (b"v", bytearray(b"k"), None, "a key to be copied"),
         (b"v", None, 99, "a partition that there is not"),
         (b"v", None, True, "a wrong partition"),
-        (b"v", None, 1, "a partition without a batch"),
         (b"v" * 3_000, None, 0, "too large"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -211,6 +229,7 @@ async def test_outside_of_a_transaction_there_is_no_short_way(new_producer: New)
         await producer.begin_transaction()
         await producer.send("t", b"v", partition=0)
         assert intake.put_plain("t", b"v", None, 0) is not None
+        assert intake.put_plain("t", b"v", None, 1) is None  # a partition that is new in it
         await producer.commit_transaction()
         assert intake.put_plain("t", b"v", None, 0) is None
         with pytest.raises(WrongTransactionState):

@@ -1,0 +1,178 @@
+"""Calls that send a record and wait for it in one, beside what becomes of its batch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+import pytest
+
+from aiokafkawire.broker import Answer, Broker
+from aiokafkawire.errors import DeliveriesFailed, KafkaError
+from aiokafkawire.producer import Producer
+from aiokafkawire.producer.delivery import (
+    Delivery,
+    Failed,
+    FailureTally,
+    Pacer,
+    Receipt,
+    Split,
+)
+from aiokafkawire.producer.partition_queue import PartitionQueue
+from aiokafkawire.runtime.host import on_trio
+from aiokafkawire.types import RecordMetadata
+from aiokafkawire.wire import ApiKey, ErrorCode
+
+New = Callable[..., Producer]
+COUNT = 3
+
+
+def queue_of(producer: Producer) -> PartitionQueue:
+    return producer._lifecycle.session.sender.accumulator.topics["t"].by_partition[0]
+
+
+class Calls:
+    """So many calls whose records stand in one open batch, and how each ended."""
+
+    def __init__(self, producer: Producer, group: anyio.abc.TaskGroup) -> None:
+        self.producer = producer
+        self.ended: dict[int, RecordMetadata | KafkaError | None] = {}
+        self.scopes = [anyio.CancelScope() for _ in range(COUNT)]
+        self._group = group
+
+    @property
+    def queue(self) -> PartitionQueue:
+        return queue_of(self.producer)
+
+    async def begin(self) -> None:
+        await self.producer.partitions_for("t")
+        for number in range(COUNT):
+            self._group.start_soon(self._call, number)
+        while self.queue.builder is None or self.queue.builder.count < COUNT:
+            await anyio.lowlevel.checkpoint()
+
+    async def _call(self, number: int) -> None:
+        self.ended[number] = None
+        with self.scopes[number]:
+            try:
+                self.ended[number] = await self.producer.send_and_wait(
+                    "t", b"%d" % number, partition=0
+                )
+            except KafkaError as error:
+                self.ended[number] = error
+
+
+@asynccontextmanager
+async def waiting(new_producer: New, **options: object) -> AsyncIterator[Calls]:
+    async with new_producer(linger_ms=15_000, **options) as producer:
+        async with anyio.create_task_group() as group:
+            calls = Calls(producer, group)
+            await calls.begin()
+            yield calls
+        assert len(calls.ended) == COUNT
+
+
+@pytest.mark.parametrize(("options", "offsets"), [({}, [0, 1, 2]), ({"acks": 0}, [-1, -1, -1])])
+async def test_each_call_gets_the_place_of_its_record(
+    broker: Broker, new_producer: New, options: dict[str, object], offsets: list[int]
+):
+    if options:
+        options = {"enable_idempotence": False, **options}
+    async with waiting(new_producer, **options) as calls:
+        await calls.producer.flush()
+    found = [calls.ended[number] for number in range(COUNT)]
+    assert all(type(metadata) is RecordMetadata for metadata in found)
+    assert sorted(metadata.offset for metadata in found) == offsets
+    assert all(metadata[:2] == ("t", 0) and metadata.timestamp_ms > 0 for metadata in found)
+
+
+async def test_each_call_raises_the_error_and_nobody_else_does(new_producer: New):
+    async with waiting(new_producer) as calls:
+        calls.queue.abort(KafkaError("no luck"))
+        await calls.producer.flush()
+    errors = list(calls.ended.values())
+    assert all(isinstance(error, KafkaError) and error.reason == "no luck" for error in errors)
+    assert len({id(error) for error in errors}) == COUNT
+
+
+async def test_a_failure_is_counted_of_whom_nobody_waits_for_any_more(new_producer: New):
+    async with waiting(new_producer) as calls:
+        calls.scopes[1].cancel()
+        while len(calls.ended) < COUNT or calls.scopes[1].cancelled_caught is False:
+            await anyio.lowlevel.checkpoint()
+        calls.queue.abort(KafkaError("no luck"))
+        with pytest.raises(DeliveriesFailed, match="1 record was not delivered"):
+            await calls.producer.flush()
+    assert [type(ended) for ended in calls.ended.values()].count(KafkaError) == COUNT - 1
+
+
+async def test_a_failure_in_the_moment_of_the_cancellation_is_counted_too(new_producer: New):
+    async with waiting(new_producer) as calls:
+        for scope in calls.scopes:
+            scope.cancel()
+        calls.queue.abort(KafkaError("no luck"))
+        while not all(scope.cancelled_caught for scope in calls.scopes):
+            await anyio.lowlevel.checkpoint()
+        with pytest.raises(DeliveriesFailed, match="3 records were not delivered"):
+            await calls.producer.flush()
+    assert set(calls.ended.values()) == {None}
+
+
+def test_asyncio_cancels_a_task_that_was_just_woken_too() -> None:
+    async def main() -> None:
+        async with (
+            Broker() as broker,
+            Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=15_000) as producer,
+        ):
+            await producer.partitions_for("t")
+            task = asyncio.create_task(producer.send_and_wait("t", b"v", partition=0))
+            await asyncio.sleep(0)
+            queue_of(producer).abort(KafkaError("no luck"))
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            with pytest.raises(DeliveriesFailed, match="1 record was not delivered"):
+                await producer.flush()
+
+    asyncio.run(main())
+
+
+async def test_a_call_follows_the_part_of_a_split_batch(broker: Broker, new_producer: New):
+    rule = broker.on(ApiKey.PRODUCE, Answer(ErrorCode.MESSAGE_TOO_LARGE), times=1)
+    async with waiting(new_producer) as calls:
+        await calls.producer.flush()
+    assert rule.hits == 1
+    assert sorted(metadata.offset for metadata in calls.ended.values()) == [0, 1, 2]
+
+
+async def test_a_call_that_goes_while_its_batch_is_split_is_forgotten():
+    tally = FailureTally()
+    batch, *parts = (Receipt("t", 0, tally, Pacer()) for _ in range(3))
+    for receipt, count in zip((batch, *parts), (3, 2, 1), strict=True):
+        receipt.count = count
+    delivery = Delivery(batch, 2, 0)
+    waited = delivery.errand()
+    assert (waited is None) == on_trio()
+    if waited is not None:
+        batch.settle(Split((0, 2), tuple(parts)))
+        assert waited.result() is None
+        delivery.drop(waited)
+        for part in parts:
+            part.settle(Failed(KafkaError("no luck"), {}))
+        assert tally.count == batch.count
+
+
+async def test_a_call_that_is_cancelled_again_and_again_leaves_nothing_behind(new_producer: New):
+    async with new_producer(linger_ms=15_000) as producer:
+        await producer.partitions_for("t")
+        for _ in range(10):
+            with anyio.move_on_after(0.001):
+                await producer.send_and_wait("t", b"v", partition=0)
+        receipt = queue_of(producer).open.receipt
+        assert not receipt.errands
+        assert not receipt._futures
+        await producer.flush()
