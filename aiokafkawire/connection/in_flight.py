@@ -96,8 +96,10 @@ class Call(Generic[T]):
     sent_at: float = math.inf
 
     def on(self, event: CallEvent) -> None:
-        after = TRANSITIONS.get((self.state, event))
-        self.state = step(TRANSITIONS, self.state, event) if after is None else after
+        try:
+            self.state = TRANSITIONS[self.state, event]
+        except KeyError:
+            self.state = step(TRANSITIONS, self.state, event)  # which says what is wrong
 
 
 class Due(NamedTuple, Generic[T]):

@@ -496,9 +496,16 @@ class Accumulator:
         taken: list[Batch] = []
         size = 0
         active = self._active.get(node, {})
-        known = due and len(active) == 1
+        if due and len(active) == 1:
+            (queue,) = active
+            batch = queue.take()
+            self._count_sent(batch, batch.size_bytes)
+            if not queue.waiting:
+                del self._active[node]
+            self._drained_at[node] = now
+            return [batch]
         for queue in list(active):
-            if not known and queue.sendable_at(pressing) > now:
+            if queue.sendable_at(pressing) > now:
                 continue
             batch = queue.close_head()
             batch_bytes = batch.size_bytes

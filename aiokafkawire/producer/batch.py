@@ -147,5 +147,7 @@ class Batch:
 
     def handle(self, event: BatchEvent) -> None:
         """Go to the next state of the table."""
-        after = TRANSITIONS.get((self.state, event))
-        self.state = step(TRANSITIONS, self.state, event) if after is None else after
+        try:
+            self.state = TRANSITIONS[self.state, event]
+        except KeyError:
+            self.state = step(TRANSITIONS, self.state, event)  # which says what is wrong

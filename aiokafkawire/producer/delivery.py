@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn, overload
 
 from aiokafkawire.errors import DeliveriesFailed
 from aiokafkawire.records.kernel import Placed
-from aiokafkawire.runtime import Errand, Promise, checkpoint, copy_of, errand
+from aiokafkawire.runtime import Errand, Promise, checkpoint, copy_of
 from aiokafkawire.types import RecordMetadata, TopicPartition
 
 __all__ = (
@@ -330,15 +330,16 @@ class Delivery(Placed):
         place of the delivery, with fewer steps; `drop` it if that is not waited to its end.
 
         It gives the outcome, or None if the record did not get into the log in this batch: then the
-        delivery tells what became of it. None if there is nothing to wait for, and on trio.
+        delivery tells what became of it. None if there is nothing to wait for. On asyncio only.
         """
         receipt: Receipt = self.receipt
-        waited = None if receipt.done else errand()
-        if waited is not None:
-            if receipt.errands is None:
-                receipt.errands = {waited: self}
-            else:
-                receipt.errands[waited] = self
+        if receipt.done:
+            return None
+        waited: Errand[RecordMetadata | None] = Errand()
+        if receipt.errands is None:
+            receipt.errands = {waited: self}
+        else:
+            receipt.errands[waited] = self
         return waited
 
     def drop(self, waited: Awaitable[object]) -> None:

@@ -15,7 +15,7 @@ from aiokafkawire.producer.sender import Sender
 from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import InTransaction, Transaction
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
-from aiokafkawire.runtime import Runtime, loop_home
+from aiokafkawire.runtime import Runtime, loop_home, on_trio
 
 __all__ = ("Intake",)
 
@@ -28,6 +28,7 @@ class Intake:
     def __init__(self, config: ProducerConfig, runtime: Runtime, sender: Sender) -> None:
         self.max_bytes = min(config.max_request_size_bytes, config.buffer_memory_bytes)
         self.pacer = sender.accumulator.pacer
+        self.on_asyncio = not on_trio()
         # Whether the partition of a record without one hangs on more than its key.
         self._asks = config.partitioner is not None or config.partitioner_ignore_keys
         self._config = config
@@ -48,8 +49,8 @@ class Intake:
 
     def put_plain(self, topic: str, value: Any, key: Any, partition: int | None) -> Delivery | None:
         """`put` for most records: no headers, no time of their own, and their partition's batch has
-        room, or they begin one. None if this one is not so, or something is in its way, another event
-        loop too: then nothing is done."""
+        room, or they begin one. None if this one is not so, or something is in its way, another
+        event loop too: then nothing is done."""
         if self._home._thread_id != self._here():
             return None
         try:

@@ -356,7 +356,8 @@ class NodeSender:
         limit = context.config.max_request_size_bytes
         batches = accumulator.drain(self.node_id, now, limit, due=True)
         if len(batches) == 1 and version >= FIRST_USUAL:
-            built = build_usual(batches[0], self._form(batches[0].receipt.topic, version))
+            (batch,) = batches
+            built = build_usual(batch, self._form(batch.receipt.topic, version))
         else:
             if version < FIRST_WITH_FORMAT_2 and accumulator.identities is None:
                 for batch in batches:

@@ -257,7 +257,7 @@ class Producer(Client[_Session]):
         if delivery is None:
             delivery = await self.send(topic, value, key, partition, timestamp_ms, headers)
             return await delivery
-        waited = delivery.errand()
+        waited = delivery.errand() if intake.on_asyncio else None
         if waited is not None:
             try:
                 found = await waited

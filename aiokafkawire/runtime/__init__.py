@@ -22,6 +22,7 @@ from aiokafkawire.runtime.host import (
     current_task,
     loop_checkpoint,
     loop_home,
+    on_trio,
 )
 from aiokafkawire.runtime.lifecycle import Lifecycle, Session, label
 from aiokafkawire.runtime.real import RealRuntime
@@ -32,7 +33,6 @@ from aiokafkawire.runtime.waiting import (
     Signal,
     checkpoint,
     copy_of,
-    errand,
     wait_until,
 )
 
@@ -58,10 +58,10 @@ __all__ = (
     "checkpoint",
     "copy_of",
     "current_task",
-    "errand",
     "label",
     "loop_checkpoint",
     "loop_home",
+    "on_trio",
     "receive_each",
     "wait_until",
 )

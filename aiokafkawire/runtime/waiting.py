@@ -10,7 +10,7 @@ import asyncio
 import copy
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -18,13 +18,13 @@ import anyio.lowlevel
 from aiokafkawire.runtime.base import NEVER
 from aiokafkawire.runtime.host import on_trio
 
-__all__ = ("Alarm", "Errand", "Promise", "Signal", "checkpoint", "copy_of", "errand", "wait_until")
+__all__ = ("Alarm", "Errand", "Promise", "Signal", "checkpoint", "copy_of", "wait_until")
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
 Errand = asyncio.Future
-"""What one task alone waits for."""
+"""What one task alone waits for, on asyncio. Made without the loop's own function, in one step."""
 
 
 async def checkpoint() -> None:
@@ -54,13 +54,6 @@ async def wait_until(event: anyio.Event, deadline: float) -> bool:
     with anyio.CancelScope(deadline=deadline):
         await event.wait()
     return event.is_set()
-
-
-def errand() -> Errand[Any] | None:
-    """What one task awaits on asyncio, which cancels it with the task. None on trio."""
-    if "trio" in sys.modules and on_trio():
-        return None
-    return Errand()  # as the loop makes them, in one step
 
 
 class _Parking:

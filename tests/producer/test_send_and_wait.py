@@ -154,16 +154,17 @@ async def test_a_call_that_goes_while_its_batch_is_split_is_forgotten():
     batch, *parts = (Receipt("t", 0, tally, Pacer()) for _ in range(3))
     for receipt, count in zip((batch, *parts), (3, 2, 1), strict=True):
         receipt.count = count
+    if on_trio():
+        return
     delivery = Delivery(batch, 2, 0)
     waited = delivery.errand()
-    assert (waited is None) == on_trio()
-    if waited is not None:
-        batch.settle(Split((0, 2), tuple(parts)))
-        assert waited.result() is None
-        delivery.drop(waited)
-        for part in parts:
-            part.settle(Failed(KafkaError("no luck"), {}))
-        assert tally.count == batch.count
+    assert waited is not None
+    batch.settle(Split((0, 2), tuple(parts)))
+    assert waited.result() is None
+    delivery.drop(waited)
+    for part in parts:
+        part.settle(Failed(KafkaError("no luck"), {}))
+    assert tally.count == batch.count
 
 
 async def test_a_call_that_is_cancelled_again_and_again_leaves_nothing_behind(new_producer: New):
