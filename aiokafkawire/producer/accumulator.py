@@ -498,12 +498,7 @@ class Accumulator:
         active = self._active.get(node, {})
         if due and len(active) == 1:
             (queue,) = active
-            batch = queue.take()
-            self._count_sent(batch, batch.size_bytes)
-            if not queue.waiting:
-                del self._active[node]
-            self._drained_at[node] = now
-            return [batch]
+            return [self.take_only(node, queue, now)]
         for queue in list(active):
             if queue.sendable_at(pressing) > now:
                 continue
@@ -524,6 +519,20 @@ class Accumulator:
             if not active:
                 del self._active[node]
         return taken
+
+    def only(self, node: NodeId) -> PartitionQueue | None:
+        """What has something for a broker, if it is one partition."""
+        active = self._active.get(node)
+        return next(iter(active)) if active is not None and len(active) == 1 else None
+
+    def take_only(self, node: NodeId, queue: PartitionQueue, now: float) -> Batch:
+        """`drain` where it is known that something is due, and `only` this partition has it."""
+        batch = queue.take()
+        if not queue.waiting:
+            del self._active[node]
+        self._drained_at[node] = now
+        self._count_sent(batch, batch.size_bytes)
+        return batch
 
     def _count_sent(self, batch: Batch, size_bytes: int) -> None:
         totals = self.totals

@@ -112,7 +112,8 @@ class NodeSender:
         }
         self._forms: dict[str, UsualForm] = {}
         # What sends one batch of a topic, made by its id, at once on the connection there is now.
-        self._ways: dict[str, tuple[UUID, Way]] = {}
+        self._ways: dict[str, tuple[UUID, Way | None]] = {}
+        self._usual = context.transactions is None and self._acks in {-1, 1}
         # Where requests go, and the metadata by which that was found.
         self._channel: Channel | None = None
         self._broker = ""
@@ -235,7 +236,7 @@ class NodeSender:
                 while due_at <= self._now():
                     if (self._under_way or self._compresses) and self._something_before():
                         break
-                    if not self._send():
+                    if not self._send_usual() and not self._send():
                         break
                     due_at = self._due_at()
             finally:
@@ -249,6 +250,20 @@ class NodeSender:
         if self._under_way and self._accumulator.suspect_due(self.node_id, now):
             return True
         return bool(self._heavy(now))
+
+    def _send_usual(self) -> bool:
+        """As `_send`, if one partition alone has something, and what goes is as usual; else False,
+        and nothing is done."""
+        accumulator = self._accumulator
+        queue = accumulator.only(self.node_id) if self._usual else None
+        if queue is None:
+            return False
+        now = self._now()
+        way = self.free_way(accumulator.topics[queue.topic_partition.topic], now, due=True)
+        if way is None:
+            return False
+        way(accumulator.take_only(self.node_id, queue, now), now)
+        return True
 
     def _send(self) -> bool:
         """Make one request of what is due; False if there is something to wait for before."""
@@ -268,10 +283,10 @@ class NodeSender:
             self._submit(built, channel, version, self._now())
         return True
 
-    def free_way(self, topic: TopicQueues, now: float) -> Way | None:
-        """What sends one batch of a topic at once, if no request is under way or about to be made,
-        and it would be a usual one."""
-        if self._under_way or self._busy or self._retired or self._refusal is not None:
+    def free_way(self, topic: TopicQueues, now: float, *, due: bool = False) -> Way | None:
+        """What sends one batch of a topic at once, if it would be a usual request, and no other is
+        under way or about to be made; or it is this one that is `due`."""
+        if not due and (self._under_way or self._busy or self._retired or self._refusal):
             return None
         channel, known = self._channel, self._ways.get(topic.name)
         if (
@@ -287,16 +302,16 @@ class NodeSender:
 
     def _make_way(self, topic: TopicQueues, now: float) -> Way | None:
         try:
-            channel = self._open_channel(now)
-            if channel is None or self._acks not in {-1, 1}:
+            channel = self._open_channel(now) if self._usual else None
+            if channel is None:
                 return None
             most = None if topic.topic_id.int else MAX_WITHOUT_TOPIC_IDS[_PRODUCE]
             version = channel.versions.highest(_PRODUCE, most)
         except KafkaError:  # told when it is sent
             return None
-        if version < FIRST_USUAL:
-            return None
-        way = partial(self._send_alone, channel, self._form(topic.name, version))
+        way = None
+        if version >= FIRST_USUAL:
+            way = partial(self._send_alone, channel, self._form(topic.name, version))
         if len(self._ways) >= MAX_FORMS:
             self._ways.clear()
         self._ways[topic.name] = topic.topic_id, way

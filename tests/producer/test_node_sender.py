@@ -61,17 +61,27 @@ async def test_requests_go_out_in_the_order_of_their_batches(broker: Broker, new
 async def test_a_record_alone_is_sent_as_others_are(
     broker: Broker, new_producer: New, monkeypatch: pytest.MonkeyPatch, acks: object
 ):
-    """In one step, or by way of the queue: the requests say the same, and so do the metrics."""
+    """In one step, or by way of the queue, there as a usual request or not: the requests say the
+    same, and so do the metrics."""
     taken: list[bool] = []
     free_way = NodeSender.free_way
 
-    def watched(self: NodeSender, topic: TopicQueues, now: float) -> object:
-        way = free_way(self, topic, now)
-        taken.append(way is not None)
+    def watched(self: NodeSender, topic: TopicQueues, now: float, *, due: bool = False) -> object:
+        way = free_way(self, topic, now, due=due)
+        if not due:
+            taken.append(way is not None)
         return way
 
+    def by_way_of_the_queue(
+        self: NodeSender, topic: TopicQueues, now: float, *, due: bool = False
+    ) -> object:
+        return free_way(self, topic, now, due=True) if due else None
+
+    def unusual(*_: object, **__: object) -> None:
+        return None
+
     said: list[object] = []
-    for way in (watched, lambda *_: None):
+    for way in (watched, by_way_of_the_queue, unusual):
         monkeypatch.setattr(NodeSender, "free_way", way)
         before = len(broker.requests.of(ApiKey.PRODUCE))
         async with new_producer(linger_ms=0, acks=acks) as producer:
@@ -93,7 +103,7 @@ async def test_a_record_alone_is_sent_as_others_are(
             )
         )
     assert sum(taken) >= 4  # the first ones find no connection, or no producer id
-    assert said[0] == said[1]
+    assert said[0] == said[1] == said[2]
 
 
 async def test_what_is_not_to_wait_any_more_goes_out_in_that_call(

@@ -189,7 +189,7 @@ async def test_a_defect_in_a_task_ends_the_producer_with_a_word(
         def broken(*_: object, **__: object) -> None:
             raise ArithmeticError("a defect")
 
-        accumulator.drain = broken
+        accumulator.take_only = broken
         with pytest.raises(Exception, match="a defect"):
             await producer.send_and_wait("t", b"v")
         with pytest.raises(Exception, match="producer is broken"):
