@@ -217,8 +217,8 @@ class Receipt(Promise["Outcome"]):
                 self.come()
             return
         errands, self.errands = self.errands or {}, None
+        self.waiting.update([delivery.index for delivery in errands.values()])
         if isinstance(outcome, Failed):
-            self.waiting.update([delivery.index for delivery in errands.values()])
             self.tally.add(self, self.count - len(self.waiting), outcome.error)
         elif isinstance(outcome, Split):
             for index in sorted(self.waiting):
@@ -228,6 +228,35 @@ class Receipt(Promise["Outcome"]):
         for waited in errands:
             if not waited.done():
                 waited.set_result(None)
+
+    def errand(self, delivery: Delivery) -> Errand[RecordMetadata | None] | None:
+        """For the call that sent a record, whose delivery nobody else knows yet: what it awaits at
+        once in place of that, with fewer steps; `drop` it if that is not waited to its end.
+
+        It gives the outcome, or None if the record did not get into the log in this batch: then the
+        delivery tells what became of it, after `hand_back` if that is not known yet. None if there
+        is nothing to wait for. On asyncio only.
+        """
+        if self.done:
+            return None
+        waited: Errand[RecordMetadata | None] = Errand()
+        if self.errands is None:
+            self.errands = {waited: delivery}
+        else:
+            self.errands[waited] = delivery
+        return waited
+
+    def drop(self, waited: Awaitable[object], delivery: Delivery) -> None:
+        """The call goes away without the outcome."""
+        if self.errands is not None:
+            self.errands.pop(waited, None)  # type: ignore[call-overload]
+        elif delivery.index in self.waiting:  # the batch failed, or was split, in the same moment
+            delivery._unheard()
+
+    def hand_back(self, delivery: Delivery) -> None:
+        """The batch was split: who awaits the delivery from now on hears of a failure."""
+        part, index = delivery._leaf()
+        part.waiting.discard(index)
 
     def _fulfil(
         self, errands: Mapping[Errand[RecordMetadata | None], Delivery], appended: Appended
@@ -297,12 +326,11 @@ class Delivery(Placed):
         if leaf.done and leaf.base_offset is None:  # it may have been split
             leaf, index = self._leaf()
         if not leaf.done:
+            alone = index not in leaf.waiting
             while not leaf.done:
                 # In this one frame: each layer between a task and what it waits for is gone
                 # through once more when it wakes.
-                waiting = leaf.waiting
-                alone = index not in waiting
-                waiting.add(index)
+                leaf.waiting.add(index)
                 place = leaf.place()
                 try:
                     yield from place.__await__()
@@ -324,31 +352,6 @@ class Delivery(Placed):
             if pacer.calls_left < 0:
                 yield from pacer.checkpoint().__await__()
         return self.result()
-
-    def errand(self) -> Errand[RecordMetadata | None] | None:
-        """For the call that sent the record, which nobody else knows yet: what it awaits at once in
-        place of the delivery, with fewer steps; `drop` it if that is not waited to its end.
-
-        It gives the outcome, or None if the record did not get into the log in this batch: then the
-        delivery tells what became of it. None if there is nothing to wait for. On asyncio only.
-        """
-        receipt: Receipt = self.receipt
-        if receipt.done:
-            return None
-        waited: Errand[RecordMetadata | None] = Errand()
-        if receipt.errands is None:
-            receipt.errands = {waited: self}
-        else:
-            receipt.errands[waited] = self
-        return waited
-
-    def drop(self, waited: Awaitable[object]) -> None:
-        """The call goes away without the outcome."""
-        receipt: Receipt = self.receipt
-        if receipt.errands is not None:
-            receipt.errands.pop(waited, None)  # type: ignore[call-overload]
-        elif self.index in receipt.waiting:  # it failed in the same moment
-            self._unheard()
 
     def _unheard(self) -> None:
         """The waiter goes away without the outcome."""

@@ -15,7 +15,7 @@ from aiokafkawire.errors import (
     WrongTransactionState,
 )
 from aiokafkawire.producer.columns import Columns
-from aiokafkawire.producer.delivery import Deliveries, Delivery
+from aiokafkawire.producer.delivery import Deliveries, Delivery, Receipt
 from aiokafkawire.producer.intake import Intake
 from aiokafkawire.producer.new_record import checked
 from aiokafkawire.producer.sender import Sender
@@ -257,17 +257,19 @@ class Producer(Client[_Session]):
         if delivery is None:
             delivery = await self.send(topic, value, key, partition, timestamp_ms, headers)
             return await delivery
-        waited = delivery.errand() if intake.on_asyncio else None
+        receipt: Receipt = delivery.receipt
+        waited = receipt.errand(delivery) if intake.on_asyncio else None
         if waited is not None:
             try:
                 found = await waited
             except BaseException:
-                delivery.drop(waited)
+                receipt.drop(waited, delivery)
                 raise
             if found is not None:
                 return found
             if delivery.done:
                 return delivery.result()
+            receipt.hand_back(delivery)
         return await delivery
 
     async def send_many(  # noqa: PLR0917 - a record's parts in their usual order

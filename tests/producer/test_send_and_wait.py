@@ -11,7 +11,7 @@ import anyio.abc
 import anyio.lowlevel
 import pytest
 
-from aiokafkawire.broker import Answer, Broker
+from aiokafkawire.broker import Answer, Broker, Delay
 from aiokafkawire.errors import DeliveriesFailed, KafkaError
 from aiokafkawire.producer import Producer
 from aiokafkawire.producer.delivery import (
@@ -23,6 +23,7 @@ from aiokafkawire.producer.delivery import (
     Split,
 )
 from aiokafkawire.producer.partition_queue import PartitionQueue
+from aiokafkawire.runtime import NEVER
 from aiokafkawire.runtime.host import on_trio
 from aiokafkawire.types import RecordMetadata
 from aiokafkawire.wire import ApiKey, ErrorCode
@@ -38,11 +39,17 @@ def queue_of(producer: Producer) -> PartitionQueue:
 class Calls:
     """So many calls whose records stand in one open batch, and how each ended."""
 
-    def __init__(self, producer: Producer, group: anyio.abc.TaskGroup) -> None:
+    def __init__(
+        self,
+        producer: Producer,
+        group: anyio.abc.TaskGroup,
+        headers: list[tuple[str, bytes]] | None,
+    ) -> None:
+        self.headers = headers
         self.producer = producer
         self.ended: dict[int, RecordMetadata | KafkaError | None] = {}
         self.scopes = [anyio.CancelScope() for _ in range(COUNT)]
-        self._group = group
+        self.group = group
 
     @property
     def queue(self) -> PartitionQueue:
@@ -51,7 +58,7 @@ class Calls:
     async def begin(self) -> None:
         await self.producer.partitions_for("t")
         for number in range(COUNT):
-            self._group.start_soon(self._call, number)
+            self.group.start_soon(self._call, number)
         while self.queue.builder is None or self.queue.builder.count < COUNT:
             await anyio.lowlevel.checkpoint()
 
@@ -60,17 +67,19 @@ class Calls:
         with self.scopes[number]:
             try:
                 self.ended[number] = await self.producer.send_and_wait(
-                    "t", b"%d" % number, partition=0
+                    "t", b"%d" % number, partition=0, headers=self.headers
                 )
             except KafkaError as error:
                 self.ended[number] = error
 
 
 @asynccontextmanager
-async def waiting(new_producer: New, **options: object) -> AsyncIterator[Calls]:
+async def waiting(
+    new_producer: New, headers: list[tuple[str, bytes]] | None = None, **options: object
+) -> AsyncIterator[Calls]:
     async with new_producer(linger_ms=15_000, **options) as producer:
         async with anyio.create_task_group() as group:
-            calls = Calls(producer, group)
+            calls = Calls(producer, group, headers)
             await calls.begin()
             yield calls
         assert len(calls.ended) == COUNT
@@ -149,6 +158,49 @@ async def test_a_call_follows_the_part_of_a_split_batch(broker: Broker, new_prod
     assert sorted(metadata.offset for metadata in calls.ended.values()) == [0, 1, 2]
 
 
+async def test_a_part_that_fails_where_its_batch_is_split_is_told_to_the_calls_alone(
+    broker: Broker, new_producer: New
+):
+    broker.on(ApiKey.PRODUCE, Delay(60), times=1)
+    flushed: list[bool] = []
+
+    async def flush(producer: Producer) -> None:
+        await producer.flush()
+        flushed.append(True)
+
+    async with waiting(new_producer) as calls:
+        calls.group.start_soon(flush, calls.producer)
+        await broker.wait_for_request(ApiKey.PRODUCE)
+        (batch,) = calls.queue.in_flight
+        calls.queue._split(batch, 0.0)
+        assert type(batch.receipt.value) is Split
+        calls.queue.abort(KafkaError("no luck"))
+    assert [type(ended) for ended in calls.ended.values()] == [KafkaError] * COUNT
+    assert flushed == [True]
+
+
+@pytest.mark.parametrize("headers", [None, [("by the", b"long way")]])
+async def test_whoever_goes_while_a_part_is_on_its_way_hears_of_no_failure(
+    broker: Broker, new_producer: New, headers: list[tuple[str, bytes]] | None
+):
+    broker.on(ApiKey.PRODUCE, Delay(60), times=1)
+    async with waiting(new_producer, headers=headers) as calls:
+        calls.producer._lifecycle.session.sender.accumulator.press(1)
+        await broker.wait_for_request(ApiKey.PRODUCE)
+        (batch,) = calls.queue.in_flight
+        calls.queue._split(batch, NEVER)
+        for _ in range(5):
+            await anyio.lowlevel.checkpoint()
+        for scope in calls.scopes[1:]:
+            scope.cancel()
+        while not all(scope.cancelled_caught for scope in calls.scopes[1:]):
+            await anyio.lowlevel.checkpoint()
+        calls.queue.abort(KafkaError("no luck"))
+        with pytest.raises(DeliveriesFailed, match="2 records were not delivered"):
+            await calls.producer.flush()
+    assert type(calls.ended[0]) is KafkaError
+
+
 async def test_a_call_that_goes_while_its_batch_is_split_is_forgotten():
     tally = FailureTally()
     batch, *parts = (Receipt("t", 0, tally, Pacer()) for _ in range(3))
@@ -157,11 +209,11 @@ async def test_a_call_that_goes_while_its_batch_is_split_is_forgotten():
     if on_trio():
         return
     delivery = Delivery(batch, 2, 0)
-    waited = delivery.errand()
+    waited = batch.errand(delivery)
     assert waited is not None
     batch.settle(Split((0, 2), tuple(parts)))
     assert waited.result() is None
-    delivery.drop(waited)
+    batch.drop(waited, delivery)
     for part in parts:
         part.settle(Failed(KafkaError("no luck"), {}))
     assert tally.count == batch.count
