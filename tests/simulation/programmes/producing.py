@@ -361,8 +361,7 @@ class Sender:
 
     async def live(self, sender: Any) -> None:
         ends_at = float("inf")
-        if self.style == "short_lived":
-            ends_at = self.stage.now() + self.rng.uniform(0.5, 1.5)
+        lives_s = self.rng.uniform(0.5, 1.5) if self.style == "short_lived" else ends_at
         ways: dict[str, Callable[[Any], Awaitable[None]]] = {
             "send": self.send,
             "send_and_wait": self.send_and_wait,
@@ -376,6 +375,8 @@ class Sender:
                 await ways[self.style](sender)
             except KafkaError as error:
                 self.stage.note(f"{sender.name}: {error}")
+            # From its first record on: brokers before 0.10 take seconds to be known.
+            ends_at = min(ends_at, self.stage.now() + lives_s)
             await anyio.sleep(self.rng.uniform(0, 2 * self.client.arguments["pause_s"]))
 
     def value(self, sender: Any) -> bytes:
