@@ -200,7 +200,7 @@ class Receipt(Promise["Outcome"]):
         self.errands: dict[Errand[RecordMetadata | None], Delivery] | None = None
         self.tally = tally
         self.pacer = pacer
-        self.waiting: set[int] = set()  # indexes of records whose failure somebody hears
+        self.waiting: dict[int, int] = {}  # by record's index, how many hear of its failure
         self.seen = False  # whether a caller came to this batch's boundary
 
     def settle(self, outcome: Outcome) -> None:
@@ -217,13 +217,14 @@ class Receipt(Promise["Outcome"]):
                 self.come()
             return
         errands, self.errands = self.errands or {}, None
-        self.waiting.update([delivery.index for delivery in errands.values()])
+        for delivery in errands.values():
+            self.waiting[delivery.index] = self.waiting.get(delivery.index, 0) + 1
         if isinstance(outcome, Failed):
             self.tally.add(self, self.count - len(self.waiting), outcome.error)
         elif isinstance(outcome, Split):
             for index in sorted(self.waiting):
                 part, inner = outcome.part_of(index)
-                part.waiting.add(inner)
+                part.waiting[inner] = self.waiting[index]
         self.resolve(outcome)
         for waited in errands:
             if not waited.done():
@@ -256,7 +257,7 @@ class Receipt(Promise["Outcome"]):
     def hand_back(self, delivery: Delivery) -> None:
         """The batch was split: who awaits the delivery from now on hears of a failure."""
         part, index = delivery._leaf()
-        part.waiting.discard(index)
+        part.waiting.pop(index, None)
 
     def _fulfil(
         self, errands: Mapping[Errand[RecordMetadata | None], Delivery], appended: Appended
@@ -326,18 +327,16 @@ class Delivery(Placed):
         if leaf.done and leaf.base_offset is None:  # it may have been split
             leaf, index = self._leaf()
         if not leaf.done:
-            alone = index not in leaf.waiting
+            leaf.waiting[index] = leaf.waiting.get(index, 0) + 1
             while not leaf.done:
                 # In this one frame: each layer between a task and what it waits for is gone
                 # through once more when it wakes.
-                leaf.waiting.add(index)
                 place = leaf.place()
                 try:
                     yield from place.__await__()
                 except BaseException:
                     leaf.leave(place)
-                    if alone:
-                        self._unheard()
+                    self._unheard()
                     raise
                 if leaf.base_offset is not None:
                     break
@@ -356,7 +355,11 @@ class Delivery(Placed):
     def _unheard(self) -> None:
         """The waiter goes away without the outcome."""
         receipt, index = self._leaf()
-        receipt.waiting.discard(index)
+        left = receipt.waiting.get(index, 0) - 1
+        if left > 0:
+            receipt.waiting[index] = left
+            return
+        receipt.waiting.pop(index, None)
         if receipt.done:
             outcome = receipt.result()
             if isinstance(outcome, Failed):
@@ -380,8 +383,8 @@ def _raise(receipt: Receipt, index: int) -> NoReturn:
     outcome = receipt.result()
     assert isinstance(outcome, Failed)
     if index not in receipt.waiting:
-        receipt.waiting.add(index)
         receipt.tally.heard(receipt)
+    receipt.waiting[index] = receipt.waiting.get(index, 0) + 1
     raise copy_of(outcome.error_of(index))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import anyio
 import anyio.lowlevel
 import pytest
@@ -36,6 +38,11 @@ def failed(error: Exception = ERROR, **single: Exception) -> Failed:
 
 async def waiters(of: Receipt, count: int) -> None:
     while len(of.waiting) < count:
+        await anyio.lowlevel.checkpoint()
+
+
+async def until(true: Callable[[], bool]) -> None:
+    while not true():
         await anyio.lowlevel.checkpoint()
 
 
@@ -106,6 +113,56 @@ def test_only_the_first_outcome_counts():
     batch.settle(Appended(1))
     batch.settle(failed())
     assert Delivery(batch, 0, 0).result().offset == 1
+    assert batch.tally.count == 0
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("leaving", [0, 1])
+async def test_a_failure_is_counted_when_the_last_who_waits_has_gone(split: bool, leaving: int):
+    tally = FailureTally()
+    batch, part = receipt(1, tally), receipt(1, tally)
+    delivery = Delivery(batch, 0, 0)
+    scopes = [anyio.CancelScope(), anyio.CancelScope()]
+    raised: list[KafkaError] = []
+
+    async def wait(scope: anyio.CancelScope) -> None:
+        with scope:
+            try:
+                await delivery
+            except KafkaError as error:
+                raised.append(error)
+
+    async with anyio.create_task_group() as group:
+        for scope in scopes:
+            group.start_soon(wait, scope)
+        await until(lambda: batch.waiting.get(0) == 2)
+        scopes[leaving].cancel()
+        await until(lambda: scopes[leaving].cancelled_caught)
+        if split:
+            batch.settle(Split((0,), (part,)))
+            for _ in range(5):
+                await anyio.lowlevel.checkpoint()
+        scopes[1 - leaving].cancel()
+        await until(lambda: scopes[1 - leaving].cancelled_caught)
+        (part if split else batch).settle(failed())
+    assert raised == []
+    assert tally.count == 1
+
+
+async def test_who_looks_at_a_failure_hears_of_it_though_a_waiter_goes_in_that_moment():
+    batch = receipt(1)
+    delivery = Delivery(batch, 0, 0)
+
+    async def wait() -> None:
+        await delivery
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        await waiters(batch, 1)
+        group.cancel_scope.cancel()
+        batch.settle(failed())
+        with pytest.raises(KafkaError, match="no luck"):
+            delivery.result()
     assert batch.tally.count == 0
 
 
