@@ -382,6 +382,23 @@ def test_whoever_leaves_has_committed_what_is_processed() -> None:
     assert in_the_end(leaving(enable_auto_commit=False), 1) == 0
 
 
+@pytest.mark.parametrize(("read_again", "found"), [(False, 0), (True, 1)])
+def test_what_was_lost_is_committed_by_who_reads_it_again(read_again: bool, found: int) -> None:
+    story = reader()
+    story.polled(*r(0, 1, 2))
+    story.call("getmany", 1.0)
+    story.lost(T0)
+    story.assigned(T0)
+    if read_again:
+        story.polled(*r(0, 1, 2))
+        story.call("getmany", 1.0)
+    call = story.call("stop", 10.0)
+    story.revoked(T0)
+    story.returned(call)
+    story.closed()
+    assert in_the_end(story, 0) == found
+
+
 def test_whoever_leaves_while_something_is_broken_may_fail_to_commit() -> None:
     story = leaving()
     story.history.insert(0, Fault(0.0, "", "cut"))

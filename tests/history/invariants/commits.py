@@ -19,6 +19,7 @@ from tests.history.events import (
     Ended,
     Event,
     Fault,
+    Lost,
     OffsetsSent,
     Polled,
     Revoked,
@@ -203,6 +204,8 @@ class _Progress:
         self.readings: dict[TopicPartition, _Reading] = {}
         self._tasks: dict[str, set[TopicPartition]] = defaultdict(set)
         self._owned: set[TopicPartition] = set()
+        # Lost and not read since: it may have them again, from what is committed on.
+        self._lost: set[TopicPartition] = set()
 
     def reading(self, tp: TopicPartition) -> _Reading:
         found = self.readings.get(tp)
@@ -227,7 +230,10 @@ class _Progress:
         if type(event) is Called:
             self._called(event)
         elif type(event) is Polled:
+            self._lost.discard(TopicPartition(event.topic, event.partition))
             self._polled(event)
+        elif type(event) is Lost:
+            self._lost.update(event.partitions)
         elif type(event) is Assigned:
             since = self._committed.assigned_since(self._client, event.at)
             for tp in event.partitions:
@@ -250,7 +256,7 @@ class _Progress:
     def leaves(self, left: dict[Key, int]) -> None:
         """What it owns and has processed is to be committed now."""
         group = self._client.group or ""
-        for tp, processed in self.processed(self._owned).items():
+        for tp, processed in self.processed(self._owned - self._lost).items():
             left[group, tp] = max(left.get((group, tp), 0), processed)
 
     def processed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
