@@ -399,6 +399,22 @@ def test_what_was_lost_is_committed_by_who_reads_it_again(read_again: bool, foun
     assert in_the_end(story, 0) == found
 
 
+def test_a_commit_that_a_connection_given_up_brings_late_is_none_of_who_leaves() -> None:
+    for newest, found in ((3, 0), (2, 1)):
+        story = reader()
+        commits = Commits(story)
+        story.polled(*r(0, 1, 2))
+        story.call("getmany", 1.0)
+        commits.add(newest, connected_at=story.time)
+        commits.add(1, connected_at=0.0)
+        call = story.call("stop", 10.0)
+        story.revoked(T0)
+        story.returned(call)
+        story.closed()
+        told = story.found(LOG, commits=tuple(commits), committed={"g": ((T0, 1),)})
+        assert len([text for _, text in told if "as they left" in text]) == found
+
+
 def test_whoever_leaves_while_something_is_broken_may_fail_to_commit() -> None:
     story = leaving()
     story.history.insert(0, Fault(0.0, "", "cut"))

@@ -420,7 +420,11 @@ def _forgotten(run: Run, seen: _Seen, left: dict[Key, int]) -> Iterator[Finding]
         return
     moved = {tp for event in run.of(Sought) for tp in event.partitions}
     for (group, tp), processed in left.items():
-        found = dict(run.observed.committed.get(group, ())).get(tp, 0)
+        # What was committed and went back is judged as that: what a connection that was given up
+        # still brings is carried out after what went by the next one.
+        found = max(
+            dict(run.observed.committed.get(group, ())).get(tp, 0), _reached(run, group, tp)
+        )
         if tp not in moved and seen.between(tp, found, processed):
             yield f"{group} {tp} has {found} in the end, processed was {processed}", group
 
@@ -460,3 +464,18 @@ class _Seen:
             committed = bool(self._committed_only)
             self._logs[tp] = visible(logs[0], committed=committed) if alone else None
         return self._logs[tp]
+
+
+def _reached(run: Run, group: str, tp: TopicPartition) -> int:
+    """The highest offset that the group has committed in the topic there is now."""
+    made_at = max(run.made_at.get(tp.topic, ()), default=0.0)
+    return max(
+        (
+            offset
+            for request in run.observed.commits or ()
+            if request.group == group and request.at >= made_at
+            for (of, offset), error in zip(request.offsets, request.errors or (), strict=False)
+            if of == tp and not error
+        ),
+        default=0,
+    )
