@@ -23,6 +23,7 @@ __all__ = (
     "DeliveryTimedOut",
     "DeliveryUnknown",
     "GroupFailed",
+    "IllegalState",
     "InvalidOption",
     "KafkaError",
     "LogTruncated",
@@ -121,6 +122,13 @@ class InvalidOption(KafkaError, ValueError):
 
     What to do: correct the call. The text names the option, what it may be, and for an unknown one
     the nearest that exists.
+    """
+
+
+class IllegalState(KafkaError, RuntimeError):
+    """The call does not fit the state of the client, as `assign` while topics are subscribed to.
+
+    What to do: correct the program; the text says what the state is and which call changes it.
     """
 
 
@@ -459,9 +467,9 @@ class LogTruncated(KafkaError):
 
 
 class CommitFailed(KafkaError):
-    """Offsets were not committed: the partitions are not this member's any more.
+    """Offsets were not committed: this member does not own the partitions, or lost them.
 
-    What was read from them is delivered again to their new owner.
+    What was read from a lost partition is delivered again to its new owner.
 
     What to do: go on reading, and do not repeat the commit; undo the work, or make it such that
     doing it twice does no harm.

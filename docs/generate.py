@@ -105,7 +105,7 @@ broker, the API and what of topic, partition, offset and group is known.
 """
 
 ERRORS: Mapping[str, tuple[str, ...]] = {
-    "Any call": ("KafkaError", "InvalidOption", "ClientClosed", "WrongEventLoop"),
+    "Any call": ("KafkaError", "InvalidOption", "IllegalState", "ClientClosed", "WrongEventLoop"),
     "The network": (
         "NoBrokerAvailable",
         "ConnectionFailed",

@@ -8,6 +8,13 @@ import pytest
 from aiokafkawire import errors
 
 
+def test_a_call_that_does_not_fit_is_pythons_runtime_error_too():
+    error = errors.IllegalState("topics are subscribed to")
+    assert isinstance(error, RuntimeError)
+    assert not isinstance(error, ValueError)
+    assert not error.retriable
+
+
 def test_the_context_stands_behind_the_reason():
     error = errors.ConnectionLost(
         "closed by the broker", broker="1", api="Fetch", topic="t", partition=0, attempt=2

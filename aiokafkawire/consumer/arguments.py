@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aiokafkawire.errors import CommitFailed, InvalidOption
+from aiokafkawire.errors import CommitFailed
 from aiokafkawire.records import Records
 from aiokafkawire.types import (
     ANY_LEADER_EPOCH,
@@ -29,7 +29,7 @@ def offsets_to_commit(
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """What a mapping says, or the end of a batch.
 
-    Raises `CommitFailed` for a batch whose partition was lost since, `TypeError`, `InvalidOption`.
+    Raises `CommitFailed` for a batch whose partition was lost since, `TypeError`, `ValueError`.
     """
     if isinstance(given, Records):
         return _end_of(assignment, given)
@@ -42,7 +42,7 @@ def offsets_to_commit(
 
 
 def checked_offset(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    """An offset to commit or to seek to. Raises `TypeError`, `InvalidOption`."""
+    """An offset to commit or to seek to. Raises `TypeError`, `ValueError`."""
     whole = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
     for number in (whole.offset, whole.leader_epoch):
         if isinstance(number, bool) or not isinstance(number, int):
@@ -50,9 +50,9 @@ def checked_offset(offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
     if not isinstance(whole.metadata, str):
         raise TypeError(f"the metadata of an offset is a string, not {whole.metadata!r}")
     if not 0 <= whole.offset <= MAX_INT64:
-        raise InvalidOption(f"an offset is from 0 to {MAX_INT64}, not {whole.offset}")
+        raise ValueError(f"an offset is from 0 to {MAX_INT64}, not {whole.offset}")
     if not ANY_LEADER_EPOCH <= whole.leader_epoch <= MAX_INT32:
-        raise InvalidOption(f"a leader epoch is from -1 to {MAX_INT32}, not {whole.leader_epoch}")
+        raise ValueError(f"a leader epoch is from -1 to {MAX_INT32}, not {whole.leader_epoch}")
     if whole.metadata:
         _check_metadata(whole.metadata)
     return whole
@@ -62,22 +62,20 @@ def _check_metadata(metadata: str) -> None:
     try:
         size = len(metadata.encode())
     except UnicodeEncodeError as error:
-        raise InvalidOption(
-            f"the metadata of an offset has no UTF-8 form: {error.reason}"
-        ) from None
+        raise ValueError(f"the metadata of an offset has no UTF-8 form: {error.reason}") from None
     if size > MAX_METADATA_BYTES:
-        raise InvalidOption(f"the metadata of an offset takes at most {MAX_METADATA_BYTES} bytes")
+        raise ValueError(f"the metadata of an offset takes at most {MAX_METADATA_BYTES} bytes")
 
 
 def times_to_look_up(given: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Milliseconds by partition. Raises `TypeError`, `InvalidOption`."""
+    """Milliseconds by partition. Raises `TypeError`, `ValueError`."""
     if not isinstance(given, Mapping):
         raise TypeError(f"times are given by partition ({{TopicPartition: ms}}), not {given!r:.80}")
     for time_ms in given.values():
         if isinstance(time_ms, bool) or not isinstance(time_ms, int):
             raise TypeError(f"a timestamp is a whole number of milliseconds, not {time_ms!r}")
         if time_ms < 0:
-            raise InvalidOption(f"a timestamp is not negative; {time_ms} is")
+            raise ValueError(f"a timestamp is not negative; {time_ms} is")
     return {topic_partition(tp): time_ms for tp, time_ms in given.items()}
 
 

@@ -9,7 +9,7 @@ from typing import Self, Unpack, overload
 from aiokafkawire.cluster.routing import AnyNode
 from aiokafkawire.config import ConsumerConfig, ConsumerOptions, make
 from aiokafkawire.connection import ByVersion
-from aiokafkawire.errors import InvalidOption, KafkaError, RequestTimedOut
+from aiokafkawire.errors import IllegalState, KafkaError, RequestTimedOut
 from aiokafkawire.group.assignors import assignors_of
 from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import (
@@ -138,7 +138,7 @@ class Consumer(Client[Core]):
             await self._lifecycle.leave(_goodbye, NEVER)
             return None
         if core.group is not None and core.group.rebalance.called_back(current_task()):
-            raise KafkaError(
+            raise IllegalState(
                 "a rebalance listener cannot stop its consumer, which waits for the listener to"
                 " return: raise an exception in it, and stop after the call that lets it out"
             )
@@ -184,26 +184,26 @@ class Consumer(Client[Core]):
         """Read these topics, or all whose whole name matches `pattern`; replaces what was before.
 
         May be called before `async with`. `listener` hears of partitions that come and go. A member
-        of a group joins it (JoinGroup, KIP-429, KIP-345). Raises `InvalidOption`, `TypeError` and
-        `ValueError` for what can name no topic.
+        of a group joins it (JoinGroup, KIP-429, KIP-345). Raises `IllegalState` after `assign`,
+        `TypeError` and `ValueError` for what can name no topic.
         """
         names = topics_of(topics)
         if bool(names.topics) == (pattern is not None):
-            raise InvalidOption("subscribe takes topics or a pattern, one of both")
+            raise ValueError("subscribe takes topics or a pattern, one of both")
         wanted: Subscription = names if pattern is None else pattern_of(pattern)
         if isinstance(self._wanted, Manual):
-            raise InvalidOption("partitions are assigned by hand: call unsubscribe() first")
+            raise IllegalState("partitions are assigned by hand: call unsubscribe() first")
         self._want(wanted, checked_listener(listener))
 
     def assign(self, *partitions: PartitionArgument) -> None:
         """Read exactly these partitions, whatever a group does; replaces what was before.
 
         With a `group_id` offsets are committed, outside of the group's membership. Raises
-        `InvalidOption` while topics are subscribed to, `TypeError` for what is no partition.
+        `IllegalState` while topics are subscribed to, `TypeError` for what is no partition.
         """
         chosen = tuple(dict.fromkeys(topic_partitions(partitions)))
         if not isinstance(self._wanted, Manual | Nothing):
-            raise InvalidOption("topics are subscribed to: call unsubscribe() first")
+            raise IllegalState("topics are subscribed to: call unsubscribe() first")
         self._want(Manual(chosen), None)
 
     def unsubscribe(self) -> None:
@@ -283,7 +283,7 @@ class Consumer(Client[Core]):
         core = self._running
         limit = self.config.max_poll_records if max_records is None else max_records
         if limit < 1:
-            raise InvalidOption(f"max_records must be at least 1, not {limit}")
+            raise ValueError(f"max_records must be at least 1, not {limit}")
         only = topic_partitions(partitions) or None
         return await self._many(core, only, limit, self._deadline(core, timeout_ms))
 
@@ -331,8 +331,8 @@ class Consumer(Client[Core]):
 
         None commits all that was given so far, a batch of `batches` or `getmany` up to its end,
         a mapping what it says (offsets are those of the next record to read). Raises `CommitFailed`
-        if the partition is not owned any more: another member reads it from its last commit.
-        Raises `TypeError` or `InvalidOption` for what is neither, before anything is sent.
+        if the partition is not owned: another member reads it from its last commit.
+        Raises `TypeError` or `ValueError` for what is neither, before anything is sent.
         """
         core = self._running
         group = core.need_group()
@@ -395,7 +395,7 @@ class Consumer(Client[Core]):
 
         In a transaction of a producer, which says so itself (`send_offsets(consumer)`), or in a
         database along with the results. Takes what `commit` takes, and raises `TypeError` and
-        `InvalidOption` as that does.
+        `ValueError` as that does.
         """
         core = self._running
         core.assignment.acknowledged(offsets_to_commit(core.assignment, offsets))
@@ -413,7 +413,8 @@ class Consumer(Client[Core]):
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Go on reading at this offset; what was fetched before is dropped.
 
-        Takes effect at once. Raises `KafkaError` for a partition that is not assigned.
+        Takes effect at once. Raises `IllegalState` for a partition that is not assigned, and
+        `TypeError` or `ValueError` for what is no offset.
         """
         core = self._running
         to = checked_offset(offset)
@@ -452,7 +453,7 @@ class Consumer(Client[Core]):
     def _owned(self, core: Core, tp: TopicPartition) -> Partition:
         partition = core.assignment.get(topic_partition(tp))
         if partition is None:
-            raise KafkaError(
+            raise IllegalState(
                 "the partition is not assigned to this consumer", topic=tp[0], partition=tp[1]
             )
         return partition

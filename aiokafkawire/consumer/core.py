@@ -526,7 +526,7 @@ class Core(Session):
                 if tp not in self.assignment:
                     reason = group.rebalance.lost.pop(tp, None)
                     raise CommitFailed(
-                        "this consumer does not own the partition any more"
+                        "this consumer does not own the partition"
                         + (f": {reason}" if reason else ""),
                         group=self.config.group_id,
                         topic=tp.topic,

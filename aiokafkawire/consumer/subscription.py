@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any, cast
 
 from aiokafkawire.cluster.metadata import MetadataSnapshot
-from aiokafkawire.errors import InvalidOption
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire.primitives import check_string
 
@@ -114,11 +113,11 @@ def topics_of(topics: Iterable[str]) -> Topics:
 
 
 def pattern_of(pattern: str | re.Pattern[str]) -> Pattern:
-    """What a regular expression selects. Raises `InvalidOption`, `TypeError`."""
+    """What a regular expression selects. Raises `ValueError`, `TypeError`."""
     try:
         compiled = re.compile(pattern)
     except re.error as error:
-        raise InvalidOption(f"pattern {pattern!r} is no regular expression: {error}") from None
+        raise ValueError(f"pattern {pattern!r} is no regular expression: {error}") from None
     if not isinstance(compiled.pattern, str):
         raise TypeError(f"a pattern is a string, not {pattern!r}")
     return Pattern(compiled)

@@ -16,7 +16,6 @@ from aiokafkawire.consumer.subscription import (
     pattern_of,
     topics_of,
 )
-from aiokafkawire.errors import InvalidOption
 from aiokafkawire.types import TopicPartition
 
 
@@ -63,7 +62,7 @@ def test_what_is_lost_is_told_as_revoked_unless_overridden() -> None:
 def test_a_pattern_is_a_regular_expression() -> None:
     assert pattern_of("orders-.*") == Pattern(re.compile("orders-.*"))
     assert pattern_of(re.compile("orders-.*")) == Pattern(re.compile("orders-.*"))
-    with pytest.raises(InvalidOption, match=r"pattern '\(' is no regular expression: missing \)"):
+    with pytest.raises(ValueError, match=r"pattern '\(' is no regular expression: missing \)"):
         pattern_of("(")
     bytes_pattern: Any = b"orders"
     with pytest.raises(TypeError, match="a pattern is a string, not b'orders'"):

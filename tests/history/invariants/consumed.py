@@ -26,6 +26,7 @@ OWN_DOING = {
     "Cancelled",
     "ClientClosed",
     "DeliveriesFailed",
+    "IllegalState",
     "InvalidOption",
     "OwnError",
     "ProducerFenced",
