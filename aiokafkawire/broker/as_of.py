@@ -25,6 +25,7 @@ def chosen(given: BrokerOptions, arguments: Sequence[str]) -> tuple[Release, Bro
         if name not in known:
             hint = nearest(name, [*arguments, *known])
             raise InvalidOption(f"a broker has no option {name!r}{hint}")
+    BrokerConfig(**given)  # checks the values before they choose the release
     found = release(given.get("as_of"), replicate=given.get("replicate", False))
     options: dict[str, Any] = {**found.defaults, **given}
     config = BrokerConfig(**options)

@@ -17,7 +17,7 @@ from aiokafkawire.broker.fetch_sessions import FetchSessions
 from aiokafkawire.broker.groups import Groups, OffsetStore
 from aiokafkawire.broker.kafka07 import Logs, connection_to
 from aiokafkawire.broker.node import Node
-from aiokafkawire.broker.options import MAX_NODES, BrokerOptions
+from aiokafkawire.broker.options import BrokerOptions, check_arguments
 from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.replication import Registry, Replication
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
@@ -29,8 +29,6 @@ from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, error_for
 
 __all__ = ("Broker",)
-
-MAX_PORT = 65_535
 
 KAFKA07_NODE_ID = 0
 """The id of what listens for clients of 0.7, which do not ask for it; those of nodes begin at 1."""
@@ -84,14 +82,15 @@ class Broker(Client[State]):
         free), with logs of its own; none unless given. Raises `InvalidOption`; `start` raises
         `KafkaError` for a port that is taken.
         """
-        if not 1 <= nodes <= MAX_NODES:
-            raise InvalidOption(f"nodes must be 1 to {MAX_NODES}, not {nodes}")
-        if ports is not None and len(ports) != nodes:
-            raise InvalidOption(f"{nodes} nodes need {nodes} ports, not {len(ports)}")
-        if racks is not None and len(racks) != nodes:
-            raise InvalidOption(f"{nodes} nodes need {nodes} racks, not {len(racks)}")
-        if kafka07_port is not None and not 0 <= kafka07_port <= MAX_PORT:
-            raise InvalidOption(f"kafka07_port must be 0 to {MAX_PORT}, not {kafka07_port}")
+        check_arguments(
+            nodes,
+            data_dir=data_dir,
+            host=host,
+            advertised_host=advertised_host,
+            ports=ports,
+            racks=racks,
+            kafka07_port=kafka07_port,
+        )
         self._release, self.options = chosen(
             options, list(inspect.signature(Broker).parameters)[:-1]
         )

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from aiokafkawire.config import options_of
+from aiokafkawire.config import check_field, check_number, check_text, options_of
 from aiokafkawire.errors import InvalidOption
 
-__all__ = ("MAX_NODES", "BrokerConfig", "BrokerOptions")
+__all__ = ("MAX_NODES", "BrokerConfig", "BrokerOptions", "check_arguments")
 
 MAX_NODES = 64
 """Nodes in one process; more would only be more sockets."""
+
+MAX_PORT = 65_535
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 MAX_INT64 = 2**63 - 1
@@ -25,7 +29,7 @@ def _number(default: int | None, minimum: int = 1, *, meaning: str) -> Any:
 
 
 def _switch(default: bool, *, meaning: str) -> Any:
-    return dataclasses.field(default=default, metadata={"meaning": meaning})
+    return dataclasses.field(default=default, metadata={"meaning": meaning, "switch": True})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +43,8 @@ class BrokerConfig:
         default=None,
         metadata={
             "meaning": 'Release of Kafka to answer as, from "0.8" to "4.3"; None is the newest,'
-            " with all that was ever removed."
+            " with all that was ever removed.",
+            "text": True,
         },
     )
     auto_create_topics: bool = _switch(
@@ -148,16 +153,7 @@ class BrokerConfig:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            name, value = field.name, getattr(self, field.name)
-            if isinstance(field.default, bool):
-                if not isinstance(value, bool):
-                    raise InvalidOption(f"{name} must be True or False, not {value!r}")
-            elif "range" in field.metadata and not (value is None and field.default is None):
-                low, high = field.metadata["range"]
-                if isinstance(value, bool) or not isinstance(value, int) or value < low:
-                    raise InvalidOption(f"{name} must be a number of at least {low}, not {value!r}")
-                if value > high:
-                    raise InvalidOption(f"{name} must be at most {high}, not {value}")
+            check_field(field, getattr(self, field.name))
 
 
 class BrokerOptions(TypedDict, total=False):
@@ -195,6 +191,44 @@ class BrokerOptions(TypedDict, total=False):
     replicate: bool
     replica_lag_time_max_ms: int
     replica_fetch_wait_max_ms: int
+
+
+def check_arguments(
+    nodes: Any,
+    *,
+    data_dir: Any,
+    host: Any,
+    advertised_host: Any,
+    ports: Any,
+    racks: Any,
+    kafka07_port: Any,
+) -> None:
+    """Check the arguments of `Broker` that are not in `BrokerConfig`.
+
+    Raises:
+        InvalidOption: An argument has the wrong type or is out of range, or there is not one port
+            or rack for each node.
+    """
+    check_number("nodes", nodes, 1, MAX_NODES)
+    check_text("host", host)
+    if advertised_host is not None:
+        check_text("advertised_host", advertised_host)
+    if data_dir is not None and not isinstance(data_dir, str | os.PathLike):
+        raise InvalidOption(f"data_dir must be a path, not {data_dir!r:.80}")
+    if kafka07_port is not None:
+        check_number("kafka07_port", kafka07_port, 0, MAX_PORT)
+    for name, given in (("ports", ports), ("racks", racks)):
+        if given is None:
+            continue
+        if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+            raise InvalidOption(f"{name} must be a list, not {given!r:.80}")
+        if len(given) != nodes:
+            raise InvalidOption(f"{nodes} nodes need {nodes} {name}, not {len(given)}")
+    for port in ports or ():
+        check_number("each of ports", port, 0, MAX_PORT)
+    for rack in racks or ():
+        if rack is not None:
+            check_text("each of racks", rack, may_be_empty=True)
 
 
 _LINES = "\n".join(f"    {option}" for option in options_of(BrokerConfig))

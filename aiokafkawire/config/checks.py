@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import ipaddress
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aiokafkawire.errors import InvalidOption
@@ -14,9 +14,12 @@ from aiokafkawire.errors import InvalidOption
 __all__ = (
     "COMPRESSION_LEVELS",
     "MAX_TEXT_BYTES",
+    "check_acks",
     "check_field",
     "check_level",
+    "check_number",
     "check_order",
+    "check_text",
     "is_literal",
     "nearest",
     "parse_address",
@@ -32,6 +35,9 @@ MAX_TEXT_BYTES = 32_767
 COMPRESSION_LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131_072, 22)}
 """The lowest and the highest level, as Kafka has them; the other codecs have none."""
 
+MAX_ACKS = 2**15 - 1
+"""Highest `acks` in a Produce request, an int16."""
+
 MAX_DURATION_MS = 2**53
 """Far more than the age of any record; keeps the arithmetic of timestamps in 64 bits."""
 
@@ -44,6 +50,8 @@ _BY_DURATION = re.compile(
 
 def parse_servers(servers: str | Iterable[str]) -> tuple[str, ...]:
     """Split and check bootstrap servers: "host:port,host:port" or a sequence of such."""
+    if isinstance(servers, Mapping):
+        raise InvalidOption(f"bootstrap_servers must be text(s), not {servers!r:.80}")
     try:
         parts = servers.split(",") if isinstance(servers, str) else servers
         cleaned = tuple(part.strip() for part in parts if part.strip())
@@ -119,29 +127,51 @@ def reset_duration_ms(policy: Any) -> int | None:
 
 
 def check_field(field: dataclasses.Field[Any], value: Any) -> None:
-    """Check a value against what an option's declaration says. Raises `InvalidOption`."""
-    name = field.name
-    if "range" in field.metadata:
-        if value is None and field.default is None:
-            return
-        low, high = field.metadata["range"]
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise InvalidOption(f"{name} must be a whole number, not {value!r}")
-        if not low <= value <= high:
-            raise InvalidOption(f"{name} must be from {low} to {high}, not {value}")
-    elif "choices" in field.metadata:
-        allowed = field.metadata["choices"]
-        if value not in allowed:
+    """Check a value against the declaration of its option.
+
+    None is valid exactly where it is the default. Types are strict: a bool is no number, and a
+    number no bool.
+
+    Raises:
+        InvalidOption: The value has the wrong type or is out of range.
+    """
+    name, declared = field.name, field.metadata
+    if value is None and field.default is None:
+        return
+    if "range" in declared:
+        check_number(name, value, *declared["range"])
+    elif "choices" in declared:
+        allowed = declared["choices"]
+        if not isinstance(value, str) or value not in allowed:
             raise InvalidOption(
-                f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}"
+                f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r:.80}"
             )
-    elif "text" in field.metadata:
-        if not (isinstance(value, str) or (value is None and field.metadata["text"])):
-            raise InvalidOption(f"{name} must be a string, not {value!r}")
-        if value is not None and not _fits(value):
-            raise InvalidOption(f"{name} must be UTF-8 text of at most {MAX_TEXT_BYTES} bytes")
-    elif isinstance(field.default, bool) and not isinstance(value, bool):
-        raise InvalidOption(f"{name} must be True or False, not {value!r}")
+    elif "text" in declared:
+        check_text(name, value, may_be_empty=field.default is not None)
+    elif "switch" in declared:
+        if not isinstance(value, bool):
+            raise InvalidOption(f"{name} must be True or False, not {value!r:.80}")
+    elif "callable" in declared and not callable(value):
+        raise InvalidOption(f"{name} must be a function, not {value!r:.80}")
+
+
+def check_number(name: str, value: Any, low: int, high: int) -> None:
+    """Raise `InvalidOption` unless `value` is an int from `low` to `high`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidOption(f"{name} must be a whole number, not {value!r:.80}")
+    if not low <= value <= high:
+        limits = f"at least {low}" if value < low else f"at most {high}"
+        raise InvalidOption(f"{name} must be {limits}, not {value}")
+
+
+def check_text(name: str, value: Any, *, may_be_empty: bool = False) -> None:
+    """Raise `InvalidOption` unless `value` is a string that fits into a request."""
+    if not isinstance(value, str):
+        raise InvalidOption(f"{name} must be a string, not {value!r:.80}")
+    if not value and not may_be_empty:
+        raise InvalidOption(f"{name} must not be empty: leave it out for none")
+    if not _fits(value):
+        raise InvalidOption(f"{name} must be UTF-8 text of at most {MAX_TEXT_BYTES} bytes")
 
 
 def _fits(text: str) -> bool:
@@ -151,12 +181,29 @@ def _fits(text: str) -> bool:
     )
 
 
+def check_acks(acks: Any, api_version: str | None) -> None:
+    """Raise `InvalidOption` for acks that no broker takes.
+
+    Only Kafka 0.8 takes a number of replicas above 1, so that needs an `api_version` of 0.8.
+    """
+    hint = ""
+    if isinstance(acks, int) and not isinstance(acks, bool):
+        of_kafka08 = api_version is not None and api_version.split(".")[:2] == ["0", "8"]
+        if -1 <= acks <= (MAX_ACKS if of_kafka08 else 1):
+            return
+        if acks > 1 and not of_kafka08:
+            hint = "; more is for Kafka 0.8 alone: give its release as api_version"
+    elif isinstance(acks, str) and acks == "all":
+        return
+    raise InvalidOption(f"acks must be 'all', -1, 0 or 1, not {acks!r:.80}{hint}")
+
+
 def check_level(codec: str, level: Any) -> None:
     """Raise `InvalidOption` for a level that the codec does not have."""
     if codec not in COMPRESSION_LEVELS:
-        raise InvalidOption(f"compression_type {codec!r} has no levels")
+        raise InvalidOption(f"compression_level: compression_type {codec!r} has no levels")
     low, high = COMPRESSION_LEVELS[codec]
-    if isinstance(level, bool) or not isinstance(level, int) or not low <= level <= high:
+    if not low <= level <= high:
         raise InvalidOption(
             f"compression_level of {codec} must be a whole number from {low} to {high},"
             f" not {level!r}"

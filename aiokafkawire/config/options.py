@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Required, TypedDict, TypeVar, get_args
 
 from aiokafkawire.config.checks import (
+    check_acks,
     check_field,
     check_level,
     check_order,
@@ -57,7 +58,11 @@ def _choice(*allowed: Any, meaning: str) -> Any:
 
 
 def _text(default: str | None, *, meaning: str) -> Any:
-    return _option(default, meaning, text=default is None)
+    return _option(default, meaning, text=True)
+
+
+def _switch(default: bool | None, meaning: str) -> Any:
+    return _option(default, meaning, switch=True)
 
 
 def _option(default: Any, meaning: str, **checks: Any) -> Any:
@@ -127,7 +132,7 @@ class ClientConfig:
     max_decompressed_bytes: int = _number(
         128 * 1024 * 1024, 1024, meaning="The most that one compressed batch may unpack to."
     )
-    allow_auto_create_topics: bool = _option(
+    allow_auto_create_topics: bool = _switch(
         True, "Whether asking for an unknown topic may make it, where the brokers do that."
     )
 
@@ -164,7 +169,7 @@ class ProducerConfig(ClientConfig):
     acks: Acks = _option(
         "all", "Who must have a record before it counts: all replicas in sync, the leader, nobody."
     )
-    enable_idempotence: bool | None = _option(
+    enable_idempotence: bool | None = _switch(
         None,
         "Whether batches are numbered, so that each is written once and in order;"
         " on by default, unless `acks` or the requests in flight rule it out.",
@@ -194,18 +199,22 @@ class ProducerConfig(ClientConfig):
     compression_type: CompressionName = _choice(
         *get_args(CompressionName), meaning="The codec in which batches are sent and stored."
     )
-    compression_level: int | None = _option(
+    compression_level: int | None = _number(
         None,
-        "How hard the codec tries: gzip 1 to 9, lz4 1 to 17, zstd -131072 to 22;"
+        -131_072,
+        22,
+        meaning="How hard the codec tries: gzip 1 to 9, lz4 1 to 17, zstd -131072 to 22;"
         " its own default unless set.",
     )
     partitioner: Callable[..., int] | None = _option(
-        None, "A function that chooses the partition of each record; see `Partitioner`."
+        None,
+        "A function that chooses the partition of each record; see `Partitioner`.",
+        callable=True,
     )
-    partitioner_ignore_keys: bool = _option(
+    partitioner_ignore_keys: bool = _switch(
         False, "Spread records with a key as those without: a key decides nothing."
     )
-    partitioner_adaptive_partitioning_enable: bool = _option(
+    partitioner_adaptive_partitioning_enable: bool = _switch(
         True, "Without a key: let partitions with short queues have more records (KIP-794)."
     )
     partitioner_availability_timeout_ms: int = _number(
@@ -246,15 +255,10 @@ class ProducerConfig(ClientConfig):
 
     def _check_together(self) -> None:
         super(ProducerConfig, self)._check_together()
-        if self.acks != "all" and (isinstance(self.acks, bool) or not isinstance(self.acks, int)):
-            raise InvalidOption(f"acks must be 'all', -1, 0 or 1, not {self.acks!r}")
-        if self.required_acks < -1 or self.required_acks > 2**15 - 1:
-            raise InvalidOption(f"acks must be 'all', -1, 0 or 1, not {self.acks!r}")
+        check_acks(self.acks, self.api_version)
         if self.enable_idempotence:
             self._check_idempotence("enable_idempotence=True")
         if self.transactional_id is not None:
-            if not self.transactional_id:
-                raise InvalidOption("transactional_id must not be empty")
             if self.enable_idempotence is False:
                 raise InvalidOption("transactional_id needs idempotence: enable_idempotence is off")
             self._check_idempotence("transactional_id")
@@ -317,7 +321,7 @@ class ConsumerConfig(ClientConfig):
     max_partition_fetch_bytes: int = _number(
         1024 * 1024, 1, meaning="The most that one fetch brings of one partition."
     )
-    enable_auto_commit: bool = _option(
+    enable_auto_commit: bool = _switch(
         True, "Whether what was processed is committed by itself, also before a rebalance."
     )
     auto_commit_interval_ms: int = _number(5_000, 1, meaning="Time between two such commits.")
@@ -326,11 +330,12 @@ class ConsumerConfig(ClientConfig):
         "Where to begin without a committed offset, or where the log has not the offset any more:"
         ' "earliest", "latest", "by_duration:PnDTnHnMnS" (so long ago, as "by_duration:P7D"), or'
         ' "none" (`NoOffset` is raised).',
+        text=True,
     )
     offsets_storage: Literal["kafka", "zookeeper"] = _choice(
         "kafka", "zookeeper", meaning="Where offsets are committed to (ZooKeeper: Kafka 0.8.1-2.8)."
     )
-    check_crcs: bool = _option(True, "Whether the checksum of each batch is verified.")
+    check_crcs: bool = _switch(True, "Whether the checksum of each batch is verified.")
     isolation_level: Literal["read_uncommitted", "read_committed"] = _choice(
         "read_uncommitted",
         "read_committed",
@@ -354,7 +359,7 @@ class ConsumerConfig(ClientConfig):
     def _check_together(self) -> None:
         super(ConsumerConfig, self)._check_together()
         policy = self.auto_offset_reset
-        if policy not in {"earliest", "latest", "none"} and reset_duration_ms(policy) is None:
+        if policy not in ("earliest", "latest", "none") and reset_duration_ms(policy) is None:
             raise InvalidOption(
                 "auto_offset_reset must be 'earliest', 'latest', 'none' or 'by_duration:PnDTnHnMnS'"
                 f" (as 'by_duration:P7D'), not {policy!r}"
@@ -366,7 +371,12 @@ class ConsumerConfig(ClientConfig):
             )
         if self.group_instance_id is not None and self.group_id is None:
             raise InvalidOption("group_instance_id needs a group_id")
-        if not self.partition_assignment_strategy:
+        strategy = self.partition_assignment_strategy
+        if isinstance(strategy, bytes) or not isinstance(strategy, Sequence):
+            raise InvalidOption(
+                f"partition_assignment_strategy must be a list of assignors, not {strategy!r:.80}"
+            )
+        if not strategy:
             raise InvalidOption("partition_assignment_strategy must name at least one assignor")
 
 

@@ -8,8 +8,8 @@ from typing import Self, Unpack, overload
 
 from aiokafkawire.cluster.routing import AnyNode
 from aiokafkawire.config import ConsumerConfig, ConsumerOptions, make
-from aiokafkawire.connection import ByVersion
-from aiokafkawire.errors import IllegalState, KafkaError, RequestTimedOut
+from aiokafkawire.connection import ByVersion, parse_pin
+from aiokafkawire.errors import IllegalState, InvalidOption, KafkaError, RequestTimedOut
 from aiokafkawire.group.assignors import assignors_of
 from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import (
@@ -92,6 +92,7 @@ class Consumer(Client[Core]):
         Raises `InvalidOption`, and `TypeError` for a topic that is no name.
         """
         self.config = make(ConsumerConfig, options)
+        parse_pin(self.config.api_version)
         self._assignors = assignors_of(self.config.partition_assignment_strategy)
         group_id = self.config.group_id
         who = f"consumer {self.config.client_id}"
@@ -101,7 +102,10 @@ class Consumer(Client[Core]):
             _runtime,
             who if group_id is None else f"{who} of group {group_id}",
         )
-        self._wanted: Subscription = topics_of(topics) if topics else Nothing()
+        try:
+            self._wanted: Subscription = topics_of(topics) if topics else Nothing()
+        except ValueError as error:
+            raise InvalidOption(str(error)) from None
         self._listener: RebalanceListener | None = None
 
     # --- life ---

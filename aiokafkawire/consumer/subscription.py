@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -103,13 +103,40 @@ def topics_of(topics: Iterable[str]) -> Topics:
     names = [topics] if isinstance(topics, str) else list(topics)
     for name in names:
         if not isinstance(name, str) or not name:
-            raise TypeError(f"a topic is named by a string that is not empty, not {name!r}")
-        if name.startswith("^"):
-            raise ValueError(
-                f"{name!r} can be no topic: give a regular expression as subscribe(pattern=…)"
+            raise TypeError(
+                f"a topic is named by a string that is not empty, not {name!r:.80}"
+                f"{_hint_for_no_name(name)}"
             )
         check_string(name)
+        if not _TOPIC_NAME.fullmatch(name) or name in {".", ".."}:
+            raise ValueError(
+                f"{name!r:.300} can be no topic, whose name has letters of ASCII, digits, '.', '_'"
+                f" and '-' only{_hint_for_bad_name(name)}"
+            )
     return Topics(tuple(dict.fromkeys(names)))
+
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+"""What brokers of all releases allow (0.8 on)."""
+
+
+def _hint_for_no_name(given: Any) -> str:
+    if isinstance(given, Mapping):
+        return "; options are keyword arguments: bootstrap_servers='host:port', group_id='…'"
+    if isinstance(given, list | tuple | set | frozenset) and given:
+        return f"; give each topic by itself: {', '.join(map(repr, given)):.80}"
+    return ""
+
+
+def _hint_for_bad_name(name: str) -> str:
+    if name.startswith("^") or "*" in name:
+        return "; give a regular expression as subscribe(pattern=…)"
+    if ":" in name:
+        return "; brokers are given as bootstrap_servers='host:port'"
+    if "," in name:
+        parts = [part.strip() for part in name.split(",") if part.strip()]
+        return f"; give each topic by itself: {', '.join(map(repr, parts)):.300}"
+    return ""
 
 
 def pattern_of(pattern: str | re.Pattern[str]) -> Pattern:

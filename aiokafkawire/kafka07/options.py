@@ -28,7 +28,7 @@ class Kafka07Config:
     Sizes have the defaults of Kafka 0.7 where it has such an option.
     """
 
-    server: str = dataclasses.field(metadata={"meaning": "The broker: `host:port`.", "text": False})
+    server: str = dataclasses.field(metadata={"meaning": "The broker: `host:port`.", "text": True})
     socket_connection_setup_timeout_ms: int = _number(
         10_000, 1, meaning="How long an attempt to connect may take."
     )

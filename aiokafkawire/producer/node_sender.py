@@ -53,9 +53,6 @@ _PRODUCE, _NO_COMPRESSION = ApiKey.PRODUCE, Compression.NONE
 FIRST_OF_KAFKA_1 = 4
 """In versions before, that of Kafka 0.11 among them, a log knows only the last batch again."""
 
-LAST_WITH_MORE_ACKS = 0
-"""In this version of Produce, that of Kafka 0.8, acks may be a number of replicas above 1."""
-
 
 class Context(Protocol):
     """What the senders of all brokers share."""
@@ -353,15 +350,6 @@ class NodeSender:
         """A request of what is due, taken out of the buffer; None if nothing of it can go."""
         context, accumulator = self._context, self._accumulator
         now = self._now()
-        if self._acks > 1 and version > LAST_WITH_MORE_ACKS:
-            context.fail(
-                UnsupportedVersion(
-                    f"acks={self._acks} works with Kafka 0.8 only; take 'all', 0 or 1",
-                    broker=context.cluster.broker(self.node_id).name,
-                    api="Produce",
-                )
-            )
-            return None
         if version < FIRST_OF_KAFKA_1:
             if accumulator.identities is not None:
                 accumulator.identities.remembered = 1

@@ -7,6 +7,7 @@ from typing import Unpack, overload
 
 from aiokafkawire.cluster import Cluster
 from aiokafkawire.config import ProducerConfig, ProducerOptions, make
+from aiokafkawire.connection import parse_pin
 from aiokafkawire.errors import (
     BufferFull,
     ClientClosed,
@@ -93,6 +94,7 @@ class Producer(Client[_Session]):
         options that contradict each other.
         """
         self.config = make(ProducerConfig, options)
+        parse_pin(self.config.api_version)
         who = f"producer {self.config.client_id}"
         super().__init__("producer", label("Producer", self.config), _runtime, who)
 

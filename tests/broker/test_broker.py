@@ -132,7 +132,7 @@ async def test_an_address_that_is_not_here_is_said() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"nodes": 0}, "nodes must be 1 to"),
+        ({"nodes": 0}, "nodes must be at least 1"),
         ({"nodes": 2, "ports": [1]}, "2 nodes need 2 ports"),
         ({"default_partition": 3}, "no option 'default_partition'"),
         ({"default_partitions": 0}, "default_partitions must be"),

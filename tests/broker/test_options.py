@@ -24,11 +24,11 @@ def test_what_is_not_said_is_as_in_kafka() -> None:
 @pytest.mark.parametrize(
     ("option", "value", "told"),
     [
-        ("default_partitions", 0, "default_partitions must be a number of at least 1, not 0"),
-        ("default_partitions", None, "default_partitions must be a number of at least 1, not None"),
-        ("default_partitions", True, "default_partitions must be a number of at least 1, not True"),
-        ("segment_bytes", "1g", "segment_bytes must be a number of at least 1, not '1g'"),
-        ("group_initial_rebalance_delay_ms", -1, "must be a number of at least 0, not -1"),
+        ("default_partitions", 0, "default_partitions must be at least 1, not 0"),
+        ("default_partitions", None, "default_partitions must be a whole number, not None"),
+        ("default_partitions", True, "default_partitions must be a whole number, not True"),
+        ("segment_bytes", "1g", "segment_bytes must be a whole number, not '1g'"),
+        ("group_initial_rebalance_delay_ms", -1, "must be at least 0, not -1"),
         ("auto_create_topics", 1, "auto_create_topics must be True or False, not 1"),
         ("refuse_unknown_producers", None, "must be True or False, not None"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from typing import Any
 
 import anyio
 import pytest
@@ -55,10 +56,18 @@ def test_a_text_means_a_release(text: str, line: str) -> None:
     assert release_of(text, HANDLERS).name == line
 
 
-@pytest.mark.parametrize("text", ["", "0.7", "5.0", "2.9", "trunk", "4.3-rc", ".", 4.3])
+@pytest.mark.parametrize("text", ["0.7", "5.0", "2.9", "trunk", "4.3-rc", "."])
 def test_what_is_no_release_is_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match=r"as_of is a release of Kafka from 0\.8 to 4\.3"):
         Broker(as_of=text)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"), [("", "as_of must not be empty"), (4.3, "as_of must be a string, not 4.3")]
+)
+def test_what_is_no_text_is_no_release(given: Any, told: str) -> None:
+    with pytest.raises(InvalidOption, match=told):
+        Broker(as_of=given)
 
 
 def test_nothing_goes_back() -> None:

@@ -130,7 +130,7 @@ def test_assignors_are_a_list() -> None:
         ("compression.typ=gzip", "did you mean 'compression_type'"),
         ("linger_ms=soon", "linger_ms must be a whole number, not 'soon'"),
         ("acks=most", "acks must be 'all' or a whole number, not 'most'"),
-        ("linger_ms=-1", "linger_ms must be from 0"),
+        ("linger_ms=-1", "linger_ms must be at least 0"),
         ("compression_type=zip", "compression_type must be one of 'none', 'gzip'"),
         ("allow_auto_create_topics=perhaps", "must be true or false"),
         ("partitioner=round_robin", "cannot be given with -X"),

@@ -72,7 +72,7 @@ def test_a_port_in_use_is_one_line(cli: Cli) -> None:
         (["--as-of", "2.9"], "a release of Kafka from 0.8 to 4.3, not '2.9'"),
         (["--nodes", "3", "--racks", "a,b"], "3 nodes need 3 racks, not 2"),
         (["-X", "segment_byte=1"], "did you mean 'segment_bytes'"),
-        (["-X", "segment.bytes=0"], "segment_bytes must be a number of at least 1, not 0"),
+        (["-X", "segment.bytes=0"], "segment_bytes must be at least 1, not 0"),
         (["-X", "nodes=3"], "unknown option 'nodes'; there are as_of, auto_create_topics, "),
     ],
 )

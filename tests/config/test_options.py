@@ -108,7 +108,7 @@ def test_who_gives_a_serializer_is_told_that_there_are_none(given: str):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"linger_ms": -1}, "linger_ms must be from 0"),
+        ({"linger_ms": -1}, "linger_ms must be at least 0, not -1"),
         ({"linger_ms": 1.5}, "linger_ms must be a whole number"),
         ({"linger_ms": True}, "linger_ms must be a whole number"),
         ({"compression_type": "rar"}, "compression_type must be one of 'none', 'gzip'"),
@@ -118,6 +118,15 @@ def test_who_gives_a_serializer_is_told_that_there_are_none(given: str):
         ({"allow_auto_create_topics": 1}, "must be True or False"),
         ({"acks": "some"}, "acks must be"),
         ({"acks": -2}, "acks must be"),
+        ({"acks": 2}, "acks must be .*, not 2; more is for Kafka 0.8 alone"),
+        ({"acks": 2, "api_version": "0.9"}, "acks must be .*, not 2"),
+        ({"acks": 2**15, "api_version": "0.8.2"}, "acks must be"),
+        ({"acks": True}, "acks must be .*, not True"),
+        ({"acks": 1.0}, "acks must be .*, not 1.0"),
+        ({"acks": "1"}, "acks must be .*, not '1'"),
+        ({"enable_idempotence": "false"}, "enable_idempotence must be True or False, not 'false'"),
+        ({"partitioner": "murmur2"}, "partitioner must be a function, not 'murmur2'"),
+        ({"bootstrap_servers": {"localhost:9092": 1}}, "bootstrap_servers must be text"),
         ({"acks": 1, "enable_idempotence": True}, "needs acks='all'"),
         ({"enable_idempotence": True, "max_in_flight_requests_per_connection": 6}, "at most 5"),
         ({"transactional_id": ""}, "transactional_id must not be empty"),
@@ -128,13 +137,16 @@ def test_who_gives_a_serializer_is_told_that_there_are_none(given: str):
             {"transactional_id": "t", "max_in_flight_requests_per_connection": 6},
             "transactional_id allows at most 5",
         ),
-        ({"transaction_timeout_ms": 0}, "transaction_timeout_ms must be from 1"),
+        ({"transaction_timeout_ms": 0}, "transaction_timeout_ms must be at least 1"),
         ({"delivery_timeout_ms": 10}, "delivery_timeout_ms .10. must be at least"),
         ({"retry_backoff_ms": 2000}, "retry_backoff_ms .2000. must not be above"),
         ({"compression_level": 3}, "has no levels"),
         ({"compression_type": "gzip", "compression_level": -1}, "of gzip must be .* 1 to 9"),
         ({"compression_type": "lz4", "compression_level": 18}, "of lz4 must be .* 1 to 17"),
-        ({"compression_type": "zstd", "compression_level": "9"}, "of zstd must be .*, not '9'"),
+        (
+            {"compression_type": "zstd", "compression_level": "9"},
+            "compression_level must be a whole number, not .9.",
+        ),
     ],
 )
 def test_a_bad_producer_option_is_refused_with_the_reason(options: dict[str, object], reason: str):
@@ -146,6 +158,11 @@ def test_a_bad_producer_option_is_refused_with_the_reason(options: dict[str, obj
     ("options", "reason"),
     [
         ({"auto_offset_reset": "first"}, "auto_offset_reset must be"),
+        ({"auto_offset_reset": ["latest"]}, "auto_offset_reset must be"),
+        ({"group_id": ""}, "group_id must not be empty: leave it out for none"),
+        ({"group_id": "g", "group_instance_id": ""}, "group_instance_id must not be empty"),
+        ({"partition_assignment_strategy": 5}, "must be a list of assignors, not 5"),
+        ({"isolation_level": ["read_committed"]}, "isolation_level must be one of"),
         ({"heartbeat_interval_ms": 45_000}, "must be below session_timeout_ms"),
         ({"group_instance_id": "a"}, "needs a group_id"),
         ({"partition_assignment_strategy": ()}, "at least one assignor"),
@@ -161,6 +178,10 @@ def test_a_fetch_may_be_longer_than_other_responses():
     given = {"bootstrap_servers": "a", "max_response_bytes": 2_048}
     assert make(ProducerConfig, given).max_frame_bytes == 2_048
     assert make(ConsumerConfig, given | {"fetch_max_bytes": 10}).max_frame_bytes == 2_058
+
+
+def test_kafka_0_8_takes_any_number_of_acks():
+    assert make(ProducerConfig, {**SERVERS, "acks": 3, "api_version": "0.8.2"}).required_acks == 3
 
 
 def test_lowered_acks_switch_off_the_defaulted_idempotence():

@@ -123,5 +123,5 @@ def test_a_listener_may_have_other_methods_and_may_do_nothing() -> None:
 
 
 def test_a_regular_expression_among_topics_is_told_where_it_belongs() -> None:
-    with pytest.raises(ValueError, match=r"'\^ord\.\*' can be no topic: .* subscribe\(pattern=…\)"):
+    with pytest.raises(ValueError, match=r"'\^ord\.\*' can be no topic, .* subscribe\(pattern=…\)"):
         topics_of(["orders", "^ord.*"])

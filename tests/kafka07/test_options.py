@@ -29,7 +29,7 @@ def test_the_keyword_arguments_are_the_options() -> None:
         ("", {}, "host"),
         (1, {}, "server must be a string"),
         ("here", {"fetch_size": 1}, "unknown option 'fetch_size'; did you mean 'fetch_size_bytes'"),
-        ("here", {"fetch_size_bytes": 0}, "fetch_size_bytes must be from 1"),
+        ("here", {"fetch_size_bytes": 0}, "fetch_size_bytes must be at least 1"),
         ("here", {"fetch_size_bytes": True}, "whole number"),
         ("here", {"fetch_size_bytes": 2**30}, "must not be above fetch_size_max_bytes"),
         ("here", {"max_response_bytes": 2**20}, "must not be above max_response_bytes"),

@@ -11,7 +11,7 @@ import anyio.to_thread
 import pytest
 
 from aiokafkawire.broker import Answer, Broker, Close, Delay, SeenRequest
-from aiokafkawire.errors import AuthenticationFailed, DeliveryUnknown, UnsupportedVersion
+from aiokafkawire.errors import AuthenticationFailed, DeliveryUnknown
 from aiokafkawire.producer import Producer
 from aiokafkawire.producer.accumulator import TopicQueues
 from aiokafkawire.producer.node_sender import NodeSender
@@ -282,19 +282,6 @@ async def test_a_large_request_on_which_the_connection_is_closed_goes_alone_and_
         assert [(await delivery).offset for delivery in fits] == [1, 2, 3]
         assert (await producer.send_and_wait("large", b"small", partition=0)).offset == 1
     assert fault.hits >= 4
-
-
-async def test_acks_for_kafka_0_8_end_the_producer_before_it_sends(
-    broker: Broker, new_producer: New
-):
-    async with new_producer(acks=2) as producer:
-        refused = r"acks=2 works with Kafka 0\.8 only"
-        with pytest.raises(UnsupportedVersion, match=refused) as caught:
-            await producer.send_and_wait("t", b"v")
-        assert caught.value.broker is not None
-        with pytest.raises(UnsupportedVersion):
-            await producer.send("t", b"v")
-    assert broker.requests.of(ApiKey.PRODUCE) == []
 
 
 async def test_a_batch_whose_new_leader_is_named_does_not_wait(broker: Broker, new_producer: New):

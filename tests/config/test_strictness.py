@@ -1,0 +1,184 @@
+"""A value of the wrong type is refused at construction, for every option of every client."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokafkawire import Broker, Consumer, Producer
+from aiokafkawire.broker import BrokerOptions
+from aiokafkawire.config import ConsumerOptions, ProducerOptions
+from aiokafkawire.errors import InvalidOption
+from aiokafkawire.group import Assignor
+from aiokafkawire.kafka07 import Client, Kafka07Options
+
+SERVERS = "localhost:9092"
+
+BROKER_ARGUMENTS: dict[str, Any] = {
+    "nodes": int,
+    "data_dir": str | Path | None,
+    "host": str,
+    "advertised_host": str | None,
+    "ports": Sequence[int] | None,
+    "racks": Sequence[str | None] | None,
+    "kafka07_port": int | None,
+}
+
+
+def options_of(options: type) -> dict[str, Any]:
+    return typing.get_type_hints(options)
+
+
+CLIENTS: dict[str, tuple[Callable[[dict[str, Any]], object], dict[str, Any]]] = {
+    "Producer": (
+        lambda options: Producer(**{"bootstrap_servers": SERVERS, **options}),
+        options_of(ProducerOptions),
+    ),
+    "Consumer": (
+        lambda options: Consumer("orders", **{"bootstrap_servers": SERVERS, **options}),
+        options_of(ConsumerOptions),
+    ),
+    "Broker": (lambda options: Broker(**options), BROKER_ARGUMENTS | options_of(BrokerOptions)),
+    "kafka07.Client": (
+        lambda options: Client(options.pop("server", SERVERS), **options),
+        {"server": str, **options_of(Kafka07Options)},
+    ),
+}
+
+CASES = [(client, name) for client, (_, hints) in CLIENTS.items() for name in hints]
+
+NUMBERS = st.one_of(
+    st.integers(), st.sampled_from([-2, -1, 0, 1, 2, 2**15, 2**31 - 1, 2**31, 2**63])
+)
+
+VALUES = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        NUMBERS,
+        st.floats(),
+        st.complex_numbers(),
+        st.text(max_size=8),
+        st.sampled_from(["true", "false", "1", "5", "all", "none", "range", "latest", SERVERS, ""]),
+        st.binary(max_size=4),
+        st.builds(object),
+        st.just(print),
+        st.just(Path("here")),
+    ),
+    lambda values: st.one_of(
+        st.lists(values, max_size=2),
+        st.lists(values, max_size=2).map(tuple),
+        st.sets(st.integers(), max_size=2),
+        st.dictionaries(st.text(max_size=3), values, max_size=2),
+    ),
+    max_leaves=3,
+)
+
+
+def fits(hint: Any, value: object) -> bool:
+    """True if a value is of the type that an option is declared with, strictly."""
+    origin = typing.get_origin(hint)
+    if origin in {typing.Union, types.UnionType}:
+        return any(fits(kind, value) for kind in typing.get_args(hint))
+    if origin is typing.Literal:
+        return any(type(value) is type(one) and value == one for one in typing.get_args(hint))
+    if origin is typing.Required:
+        return fits(typing.get_args(hint)[0], value)
+    if origin is Sequence:
+        (inner,) = typing.get_args(hint)
+        return isinstance(value, list | tuple) and all(fits(inner, one) for one in value)
+    if origin is Callable:
+        return callable(value)
+    if hint is Any:  # an assignor
+        return isinstance(value, str | type | Assignor)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+LENIENT: Mapping[str, tuple[type, ...]] = {
+    "bootstrap_servers": (set, frozenset),
+    "partition_assignment_strategy": (str,),
+}
+"""Types that are taken beside the declared ones."""
+
+
+@pytest.mark.parametrize(("client", "name"), CASES)
+@given(value=VALUES)
+def test_a_wrong_type_is_refused_at_construction(client: str, name: str, value: Any) -> None:
+    make, hints = CLIENTS[client]
+    if not fits(hints[name], value) and not isinstance(value, LENIENT.get(name, ())):
+        with pytest.raises(InvalidOption, match=name):
+            make({name: value})
+        return
+    # What fits may still be out of range, or contradict the defaults of other options.
+    with suppress(InvalidOption):
+        make({name: value})
+
+
+@pytest.mark.parametrize(("client", "name"), CASES)
+def test_a_number_has_a_lower_limit_and_a_bool_is_none(client: str, name: str) -> None:
+    make, hints = CLIENTS[client]
+    if not fits(hints[name], 1):
+        return
+    for wrong in (-3, True, False, 1.0, float("nan"), "1", [1]):
+        with pytest.raises(InvalidOption, match=name):
+            make({name: wrong})
+
+
+@pytest.mark.parametrize(("client", "name"), CASES)
+def test_a_switch_is_true_or_false(client: str, name: str) -> None:
+    make, hints = CLIENTS[client]
+    if not fits(hints[name], True):
+        return
+    for wrong in (0, 1, "false", "true", "", [], float("nan")):
+        with pytest.raises(InvalidOption, match=f"{name} must be True or False"):
+            make({name: wrong})
+
+
+@pytest.mark.parametrize(
+    ("topics", "told"),
+    [
+        (("a,b",), r"'a,b' can be no topic, .*; give each topic by itself: 'a', 'b'$"),
+        (("a b",), "'a b' can be no topic"),
+        (("orders", "b\xe9b\xe9"), "'b\xe9b\xe9' can be no topic"),
+        (("..",), r"'\.\.' can be no topic"),
+        (("^orders-.*",), r"; give a regular expression as subscribe\(pattern=…\)"),
+        (("localhost:9092",), "; brokers are given as bootstrap_servers='host:port'"),
+    ],
+)
+def test_a_topic_has_a_name_that_brokers_allow(topics: tuple[str, ...], told: str) -> None:
+    with pytest.raises(InvalidOption, match=told):
+        Consumer(*topics, bootstrap_servers=SERVERS)
+    reader = Consumer(bootstrap_servers=SERVERS)
+    with pytest.raises(ValueError, match=told) as caught:
+        reader.subscribe(topics)
+    assert type(caught.value) is ValueError
+
+
+@pytest.mark.parametrize(
+    ("topic", "told"),
+    [
+        (["a", "b"], "; give each topic by itself: 'a', 'b'"),
+        ({"bootstrap.servers": SERVERS}, "; options are keyword arguments"),
+        (5, "not 5$"),
+    ],
+)
+def test_what_names_no_topic_is_explained(topic: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        Consumer(topic, bootstrap_servers=SERVERS)
+
+
+@pytest.mark.parametrize("client", ["Producer", "Consumer"])
+@pytest.mark.parametrize("release", ["new", "0.7", "2", "2.x"])
+def test_a_release_that_is_none_is_refused_at_construction(client: str, release: str) -> None:
+    with pytest.raises(InvalidOption, match="api_version"):
+        CLIENTS[client][0]({"api_version": release})
