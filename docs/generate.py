@@ -39,7 +39,8 @@ Options are keyword arguments of `Producer(…)`, `Consumer(…)` and `Broker(�
 snake_case; where Kafka's name hides the unit it is appended (`linger.ms` is `linger_ms`,
 `batch.size` is `batch_size_bytes`). Times are in milliseconds, sizes in bytes; defaults are those
 of Kafka. All are checked when the client is made: an unknown name, a value of the wrong type or out
-of its range, and options that contradict each other raise `InvalidOption`.
+of its range, and options that contradict each other raise `InvalidOption`. Options of aiokafka,
+kafka-python, librdkafka and the Java client are answered with the option that stands for them.
 
 ```python
 from aiokafkawire.errors import InvalidOption

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from aiokafkawire.config import ClientConfig, make, nearest
+from aiokafkawire.config import ClientConfig, make, unknown_hint
 from aiokafkawire.errors import InvalidOption
 
 __all__ = (
@@ -153,7 +153,7 @@ def option_values(config_class: type[Any], assignments: Iterable[str]) -> dict[s
         if not equals or not name:
             raise InvalidOption(f"-X {assignment!r} is not of the form option=value")
         if name not in hints:
-            advice = nearest(name, list(hints)) or f"; there are {', '.join(hints)}"
+            advice = unknown_hint(name, config_class) or f"; there are {', '.join(hints)}"
             raise InvalidOption(f"unknown option {name!r}{advice}")
         options[name] = _value(name, text.strip(), hints[name])
     return options

@@ -7,11 +7,11 @@ from aiokafkawire.config.checks import (
     check_number,
     check_text,
     is_literal,
-    nearest,
     parse_address,
     parse_servers,
     reset_duration_ms,
 )
+from aiokafkawire.config.hints import nearest, option_hint
 from aiokafkawire.config.options import (
     MAX_INT32,
     Acks,
@@ -25,6 +25,7 @@ from aiokafkawire.config.options import (
     ProducerOptions,
     make,
     options_of,
+    unknown_hint,
 )
 
 __all__ = (
@@ -46,8 +47,10 @@ __all__ = (
     "is_literal",
     "make",
     "nearest",
+    "option_hint",
     "options_of",
     "parse_address",
     "parse_servers",
     "reset_duration_ms",
+    "unknown_hint",
 )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiokafkawire.errors import InvalidOption
@@ -21,7 +20,6 @@ __all__ = (
     "check_order",
     "check_text",
     "is_literal",
-    "nearest",
     "parse_address",
     "parse_servers",
     "reset_duration_ms",
@@ -101,15 +99,6 @@ def is_literal(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """The end of a sentence about an unknown option: which one may have been meant, if any."""
-    candidates = [candidate for candidate in known if candidate.startswith(name)]
-    if name.endswith("serializer"):
-        return "; keys and values are bytes: encode before you send, decode what you get"
-    candidates += difflib.get_close_matches(name.replace(".", "_"), known, n=1, cutoff=0.6)
-    return f"; did you mean {candidates[0]!r}?" if candidates else ""
 
 
 def reset_duration_ms(policy: Any) -> int | None:

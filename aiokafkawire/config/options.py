@@ -17,11 +17,11 @@ from aiokafkawire.config.checks import (
     check_field,
     check_level,
     check_order,
-    nearest,
     parse_address,
     parse_servers,
     reset_duration_ms,
 )
+from aiokafkawire.config.hints import option_hint
 from aiokafkawire.errors import InvalidOption
 
 __all__ = (
@@ -37,6 +37,7 @@ __all__ = (
     "ProducerOptions",
     "make",
     "options_of",
+    "unknown_hint",
 )
 
 MAX_INT32 = 2**31 - 1
@@ -452,14 +453,31 @@ class ConsumerOptions(ClientOptions, total=False):
 
 
 def make(config_class: type[_Config], options: Mapping[str, Any]) -> _Config:
-    """Build an option class from keyword arguments; names the nearest of an unknown one."""
+    """Build an option class from keyword arguments.
+
+    Raises:
+        InvalidOption: An option is unknown or has a wrong value. For an unknown one the text says
+            which option was meant, also for names of other Kafka clients.
+    """
     known = [field.name for field in dataclasses.fields(config_class)]
     for name in options:
         if name not in known:
-            raise InvalidOption(f"unknown option {name!r}{nearest(name, known)}")
+            raise InvalidOption(f"unknown option {name!r}{unknown_hint(name, config_class)}")
     if "bootstrap_servers" not in options:
         raise InvalidOption("bootstrap_servers is missing: give 'host:port', or several of them")
     return config_class(**options)
+
+
+def unknown_hint(name: str, config_class: type[Any]) -> str:
+    """Return the end of a sentence about an option that `config_class` does not have."""
+    return option_hint(
+        name,
+        [field.name for field in dataclasses.fields(config_class)],
+        {
+            client: [field.name for field in dataclasses.fields(other)]
+            for client, other in (("Producer", ProducerConfig), ("Consumer", ConsumerConfig))
+        },
+    )
 
 
 class Option(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
-from aiokafkawire.config import MAX_INT32, check_field, nearest, options_of, parse_address
+from aiokafkawire.config import MAX_INT32, check_field, option_hint, options_of, parse_address
 from aiokafkawire.errors import InvalidOption
 
 __all__ = ("Kafka07Config", "Kafka07Options", "make_config")
@@ -118,7 +118,7 @@ def make_config(server: str, options: Mapping[str, Any]) -> Kafka07Config:
     known = [option.name for option in options_of(Kafka07Config)]
     for name in options:
         if name not in known:
-            raise InvalidOption(f"unknown option {name!r}{nearest(name, known)}")
+            raise InvalidOption(f"unknown option {name!r}{option_hint(name, known)}")
     return Kafka07Config(server=server, **options)
 
 
