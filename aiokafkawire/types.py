@@ -15,6 +15,7 @@ __all__ = (
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionArgument",
+    "PingResult",
     "ProducerIdAndEpoch",
     "RecordMetadata",
     "TimestampType",
@@ -164,3 +165,18 @@ class GroupMetadata:
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PingResult:
+    """The brokers that answered a `ping`.
+
+    Attributes:
+        brokers: Each broker that was asked and answered, named as in errors and log lines
+            (`"1 at 10.0.0.5:9092"`; a bootstrap address without a node id).
+        latency_ms: Time that the slowest of them took, including the time to connect where no
+            connection was open.
+    """
+
+    brokers: tuple[str, ...]
+    latency_ms: float

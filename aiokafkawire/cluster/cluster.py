@@ -11,6 +11,7 @@ from aiokafkawire.cluster.bootstrap import telling
 from aiokafkawire.cluster.brokers import Brokers
 from aiokafkawire.cluster.coordinators import CoordinatorCache, find_request, read_found
 from aiokafkawire.cluster.metadata import MetadataSnapshot, TopicMetadata, Update
+from aiokafkawire.cluster.ping import Pinger
 from aiokafkawire.cluster.refresher import Refresher
 from aiokafkawire.cluster.routing import (
     AnyNode,
@@ -77,12 +78,19 @@ class Cluster:
         self._host = host
         self._brokers = Brokers(config, runtime, host, handshake)
         self._refresher = Refresher(config, runtime, self._brokers)
+        self.pinger = Pinger(config, runtime, host, self._brokers, self._refresher)
         self._coordinators = CoordinatorCache()
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     async def start(self, deadline: float) -> None:
-        """Find the cluster. Raises `NoBrokerAvailable`, `AuthenticationFailed`."""
-        await self._refresher.start(self._host, deadline)
+        """Find the cluster. Raises `NoBrokerAvailable`, `AuthenticationFailed`.
+
+        Returns at once if `connect_on_start` is off.
+        """
+        if self.config.connect_on_start:
+            await self._refresher.start(self._host, deadline)
+        else:
+            self._refresher.start_in_background(self._host)
 
     async def aclose(self) -> None:
         """Close every connection; whoever waits gets `ClientClosed`."""
@@ -468,6 +476,7 @@ class Cluster:
             case Controller():
                 return self.broker(await self._controller(deadline))
             case AnyNode():
+                await self._nodes_known(deadline)
                 now = self._runtime.clock.now()
                 nodes = {
                     node_id: node
@@ -479,6 +488,16 @@ class Cluster:
                 if chosen is None:
                     raise NoBrokerAvailable("no broker of the cluster is known")
                 return self.broker(chosen)
+
+    async def _nodes_known(self, deadline: float) -> None:
+        """Wait for the first metadata, if the client was started without it."""
+        while not self.metadata.nodes:
+            if not await self._refresher.wait_update(
+                self.metadata.version, deadline, fail_early=True
+            ):
+                failure = self._refresher.last_failure
+                why = f": {failure.reason}" if failure is not None else ""
+                raise NoBrokerAvailable(f"no broker was reached before the deadline{why}")
 
     async def _controller(self, deadline: float) -> NodeId:
         while self.metadata.controller_id not in self.metadata.nodes:

@@ -110,6 +110,11 @@ class Refresher:
         self._schedule.succeeded(self._runtime.clock.now(), self._runtime.rng)
         host.spawn(self._run, name="metadata")
 
+    def start_in_background(self, host: Host) -> None:
+        """Find the cluster in the task that keeps the metadata fresh, which tries until it can."""
+        self._who = host.name
+        host.spawn(self._run, name="metadata")
+
     def request_update(self, topics: Iterable[str] | None = None, *, urgent: bool = False) -> None:
         """The metadata, or that of `topics` alone, is stale; returns at once. `urgent`: for what
         was never asked before."""

@@ -136,6 +136,11 @@ class ClientConfig:
     allow_auto_create_topics: bool = _switch(
         True, "Whether asking for an unknown topic may make it, where the brokers do that."
     )
+    connect_on_start: bool = _switch(
+        True,
+        "Whether `start` waits for a broker and fails without one; off, it returns at once and the"
+        " client connects in the background.",
+    )
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -403,6 +408,7 @@ class ClientOptions(TypedDict, total=False):
     max_response_bytes: int
     max_decompressed_bytes: int
     allow_auto_create_topics: bool
+    connect_on_start: bool
 
 
 class ProducerOptions(ClientOptions, total=False):

@@ -37,6 +37,8 @@ QUIET_S = 60.0
 
 R = TypeVar("R", bound=Response)
 
+_NOT_KEPT = ConnectionLost("this connection was for one request only")
+
 
 class BrokerClient:
     """Sends requests to one broker.
@@ -138,6 +140,44 @@ class BrokerClient:
         """
         channel = await self._channel(lane or lane_of(message.api_key), deadline, message.api_key)
         built, version = self._built(channel, message, min_version, max_version)
+        response: R = await channel.request(built, version, deadline=deadline)
+        return response
+
+    async def probe(
+        self, message: Request[R] | ByVersion[R], *, deadline: float, min_version: int = 0
+    ) -> R:
+        """Send one request now, without the reconnect backoff that `request` keeps.
+
+        Uses the open connection for general requests. Without one, or if that one breaks, makes a
+        new one beside any attempt that is under way; it is kept if there still is none. A
+        failure does not count for the backoff. Raises what `request` raises.
+        """
+        link = self._links.get(Lane.GENERAL)
+        if isinstance(link, Channel) and link.usable:
+            built, version = self._built(link, message, min_version, None)
+            try:
+                return await self._answer(link, built, version, deadline)
+            except ConnectionLost:
+                pass  # As an idle connection that the broker has just closed.
+        self._check_open(message.api_key)
+        timeout_s = max(0.0, deadline - self._runtime.clock.now())
+        channel = await self._connector.establish(self._probed(), timeout_s, attempt=1)
+        try:
+            built, version = self._built(channel, message, min_version, None)
+            response = await self._answer(channel, built, version, deadline)
+        except BaseException:
+            channel.close(_NOT_KEPT)
+            raise
+        if self._links.get(Lane.GENERAL) is None:
+            self._opened(Lane.GENERAL, Promise(), channel)
+        else:
+            channel.close(_NOT_KEPT)
+        return response
+
+    @staticmethod
+    async def _answer(
+        channel: Channel, built: Request[R] | Written, version: int, deadline: float
+    ) -> R:
         response: R = await channel.request(built, version, deadline=deadline)
         return response
 
@@ -285,12 +325,16 @@ class BrokerClient:
                 api=APIS[ApiKey(api_key)].name,
             )
 
-    def _begin_opening(self, lane: Lane, api_key: int) -> Promise[Channel]:
+    def _check_open(self, api_key: int) -> None:
+        """Raise `ConnectionLost` or `ClientClosed` if no connection may be opened any more."""
         if self._ended is not None or not self._host.running:
             api = APIS[ApiKey(api_key)].name
             if isinstance(self._ended, ConnectionLost):
                 raise ConnectionLost(self._ended.reason, sent=False, broker=self.name, api=api)
             raise ClientClosed("the client is closed", broker=self.name, api=api)
+
+    def _begin_opening(self, lane: Lane, api_key: int) -> Promise[Channel]:
+        self._check_open(api_key)
         promise: Promise[Channel] = Promise()
         self._links[lane] = promise
         self._host.spawn(self._open, lane, promise, name=f"connect {lane.value} {self.name}")

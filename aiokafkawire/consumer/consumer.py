@@ -27,6 +27,7 @@ from aiokafkawire.types import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionArgument,
+    PingResult,
     TopicPartition,
     topic_partition,
     topic_partitions,
@@ -112,6 +113,8 @@ class Consumer(Client[Core]):
 
     async def start(self) -> None:
         """Connect, and begin to read. Raises `NoBrokerAvailable`, `AuthenticationFailed`.
+
+        With `connect_on_start` off it returns at once, and the consumer connects in the background.
 
         The same as entering `async with`; `stop` is then up to the caller, in whatever task. After
         a failure it may be called again. A consumer that was stopped stays so.
@@ -530,6 +533,33 @@ class Consumer(Client[Core]):
         None before the first fetch, and from brokers before 0.11.
         """
         return self._owned(self._running, partition).last_stable_offset
+
+    async def ping(
+        self, timeout_ms: float = 2_000, *, topic: str | None = None, group: str | None = None
+    ) -> PingResult:
+        """Ask a broker now whether it answers: for readiness probes.
+
+        Sends a request and waits for its response. Nothing is taken from a cache, and no backoff
+        after failed connections delays it. Brokers are asked one after the other, without waiting
+        long for each, until one answers. It does not count as a call for records.
+
+        Args:
+            timeout_ms: The longest that the call takes.
+            topic: Ask the leader of each partition of this topic; all must answer.
+            group: Ask the coordinator of this group, which must be ready to serve it.
+
+        Returns:
+            The brokers that answered, and the time that the slowest of them took.
+
+        Raises:
+            NoBrokerAvailable: No broker answered; the text has the reason of each.
+            RequestTimedOut: A leader, or the coordinator, did not answer. As `ConnectionFailed`
+                and `ConnectionLost`, it names the broker.
+            UnknownTopic: The topic does not exist.
+            BrokerError: A partition has no leader, or no broker coordinates the group.
+            ClientClosed: The consumer does not run.
+        """
+        return await self._running.cluster.pinger.ping(timeout_ms, topic=topic, group=group)
 
     def metrics(self) -> dict[str, int | float]:
         """Numbers at present; each name ends in its unit, `_total` counts since `async with`.

@@ -36,7 +36,13 @@ from aiokafkawire.runtime import (
     Session,
     label,
 )
-from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, RecordMetadata, TopicPartition
+from aiokafkawire.types import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    PingResult,
+    RecordMetadata,
+    TopicPartition,
+)
 
 __all__ = ("Producer",)
 
@@ -103,6 +109,9 @@ class Producer(Client[_Session]):
     async def start(self) -> None:
         """Find the cluster. Raises `NoBrokerAvailable` after `default_api_timeout_ms`.
 
+        With `connect_on_start` off it returns at once, and the producer connects (and gets its
+        producer id) in the background: `send` and `begin_transaction` wait for that.
+
         The same as entering `async with`; `stop` is then up to the caller, in whatever task. After
         a failure it may be called again. A producer that was stopped stays so.
 
@@ -128,7 +137,7 @@ class Producer(Client[_Session]):
         await session.cluster.start(runtime.clock.now() + timeout_s)
         session.sender.start()
         if session.sender.transactions is not None:
-            await session.sender.transactions.initialise()
+            await session.sender.transactions.initialise(wait=self.config.connect_on_start)
         return session
 
     async def _close(self, left_with: BaseException | None) -> Exception | None:
@@ -416,6 +425,36 @@ class Producer(Client[_Session]):
         failure = session.sender.accumulator.tally.take()
         if failure is not None:
             raise failure
+
+    async def ping(
+        self, timeout_ms: float = 2_000, *, topic: str | None = None, group: str | None = None
+    ) -> PingResult:
+        """Ask a broker now whether it answers: for readiness probes.
+
+        Sends a request and waits for its response. Nothing is taken from a cache, and no backoff
+        after failed connections delays it. Brokers are asked one after the other, without waiting
+        long for each, until one answers. It does not disturb what is sent otherwise.
+
+        Args:
+            timeout_ms: The longest that the call takes.
+            topic: Ask the leader of each partition of this topic; all must answer.
+            group: Ask the coordinator of this group, which must be ready to serve it.
+
+        Returns:
+            The brokers that answered, and the time that the slowest of them took.
+
+        Raises:
+            NoBrokerAvailable: No broker answered; the text has the reason of each.
+            RequestTimedOut: A leader, or the coordinator, did not answer. As `ConnectionFailed`
+                and `ConnectionLost`, it names the broker.
+            UnknownTopic: The topic does not exist.
+            BrokerError: A partition has no leader, or no broker coordinates the group.
+            ClientClosed: The producer does not run.
+            KafkaError: What ended the producer, such as `ProducerFenced`.
+        """
+        session = self._running()
+        session.sender.refused()
+        return await session.cluster.pinger.ping(timeout_ms, topic=topic, group=group)
 
     def metrics(self) -> dict[str, int | float]:
         """A snapshot of what this producer has done and holds now; the names end in their unit.

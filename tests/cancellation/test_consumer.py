@@ -403,6 +403,15 @@ class OffsetsForTimes(Asking):
     answer: ClassVar[Any] = 4
 
 
+class Ping(Asking):
+    covers = "Consumer.ping"
+
+    async def call(self) -> Any:
+        return len((await self.client.ping(topic=self.topic, group="billing")).brokers)
+
+    answer: ClassVar[Any] = 1
+
+
 class PartitionsFor(Asking):
     covers = "Consumer.partitions_for"
 
@@ -530,6 +539,7 @@ WORLDS: list[type[World]] = [
     BeginningOffsets,
     EndOffsets,
     OffsetsForTimes,
+    Ping,
     PartitionsFor,
     Topics,
     Start,

@@ -177,6 +177,13 @@ class PartitionsFor(Sending):
         assert await self.client.partitions_for(self.fresh) == (0, 1)
 
 
+class Ping(Sending):
+    covers = "Producer.ping"
+
+    async def call(self) -> Any:
+        return await self.client.ping(topic=self.topic, group="billing")
+
+
 class Start(World):
     covers = "Producer.start"
 
@@ -253,6 +260,7 @@ WORLDS: list[type[World]] = [
     SendMany,
     Flush,
     PartitionsFor,
+    Ping,
     Start,
     Stop,
     Aclose,

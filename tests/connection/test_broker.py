@@ -96,6 +96,89 @@ def spawned_by(host: Host) -> list[TaskHandle]:
     return spawned
 
 
+# --- probes ---------------------------------------------------------------------------------
+
+PATIENT = {"reconnect_backoff_ms": 60_000, "reconnect_backoff_max_ms": 60_000}
+
+
+async def test_a_probe_uses_the_connection_that_there_is_and_keeps_the_one_that_it_makes():
+    broker = kafka()
+    async with serve(broker) as server, client_of(server.address) as client:
+        for _ in range(3):
+            assert (await client.probe(HEARTBEAT, deadline=soon())).error_code == 0
+            assert (await client.request(HEARTBEAT, deadline=soon())).error_code == 0
+        assert server.accepted == 1
+        with pytest.raises(UnsupportedVersion):
+            await client.probe(HEARTBEAT, deadline=soon(), min_version=99)
+
+
+async def test_a_probe_does_not_wait_for_the_backoff_and_ends_it():
+    listener = await RealRuntime().listen(Address("127.0.0.1", 0))
+    address = listener.address
+    await listener.aclose()
+    async with client_of(address, **PATIENT) as client:
+        with pytest.raises(ConnectionFailed):
+            await client.request(HEARTBEAT, deadline=soon())
+        again_at = client.next_attempt_at
+        for _ in range(3):
+            with pytest.raises(ConnectionFailed, match="refused"):
+                await client.probe(HEARTBEAT, deadline=soon())
+        assert client.next_attempt_at == again_at
+        async with serve(kafka(), address):
+            assert await client.probe(HEARTBEAT, deadline=soon())
+            assert client.connected
+            assert client.last_failure is None
+            assert await client.request(FETCH, deadline=soon(5))
+
+
+async def test_a_probe_leaves_an_attempt_that_is_under_way_alone():
+    listener = await RealRuntime().listen(Address("127.0.0.1", 0))
+    address = listener.address
+    await listener.aclose()
+    async with client_of(address, **PATIENT) as client, anyio.create_task_group() as group:
+        with pytest.raises(ConnectionFailed):
+            await client.request(HEARTBEAT, deadline=soon())
+        group.start_soon(outcome_of, client.request(HEARTBEAT, deadline=soon()))
+        await anyio.sleep(0.05)
+        async with serve(kafka(), address) as server:
+            for count in (1, 2):
+                assert await client.probe(HEARTBEAT, deadline=soon())
+                assert server.accepted == count
+            assert not client.connected
+        group.cancel_scope.cancel()
+
+
+async def test_a_probe_on_a_connection_that_breaks_makes_another_one():
+    broker = kafka()
+    answers = iter([Hangup, None])
+
+    async def hang_up_once(_: Any, __: Any) -> Response | None:
+        if next(answers) is not None:
+            raise Hangup
+        return HeartbeatResponse(error_code=0)
+
+    async with serve(broker) as server, client_of(server.address, **PATIENT) as client:
+        assert await client.request(HEARTBEAT, deadline=soon())
+        broker.answers[ApiKey.HEARTBEAT] = hang_up_once
+        assert await client.probe(HEARTBEAT, deadline=soon())
+        assert server.accepted == 2
+
+
+async def test_a_probe_without_an_answer_ends_at_its_deadline_and_keeps_nothing():
+    broker = kafka()
+    broker.answers[ApiKey.HEARTBEAT] = silence
+    async with serve(broker) as server, client_of(server.address) as client:
+        with pytest.raises(RequestTimedOut):
+            await client.probe(HEARTBEAT, deadline=soon(0.2))
+        assert not client.connected
+        client.retire()
+        with pytest.raises(ConnectionLost, match="does not list"):
+            await client.probe(HEARTBEAT, deadline=soon())
+        client.abort()
+        with pytest.raises(ClientClosed):
+            await client.probe(HEARTBEAT, deadline=soon())
+
+
 # --- lanes ----------------------------------------------------------------------------------
 
 

@@ -36,6 +36,7 @@ from aiokafkawire.producer.transactions.states import (
     Failed,
     FatalError,
     Initialise,
+    Initialising,
     InTransaction,
     NumbersLost,
     OffsetCommit,
@@ -56,6 +57,7 @@ __all__ = ("FIRST_IMPLICIT_PRODUCE", "LAST_CLASSIC_PRODUCE", "Transactions")
 logger = logging.getLogger("aiokafkawire.producer")
 
 FEATURE = "transaction.version"
+NO_PRODUCER_ID = "no producer id was given"
 LAST_CLASSIC_PRODUCE = 11
 FIRST_IMPLICIT_PRODUCE = 12
 
@@ -153,20 +155,21 @@ class Transactions:
 
     # --- calls ---------------------------------------------------------------------------------
 
-    async def initialise(self) -> None:
+    async def initialise(self, *, wait: bool = True) -> None:
         """Get a producer id: earlier producers of this name are fenced, and what they left open is
-        aborted. Raises `RequestTimedOut` after `max_block_ms`."""
+        aborted. Raises `RequestTimedOut` after `max_block_ms`. Unless it is to wait, `begin` does.
+        """
         self._handle(Initialise())
-        await self._until(
-            lambda: not self.machine.ending, self._deadline(), "no producer id was given"
-        )
-        self.raise_failure()
+        if wait:
+            await self._until(lambda: not self.machine.ending, self._deadline(), NO_PRODUCER_ID)
+            self.raise_failure()
 
     async def begin(self) -> Transaction:
         """Begin a transaction, once the one before has ended."""
         machine, deadline = self.machine, self._deadline()
         if machine.ending:
-            what = "the transaction before has not ended"
+            first = isinstance(machine.state, Initialising)
+            what = NO_PRODUCER_ID if first else "the transaction before has not ended"
             await self._until(lambda: not machine.ending, deadline, what)
         state = machine.state
         if self._unheard is Commit and isinstance(state, AbortableError):

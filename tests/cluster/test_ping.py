@@ -1,0 +1,167 @@
+"""`Pinger` against scripted nodes: whom it asks, and what it makes of the answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from aiokafkawire.cluster import Cluster
+from aiokafkawire.errors import (
+    BrokerError,
+    ConnectionFailed,
+    NoBrokerAvailable,
+    RequestTimedOut,
+    UnknownTopic,
+)
+from aiokafkawire.runtime import Address, RealRuntime
+from aiokafkawire.wire import ApiKey, ErrorCode, Response
+from aiokafkawire.wire.messages.find_coordinator import Coordinator as Told
+from aiokafkawire.wire.messages.find_coordinator import FindCoordinatorResponse
+from aiokafkawire.wire.messages.metadata import MetadataResponse
+from aiokafkawire.wire.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
+
+from .scripted import ScriptedCluster, client_of, scripted_cluster, topic_of
+
+
+async def silence(_: Any, __: Any) -> Response | None:
+    return None
+
+
+def soon() -> float:
+    return anyio.current_time() + 20
+
+
+def coordinated(scripted: ScriptedCluster, *, port: int | None = None, error_code: int = 0) -> None:
+    """Node 2 coordinates every group, or is said to."""
+    address = scripted.servers[2].address
+
+    async def find(_: Any, request: Any) -> Response | None:
+        (key,) = request.coordinator_keys
+        told = Told(
+            key=key,
+            node_id=2,
+            host=address.host,
+            port=address.port if port is None else port,
+            error_code=error_code,
+            error_message="not now" if error_code else None,
+        )
+        return FindCoordinatorResponse(coordinators=[told])
+
+    async def fetch(_: Any, request: Any) -> Response | None:
+        groups = [OffsetFetchResponseGroup(group_id=g.group_id, topics=[]) for g in request.groups]
+        return OffsetFetchResponse(groups=groups)
+
+    for node in scripted.nodes.values():
+        node.answers[ApiKey.FIND_COORDINATOR] = find
+        node.answers[ApiKey.OFFSET_FETCH] = fetch
+
+
+async def test_any_node_is_asked_for_no_topic():
+    async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        scripted.asked.clear()
+        result = await cluster.pinger.ping(1_000)
+        assert len(result.brokers) == 1
+        assert result.latency_ms > 0
+        assert scripted.asked == [[]]
+
+
+async def test_others_are_asked_while_the_first_stays_silent():
+    async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        for number in (1, 2):
+            scripted.nodes[number].answers[ApiKey.METADATA] = silence
+        for _ in range(3):
+            assert (await cluster.pinger.ping(1_000)).brokers[0].startswith("3 at ")
+        scripted.nodes[3].answers[ApiKey.METADATA] = silence
+        with pytest.raises(NoBrokerAvailable, match="within 300 ms") as caught:
+            await cluster.pinger.ping(300)
+        assert all(f"{number} at " in str(caught.value) for number in (1, 2, 3))
+
+
+async def test_an_error_in_the_answer_is_no_answer():
+    async def refuse(_: Any, __: Any) -> Response | None:
+        return MetadataResponse(brokers=[], topics=[], error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+
+    async with scripted_cluster(2) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        scripted.nodes[1].answers[ApiKey.METADATA] = refuse
+        for _ in range(5):
+            assert (await cluster.pinger.ping(1_000)).brokers[0].startswith("2 at ")
+
+
+async def test_each_leader_is_asked_and_the_topic_is_not_kept():
+    async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        scripted.topics["t"] = topic_of("t", 1, 3, 1)
+        result = await cluster.pinger.ping(1_000, topic="t")
+        assert sorted(name[0] for name in result.brokers) == ["1", "3"]
+        assert cluster.metadata.topics == {}
+        scripted.topics["t"] = topic_of("t", 1, -1, 1)
+        with pytest.raises(BrokerError, match="LEADER_NOT_AVAILABLE") as caught:
+            await cluster.pinger.ping(1_000, topic="t")
+        assert (caught.value.topic, caught.value.partition) == ("t", 1)
+        with pytest.raises(UnknownTopic):
+            await cluster.pinger.ping(1_000, topic="u")
+        scripted.topics["u"] = topic_of("u", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+            await cluster.pinger.ping(1_000, topic="u")
+
+
+async def test_all_leaders_that_do_not_answer_are_named():
+    async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        scripted.topics["t"] = topic_of("t", 1, 2, 3, 2)
+        first = await cluster.pinger.ping(1_000, topic="t")
+        assert len(first.brokers) == 3
+
+        async def only_named(connection: Any, request: Any) -> Response | None:
+            return await scripted.metadata(connection, request) if request.topics else None
+
+        for number in (2, 3):
+            scripted.nodes[number].answers[ApiKey.METADATA] = only_named
+        with pytest.raises(RequestTimedOut) as caught:
+            await cluster.pinger.ping(400, topic="t")
+        assert "broker 2 leads partition 1, 3" in str(caught.value)
+        assert "broker 3 leads partition 2" in str(caught.value)
+        assert caught.value.topic == "t"
+
+
+async def test_the_coordinator_is_asked_for_the_group():
+    async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        coordinated(scripted)
+        result = await cluster.pinger.ping(1_000, group="g")
+        assert [name[0] for name in result.brokers] == ["2"]
+        assert ApiKey.OFFSET_FETCH in [header.api_key for header in scripted.nodes[2].seen]
+        listener = await RealRuntime().listen(Address("127.0.0.1", 0))
+        await listener.aclose()
+        coordinated(scripted, port=listener.address.port)
+        with pytest.raises(ConnectionFailed) as caught:
+            await cluster.pinger.ping(1_000, group="g")
+        assert caught.value.group == "g"
+        assert str(caught.value.broker).startswith("2 at ")
+
+
+@pytest.mark.parametrize("answer", [{"port": 0}, {"error_code": 15}])
+async def test_no_coordinator(answer: dict[str, int]):
+    async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        coordinated(scripted, **answer)
+        with pytest.raises(BrokerError, match="COORDINATOR_NOT_AVAILABLE") as caught:
+            await cluster.pinger.ping(1_000, group="g")
+        assert caught.value.group == "g"
+
+
+async def test_what_cannot_be_encoded_is_raised_as_it_is():
+    async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        with pytest.raises((TypeError, ValueError)):
+            await cluster.pinger.ping(1_000, topic=7)  # type: ignore[arg-type]
+        assert await works(cluster)
+
+
+async def works(cluster: Cluster) -> bool:
+    return bool((await cluster.pinger.ping(1_000)).brokers)
