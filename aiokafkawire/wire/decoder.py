@@ -219,16 +219,15 @@ class _DecoderMaker:
                 self._flush()
             self.source.line(f"{add}({item})")
 
-    def _nested(self, cls: type[Struct], target: str, nullable: bool) -> None:
+    def _nested(self, cls: type[Struct], target: str, nullable: bool, tagged: bool = False) -> None:
         obj = self.source.name("m")
         if not nullable:
             self._flush()
             self.struct(cls, obj)
             self.source.line(f"{target} = {obj}")
             return
-        mark = self.source.name("n")
-        self._run.append(("b", mark))
-        self._flush()
+        # Null is an int8 below 0, or an unsigned varint of 0 where the struct is a tagged field.
+        mark = self._size("b", compact=tagged)
         with self.source.block(f"if {mark} < 0:"):
             self.source.line(f"{target} = None")
         with self.source.block("else:"):
@@ -260,7 +259,10 @@ class _DecoderMaker:
 
     def _tagged_field(self, item: Field, obj: str, stop: str) -> None:
         nullable = self.layout.version in item.nullable
-        self._value(item.kind, f"{obj}.{item.name}", nullable, item.compact)
+        if item.kind.struct is not None:
+            self._nested(item.kind.struct, f"{obj}.{item.name}", nullable, tagged=True)
+        else:
+            self._value(item.kind, f"{obj}.{item.name}", nullable, item.compact)
         self._flush()
         with self.source.block(f"if p != {stop}:"):
             self.source.line("raise Overrun")

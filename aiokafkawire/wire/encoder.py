@@ -23,7 +23,9 @@ __all__ = ("Encoder", "NotInVersion", "make_encoder", "tagged_section")
 Encoder = Callable[[Any, Callable[[Buffer], object]], None]
 
 NULL_COUNT = b"\xff" * 4
-NULL_STRUCT = b"\xff"
+NULL_STRUCT = repr(b"\xff")
+NULL_TAGGED_STRUCT = "one[0]"
+"""Unlike the untagged null, an int8 of -1, this is an unsigned varint. Present is 1 in both."""
 ONE_BYTE = tuple(bytes((n,)) for n in range(0x80))
 
 
@@ -183,10 +185,12 @@ class _EncoderMaker:
                 self._value(element, item, nullable=False, compact=True)
                 self._flush()
 
-    def _nested(self, cls: type[Struct], expression: str, nullable: bool) -> None:
+    def _nested(
+        self, cls: type[Struct], expression: str, nullable: bool, null: str = NULL_STRUCT
+    ) -> None:
         obj = self.source.name("m")
         self.source.line(f"{obj} = {expression}")
-        with self._null_or_value(obj, repr(NULL_STRUCT), nullable):
+        with self._null_or_value(obj, null, nullable):
             if nullable:
                 self.source.line(f"{self._writer}(one[1])")
             self.struct(cls, obj)
@@ -214,7 +218,10 @@ class _EncoderMaker:
         self.source.line(f"{parts} = []")
         self.source.line(f"{self._writer} = {parts}.append")
         nullable = self.layout.version in item.nullable
-        self._value(item.kind, f"{obj}.{item.name}", nullable, item.compact)
+        if item.kind.struct is not None:
+            self._nested(item.kind.struct, f"{obj}.{item.name}", nullable, NULL_TAGGED_STRUCT)
+        else:
+            self._value(item.kind, f"{obj}.{item.name}", nullable, item.compact)
         self._flush()
         self._writer = outer
         self.source.line(f'{section}.append(({item.tag}, b"".join({parts})))')

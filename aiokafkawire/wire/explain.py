@@ -179,11 +179,12 @@ class _DecodeWalk(_Walk):
             self.position = end
             return
         with self.inside("." + item.name):
-            self.value(item.kind, self.layout.version in item.nullable, item.compact)
+            nullable = self.layout.version in item.nullable
+            self.value(item.kind, nullable, item.compact, tagged=True)
             if self.position != end:
                 self.stop(f"tag {tag} does not end where its size of {size} bytes says", start)
 
-    def value(self, kind: TypeKind, nullable: bool, compact: bool) -> None:
+    def value(self, kind: TypeKind, nullable: bool, compact: bool, tagged: bool = False) -> None:
         self.values_left -= 1
         if self.values_left < 0:
             self.stop(f"malformed somewhere behind the first {MAX_VALUES} values", self.position)
@@ -191,7 +192,7 @@ class _DecodeWalk(_Walk):
         if kind.element is not None:
             self.array(kind.element, nullable, compact)
         elif kind.struct is not None:
-            if not nullable or self.fixed("b", 1) >= 0:
+            if not nullable or self.size("b", compact=tagged) >= 0:
                 self.struct(kind.struct)
         elif kind.primitive is not None and kind.primitive.code:
             self.fixed(kind.primitive.code, kind.primitive.size_bytes)

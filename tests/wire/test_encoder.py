@@ -31,6 +31,7 @@ class Shapes(Message):
     inner: Inner
     optional: Inner | None
     moved: str | None = field(versions="1+", default=None, tag=5)
+    tagged_inner: Inner | None = field(versions="1+", default_factory=Inner, tag=6)
 
 
 def shapes(**changes: Any) -> Shapes:
@@ -81,6 +82,23 @@ def test_every_shape_in_the_flexible_format() -> None:
     message = shapes(optional=Inner(number=4), moved="m")
     assert wire.encode(message, 1) == expected
     assert wire.decode(Shapes, 1, expected) == message
+    assert wire.from_json(Shapes, 1, wire.to_json(message, 1)) == message
+
+
+@pytest.mark.parametrize(
+    ("inner", "section"),
+    [
+        (None, b"\x01\x06\x01\x00"),  # Kafka writes an unsigned varint: 0 is null
+        (Inner(number=9), b"\x01\x06\x06\x01\x00\x00\x00\x09\x00"),  # and 1 present
+        (Inner(), b"\x00"),
+    ],
+)
+def test_a_tagged_struct_may_be_null(inner: Inner | None, section: bytes) -> None:
+    message = shapes(tagged_inner=inner)
+    untagged = b"\xff"  # as int8, where a struct is no tagged field: -1 is null
+    encoded = wire.encode(message, 1)
+    assert encoded.endswith(b"\x00\x00\x00\x03\x00" + untagged + section)
+    assert wire.decode(Shapes, 1, encoded) == message
     assert wire.from_json(Shapes, 1, wire.to_json(message, 1)) == message
 
 

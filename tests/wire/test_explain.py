@@ -69,3 +69,17 @@ def test_require_default() -> None:
     partition.last_fetched_epoch = 4
     with pytest.raises(UnsupportedVersion, match="set to 4"):
         require_default(epoch, 11, partition)
+
+
+def test_a_null_tagged_struct_is_walked_to_its_end() -> None:
+    name = "ConsumerGroupMemberMetadataValue"
+    cls = wire.message_class(name)
+    for _, vector in vectors.by_message()[name]:
+        error = explain_decoding(cls, 0, bytes.fromhex(vector["hex"]))
+        assert error.reason.startswith("the bytes could not be decoded"), vector["id"]
+    raw = bytes.fromhex(next(v["hex"] for v in vectors.lines("nullable-structs")))
+    assert raw.endswith(b"\x01\x00\x01\x00")  # one tagged field, tag 0, one byte: null
+    with pytest.raises(MalformedMessage, match="tag 0 does not end where its size of 2 bytes says"):
+        wire.decode(cls, 0, raw[:-2] + b"\x02\x00\x00")
+    with pytest.raises(MalformedMessage, match="classic_member_metadata"):
+        wire.decode(cls, 0, raw[:-2] + b"\x01\x01")  # present, and nothing follows

@@ -8,6 +8,14 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent.parent / "vectors"
+FILES = (
+    "requests",
+    "responses",
+    "headers",
+    "data-messages",
+    "coordinator-records",
+    "nullable-structs",
+)
 
 
 @cache
@@ -20,7 +28,7 @@ def lines(file: str) -> tuple[dict[str, Any], ...]:
 def by_message() -> dict[str, list[tuple[str, dict[str, Any]]]]:
     """The vectors of each message, with the file that each stands in."""
     found: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
-    for file in ("requests", "responses", "headers", "data-messages", "coordinator-records"):
+    for file in FILES:
         for vector in lines(file):
             found[vector["message"]].append((file, vector))
     return found
