@@ -11,7 +11,7 @@ project = "aiokafkawire"
 author = "The aiokafkawire maintainers"
 release = version = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["README.md", "build"]
 html_theme = "furo"
 html_title = f"{project} {release}"
@@ -34,6 +34,8 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(.*\.)?(Action|ApiKey|BatchIterator|Faults|Receipt|Segment)"),
     (r"py:.*", r"(.*\.)?(OffsetsSource|TransactionScope)"),
     (r"py:.*", r"(.*\.)?(Kafka07Config|Kafka07Options|KafkaError)"),
+    # Errors that a docstring lists under "Raises": they have a page of their own.
+    (r"py:exc", r"\w+"),
 ]
 
 NOT_FOR_USERS = {"Delivery", "Fault", "Fetched", "Messages", "Records"}

@@ -1,7 +1,8 @@
 """One producer for the life of a web application.
 
 The application is plain ASGI, so any server runs it: `app = App("localhost:9092")` in a module, and
-`uvicorn module:app`. Here it is called directly, with an embedded broker behind it.
+`uvicorn module:app`. Here it is called directly, with an embedded broker behind it. With a
+framework it is shorter: see docs/recipes/fastapi.md and docs/recipes/django.md.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ MAX_BODY_BYTES = 1024 * 1024
 
 
 class App:
-    """POST a body to any path: it is in Kafka when the answer says 201."""
+    """POST a body to /orders: it is in Kafka when the answer says 201.
+
+    GET /health/live asks nobody, GET /health/ready the leaders of the topic.
+    """
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
@@ -31,32 +35,52 @@ class App:
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self.live(receive, send)
-        else:
-            await self.answer(receive, send)
+            await self.lifespan(receive, send)
+            return
+        status, answer = 200, {}
+        try:
+            match scope["method"], scope["path"]:
+                case "POST", "/orders":
+                    status, answer = 201, await self.create_order(receive)
+                case "GET", "/health/live":
+                    pass
+                case "GET", "/health/ready":
+                    answer = await self.ready()
+                case _:
+                    status = 404
+        except KafkaError as error:
+            status, answer = 503 if error.retriable else 500, {"error": str(error)}
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": json.dumps(answer).encode()})
 
-    async def live(self, receive: Receive, send: Send) -> None:
+    async def lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
-        async with Producer(bootstrap_servers=self.bootstrap_servers) as self.producer:
+        async with Producer(
+            bootstrap_servers=self.bootstrap_servers,
+            connect_on_start=False,  # the service starts before Kafka does
+            max_block_ms=3_000,
+            request_timeout_ms=4_000,
+            delivery_timeout_ms=10_000,
+            close_timeout_ms=10_000,
+        ) as self.producer:
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def answer(self, receive: Receive, send: Send) -> None:
+    async def create_order(self, receive: Receive) -> dict[str, Any]:
         assert self.producer is not None
         order, more = b"", True
         while more and len(order) <= MAX_BODY_BYTES:
             message = await receive()
             order += message.get("body", b"")
             more = message.get("more_body", False)
-        try:
-            receipt = await self.producer.send_and_wait("orders", value=order)
-        except KafkaError as error:
-            status, told = 503 if error.retriable else 500, {"error": str(error)}
-        else:
-            status, told = 201, {"partition": receipt.partition, "offset": receipt.offset}
-        await send({"type": "http.response.start", "status": status, "headers": []})
-        await send({"type": "http.response.body", "body": json.dumps(told).encode()})
+        receipt = await self.producer.send_and_wait("orders", value=order)
+        return {"partition": receipt.partition, "offset": receipt.offset}
+
+    async def ready(self) -> dict[str, Any]:
+        assert self.producer is not None
+        result = await self.producer.ping(timeout_ms=1_000, topic="orders")
+        return {"brokers": len(result.brokers)}
 
 
 async def main() -> None:
@@ -75,7 +99,8 @@ async def main() -> None:
             async def show(message: Message) -> None:
                 print(message.get("status", message.get("body")))
 
-            await app({"type": "http"}, body, show)
+            for method, path in (("POST", "/orders"), ("GET", "/health/ready")):
+                await app({"type": "http", "method": method, "path": path}, body, show)
             await to_app.send({"type": "lifespan.shutdown"})
             print((await told.receive())["type"])
 

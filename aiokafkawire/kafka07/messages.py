@@ -48,7 +48,7 @@ class Messages:
 
     @property
     def next_offset(self) -> int:
-        """Where reading goes on: after the last message, or where its compressed set begins."""
+        """The offset to read on from, after the last message or at its compressed set."""
         return self._loop.offset
 
     def __aiter__(self) -> Self:

@@ -64,7 +64,7 @@ class Fetched:
 
     @property
     def next_offset(self) -> int:
-        """Where the next fetch begins: after the whole messages, which are not looked into.
+        """The offset of the next fetch, after the whole messages, which are not looked into.
 
         Raises as iterating does for what makes no sense as a set of messages.
         """

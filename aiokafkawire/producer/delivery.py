@@ -297,7 +297,7 @@ class Delivery(Placed):
 
     @property
     def done(self) -> bool:
-        """Whether the outcome is known: then awaiting does not wait."""
+        """True once the outcome is known, so that awaiting does not wait."""
         return self.receipt.base_offset is not None or self._leaf()[0].done
 
     def result(self) -> RecordMetadata:

@@ -234,7 +234,7 @@ class KafkaBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of all nodes, as clients take them: `host:port,host:port`."""
+        """The addresses of all nodes, with commas between, as clients take them."""
         return self._bootstrap_servers
 
     @property

@@ -1,8 +1,9 @@
 """What of a Markdown page is code to run.
 
 Blocks tagged `python` run in the order of the page. A comment on the line before a block says
-otherwise: `compiled only: REASON`, `pytest` (a user's test file), `asyncio only`. A comment that
-begins with `hidden` holds code that a reader need not see; it runs in its place.
+otherwise: `compiled only: REASON`, `file: PATH` (a file of the user's project), `pytest` (a test
+file of that project), `asyncio only`. A comment that begins with `hidden` holds code that a reader
+need not see; it runs in its place.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-__all__ = ("PAGES", "ROOT", "Block", "Kind", "blocks_of", "commands_of")
+__all__ = ("PAGES", "ROOT", "Block", "Kind", "blocks_of", "commands_of", "write_project")
 
 ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 FENCE = re.compile(r"(`{3,})(.*)")
-COMMENT = re.compile(r"<!-- (compiled only: \S.*|pytest|asyncio only) -->")
+COMMENT = re.compile(r"<!-- (compiled only: \S.*|file: [\w/]+\.py|pytest|asyncio only) -->")
 HIDDEN = "<!-- hidden"
 END_OF_HIDDEN = "-->"
 
@@ -28,18 +29,20 @@ class Kind(Enum):
 
     RUN = "run"
     RUN_ON_ASYNCIO = "asyncio only"
+    FILE = "file"
     TEST_FILE = "pytest"
     COMPILE = "compiled only"
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Code of a page, from line `line` on."""
+    """Code of a page, from line `line` on. `path` is where a file of a project belongs."""
 
     page: Path
     line: int
     code: str
     kind: Kind
+    path: str = ""
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
@@ -64,7 +67,7 @@ def blocks_of(page: Path) -> list[Block]:
     """The code of a page, in order. Raises `ValueError` for a block that does not end."""
     found: list[Block] = []
     lines = page.read_text(encoding="utf-8").splitlines()
-    number, kind = 0, Kind.RUN
+    number, kind, path = 0, Kind.RUN, ""
     while number < len(lines):
         line = lines[number]
         number += 1
@@ -77,10 +80,22 @@ def blocks_of(page: Path) -> list[Block]:
                 raise ValueError(f"{page.name}:{number}: {line} has no end") from None
             if fence is None or fence[2] == "python":
                 code = "\n".join(lines[number:last])
-                found.append(Block(page, number + 1, code, Kind.RUN if fence is None else kind))
-            number, kind = last + 1, Kind.RUN
+                what = (Kind.RUN, "") if fence is None else (kind, path)
+                found.append(Block(page, number + 1, code, *what))
+            number, kind, path = last + 1, Kind.RUN, ""
         elif comment := COMMENT.fullmatch(line):
-            kind = Kind(comment[1].partition(":")[0])
+            name, _, rest = comment[1].partition(": ")
+            kind = Kind(name)
+            path = rest if kind is Kind.FILE else ""
         elif line:
-            kind = Kind.RUN
+            kind, path = Kind.RUN, ""
     return found
+
+
+def write_project(page: Path, folder: Path) -> None:
+    """Write the files of a project that a page shows."""
+    for block in blocks_of(page):
+        if block.kind is Kind.FILE:
+            file = folder / block.path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(block.code + "\n", encoding="utf-8")

@@ -17,7 +17,7 @@ import sniffio
 import aiokafkawire
 from aiokafkawire import Broker
 
-from .pages import PAGES, ROOT, Block, Kind, blocks_of
+from .pages import PAGES, ROOT, Block, Kind, blocks_of, write_project
 
 pytestmark = pytest.mark.slow
 
@@ -118,6 +118,7 @@ def test_every_block_compiles(blocks: list[Block]):
     ],
 )
 def test_a_test_file_of_a_page_passes(block: Block, tmp_path: Path):
+    write_project(block.page, tmp_path)
     (tmp_path / "test_of_page.py").write_text(block.code + "\n")
     # Both of these plugins run tests that are coroutines; a user has the one or the other.
     other = "anyio" if "pytest_asyncio" in block.code else "asyncio"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from .pages import PAGES, Kind, blocks_of, commands_of
+from .pages import PAGES, Kind, blocks_of, commands_of, write_project
 
 PAGE = """\
 # A page
@@ -34,6 +34,10 @@ def test_it(): ...
 ```python
 import asyncio
 ```
+<!-- file: shop/app.py -->
+```python
+app = 1
+```
 <!-- compiled only: but there is text in between -->
 Text.
 ````python
@@ -56,11 +60,21 @@ def test_blocks_come_in_order_with_their_lines_and_kinds(page: Path):
         (18, Kind.COMPILE),
         (22, Kind.TEST_FILE),
         (26, Kind.RUN_ON_ASYNCIO),
-        (31, Kind.RUN),
+        (30, Kind.FILE),
+        (35, Kind.RUN),
     ]
     assert blocks[0].code == "first = 1\nsecond = 2"
     assert blocks[1].code == "third = 3"
-    assert blocks[5].code == "```"
+    assert blocks[6].code == "```"
+    assert [block.path for block in blocks if block.path] == ["shop/app.py"]
+
+
+def test_the_files_of_a_page_are_written(page: Path, tmp_path: Path):
+    page.write_text(PAGE)
+    write_project(page, tmp_path / "project")
+    written = [path for path in (tmp_path / "project").rglob("*") if path.is_file()]
+    assert written == [tmp_path / "project" / "shop" / "app.py"]
+    assert written[0].read_text() == "app = 1\n"
 
 
 def test_commands_stand_at_a_prompt_of_a_console(page: Path):

@@ -1,0 +1,171 @@
+"""The projects of the recipes run as processes, against a broker process that is stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+
+from aiokafkawire import Consumer, Producer, TopicPartition
+from tests.cli.shell import serving
+from tests.elapsed import Elapsed
+
+from .pages import ROOT, write_project
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP"),
+]
+
+RED_WITHIN_S = 3.0
+"""A probe must have turned red this long after a broker was stopped."""
+
+WITHIN_S = 30.0
+"""Longer than anything else here takes on a busy machine."""
+
+
+def project(recipe: str, folder: Path) -> Path:
+    write_project(ROOT / "docs" / "recipes" / f"{recipe}.md", folder)
+    return folder
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def running(folder: Path, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A Python process in a project; it is killed in the end if it still runs."""
+    process = subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(timeout=WITHIN_S)
+
+
+def becomes(what: Callable[[], bool], within_s: float = WITHIN_S) -> float:
+    """Wait until it holds; the seconds of this process that it took."""
+    elapsed = Elapsed()
+    elapsed.start()
+    try:
+        while not what():
+            assert elapsed.seconds < within_s, f"not after {elapsed.seconds:.2f} s"
+            time.sleep(0.05)
+    finally:
+        elapsed.stop()
+    return elapsed.seconds
+
+
+@pytest.mark.parametrize(
+    ("recipe", "application"), [("fastapi", "app:app"), ("django", "shop.asgi:application")]
+)
+def test_a_web_service_is_ready_while_a_broker_answers(
+    recipe: str, application: str, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    port = free_port()
+    arguments = ("-m", "uvicorn", application, "--port", str(port), "--log-level", "warning")
+    with (
+        serving("-t", "orders:3") as (servers, broker),
+        running(project(recipe, tmp_path), *arguments, KAFKA_BOOTSTRAP_SERVERS=servers) as service,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=WITHIN_S) as client,
+    ):
+
+        def answers(path: str) -> int:
+            try:
+                return client.get(path).status_code
+            except httpx.ConnectError:
+                return 0
+
+        becomes(lambda: answers("/health/ready") == 200)
+        order = {"id": "1", "customer": "7", "book": "Emma"}
+        assert client.post("/orders", json=order).status_code == 201
+        broker.send_signal(signal.SIGSTOP)
+        took_s = becomes(lambda: answers("/health/ready") == 503, RED_WITHIN_S)
+        record_property("summary", f"{recipe}: not ready {took_s:.2f} s after SIGSTOP")
+        assert answers("/health/live") == 204
+        broker.send_signal(signal.SIGCONT)
+        becomes(lambda: answers("/health/ready") == 200)
+        assert client.post("/orders", json=order).status_code == 201
+        service.send_signal(signal.SIGTERM)
+        service.wait(timeout=WITHIN_S)
+
+
+def test_a_web_service_starts_before_its_broker(tmp_path: Path) -> None:
+    port, broker_port = free_port(), free_port()
+    arguments = ("-m", "uvicorn", "app:app", "--port", str(port), "--log-level", "warning")
+    with (
+        running(
+            project("fastapi", tmp_path),
+            *arguments,
+            KAFKA_BOOTSTRAP_SERVERS=f"127.0.0.1:{broker_port}",
+        ),
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=WITHIN_S) as client,
+    ):
+
+        def answers(path: str) -> int:
+            try:
+                return client.get(path).status_code
+            except httpx.ConnectError:
+                return 0
+
+        becomes(lambda: answers("/health/live") == 204)
+        assert answers("/health/ready") == 503
+        with serving("--port", str(broker_port), "-t", "orders:3"):
+            becomes(lambda: answers("/health/ready") == 200)
+
+
+def test_a_worker_finishes_commits_and_leaves_on_sigterm(tmp_path: Path) -> None:
+    health = tmp_path / "health"
+    alive, ready = health / "alive", health / "ready"
+    partition = TopicPartition("orders", 0)
+    records = 250
+
+    async def produce(servers: str) -> None:
+        async with Producer(bootstrap_servers=servers) as producer:
+            for number in range(records):
+                await producer.send("orders", value=b"%d" % number)
+
+    async def committed(servers: str) -> int:
+        async with Consumer(bootstrap_servers=servers, group_id="billing") as consumer:
+            found = (await consumer.committed(partition))[partition]
+            return 0 if found is None else found.offset
+
+    with (
+        serving("-t", "orders:1") as (servers, broker),
+        running(
+            project("kubernetes", tmp_path),
+            "worker.py",
+            KAFKA_BOOTSTRAP_SERVERS=servers,
+            HEALTH_DIR=str(health),
+        ) as worker,
+    ):
+        becomes(ready.exists)
+        anyio.run(produce, servers)
+        becomes(lambda: anyio.run(committed, servers) == records)
+        broker.send_signal(signal.SIGSTOP)
+        becomes(lambda: not ready.exists(), 5.0)
+        touched = alive.stat().st_mtime
+        becomes(lambda: alive.stat().st_mtime > touched)
+        broker.send_signal(signal.SIGCONT)
+        becomes(ready.exists)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(timeout=WITHIN_S) == 0
+        assert not ready.exists()
+        assert anyio.run(committed, servers) == records
