@@ -1,11 +1,12 @@
 """A Kafka client native to asyncio and trio.
 
-`Producer` and `Consumer` are what most programs need; `aiokafkawire.errors` holds every error, and
-`aiokafkawire.broker.Broker` is an embedded broker to test against.
+`Producer` and `Consumer` are what most programs need; every error is here and in
+`aiokafkawire.errors`, and `Broker` is an embedded broker to test against.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,40 @@ if TYPE_CHECKING:
     from aiokafkawire._about import About, about
     from aiokafkawire.broker import Broker
     from aiokafkawire.consumer import Consumer, RebalanceListener
-    from aiokafkawire.errors import KafkaError
+    from aiokafkawire.errors import (
+        AuthenticationFailed,
+        BrokerError,
+        BufferFull,
+        ClientClosed,
+        CommitFailed,
+        ConnectionFailed,
+        ConnectionLost,
+        CorruptRecords,
+        DeliveriesFailed,
+        DeliveryTimedOut,
+        DeliveryUnknown,
+        GroupFailed,
+        IllegalState,
+        InvalidOption,
+        KafkaError,
+        LogTruncated,
+        MalformedFrame,
+        MalformedMessage,
+        MemberFenced,
+        NoBrokerAvailable,
+        NoOffset,
+        ProducerFenced,
+        ProtocolError,
+        RecordTooLarge,
+        RequestTimedOut,
+        TransactionAborted,
+        TransactionFailed,
+        UnknownServerError,
+        UnknownTopic,
+        UnsupportedVersion,
+        WrongEventLoop,
+        WrongTransactionState,
+    )
     from aiokafkawire.group import (
         Assignor,
         CooperativeStickyAssignor,
@@ -45,28 +79,59 @@ if TYPE_CHECKING:
 __all__ = (
     "About",
     "Assignor",
+    "AuthenticationFailed",
     "Broker",
+    "BrokerError",
+    "BufferFull",
+    "ClientClosed",
+    "CommitFailed",
+    "ConnectionFailed",
+    "ConnectionLost",
     "Consumer",
     "CooperativeStickyAssignor",
+    "CorruptRecords",
+    "DeliveriesFailed",
     "Delivery",
+    "DeliveryTimedOut",
+    "DeliveryUnknown",
+    "GroupFailed",
     "GroupMetadata",
+    "IllegalState",
+    "InvalidOption",
     "KafkaError",
+    "LogTruncated",
+    "MalformedFrame",
+    "MalformedMessage",
+    "MemberFenced",
     "MemberSubscription",
+    "NoBrokerAvailable",
+    "NoOffset",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "Partitioner",
     "PingResult",
     "PreparedTransaction",
     "Producer",
+    "ProducerFenced",
+    "ProtocolError",
     "RangeAssignor",
     "RebalanceListener",
     "Record",
     "RecordMetadata",
+    "RecordTooLarge",
     "Records",
+    "RequestTimedOut",
     "RoundRobinAssignor",
     "StickyAssignor",
     "TimestampType",
     "TopicPartition",
+    "TransactionAborted",
+    "TransactionFailed",
+    "UnknownServerError",
+    "UnknownTopic",
+    "UnsupportedVersion",
+    "WrongEventLoop",
+    "WrongTransactionState",
     "__version__",
     "about",
     "end_transaction",
@@ -75,42 +140,98 @@ __all__ = (
 _ROOMS = {
     "About": "_about",
     "Assignor": "group",
+    "AuthenticationFailed": "errors",
     "Broker": "broker",
+    "BrokerError": "errors",
+    "BufferFull": "errors",
+    "ClientClosed": "errors",
+    "CommitFailed": "errors",
+    "ConnectionFailed": "errors",
+    "ConnectionLost": "errors",
     "Consumer": "consumer",
     "CooperativeStickyAssignor": "group",
+    "CorruptRecords": "errors",
+    "DeliveriesFailed": "errors",
     "Delivery": "producer",
+    "DeliveryTimedOut": "errors",
+    "DeliveryUnknown": "errors",
+    "GroupFailed": "errors",
     "GroupMetadata": "types",
+    "IllegalState": "errors",
+    "InvalidOption": "errors",
     "KafkaError": "errors",
+    "LogTruncated": "errors",
+    "MalformedFrame": "errors",
+    "MalformedMessage": "errors",
+    "MemberFenced": "errors",
     "MemberSubscription": "group",
+    "NoBrokerAvailable": "errors",
+    "NoOffset": "errors",
     "OffsetAndMetadata": "types",
     "OffsetAndTimestamp": "types",
     "Partitioner": "producer",
     "PingResult": "types",
     "PreparedTransaction": "producer",
     "Producer": "producer",
+    "ProducerFenced": "errors",
+    "ProtocolError": "errors",
     "RangeAssignor": "group",
     "RebalanceListener": "consumer",
     "Record": "records",
     "RecordMetadata": "types",
+    "RecordTooLarge": "errors",
     "Records": "records",
+    "RequestTimedOut": "errors",
     "RoundRobinAssignor": "group",
     "StickyAssignor": "group",
     "TimestampType": "types",
     "TopicPartition": "types",
+    "TransactionAborted": "errors",
+    "TransactionFailed": "errors",
+    "UnknownServerError": "errors",
+    "UnknownTopic": "errors",
+    "UnsupportedVersion": "errors",
+    "WrongEventLoop": "errors",
+    "WrongTransactionState": "errors",
     "about": "_about",
     "end_transaction": "producer",
 }
 
+_SUBMODULES = (
+    "blocking",
+    "broker",
+    "config",
+    "consumer",
+    "errors",
+    "group",
+    "kafka07",
+    "producer",
+    "records",
+    "testing",
+    "types",
+)
+
 
 def __getattr__(name: str) -> object:
-    # Rooms are imported when first asked for: whoever produces only never loads the consumer.
+    # Imported when first asked for: a program that only produces never loads the consumer.
     room = _ROOMS.get(name)
-    if room is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{room}"), name)
-    globals()[name] = value
-    return value
+    if room is not None:
+        value = getattr(import_module(f"{__name__}.{room}"), name)
+        globals()[name] = value
+        return value
+    if name in _SUBMODULES:
+        return import_module(f"{__name__}.{name}")
+    text = f"module {__name__!r} has no attribute {name!r}"
+    if name.startswith("_"):
+        raise AttributeError(text)
+    hint = import_module(f"{__name__}.config.names").absent_hint(name)
+    if hint is None:
+        raise AttributeError(text)
+    if sys._getframe(1).f_code.co_name == "_handle_fromlist":
+        # `from aiokafkawire import …` would put a text without the hint in place of this.
+        raise ImportError(f"{text}: {hint}", name=__name__)
+    raise AttributeError(f"{text}: {hint}", name=name, obj=None)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_SUBMODULES})

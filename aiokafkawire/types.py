@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Never, TypeVar
 
 __all__ = (
     "ANY_LEADER_EPOCH",
     "NO_TIMESTAMP",
+    "AnyPartition",
     "GroupMetadata",
     "NodeId",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OffsetsArgument",
     "PartitionArgument",
+    "PartitionT",
     "PingResult",
     "ProducerIdAndEpoch",
     "RecordMetadata",
     "TimestampType",
     "TopicPartition",
     "by_topic",
+    "no_timestamp",
     "topic_partition",
     "topic_partitions",
 )
@@ -55,7 +59,10 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartit
     return grouped
 
 
-PartitionArgument = TopicPartition | tuple[str, int] | Iterable[TopicPartition | tuple[str, int]]
+AnyPartition = TopicPartition | tuple[str, int]
+"""One partition as an application may give it."""
+
+PartitionArgument = AnyPartition | Iterable[AnyPartition]
 
 
 def topic_partitions(given: Iterable[PartitionArgument]) -> list[TopicPartition]:
@@ -111,6 +118,14 @@ class TimestampType(IntEnum):
     LOG_APPEND_TIME = 1
 
 
+def no_timestamp(of: object) -> str:
+    """Return the text of an `AttributeError` for `timestamp`, the name in other clients."""
+    return (
+        f"{type(of).__name__!r} object has no attribute 'timestamp': timestamp_ms has milliseconds"
+        " since 1970"
+    )
+
+
 class RecordMetadata(NamedTuple):
     """Where a produced record stands in the log.
 
@@ -126,6 +141,11 @@ class RecordMetadata(NamedTuple):
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+    @property
+    def timestamp(self: Never) -> Never:  # type: ignore[misc]
+        """Not here: use `timestamp_ms`."""
+        raise AttributeError(no_timestamp(self))
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -144,6 +164,13 @@ class OffsetAndMetadata:
     leader_epoch: int = ANY_LEADER_EPOCH
 
 
+# The key type of Mapping is invariant, so a dict[TopicPartition, int] is no Mapping of tuples.
+PartitionT = TypeVar("PartitionT", bound=tuple[str, int])
+
+OffsetsArgument = Mapping[PartitionT, int | OffsetAndMetadata]
+"""Offsets by partition as an application may give them."""
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetAndTimestamp:
     """The first offset at or after a timestamp (milliseconds since 1970)."""
@@ -151,6 +178,11 @@ class OffsetAndTimestamp:
     offset: int
     timestamp_ms: int
     leader_epoch: int = ANY_LEADER_EPOCH
+
+    @property
+    def timestamp(self: Never) -> Never:  # type: ignore[misc]
+        """Not here: use `timestamp_ms`."""
+        raise AttributeError(no_timestamp(self))
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ async def our_loop(bootstrap_servers: str, topic: str) -> AsyncIterator[Work]:
                         for record in batch:
                             producer.send_nowait(target, record.value, partition=partition)
                         done += len(batch)
-                    await producer.send_offsets(consumer)
+                    await producer.send_offsets_to_transaction(consumer)
             return done
 
         yield work

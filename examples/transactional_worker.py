@@ -49,7 +49,7 @@ async def work(name: str, bootstrap_servers: str) -> None:
                             await producer.send(
                                 "invoices", invoice(order.value or b""), key=order.key
                             )
-                    await producer.send_offsets(consumer)
+                    await producer.send_offsets_to_transaction(consumer)
             except (TransactionFailed, CommitFailed, PrinterJammed) as error:
                 print(f"{name}: aborted, again from what is committed: {error!r}")
                 await consumer.seek_to_committed()

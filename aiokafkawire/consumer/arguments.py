@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from aiokafkawire.errors import CommitFailed
 from aiokafkawire.records import Records
 from aiokafkawire.types import (
     ANY_LEADER_EPOCH,
     OffsetAndMetadata,
+    OffsetsArgument,
+    PartitionArgument,
+    PartitionT,
     TopicPartition,
     topic_partition,
+    topic_partitions,
 )
 
 from .assignment import Assignment
 
-__all__ = ("CommitArgument", "checked_offset", "offsets_to_commit", "times_to_look_up")
+__all__ = (
+    "CommitArgument",
+    "checked_offset",
+    "offsets_to_commit",
+    "only_partitions",
+    "times_to_look_up",
+)
 
 MAX_INT64 = 2**63 - 1
 MAX_INT32 = 2**31 - 1
 MAX_METADATA_BYTES = 2**15 - 1
 
-CommitArgument = Mapping[TopicPartition, int | OffsetAndMetadata] | Records
+CommitArgument = OffsetsArgument[PartitionT] | Records
 
 
 def offsets_to_commit(
-    assignment: Assignment, given: CommitArgument
+    assignment: Assignment, given: CommitArgument[PartitionT]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """What a mapping says, or the end of a batch.
 
@@ -67,7 +77,24 @@ def _check_metadata(metadata: str) -> None:
         raise ValueError(f"the metadata of an offset takes at most {MAX_METADATA_BYTES} bytes")
 
 
-def times_to_look_up(given: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def only_partitions(partitions: Sequence[PartitionArgument]) -> list[TopicPartition]:
+    """Return the partitions that a call for records is restricted to.
+
+    Raises:
+        TypeError: An argument is no partition. For a number the text says how a time or a number
+            of records is given.
+        ValueError: No request can carry a partition.
+    """
+    for argument in partitions:
+        if isinstance(argument, int | float):
+            raise TypeError(
+                f"a partition is (topic, number), not {argument!r}: a time is timeout_ms="
+                f"{argument!r}, a number of records max_records={argument!r}"
+            )
+    return topic_partitions(partitions)
+
+
+def times_to_look_up(given: Mapping[PartitionT, int]) -> dict[TopicPartition, int]:
     """Milliseconds by partition. Raises `TypeError`, `ValueError`."""
     if not isinstance(given, Mapping):
         raise TypeError(f"times are given by partition ({{TopicPartition: ms}}), not {given!r:.80}")

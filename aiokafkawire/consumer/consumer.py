@@ -8,6 +8,7 @@ from typing import Self, Unpack, overload
 
 from aiokafkawire.cluster.routing import AnyNode
 from aiokafkawire.config import ConsumerConfig, ConsumerOptions, make
+from aiokafkawire.config.names import ABSENT_OF_CONSUMER
 from aiokafkawire.connection import ByVersion, parse_pin
 from aiokafkawire.errors import IllegalState, InvalidOption, KafkaError, RequestTimedOut
 from aiokafkawire.group.assignors import assignors_of
@@ -23,10 +24,12 @@ from aiokafkawire.runtime import (
 )
 from aiokafkawire.runtime.phases import Phase
 from aiokafkawire.types import (
+    AnyPartition,
     GroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionArgument,
+    PartitionT,
     PingResult,
     TopicPartition,
     topic_partition,
@@ -35,7 +38,13 @@ from aiokafkawire.types import (
 from aiokafkawire.wire import ApiKey
 from aiokafkawire.wire.messages.metadata import MetadataRequest, MetadataResponse
 
-from .arguments import CommitArgument, checked_offset, offsets_to_commit, times_to_look_up
+from .arguments import (
+    CommitArgument,
+    checked_offset,
+    offsets_to_commit,
+    only_partitions,
+    times_to_look_up,
+)
 from .buffer import Cursor, Lease
 from .core import Core
 from .partition import LogPoint, Partition, ResetTo, SoughtTo, ToCommitted
@@ -58,7 +67,7 @@ QUIET_CLOSE_S = 0.75
 after one of its tasks failed."""
 
 
-class Consumer(Client[Core]):
+class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
     """Reads topics, alone or as a member of a group.
 
     ::
@@ -80,12 +89,7 @@ class Consumer(Client[Core]):
     exist for `default_api_timeout_ms`.
     """
 
-    def __init__(
-        self,
-        *topics: str,
-        _runtime: Runtime | None = None,
-        **options: Unpack[ConsumerOptions],
-    ) -> None:
+    def __init__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> None:
         """Check the arguments; nothing is connected before `start` or `async with`.
 
         `topics` are subscribed to; without any call `subscribe` or `assign`. Of the options only
@@ -100,8 +104,7 @@ class Consumer(Client[Core]):
         super().__init__(
             "consumer",
             label("Consumer", self.config, group_id),
-            _runtime,
-            who if group_id is None else f"{who} of group {group_id}",
+            who=who if group_id is None else f"{who} of group {group_id}",
         )
         try:
             self._wanted: Subscription = topics_of(topics) if topics else Nothing()
@@ -253,20 +256,26 @@ class Consumer(Client[Core]):
         return BatchIterator(self)
 
     @overload
-    async def getone(self) -> Record: ...
+    async def getone(self, *partitions: PartitionArgument) -> Record: ...
 
     @overload
-    async def getone(self, *, timeout_ms: float) -> Record | None: ...
+    async def getone(self, *partitions: PartitionArgument, timeout_ms: float) -> Record | None: ...
 
-    async def getone(self, *, timeout_ms: float | None = None) -> Record | None:
-        """The next record; None if none came within `timeout_ms` (for ever unless given).
+    async def getone(
+        self, *partitions: PartitionArgument, timeout_ms: float | None = None
+    ) -> Record | None:
+        """Return the next record; None if none came within `timeout_ms` (for ever unless given).
 
-        Raises what waiting does not mend, until it is mended: see `Consumer`. May be cancelled: a
-        record that was not returned is given by the next call. Prefer `timeout_ms` to
-        `asyncio.wait_for`, which before Python 3.12 calls from another task each time, so that
+        `partitions` restricts it to these. Raises what waiting does not change: see `Consumer`. May
+        be cancelled: a record that was not returned is given by the next call. Prefer `timeout_ms`
+        to `asyncio.wait_for`, which before Python 3.12 calls from another task each time, so that
         nothing counts as processed.
         """
         core = self._running
+        if partitions:
+            limit = NEVER if timeout_ms is None else self._deadline(core, timeout_ms)
+            found = await self._many(core, only_partitions(partitions) or None, 1, limit)
+            return next((records[0] for records in found.values()), None)
         caller = current_task()
         await core.checkpoint()
         record = core.next_buffered(caller)
@@ -291,7 +300,7 @@ class Consumer(Client[Core]):
         limit = self.config.max_poll_records if max_records is None else max_records
         if limit < 1:
             raise ValueError(f"max_records must be at least 1, not {limit}")
-        only = topic_partitions(partitions) or None
+        only = only_partitions(partitions) or None
         return await self._many(core, only, limit, self._deadline(core, timeout_ms))
 
     async def _next(self, core: Core, owner: object, deadline: float) -> Record | None:
@@ -333,7 +342,7 @@ class Consumer(Client[Core]):
 
     # --- offsets ---
 
-    async def commit(self, offsets: CommitArgument | None = None) -> None:
+    async def commit(self, offsets: CommitArgument[PartitionT] | None = None) -> None:
         """Commit, and wait until the coordinator has acknowledged it.
 
         None commits all that was given so far, a batch of `batches` or `getmany` up to its end,
@@ -370,7 +379,7 @@ class Consumer(Client[Core]):
             return {}
         return dict(await group.offsets.fetch(wanted, self._deadline(core), stable=stable))
 
-    async def position(self, partition: TopicPartition) -> int:
+    async def position(self, partition: AnyPartition) -> int:
         """The offset of the next record to be given; waits until it is known and validated.
 
         Raises `NoOffset`, or `RequestTimedOut` after `default_api_timeout_ms`.
@@ -397,12 +406,12 @@ class Consumer(Client[Core]):
         """
         return self._running.positions()
 
-    def mark_committed(self, offsets: CommitArgument) -> None:
+    def mark_committed(self, offsets: CommitArgument[PartitionT]) -> None:
         """Take these offsets for committed, as they were by other means than `commit`.
 
-        In a transaction of a producer, which says so itself (`send_offsets(consumer)`), or in a
-        database along with the results. Takes what `commit` takes, and raises `TypeError` and
-        `ValueError` as that does.
+        In a transaction of a producer, which says so itself
+        (`send_offsets_to_transaction(consumer)`), or in a database along with the results. Takes
+        what `commit` takes, and raises `TypeError` and `ValueError` as that does.
         """
         core = self._running
         core.assignment.acknowledged(offsets_to_commit(core.assignment, offsets))
@@ -417,7 +426,7 @@ class Consumer(Client[Core]):
         """
         return self._running.need_group().metadata()
 
-    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+    def seek(self, partition: AnyPartition, offset: int | OffsetAndMetadata) -> None:
         """Go on reading at this offset; what was fetched before is dropped.
 
         Takes effect at once. Raises `IllegalState` for a partition that is not assigned, and
@@ -457,7 +466,7 @@ class Consumer(Client[Core]):
                 if partitions or tp in self._running.assignment:
                     raise
 
-    def _owned(self, core: Core, tp: TopicPartition) -> Partition:
+    def _owned(self, core: Core, tp: AnyPartition) -> Partition:
         partition = core.assignment.get(topic_partition(tp))
         if partition is None:
             raise IllegalState(
@@ -504,7 +513,7 @@ class Consumer(Client[Core]):
         return {tp: 0 if offset is None else offset.offset for tp, offset in found.items()}
 
     async def offsets_for_times(
-        self, timestamps_ms: Mapping[TopicPartition, int]
+        self, timestamps_ms: Mapping[PartitionT, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after a time (milliseconds since 1970); None if there is none.
 
@@ -513,21 +522,21 @@ class Consumer(Client[Core]):
         core = self._running
         return await core.lister.all(times_to_look_up(timestamps_ms), self._deadline(core))
 
-    def lag(self, partition: TopicPartition) -> int | None:
+    def lag(self, partition: AnyPartition) -> int | None:
         """How many offsets the position is behind the end, as of the last fetch.
 
         None before the first fetch. With read_committed the end is the last stable offset.
         """
         return self._owned(self._running, partition).lag
 
-    def highwater(self, partition: TopicPartition) -> int | None:
+    def highwater(self, partition: AnyPartition) -> int | None:
         """The high watermark, as of the last fetch: the offset after the last replicated record.
 
         None before the first fetch.
         """
         return self._owned(self._running, partition).high_watermark
 
-    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+    def last_stable_offset(self, partition: AnyPartition) -> int | None:
         """Before which offset all transactions are over, as of the last fetch.
 
         None before the first fetch, and from brokers before 0.11.

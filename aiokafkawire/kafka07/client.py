@@ -55,9 +55,7 @@ class Client(BaseClient[Exchanges]):
     payload above its `max.message.size`.
     """
 
-    def __init__(
-        self, server: str, *, _runtime: Runtime | None = None, **options: Unpack[Kafka07Options]
-    ) -> None:
+    def __init__(self, server: str, **options: Unpack[Kafka07Options]) -> None:
         """Check the options; nothing is connected before `start` or `async with`.
 
         Raises `InvalidOption`.
@@ -65,7 +63,7 @@ class Client(BaseClient[Exchanges]):
         self.config: Kafka07Config = make_config(server, options)
         self._address = Address(*parse_address(self.config.server))
         self._name = str(self._address)
-        super().__init__("client", f"kafka07.Client server={self._name!r}", _runtime)
+        super().__init__("client", f"kafka07.Client server={self._name!r}")
 
     # --- life --------------------------------------------------------------------------------
 

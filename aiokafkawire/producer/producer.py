@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Unpack, overload
+from typing import Never, Unpack, overload
 
 from aiokafkawire.cluster import Cluster
 from aiokafkawire.config import ProducerConfig, ProducerOptions, make
+from aiokafkawire.config.names import ABSENT_OF_PRODUCER
 from aiokafkawire.connection import parse_pin
 from aiokafkawire.errors import (
     BufferFull,
@@ -38,10 +39,10 @@ from aiokafkawire.runtime import (
 )
 from aiokafkawire.types import (
     GroupMetadata,
-    OffsetAndMetadata,
+    OffsetsArgument,
+    PartitionT,
     PingResult,
     RecordMetadata,
-    TopicPartition,
 )
 
 __all__ = ("Producer",)
@@ -63,7 +64,7 @@ class _Session(Session):
         self.sender.end(ClientClosed("the producer's tasks were cancelled"))
 
 
-class Producer(Client[_Session]):
+class Producer(Client[_Session], absent=ABSENT_OF_PRODUCER):
     """Sends records to Kafka; one for the life of an application, shared by all its tasks.
 
     ::
@@ -90,19 +91,22 @@ class Producer(Client[_Session]):
     then in the buffer or not, and if it is, it is sent.
     """
 
-    def __init__(
-        self, *, _runtime: Runtime | None = None, **options: Unpack[ProducerOptions]
-    ) -> None:
+    def __init__(self, *positional: Never, **options: Unpack[ProducerOptions]) -> None:
         """Check the options; nothing is connected before `start` or `async with`.
 
         Only `bootstrap_servers` must be given; `help(aiokafkawire.config.ProducerOptions)` tells
         all. Raises `InvalidOption` for a name that is unknown, a value out of its range, and
         options that contradict each other.
         """
+        if positional:
+            raise TypeError(
+                f"Producer takes keyword arguments only, not {positional[0]!r:.80}:"
+                " Producer(bootstrap_servers='host:port', linger_ms=5)"
+            )
         self.config = make(ProducerConfig, options)
         parse_pin(self.config.api_version)
         who = f"producer {self.config.client_id}"
-        super().__init__("producer", label("Producer", self.config), _runtime, who)
+        super().__init__("producer", label("Producer", self.config), who=who)
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -353,19 +357,19 @@ class Producer(Client[_Session]):
         await self._transactions().abort()
 
     @overload
-    async def send_offsets(self, offsets: OffsetsSource, /) -> None: ...
+    async def send_offsets_to_transaction(self, offsets: OffsetsSource, /) -> None: ...
 
     @overload
-    async def send_offsets(
+    async def send_offsets_to_transaction(
         self,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: OffsetsArgument[PartitionT],
         group_metadata: GroupMetadata,
         /,
     ) -> None: ...
 
-    async def send_offsets(
+    async def send_offsets_to_transaction(
         self,
-        offsets: OffsetsSource | Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: OffsetsSource | OffsetsArgument[PartitionT],
         group_metadata: GroupMetadata | None = None,
         /,
     ) -> None:

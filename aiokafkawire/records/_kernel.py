@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import index as exact
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Never, TypeAlias
 
 from aiokafkawire.errors import CorruptRecords
-from aiokafkawire.types import TopicPartition
+from aiokafkawire.types import TopicPartition, no_timestamp
 
 if TYPE_CHECKING:
     from array import array
@@ -201,6 +201,11 @@ class Record:
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+    @property
+    def timestamp(self: Never) -> Never:  # type: ignore[misc]
+        """Not here: use `timestamp_ms`."""
+        raise AttributeError(no_timestamp(self))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Record):

@@ -14,7 +14,7 @@ from aiokafkawire.runtime.base import (
     Transport,
     receive_each,
 )
-from aiokafkawire.runtime.client import Client
+from aiokafkawire.runtime.client import Client, with_runtime
 from aiokafkawire.runtime.host import (
     Host,
     TaskHandle,
@@ -64,4 +64,5 @@ __all__ = (
     "on_trio",
     "receive_each",
     "wait_until",
+    "with_runtime",
 )

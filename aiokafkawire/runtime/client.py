@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import functools
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
+from aiokafkawire.config.names import Absent
 from aiokafkawire.runtime.base import Runtime
 from aiokafkawire.runtime.host import Host
 from aiokafkawire.runtime.lifecycle import Lifecycle, Session
 from aiokafkawire.runtime.real import RealRuntime
 
-__all__ = ("Client",)
+__all__ = ("Client", "with_runtime")
 
 S = TypeVar("S", bound=Session)
 
 
-class Client(ABC, Generic[S]):
+class _ClientType(ABCMeta):
+    """Class of the client classes: keeps `Absent` names out of `dir()` and `help()`."""
+
+    def __dir__(cls) -> list[str]:
+        return [name for name in super().__dir__() if not cls.is_absent(name)]
+
+    def is_absent(cls, name: str) -> bool:
+        """Whether a name is there for its hint alone."""
+        found = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
+        return isinstance(found, Absent)
+
+
+class Client(Generic[S], metaclass=_ClientType):
     """A client that is entered and left as its user likes, with a session of kind `S` in between.
 
     A subclass says how to make the session and how to end it. It may override `start` and `stop` to
@@ -25,7 +39,18 @@ class Client(ABC, Generic[S]):
     the same `_close` as `stop`.
     """
 
-    def __init__(self, name: str, label: str, runtime: Runtime | None, who: str = "") -> None:
+    def __init_subclass__(cls, absent: Mapping[str, str] = {}, **arguments: Any) -> None:
+        """`absent`: names of other Kafka clients, and what stands for each here."""
+        super().__init_subclass__(**arguments)
+        for name, hint in absent.items():
+            setattr(cls, name, Absent(name, hint))
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if not type(self).is_absent(name)]
+
+    def __init__(
+        self, name: str, label: str, runtime: Runtime | None = None, who: str = ""
+    ) -> None:
         """`name` says what it is, `label` all that `repr` shows, `who` what lines of the log do."""
         self._given_runtime = runtime
         self._lifecycle: Lifecycle[S] = Lifecycle(name, label, who)
@@ -80,3 +105,20 @@ class Client(ABC, Generic[S]):
 
         `left_with` is what the body of `async with` raised; None of `stop`.
         """
+
+
+_Client = TypeVar("_Client", bound="Client[Any]")
+
+
+def with_runtime(client: _Client, runtime: Runtime) -> _Client:
+    """Give a client another network and clock than the real ones, before it is started.
+
+    Args:
+        client: A client that is not started yet.
+        runtime: As `World.runtime` of the simulation makes it.
+
+    Returns:
+        The same client.
+    """
+    client._given_runtime = runtime
+    return client

@@ -125,7 +125,7 @@ async def _mark(
 ) -> None:
     group, partition = place_of(batch, width, task)
     marker = {TopicPartition(batch.topic, partition): Marker.of(batch, found).to_offset()}
-    await producer.send_offsets(marker, GroupMetadata(group))
+    await producer.send_offsets_to_transaction(marker, GroupMetadata(group))
 
 
 # --- on the driver ----------------------------------------------------------------------------

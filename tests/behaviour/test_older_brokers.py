@@ -270,13 +270,15 @@ async def test_offsets_in_a_transaction_go_without_the_check_of_a_member_only_if
 
         async def send_checked() -> None:
             async with producer.transaction():
-                await producer.send_offsets(consumer)
+                await producer.send_offsets_to_transaction(consumer)
 
         with pytest.raises(TransactionFailed, match=r"before Kafka 2\.5") as told:
             await send_checked()
         assert isinstance(told.value.__cause__, UnsupportedVersion)
         async with producer.transaction():
-            await producer.send_offsets(consumer.positions(), GroupMetadata(group_id))
+            await producer.send_offsets_to_transaction(
+                consumer.positions(), GroupMetadata(group_id)
+            )
         with anyio.fail_after(WITHIN_S):
             while await committed(consumer, partition) != 3:
                 await consumer.getmany(timeout_ms=20)

@@ -365,7 +365,7 @@ async def test_offsets_are_committed_with_the_transaction_or_not_at_all(
         async def fail() -> None:
             async with producer.transaction():
                 await producer.send(target, b"no")
-                await producer.send_offsets(consumer)
+                await producer.send_offsets_to_transaction(consumer)
                 raise LookupError
 
         with pytest.raises(LookupError):
@@ -376,14 +376,14 @@ async def test_offsets_are_committed_with_the_transaction_or_not_at_all(
         assert first == numbered(4)
         async with producer.transaction():
             await producer.send(target, b"yes")
-            await producer.send_offsets(consumer)
+            await producer.send_offsets_to_transaction(consumer)
             # What is read on meanwhile is not part of it.
             await take_up_to(consumer, 2)
         await all_over(bootstrap_servers, target)
         assert await committed(consumer, partition) == 4
         assert consumer.positions()[partition].offset == 6
         async with producer.transaction():
-            await producer.send_offsets({partition: 9}, consumer.group_metadata())
+            await producer.send_offsets_to_transaction({partition: 9}, consumer.group_metadata())
         with anyio.fail_after(WITHIN_S):
             # It is committed once the marker of the transaction is written.
             while (await committed(consumer, partition)) != 9:
@@ -415,7 +415,7 @@ async def test_who_follows_waits_for_offsets_of_an_open_transaction(
     ):
         found: list[int] = []
         async with anyio.create_task_group() as tasks, producer.transaction():
-            await producer.send_offsets({partition: 3}, GroupMetadata(group_id))
+            await producer.send_offsets_to_transaction({partition: 3}, GroupMetadata(group_id))
             next_one.unsubscribe()
             next_one.assign(partition)
 
@@ -452,7 +452,7 @@ async def test_the_offsets_of_a_member_that_the_group_went_on_without_are_refuse
             assert group_id in str(told.value) or group_id in str(told.value.__cause__)
         async with producer.transaction():
             await producer.send(target, b"yes")
-            await producer.send_offsets(consumer)
+            await producer.send_offsets_to_transaction(consumer)
         await all_over(bootstrap_servers, target)
         assert await committed(consumer, partition) == 3
     assert await read_all(bootstrap_servers, target) == [b"yes"]
@@ -489,7 +489,7 @@ async def test_a_worker_that_takes_too_long_commits_nothing(
             async with producer.transaction():
                 await producer.send(target, b"no")
                 await losses.told.wait()
-                await producer.send_offsets(consumer)
+                await producer.send_offsets_to_transaction(consumer)
 
         with anyio.fail_after(WITHIN_S):
             with pytest.raises(CommitFailed, match=source):
@@ -501,7 +501,7 @@ async def test_a_worker_that_takes_too_long_commits_nothing(
         assert await take_up_to(consumer, 3) == numbered(3)
         async with producer.transaction():
             await producer.send(target, b"yes")
-            await producer.send_offsets(consumer)
+            await producer.send_offsets_to_transaction(consumer)
         await all_over(bootstrap_servers, target)
         assert await committed(consumer, partition) == 3
     assert await read_all(bootstrap_servers, target) == [b"yes"]
@@ -515,7 +515,7 @@ async def send_with_offsets(
 ) -> None:
     async with producer.transaction():
         await producer.send(target, b"no")
-        await producer.send_offsets(offsets, group_metadata)
+        await producer.send_offsets_to_transaction(offsets, group_metadata)
 
 
 async def test_auto_commit_and_offsets_in_a_transaction_do_not_go_together(
@@ -527,7 +527,7 @@ async def test_auto_commit_and_offsets_in_a_transaction_do_not_go_together(
     ):
         with pytest.raises(ValueError, match="enable_auto_commit"):
             async with producer.transaction():
-                await producer.send_offsets(consumer)
+                await producer.send_offsets_to_transaction(consumer)
 
 
 # --- ended from elsewhere -----------------------------------------------------------------------
@@ -588,7 +588,7 @@ class StreamWorker:
                         await self.producer.send(self._target, record.value, partition=partition)
                 if self._turns in self.fail_at:
                     raise LookupError
-                await self.producer.send_offsets(self.consumer)
+                await self.producer.send_offsets_to_transaction(self.consumer)
         except (TransactionFailed, CommitFailed, LookupError):
             self.aborted += 1
             await self.consumer.seek_to_committed()
@@ -648,7 +648,7 @@ async def test_partitions_that_go_in_the_middle_of_a_transaction_fail_it(
                     await producer.send(target, b"no")
                     # Calling for records here lets the other one have its share.
                     await settle(one, two, partitions=2)
-                    await producer.send_offsets(one)
+                    await producer.send_offsets_to_transaction(one)
 
             with pytest.raises(CommitFailed, match=source):
                 await settle_inside()
@@ -658,6 +658,6 @@ async def test_partitions_that_go_in_the_middle_of_a_transaction_fail_it(
             )
             async with producer.transaction():
                 await producer.send(target, b"yes")
-                await producer.send_offsets(one)
+                await producer.send_offsets_to_transaction(one)
         await all_over(bootstrap_servers, target)
     assert await read_all(bootstrap_servers, target) == [b"yes"]

@@ -10,6 +10,7 @@ import pytest
 
 from aiokafkawire import Producer
 from aiokafkawire.broker import Broker
+from aiokafkawire.runtime import with_runtime
 from aiokafkawire.testing.simulation import World
 
 HERE, CLIENT = "10.0.0.1", "10.0.1.1"
@@ -137,10 +138,9 @@ def test_a_controller_that_hung_is_not_heard_any_more() -> None:
 
 def test_what_was_acknowledged_outlives_a_leader_that_hangs() -> None:
     async def scenario(world: World, broker: Broker) -> None:
-        async with Producer(
-            bootstrap_servers=broker.bootstrap_servers,
-            _runtime=world.runtime(CLIENT),
-            request_timeout_ms=2_000,
+        async with with_runtime(
+            Producer(bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=2_000),
+            world.runtime(CLIENT),
         ) as producer:
             for turn in range(6):
                 leader = broker.leader("t", 0)
@@ -157,8 +157,8 @@ def test_what_was_acknowledged_outlives_a_leader_that_hangs() -> None:
 
 def test_logs_are_synced_and_high_watermarks_put_down_after_a_while() -> None:
     async def scenario(world: World, broker: Broker) -> None:
-        async with Producer(
-            bootstrap_servers=broker.bootstrap_servers, _runtime=world.runtime(CLIENT)
+        async with with_runtime(
+            Producer(bootstrap_servers=broker.bootstrap_servers), world.runtime(CLIENT)
         ) as producer:
             await producer.send_and_wait("t", b"early")
             await anyio.sleep(3.0)

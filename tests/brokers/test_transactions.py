@@ -292,9 +292,9 @@ def test_offsets_that_we_commit_in_a_transaction_are_read_by_others(
                 async with producer.transaction():
                     if kafka.release.number < FIRST_THAT_CHECKS_MEMBERS:
                         member = GroupMetadata(group)
-                        await producer.send_offsets(consumer.positions(), member)
+                        await producer.send_offsets_to_transaction(consumer.positions(), member)
                     else:
-                        await producer.send_offsets(consumer)
+                        await producer.send_offsets_to_transaction(consumer)
                 seen += sum(map(len, batches.values()))
 
     write_by_confluent(kafka, topic, name)

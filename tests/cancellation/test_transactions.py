@@ -111,14 +111,16 @@ class Abort(Transacting):
 
 
 class SendOffsets(Transacting):
-    covers = "Producer.send_offsets"
+    covers = "Producer.send_offsets_to_transaction"
 
     async def prepare(self) -> None:
         await self.client.begin_transaction()
 
     async def call(self) -> None:
         self.number += 1
-        await self.client.send_offsets({self.tp: self.number}, GroupMetadata(self.topic))
+        await self.client.send_offsets_to_transaction(
+            {self.tp: self.number}, GroupMetadata(self.topic)
+        )
 
     async def check(self, outcome: Outcome) -> None:
         await self.client.commit_transaction()

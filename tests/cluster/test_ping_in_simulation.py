@@ -11,6 +11,7 @@ from aiokafkawire.broker import Broker
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import KafkaError, NoBrokerAvailable
 from aiokafkawire.producer import Producer
+from aiokafkawire.runtime import with_runtime
 from aiokafkawire.testing.simulation import NetworkOptions, World
 from aiokafkawire.testing.simulation.world import Backend
 
@@ -34,12 +35,14 @@ def live_through(backend: Backend, client_class: type[Client], scenario: Scenari
             for partition in range(3):
                 broker.move_leader("t", partition, partition + 1)
             broker.move_coordinator("billing", BAD)
-            async with client_class(
-                bootstrap_servers=broker.bootstrap_servers,
-                _runtime=world.runtime(CLIENT),
-                close_timeout_ms=1_000,
-                reconnect_backoff_ms=60_000,
-                reconnect_backoff_max_ms=60_000,
+            async with with_runtime(
+                client_class(
+                    bootstrap_servers=broker.bootstrap_servers,
+                    close_timeout_ms=1_000,
+                    reconnect_backoff_ms=60_000,
+                    reconnect_backoff_max_ms=60_000,
+                ),
+                world.runtime(CLIENT),
             ) as client:
                 await scenario(world, broker, client)
 
@@ -103,8 +106,8 @@ def test_a_name_that_is_not_resolved(backend: Backend) -> None:
     async def main() -> None:
         world.network.name("kafka", HERE)
         world.network.hang_name("kafka")
-        async with Producer(
-            bootstrap_servers="kafka:9092", _runtime=world.runtime(CLIENT), connect_on_start=False
+        async with with_runtime(
+            Producer(bootstrap_servers="kafka:9092", connect_on_start=False), world.runtime(CLIENT)
         ) as client:
             assert "kafka:9092" in str(await refused(world, client))
 

@@ -163,8 +163,21 @@ PAGE = (ROOT / "docs" / "moving.md").read_text(encoding="utf-8")
         for client, ours in OURS.items()
         if here in ours and there.replace(".", "_") not in PRODUCER | CONSUMER
         if there.replace(".", "_") not in {*dir(Producer), *dir(Consumer), "close", "purge"}
-        if not there.startswith("enable.")
+        if not there.startswith(("enable.", "fetch.error.", "topic.metadata.refresh.fast."))
     ],
 )  # fmt: skip
 def test_hints_agree_with_the_page_about_moving(client: type, there: str, here: str) -> None:
     assert f"did you mean {here!r}?" in refusal(client, there)
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        word
+        for line in PAGE[PAGE.index("### Properties of Java") :].splitlines()
+        for word in re.findall(r"`([a-z0-9.]+)`", line.strip("|").split(" | ")[0])
+    ],
+)
+def test_every_property_of_java_on_the_page_has_a_hint(there: str) -> None:
+    for client in OURS:
+        assert "; " in refusal(client, there)

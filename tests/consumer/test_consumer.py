@@ -67,6 +67,50 @@ async def test_without_a_group_all_partitions_are_read() -> None:
                 await reader.commit()
 
 
+async def test_one_record_of_chosen_partitions() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 2)
+        await produce(broker, "orders", 0, numbers(0, 5))
+        await produce(broker, "orders", 1, numbers(0, 5))
+        async with consumer(broker, "orders", group_id="g") as reader:
+            with anyio.fail_after(TIMEOUT_S):
+                for offset in range(5):
+                    record = await reader.getone(P1)
+                    assert (record.partition, record.offset) == (1, offset)
+            assert await reader.getone(P1, timeout_ms=50) is None
+            assert await reader.getone([P1], timeout_ms=0) is None
+            rest = [(one.partition, one.offset) for one in await read(reader, 5)]
+            assert rest == [(0, offset) for offset in range(5)]
+            await reader.commit()
+            committed = await reader.committed()
+            assert {tp: found and found.offset for tp, found in committed.items()} == {P0: 5, P1: 5}
+
+
+async def until_committed(reader: Consumer, offset: int) -> None:
+    """Block until the group has committed `offset` for P0."""
+    found: OffsetAndMetadata | None = None
+    while found is None or found.offset != offset:
+        await anyio.sleep(0.01)
+        found = (await reader.committed(P0))[P0]
+
+
+async def test_what_getone_of_a_partition_gave_counts_as_processed_at_the_next_call() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 1)
+        await produce(broker, "orders", 0, numbers(0, 5))
+        options: dict[str, Any] = {"group_id": "g", "auto_commit_interval_ms": 10}
+        async with consumer(broker, "orders", **options) as reader:
+            with anyio.fail_after(TIMEOUT_S):
+                await reader.getone(P0)
+                await anyio.sleep(0.1)
+                first = (await reader.committed(P0))[P0]
+                assert first is None or first.offset == 0
+                await reader.getone(("orders", 0))
+                await until_committed(reader, 1)
+                await anyio.sleep(0.1)
+                await until_committed(reader, 1)
+
+
 async def test_iterating_gives_every_record_in_order_and_lets_others_run() -> None:
     async with Broker() as broker:
         await broker.create_topic("orders", 1)

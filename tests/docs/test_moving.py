@@ -102,9 +102,13 @@ def test_every_row_names_what_exists(library: str, name: str):
         assert words or here == "none"
 
 
-def test_properties_become_options():
+@pytest.mark.parametrize(
+    ("library", "name"),
+    [("From confluent-kafka", "Properties of librdkafka"), ("From Java", "Properties of Java")],
+)
+def test_properties_become_options(library: str, name: str):
     ours = PRODUCER | CONSUMER
-    for _, here in table_of("From confluent-kafka", "Properties of librdkafka"):
+    for _, here in table_of(library, name):
         words = CODE.findall(here)
         assert {*words} <= ours, words
         assert words or here == "none"
@@ -115,7 +119,7 @@ def test_librdkafka_knows_the_properties():
         word
         for there, _ in table_of("From confluent-kafka", "Properties of librdkafka")
         for word in CODE.findall(there)
-        if "*" not in word and not word.endswith("_cb") and word not in {"logger"}
+        if "*" not in word and not word.endswith("_cb") and word not in {"logger", "on_delivery"}
     ]
     values: dict[str, Any] = {
         "bootstrap.servers": "h:1",
@@ -128,6 +132,7 @@ def test_librdkafka_knows_the_properties():
         "logger": None,
         "enable.auto.offset.store": True,
         "enable.partition.eof": False,
+        "delivery.report.only.error": False,
     }
     for word in properties:
         for make in (confluent_kafka.Producer, confluent_kafka.Consumer):

@@ -196,7 +196,7 @@ async def one_transaction(
                 for value in batch.values():
                     copy = producer.value(original(bytes(value or b"")))
                     await producer.send(target, copy, partition=partition)
-            await producer.send_offsets(consumer)
+            await producer.send_offsets_to_transaction(consumer)
     except (TransactionFailed, CommitFailed):
         await consumer.seek_to_committed()
 

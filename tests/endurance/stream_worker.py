@@ -76,7 +76,7 @@ async def one_transaction(consumer: Consumer, producer: Producer, target: str) -
     try:
         async with producer.transaction():
             await copy(producer, target, batches)
-            await producer.send_offsets(consumer)
+            await producer.send_offsets_to_transaction(consumer)
     except (TransactionFailed, CommitFailed) as error:
         tell("again", error=f"{error!r} from {error.__cause__!r}")
         await consumer.seek_to_committed()

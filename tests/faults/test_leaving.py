@@ -12,7 +12,7 @@ import pytest
 from aiokafkawire.broker import Broker
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.producer import Producer
-from aiokafkawire.runtime import Address, Buffer, RealRuntime, Transport, receive_each
+from aiokafkawire.runtime import Address, Buffer, RealRuntime, Transport, receive_each, with_runtime
 from aiokafkawire.types import TopicPartition
 from tests.elapsed import ends_within
 from tests.faults.support import READER, WITHIN_S
@@ -120,9 +120,11 @@ async def test_leaving_with_nothing_to_say(
     network = BadNetwork()
     servers = broker.bootstrap_servers
     clients = [
-        Producer(bootstrap_servers=servers, _runtime=network),
-        Consumer(bootstrap_servers=servers, _runtime=network),
-        Consumer(topic, bootstrap_servers=servers, group_id=group_id, _runtime=network, **MEMBER),
+        with_runtime(Producer(bootstrap_servers=servers), network),
+        with_runtime(Consumer(bootstrap_servers=servers), network),
+        with_runtime(
+            Consumer(topic, bootstrap_servers=servers, group_id=group_id, **MEMBER), network
+        ),
     ]
     ready = [anyio.Event() for _ in clients]
     bad = anyio.Event()
@@ -159,7 +161,7 @@ async def test_leaving_with_nothing_to_say(
 async def test_a_start_into_a_black_hole_ends_when_it_is_told_to(broker: Broker):
     network = BadNetwork()
     network.trouble = "black hole"
-    client = Producer(bootstrap_servers=broker.bootstrap_servers, _runtime=network)
+    client = with_runtime(Producer(bootstrap_servers=broker.bootstrap_servers), network)
     async with anyio.create_task_group() as group:
         with ends_within(SOON_S):
             group.start_soon(client.start)

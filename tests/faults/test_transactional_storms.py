@@ -130,7 +130,7 @@ class Copier:
                 for (_, partition), batch in batches.items():
                     for value in batch.values():
                         await producer.send(self._target, value, partition=partition)
-                await producer.send_offsets(consumer)
+                await producer.send_offsets_to_transaction(consumer)
         except (TransactionFailed, CommitFailed) as error:
             self.troubles.append(error)
             await consumer.seek_to_committed()

@@ -189,14 +189,16 @@ class RecordedConsumer:
         pair = (record.offset, _bytes(record.value))
         self._journal.note(Polled, record.topic, record.partition, (pair,), record.offset + 1, task)
 
-    async def getone(self, *, timeout_ms: float | None = None) -> Record | None:
+    async def getone(
+        self, *partitions: PartitionArgument, timeout_ms: float | None = None
+    ) -> Record | None:
         task = self._journal.task()
         limit = None if timeout_ms is None else timeout_ms / 1_000
         with self._journal.call("getone", limit, task):
             if timeout_ms is None:
-                record: Record | None = await self.inner.getone()
+                record: Record | None = await self.inner.getone(*partitions)
             else:
-                record = await self.inner.getone(timeout_ms=timeout_ms)
+                record = await self.inner.getone(*partitions, timeout_ms=timeout_ms)
             if record is not None:
                 self._one(record, task)
         return record

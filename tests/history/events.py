@@ -189,7 +189,7 @@ class Began(Event):
 
 @dataclass(frozen=True, slots=True)
 class OffsetsSent(Event):
-    """Offsets were given to a transaction (`send_offsets` was called), of a group."""
+    """`send_offsets_to_transaction` was called: offsets of a group, and a transaction."""
 
     transaction: int
     group: str

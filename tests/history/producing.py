@@ -345,7 +345,7 @@ class RecordedProducer:
             if number is not None:
                 self._ended(number, "aborted")
 
-    async def send_offsets(self, source: Any, group_metadata: Any = None) -> None:
+    async def send_offsets_to_transaction(self, source: Any, group_metadata: Any = None) -> None:
         number = self._transaction
         if isinstance(source, Mapping):
             offsets, group = source, group_metadata.group_id
@@ -355,8 +355,8 @@ class RecordedProducer:
             given = (source,)
         if number is not None:
             self._journal.note(OffsetsSent, number, group, plain_offsets(offsets))
-        with self._journal.call("send_offsets", self._block_s):
-            await self.inner.send_offsets(*given)
+        with self._journal.call("send_offsets_to_transaction", self._block_s):
+            await self.inner.send_offsets_to_transaction(*given)
 
     async def detach(self) -> PreparedTransaction:
         """As of the producer; `Recorder.end_transaction` ends it."""

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from aiokafkawire.errors import KafkaError, ProducerFenced, TransactionFailed
-from aiokafkawire.producer import end_transaction
-from aiokafkawire.runtime import current_task
+from aiokafkawire.producer.transactions.ending import end_on
+from aiokafkawire.runtime import Runtime, current_task
 from tests.history.events import (
     CANCELLED,
     Called,
@@ -218,7 +218,12 @@ class Recorder:
         self._detached[prepared.to_json()] = (journal, number)
 
     async def end_transaction(
-        self, prepared: PreparedTransaction, *, commit: bool, **options: Any
+        self,
+        prepared: PreparedTransaction,
+        *,
+        commit: bool,
+        runtime: Runtime | None = None,
+        **options: Any,
     ) -> None:
         """As `aiokafkawire.producer.end_transaction`; how it ends is told of the producer that
         gave the transaction away."""
@@ -228,7 +233,7 @@ class Recorder:
         outcome: Ending = "unknown"
         try:
             with journal.call("end_transaction", limit):
-                await end_transaction(prepared, commit=commit, **options)
+                await end_on(runtime, prepared, commit=commit, **options)
             outcome = "committed" if commit else "aborted"
         except ProducerFenced:
             # It may be an earlier call that ended it.

@@ -133,7 +133,7 @@ async def test_transactions_are_written_down_with_how_they_ended() -> None:
             await consumer.getmany(timeout_ms=1)
             async with producer.transaction():
                 await producer.send("t", producer.value())
-                await producer.send_offsets(consumer)
+                await producer.send_offsets_to_transaction(consumer)
             with pytest.raises(OwnError):
                 await failing(producer)
             await producer.begin_transaction()

@@ -10,6 +10,7 @@ import pytest
 from aiokafkawire.broker import Broker
 from aiokafkawire.errors import RequestTimedOut
 from aiokafkawire.kafka07 import Client
+from aiokafkawire.runtime import with_runtime
 from aiokafkawire.testing.simulation import NetworkOptions, World
 
 BROKER, CLIENT = "10.0.0.1", "10.0.1.1"
@@ -24,11 +25,9 @@ def run(seed: int, backend: Literal["asyncio", "trio"]) -> tuple[World, list[byt
     async def main() -> None:
         async with (
             Broker(host=BROKER, runtime=world.runtime(BROKER), kafka07_port=0) as broker,
-            Client(
-                broker.kafka07_server,
-                _runtime=world.runtime(CLIENT),
-                request_timeout_ms=1_000,
-                fetch_size_bytes=64,
+            with_runtime(
+                Client(broker.kafka07_server, request_timeout_ms=1_000, fetch_size_bytes=64),
+                world.runtime(CLIENT),
             ) as client,
         ):
             for number in range(20):

@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from aiokafkawire.producer import Producer
+from aiokafkawire.runtime import with_runtime
 from aiokafkawire.testing.simulation.world import Backend
 from tests.history.checker import Promises
 from tests.simulation.plan import Plan, PlannedClient, Step
@@ -112,10 +113,8 @@ def test_what_does_not_come_in_time_is_a_failure(backend: Backend) -> None:
 def test_a_record_that_nobody_was_given_is_a_failure(backend: Backend) -> None:
     async def run(stage: Stage) -> None:
         await stage.make_topic("orders", 2)
-        producer = Producer(
-            client_id="sender",
-            bootstrap_servers=stage.servers,
-            _runtime=stage.runtime("10.0.1.1"),
+        producer = with_runtime(
+            Producer(client_id="sender", bootstrap_servers=stage.servers), stage.runtime("10.0.1.1")
         )
         async with stage.recorder.producer(producer, "sender") as sender:
             await sender.send_and_wait("orders", sender.value(), partition=1)

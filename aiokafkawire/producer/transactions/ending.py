@@ -29,7 +29,6 @@ async def end_transaction(
     prepared: PreparedTransaction,
     *,
     commit: bool,
-    _runtime: Runtime | None = None,
     **options: Unpack[ClientOptions],
 ) -> None:
     """End a transaction that `Producer.detach` gave away; may be called again until it returns.
@@ -40,9 +39,20 @@ async def end_transaction(
     a commit, and `RequestTimedOut` after `default_api_timeout_ms`: then it may be ended or not.
     (EndTxn.)
     """
+    await end_on(None, prepared, commit=commit, **options)
+
+
+async def end_on(
+    runtime: Runtime | None,
+    prepared: PreparedTransaction,
+    *,
+    commit: bool,
+    **options: Unpack[ClientOptions],
+) -> None:
+    """As `end_transaction`, on a simulated network if `runtime` is given."""
     if prepared.empty:
         return
-    async with _Ender(make(ClientConfig, options), _runtime) as ender:
+    async with _Ender(make(ClientConfig, options), runtime) as ender:
         await ender.end(prepared, commit=commit)
 
 

@@ -16,8 +16,11 @@ each packet, every random decision. Time passes when nobody can do anything befo
 an hour of waiting takes no time. If nobody will ever do anything again, that is a `Deadlock`, which
 says who waits where. `world.trace` has what the network did, `world.left_behind()` what the program
 did not close.
+
+Clients of this package join by `with_runtime(Producer(…), world.runtime("10.0.0.2"))`.
 """
 
+from aiokafkawire.runtime import with_runtime
 from aiokafkawire.testing.simulation.clock import SimulatedClock
 from aiokafkawire.testing.simulation.network import Network
 from aiokafkawire.testing.simulation.runtime import SimulatedRuntime
@@ -37,4 +40,5 @@ __all__ = (
     "Stop",
     "Trace",
     "World",
+    "with_runtime",
 )

@@ -147,7 +147,9 @@ class Storm:
                             await producer.flush()
                     if rng.random() < 0.5:
                         offset = self.number
-                        await producer.send_offsets({GROUP_TP: offset}, GroupMetadata("g"))
+                        await producer.send_offsets_to_transaction(
+                            {GROUP_TP: offset}, GroupMetadata("g")
+                        )
                     if rng.random() < 0.15:
                         raise KeyError("own")
                     if rng.random() < 0.15:

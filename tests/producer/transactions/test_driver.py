@@ -76,7 +76,7 @@ async def test_each_protocol_asks_what_it_needs(
     async with new_producer() as producer:
         await producer.begin_transaction()
         await producer.send_many("t", [b"a", b"b"], partition=0)
-        await producer.send_offsets({TP: 5}, GroupMetadata("g"))
+        await producer.send_offsets_to_transaction({TP: 5}, GroupMetadata("g"))
         await producer.send_many("t", [b"c", b"d"], partition=0)
         await producer.commit_transaction()
     assert keys(broker) == [
@@ -93,7 +93,7 @@ async def test_a_transaction_of_nothing_asks_nobody(broker: Broker, new_producer
             await producer.begin_transaction()
             await producer.commit_transaction()
             await producer.begin_transaction()
-            await producer.send_offsets({}, GroupMetadata("g"))
+            await producer.send_offsets_to_transaction({}, GroupMetadata("g"))
             await producer.abort_transaction()
     assert keys(broker) == [ApiKey.INIT_PRODUCER_ID]
 
@@ -120,11 +120,11 @@ async def test_offsets_of_a_consumer_go_with_the_transaction(
         await producer.commit_transaction()
         await consumer.getone()
         await producer.begin_transaction()
-        await producer.send_offsets(consumer)
+        await producer.send_offsets_to_transaction(consumer)
         await producer.abort_transaction()
         assert (await consumer.committed(TP))[TP] is None
         await producer.begin_transaction()
-        await producer.send_offsets(consumer)
+        await producer.send_offsets_to_transaction(consumer)
         await producer.commit_transaction()
         found = (await consumer.committed(TP))[TP]
         assert found is not None
@@ -146,7 +146,7 @@ async def test_a_consumer_keeps_the_last_offsets_of_a_transaction(
         async with producer.transaction():
             for _ in range(3):
                 await consumer.getone()
-                await producer.send_offsets(consumer)
+                await producer.send_offsets_to_transaction(consumer)
         assert consumer.positions() == {}
 
 
@@ -154,7 +154,7 @@ async def test_offsets_may_be_given_as_they_are(broker: Broker, new_producer: Ne
     async with new_producer() as producer:
         await producer.begin_transaction()
         offsets = {TP: OffsetAndMetadata(7, "note"), TopicPartition("t", 1): 3}
-        await producer.send_offsets(offsets, GroupMetadata("g"))
+        await producer.send_offsets_to_transaction(offsets, GroupMetadata("g"))
         await producer.commit_transaction()
     async with Consumer(bootstrap_servers=broker.bootstrap_servers, group_id="g") as consumer:
         consumer.assign(TP)
@@ -170,14 +170,14 @@ async def test_wrong_arguments_of_send_offsets_are_refused(
     async with new_producer() as producer:
         await producer.begin_transaction()
         with pytest.raises(ValueError, match="enable_auto_commit=False"):
-            await producer.send_offsets(consumer)
+            await producer.send_offsets_to_transaction(consumer)
         with pytest.raises(TypeError, match="knows its group"):
-            await producer.send_offsets(consumer, GroupMetadata("g"))  # type: ignore[call-overload]
+            await producer.send_offsets_to_transaction(consumer, GroupMetadata("g"))  # type: ignore[call-overload]
         with pytest.raises(TypeError, match="GroupMetadata"):
-            await producer.send_offsets({TP: 5}, "g")  # type: ignore[call-overload]
-        await producer.send_offsets({TP: 5}, GroupMetadata("g"))
+            await producer.send_offsets_to_transaction({TP: 5}, "g")  # type: ignore[call-overload]
+        await producer.send_offsets_to_transaction({TP: 5}, GroupMetadata("g"))
         with pytest.raises(ValueError, match="committed_offset"):
-            await producer.send_offsets({TP: 2**63}, GroupMetadata("g"))
+            await producer.send_offsets_to_transaction({TP: 2**63}, GroupMetadata("g"))
         await producer.send("t", b"v")
         await producer.commit_transaction()
     assert await visible(broker) == [b"v"]
@@ -196,7 +196,7 @@ async def test_calls_out_of_order_say_what_is_the_matter(new_producer: NewProduc
         with pytest.raises(WrongTransactionState, match="a record is to be sent"):
             producer.send_nowait("t", b"v")
         with pytest.raises(WrongTransactionState, match="no transaction is open"):
-            await producer.send_offsets({TP: 5}, GroupMetadata("g"))
+            await producer.send_offsets_to_transaction({TP: 5}, GroupMetadata("g"))
         await producer.begin_transaction()
         with pytest.raises(WrongTransactionState, match="one is open already"):
             await producer.begin_transaction()
@@ -312,7 +312,7 @@ async def test_a_member_that_is_gone_fails_the_transaction(
     async with new_producer() as producer:
         await producer.begin_transaction()
         with pytest.raises(TransactionFailed, match="not in that generation") as failed:
-            await producer.send_offsets({TP: 5}, GroupMetadata("g", 3, "nobody"))
+            await producer.send_offsets_to_transaction({TP: 5}, GroupMetadata("g", 3, "nobody"))
         assert isinstance(failed.value.__cause__, CommitFailed)
         await producer.abort_transaction()
         async with producer.transaction():
@@ -402,12 +402,12 @@ async def one_of_each(producer: Producer) -> None:
     """A transaction that is aborted and one that is committed, with offsets."""
     await producer.begin_transaction()
     await producer.send("t", b"never", partition=0)
-    await producer.send_offsets({TP: 1}, GroupMetadata("g"))
+    await producer.send_offsets_to_transaction({TP: 1}, GroupMetadata("g"))
     await producer.abort_transaction()
     await producer.begin_transaction()
     for number in range(4):
         await producer.send("t", b"%d" % number, partition=number % 2)
-    await producer.send_offsets({TP: 2}, GroupMetadata("g"))
+    await producer.send_offsets_to_transaction({TP: 2}, GroupMetadata("g"))
     await producer.commit_transaction()
 
 
@@ -833,11 +833,11 @@ async def test_old_brokers_cannot_check_the_member_and_say_so():
         producer = await old_producer(broker)
         await producer.begin_transaction()
         with pytest.raises(TransactionFailed, match=r"before Kafka 2\.5") as failed:
-            await producer.send_offsets({TP: 1}, GroupMetadata("g", 1, "member"))
+            await producer.send_offsets_to_transaction({TP: 1}, GroupMetadata("g", 1, "member"))
         assert isinstance(failed.value.__cause__, UnsupportedVersion)
         await producer.abort_transaction()
         await producer.begin_transaction()
-        await producer.send_offsets({TP: 1}, GroupMetadata("g"))
+        await producer.send_offsets_to_transaction({TP: 1}, GroupMetadata("g"))
         await producer.commit_transaction()
         await producer.stop()
 
@@ -855,7 +855,7 @@ async def test_offsets_of_a_transaction_that_another_task_aborts(
 
         async def send_offsets() -> None:
             try:
-                await producer.send_offsets({TP: 1}, GroupMetadata("g"))
+                await producer.send_offsets_to_transaction({TP: 1}, GroupMetadata("g"))
             except KafkaError as error:
                 heard.append(error)
 
@@ -877,7 +877,7 @@ async def test_a_consumer_that_was_closed_need_not_be_told(
         async with consumer:
             await consumer.getone()
             await producer.begin_transaction()
-            await producer.send_offsets(consumer)
+            await producer.send_offsets_to_transaction(consumer)
         await producer.commit_transaction()
         async with producer.transaction():
             await producer.send("t", b"w", partition=0)
@@ -912,7 +912,7 @@ async def test_the_next_transaction_waits_for_the_markers_of_the_one_before(
             for number in range(3):
                 async with producer.transaction():
                     await producer.send("t", b"%d" % number)
-                    await producer.send_offsets({TP: number}, GroupMetadata("g"))
+                    await producer.send_offsets_to_transaction({TP: number}, GroupMetadata("g"))
         async with Consumer(
             bootstrap_servers=broker.bootstrap_servers,
             isolation_level="read_committed",

@@ -25,6 +25,7 @@ from aiokafkawire.errors import (
 )
 from aiokafkawire.producer import Producer
 from aiokafkawire.records import Records
+from aiokafkawire.runtime import with_runtime
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ErrorCode
 from tests.simulation.plan import PlannedClient, Step
@@ -84,23 +85,18 @@ the rebalance is over in which it came back: the next one knows its life before 
 
 def a_consumer(stage: Stage, name: str, host: str, *topics: str, **options: Any) -> Any:
     """A recorded consumer at a host."""
-    consumer = Consumer(
-        *topics,
-        bootstrap_servers=stage.servers,
-        client_id=name,
-        _runtime=stage.runtime(host),
-        **{**MEMBER, **options},
+    consumer = with_runtime(
+        Consumer(*topics, bootstrap_servers=stage.servers, client_id=name, **{**MEMBER, **options}),
+        stage.runtime(host),
     )
     return stage.recorder.consumer(consumer, name)
 
 
 def a_producer(stage: Stage, name: str, host: str, **options: Any) -> Any:
     """A recorded producer at a host."""
-    producer = Producer(
-        bootstrap_servers=stage.servers,
-        client_id=name,
-        _runtime=stage.runtime(host),
-        **{**CLIENT, **options},
+    producer = with_runtime(
+        Producer(bootstrap_servers=stage.servers, client_id=name, **{**CLIENT, **options}),
+        stage.runtime(host),
     )
     return stage.recorder.producer(producer, name)
 

@@ -10,6 +10,7 @@ import anyio
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import DeliveriesFailed, KafkaError
 from aiokafkawire.producer import Producer
+from aiokafkawire.runtime import with_runtime
 from tests.history.checker import Promises
 from tests.simulation.drawing import draw_network, draw_release, numbered
 from tests.simulation.faults import Scene, draw_steps
@@ -179,18 +180,19 @@ class Leaver:
             "client_id": name,
             "bootstrap_servers": self.stage.servers,
             "close_timeout_ms": int(CLOSE_TIMEOUT_S * 1_000),
-            "_runtime": self.stage.runtime(self.client.host),
         }
         if kind.endswith("producer"):
             if kind == "sending producer":
                 options |= {"linger_ms": 60_000, "delivery_timeout_ms": 120_000}
             elif kind == "transacting producer":
                 options["transactional_id"] = name
-            return self.stage.recorder.producer(Producer(**options), name)
+            producer = with_runtime(Producer(**options), self.stage.runtime(self.client.host))
+            return self.stage.recorder.producer(producer, name)
         if kind != "reader":
             options["group_id"] = GROUP
             options["enable_auto_commit"] = kind == "committing member"
         consumer = Consumer(TOPIC, auto_offset_reset="earliest", **options)
+        with_runtime(consumer, self.stage.runtime(self.client.host))
         return self.stage.recorder.consumer(consumer, name)
 
 

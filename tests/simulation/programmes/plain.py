@@ -10,6 +10,7 @@ import anyio
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.producer import Producer
+from aiokafkawire.runtime import with_runtime
 from tests.history.checker import Promises
 from tests.simulation.faults import Scene, draw_steps
 from tests.simulation.plan import Plan, PlannedClient
@@ -53,11 +54,9 @@ async def run(stage: Stage) -> None:
 
 async def send(stage: Stage, client: PlannedClient) -> None:
     rng = stage.rng(client.name)
-    producer = Producer(
-        client_id=client.name,
-        bootstrap_servers=stage.servers,
-        _runtime=stage.runtime(client.host),
-        **HASTY,
+    producer = with_runtime(
+        Producer(client_id=client.name, bootstrap_servers=stage.servers, **HASTY),
+        stage.runtime(client.host),
     )
     async with stage.recorder.producer(producer, client.name) as sender:
         for _ in range(stage.plan.records):
@@ -69,13 +68,15 @@ async def send(stage: Stage, client: PlannedClient) -> None:
 
 
 async def read(stage: Stage, client: PlannedClient) -> None:
-    consumer = Consumer(
-        TOPIC,
-        client_id=client.name,
-        bootstrap_servers=stage.servers,
-        _runtime=stage.runtime(client.host),
-        auto_offset_reset="earliest",
-        **HASTY,
+    consumer = with_runtime(
+        Consumer(
+            TOPIC,
+            client_id=client.name,
+            bootstrap_servers=stage.servers,
+            auto_offset_reset="earliest",
+            **HASTY,
+        ),
+        stage.runtime(client.host),
     )
     async with stage.recorder.consumer(consumer, client.name) as reader:
         while True:

@@ -15,6 +15,7 @@ from aiokafkawire.broker import Answer, Delay, SeenRequest
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import BufferFull, DeliveriesFailed, KafkaError
 from aiokafkawire.producer import Producer
+from aiokafkawire.runtime import with_runtime
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.history.checker import Promises
 from tests.simulation.drawing import (
@@ -344,11 +345,13 @@ class Sender:
         while self.left > 0:
             self.lives += 1
             name = f"{self.client.name}.{self.lives}"
-            producer = Producer(
-                client_id=name,
-                bootstrap_servers=self.stage.servers,
-                _runtime=self.stage.runtime(self.client.host),
-                **self.client.arguments["options"],
+            producer = with_runtime(
+                Producer(
+                    client_id=name,
+                    bootstrap_servers=self.stage.servers,
+                    **self.client.arguments["options"],
+                ),
+                self.stage.runtime(self.client.host),
             )
             try:
                 async with self.stage.recorder.producer(producer, name) as sender:
@@ -426,13 +429,15 @@ async def read(stage: Stage, client: PlannedClient) -> None:
         options = (
             options | MEMBER | {"group_id": GROUP, "partition_assignment_strategy": [strategy]}
         )
-    consumer = Consumer(
-        TOPIC,
-        client_id=client.name,
-        bootstrap_servers=stage.servers,
-        _runtime=stage.runtime(client.host),
-        auto_offset_reset="earliest",
-        **options,
+    consumer = with_runtime(
+        Consumer(
+            TOPIC,
+            client_id=client.name,
+            bootstrap_servers=stage.servers,
+            auto_offset_reset="earliest",
+            **options,
+        ),
+        stage.runtime(client.host),
     )
     async with stage.recorder.consumer(consumer, client.name) as reader:
         while True:

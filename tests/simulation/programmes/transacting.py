@@ -17,6 +17,7 @@ import anyio
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.producer import Producer
+from aiokafkawire.runtime import Runtime, with_runtime
 from aiokafkawire.types import GroupMetadata, TopicPartition
 from tests.history.checker import Promises
 from tests.history.events import told
@@ -170,8 +171,11 @@ class Process:
     def options(self) -> dict[str, Any]:
         return self.client.arguments["options"] | {
             "bootstrap_servers": self.stage.servers,
-            "_runtime": self.stage.runtime(self.client.host),
         }
+
+    @property
+    def runtime(self) -> Runtime:
+        return self.stage.runtime(self.client.host)
 
     async def run(self) -> None:
         """One life after the other, until all is done."""
@@ -220,7 +224,7 @@ class Process:
             linger_ms=self.client.arguments["linger_ms"],
             **self.options(),
         )
-        return self.stage.recorder.producer(producer, name)
+        return self.stage.recorder.producer(with_runtime(producer, self.runtime), name)
 
     async def after_all(self) -> None:
         """Start once more: that aborts what the last life left open."""
@@ -282,7 +286,9 @@ class Process:
         await self.fill(producer)
         prepared = await producer.detach()
         commit = self.rng.random() < 0.7
-        await self.stage.recorder.end_transaction(prepared, commit=commit, **self.options())
+        await self.stage.recorder.end_transaction(
+            prepared, commit=commit, runtime=self.runtime, **self.options()
+        )
 
     async def fill(self, producer: Any) -> None:
         rng = self.rng
@@ -296,7 +302,7 @@ class Process:
         if rng.random() < self.client.arguments["offsets"]:
             self.offset += 1
             group = GroupMetadata(f"{GROUP} of {self.client.name}")
-            await producer.send_offsets({OFFSETS_OF: self.offset}, group)
+            await producer.send_offsets_to_transaction({OFFSETS_OF: self.offset}, group)
 
     async def usable(self, producer: Any) -> bool:
         """Whether another transaction can begin; ends what is left of the last one."""
@@ -321,7 +327,7 @@ class Process:
             heartbeat_interval_ms=500,
             **self.options(),
         )
-        return self.stage.recorder.consumer(consumer, name)
+        return self.stage.recorder.consumer(with_runtime(consumer, self.runtime), name)
 
     async def copy(self, producer: Any, consumer: Any) -> None:
         """Copy what comes, each batch in a transaction with its offsets."""
@@ -335,7 +341,7 @@ class Process:
                         for record in records:
                             value = producer.value(record.value)
                             await producer.send(COPIES, value)
-                    await producer.send_offsets(consumer)
+                    await producer.send_offsets_to_transaction(consumer)
                     if self.rng.random() < self.client.arguments["aborts"]:
                         raise OwnError("changed its mind")
             except OwnError:
@@ -359,11 +365,9 @@ async def take_over(processes: dict[str, Process], client: str) -> None:
 
 
 async def feed(stage: Stage, client: PlannedClient) -> None:
-    producer = Producer(
-        client_id=client.name,
-        bootstrap_servers=stage.servers,
-        _runtime=stage.runtime(client.host),
-        **HASTY,
+    producer = with_runtime(
+        Producer(client_id=client.name, bootstrap_servers=stage.servers, **HASTY),
+        stage.runtime(client.host),
     )
     rng = stage.rng(client.name)
     async with stage.recorder.producer(producer, client.name) as sender:
@@ -377,14 +381,16 @@ async def feed(stage: Stage, client: PlannedClient) -> None:
 
 async def read(stage: Stage, client: PlannedClient, over: anyio.Event) -> None:
     """Read until that is over; then on to the end of each partition, over what is not shown."""
-    consumer = Consumer(
-        TOPIC,
-        client_id=client.name,
-        bootstrap_servers=stage.servers,
-        _runtime=stage.runtime(client.host),
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",
-        **HASTY,
+    consumer = with_runtime(
+        Consumer(
+            TOPIC,
+            client_id=client.name,
+            bootstrap_servers=stage.servers,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            **HASTY,
+        ),
+        stage.runtime(client.host),
     )
     async with stage.recorder.consumer(consumer, client.name) as reader:
         while not (over.is_set() and reader.assignment()):

@@ -11,6 +11,7 @@ import anyio
 from aiokafkawire.broker import Broker
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.producer import Producer
+from aiokafkawire.runtime import with_runtime
 from aiokafkawire.testing.simulation import NetworkOptions, World
 
 BROKER = "10.0.0.1"
@@ -29,18 +30,16 @@ async def produce_and_consume(world: World) -> list[bytes]:
     values = [b"%05d" % number for number in range(300)]
     async with broker(world, default_partitions=1) as servers:
         address = servers.bootstrap_servers
-        async with Producer(
-            bootstrap_servers=address, _runtime=world.runtime("10.0.1.1"), compression_type="gzip"
+        async with with_runtime(
+            Producer(bootstrap_servers=address, compression_type="gzip"), world.runtime("10.0.1.1")
         ) as producer:
             for value in values:
                 await producer.send("orders", value, key=value)
                 if int(value) % 50 == 0:
                     await anyio.sleep(0.1)
-        async with Consumer(
-            "orders",
-            bootstrap_servers=address,
-            auto_offset_reset="earliest",
-            _runtime=world.runtime("10.0.1.2"),
+        async with with_runtime(
+            Consumer("orders", bootstrap_servers=address, auto_offset_reset="earliest"),
+            world.runtime("10.0.1.2"),
         ) as consumer:
             read = [await consumer.getone() for _ in values]
     return [record.value or b"" for record in read]
@@ -57,8 +56,8 @@ async def rebalance(world: World) -> dict[str, int]:
         address = servers.bootstrap_servers
 
         async def work(host: str, until: int) -> None:
-            consumer = Consumer(
-                "orders", bootstrap_servers=address, _runtime=world.runtime(host), **MEMBER
+            consumer = with_runtime(
+                Consumer("orders", bootstrap_servers=address, **MEMBER), world.runtime(host)
             )
             async with consumer:
                 while len(seen) < until:
@@ -87,8 +86,8 @@ async def rebalance(world: World) -> dict[str, int]:
             troubles.get(number, lambda: None)()
 
         async def produce() -> None:
-            async with Producer(
-                bootstrap_servers=address, _runtime=world.runtime("10.0.1.9")
+            async with with_runtime(
+                Producer(bootstrap_servers=address), world.runtime("10.0.1.9")
             ) as producer:
                 await producer.partitions_for("orders")
                 for number in range(240):

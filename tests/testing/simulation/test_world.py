@@ -12,7 +12,7 @@ import pytest
 
 from aiokafkawire.errors import RequestTimedOut
 from aiokafkawire.producer import Producer
-from aiokafkawire.runtime import Address, Host
+from aiokafkawire.runtime import Address, Host, with_runtime
 from aiokafkawire.testing.simulation import Deadlock, Livelock, NetworkOptions, Overdue, World
 from aiokafkawire.testing.simulation import virtual_time as module
 from aiokafkawire.testing.simulation.world import Backend
@@ -78,8 +78,8 @@ def test_hours_pass_in_moments(backend: Backend) -> None:
     async def main() -> None:
         async with (
             broker(world) as servers,
-            Producer(
-                bootstrap_servers=servers.bootstrap_servers, _runtime=world.runtime("10.0.1.1")
+            with_runtime(
+                Producer(bootstrap_servers=servers.bootstrap_servers), world.runtime("10.0.1.1")
             ) as producer,
         ):
             await producer.send_and_wait("orders", b"early")
@@ -98,10 +98,9 @@ def test_deadlines_hold_in_virtual_time(backend: Backend) -> None:
     async def main() -> float:
         async with (
             broker(world) as servers,
-            Producer(
-                bootstrap_servers=servers.bootstrap_servers,
-                _runtime=world.runtime("10.0.1.1"),
-                max_block_ms=HOUR_S * 1_000,
+            with_runtime(
+                Producer(bootstrap_servers=servers.bootstrap_servers, max_block_ms=HOUR_S * 1_000),
+                world.runtime("10.0.1.1"),
             ) as producer,
         ):
             world.network.sever("10.0.1.1", BROKER)
@@ -235,8 +234,8 @@ def test_a_slow_network_is_slow(backend: Backend) -> None:
     async def main() -> None:
         async with broker(world) as servers:
             began = world.now()
-            async with Producer(
-                bootstrap_servers=servers.bootstrap_servers, _runtime=world.runtime("10.0.1.1")
+            async with with_runtime(
+                Producer(bootstrap_servers=servers.bootstrap_servers), world.runtime("10.0.1.1")
             ):
                 # Connecting, and two requests there and back.
                 assert 2.5 <= world.now() - began < 10

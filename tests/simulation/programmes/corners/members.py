@@ -396,7 +396,7 @@ async def copy(stage: Stage, reader: Any, sender: Any, before_offsets: Callable[
                     count += 1
             await before_offsets()
             offsets = {tp: records.next_offset for tp, records in batches.items()}
-            await sender.send_offsets(offsets, reader.group_metadata())
+            await sender.send_offsets_to_transaction(offsets, reader.group_metadata())
     except KafkaError:
         await reader.seek_to_committed()
         return 0

@@ -1,0 +1,132 @@
+"""Names of other Kafka clients that do not exist here, and what stands for each.
+
+A newcomer types what aiokafka, confluent-kafka, kafka-python or Java call a thing; the
+`AttributeError` then says where it is. `Absent` costs nothing where names do exist, unlike
+`__getattr__`, which makes every look-up of an attribute slower (CPython 3.11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ("ABSENT_OF_CONSUMER", "ABSENT_OF_MODULE", "ABSENT_OF_PRODUCER", "Absent", "absent_hint")
+
+TIMEOUT = "the wait is an argument: getmany(timeout_ms=…), getone(timeout_ms=…)"
+TOPICS = "await partitions_for(topic); the topics of a cluster: await Consumer.topics()"
+NO_ADMIN = (
+    "there is no admin client yet; `aiokafkawire topics` and `aiokafkawire groups` do this from a"
+    " shell, and a Broker in tests has create_topic()"
+)
+SECURITY = "TLS and SASL are not there yet"
+NO_SERIALIZERS = "values are bytes: encode before you send, decode what you get"
+STOP = "await stop(), or leave 'async with'"
+START = "await start(), or enter 'async with'"
+
+ABSENT_OF_CLIENT: Mapping[str, str] = {
+    "bootstrap": START,
+    "bootstrap_connected": START,
+    "close": STOP,
+    "cluster_id": "there is no call for it",
+    "list_topics": TOPICS,
+    "set_sasl_credentials": SECURITY,
+}
+
+ABSENT_OF_PRODUCER: Mapping[str, str] = {
+    **ABSENT_OF_CLIENT,
+    "client": "use the calls of the producer itself",
+    "create_batch": "await send_many(topic, values) makes batches by itself",
+    "init_transactions": START + ", with a transactional_id",
+    "max_usable_produce_magic": "the format of records is negotiated",
+    "partitions_for_topic": "await partitions_for(topic)",
+    "poll": "nothing needs to be polled: await the Delivery that send() returns, or flush()",
+    "produce": "await send(topic, value, key), or send_nowait()",
+    "produce_batch": "await send_many(topic, values)",
+    "purge": "stop() waits close_timeout_ms; what is left then fails",
+    "send_async": "await send(), which returns a Delivery",
+    "send_batch": "await send_many(topic, values, partition=…)",
+    "send_offsets": "await send_offsets_to_transaction(consumer)",
+    "send_sync": "await send_and_wait()",
+}
+
+ABSENT_OF_CONSUMER: Mapping[str, str] = {
+    **ABSENT_OF_CLIENT,
+    "commit_async": "await commit(), in a task of its own where it must not hold up the caller",
+    "commit_sync": "await commit()",
+    "consume": "await getmany(timeout_ms=…), or iterate: async for record in consumer",
+    "consumer_group_metadata": "group_metadata()",
+    "enforce_rebalance": "there is no call for it",
+    "get_watermark_offsets": "await beginning_offsets(tp), end_offsets(tp); cached: highwater(tp)",
+    "incremental_assign": "assign(*partitions) keeps the positions of partitions that stay",
+    "incremental_unassign": "assign(*partitions) keeps the positions of partitions that stay",
+    "last_poll_timestamp": "metrics() has its numbers",
+    "list_partitions": TOPICS,
+    "memberid": "group_metadata().member_id",
+    "partitions_for_topic": "await partitions_for(topic)",
+    "poll": "await getmany(timeout_ms=…) or getone(timeout_ms=…); or async for record in consumer",
+    "store_offsets": "await commit(…); auto-commit takes what the application has processed",
+    "unassign": "unsubscribe()",
+    "wakeup": "cancel the task that waits",
+}
+
+ABSENT_OF_MODULE: Mapping[str, str] = {
+    "AIOKafkaAdminClient": NO_ADMIN,
+    "AIOKafkaClient": "use Producer or Consumer",
+    "AIOKafkaConsumer": "use Consumer",
+    "AIOKafkaProducer": "use Producer",
+    "AIOConsumer": "use Consumer",
+    "AIOProducer": "use Producer",
+    "AdminClient": NO_ADMIN,
+    "AsyncConsumerRebalanceListener": "use RebalanceListener",
+    "Client": "use Producer or Consumer; for Kafka 0.7 aiokafkawire.kafka07.Client",
+    "ConfigResource": NO_ADMIN,
+    "ConsumerGroupMetadata": "use GroupMetadata",
+    "ConsumerRebalanceListener": "use RebalanceListener",
+    "ConsumerRecord": "use Record",
+    "ConsumerStoppedError": "use ClientClosed",
+    "DeserializingConsumer": NO_SERIALIZERS,
+    "Deserializer": NO_SERIALIZERS,
+    "IllegalOperation": "use IllegalState",
+    "IllegalStateError": "use IllegalState",
+    "KafkaAdminClient": NO_ADMIN,
+    "KafkaClient": "use Producer or Consumer",
+    "KafkaConnectionError": "use NoBrokerAvailable, ConnectionFailed or ConnectionLost",
+    "KafkaConsumer": "use Consumer",
+    "KafkaException": "use KafkaError",
+    "KafkaProducer": "use Producer",
+    "KafkaTimeoutError": "use RequestTimedOut, DeliveryTimedOut, BufferFull or UnknownTopic",
+    "Message": "use Record",
+    "MessageSizeTooLargeError": "use RecordTooLarge",
+    "NewPartitions": NO_ADMIN,
+    "NewTopic": NO_ADMIN,
+    "OffsetOutOfRangeError": "use NoOffset",
+    "OffsetSpec": "await Consumer.beginning_offsets(), end_offsets() or offsets_for_times()",
+    "ProducerClosed": "use ClientClosed",
+    "ProducerRecord": "give its parts to Producer.send(topic, value, key, partition)",
+    "Serializer": NO_SERIALIZERS,
+    "SerializingProducer": NO_SERIALIZERS,
+    "ShareConsumer": "there are no share groups yet",
+}
+
+
+class Absent:
+    """A class attribute that is not there: looking it up raises `AttributeError` with a hint."""
+
+    __slots__ = ("hint", "name")
+
+    def __init__(self, name: str, hint: str) -> None:
+        self.name = name
+        self.hint = hint
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        # With `obj` given Python does not add a "Did you mean" of its own.
+        raise AttributeError(
+            f"{owner.__name__!r} object has no attribute {self.name!r}: {self.hint}",
+            name=self.name,
+            obj=None,
+        )
+
+
+def absent_hint(name: str) -> str | None:
+    """Return what stands for a name of another client's package, if it is known."""
+    return ABSENT_OF_MODULE.get(name)

@@ -1,0 +1,237 @@
+"""Names of other Kafka clients are answered with what stands for them here."""
+
+from __future__ import annotations
+
+import inspect
+import pydoc
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import aiokafka
+import aiokafka.admin
+import aiokafka.errors
+import confluent_kafka
+import confluent_kafka.admin
+import pytest
+
+import aiokafkawire
+from aiokafkawire import Consumer, OffsetAndTimestamp, Producer, Record, RecordMetadata, kafka07
+from aiokafkawire.config import names
+
+with warnings.catch_warnings():
+    # It reads its own files in a way that Python 3.11 deprecates.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka
+
+SERVERS = "localhost:9092"
+
+ABSENT: dict[Any, Any] = {
+    Producer: names.ABSENT_OF_PRODUCER,
+    Consumer: names.ABSENT_OF_CONSUMER,
+}
+
+
+def public(of: object) -> set[str]:
+    return {name for name in dir(of) if not name.startswith("_")}
+
+
+# --- calls of a client ---
+
+
+@pytest.mark.parametrize(
+    ("client", "name"), [(client, name) for client, absent in ABSENT.items() for name in absent]
+)
+def test_a_call_of_another_client_says_where_it_is(client: Any, name: str) -> None:
+    for of in (client, client(bootstrap_servers=SERVERS)):
+        assert not hasattr(of, name)
+        with pytest.raises(AttributeError) as caught:
+            getattr(of, name)
+        assert str(caught.value) == (
+            f"{client.__name__!r} object has no attribute {name!r}: {ABSENT[client][name]}"
+        )
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (Producer, aiokafka.AIOKafkaProducer),
+        (Consumer, aiokafka.AIOKafkaConsumer),
+        (Producer, kafka.KafkaProducer),
+        (Consumer, kafka.KafkaConsumer),
+        (Producer, confluent_kafka.Producer),
+        (Consumer, confluent_kafka.Consumer),
+    ],
+)
+def test_every_call_of_the_others_is_there_or_explained(ours: Any, theirs: type) -> None:
+    client = ours(bootstrap_servers=SERVERS)
+    for name in public(theirs):
+        if not name[0].islower() or not callable(getattr(theirs, name)):
+            continue
+        if name in dir(client):
+            continue
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}': \w"):
+            getattr(client, name)
+
+
+@pytest.mark.parametrize("client", [Producer, Consumer])
+def test_names_that_are_explained_are_in_no_list(client: Any) -> None:
+    made = client(bootstrap_servers=SERVERS)
+    assert not {*ABSENT[client]} & {*dir(client), *dir(made)}
+    assert "start" in dir(client)
+    assert "start" in dir(made)
+    shown = pydoc.render_doc(client, renderer=pydoc.plaintext)
+    assert not {*ABSENT[client]} & {*re.findall(r"(?m)^ \|  (\w+)", shown)}
+    assert "start" in re.findall(r"(?m)^ \|  (?:async )?(\w+)", shown)
+
+
+def test_a_name_like_no_other_is_pythons_plain_error() -> None:
+    with pytest.raises(AttributeError, match=r"^'Producer' object has no attribute 'sned'$"):
+        _ = Producer(bootstrap_servers=SERVERS).sned  # type: ignore[attr-defined]
+
+
+def test_a_subclass_may_have_such_a_name() -> None:
+    class Own(Producer):
+        def close(self) -> str:
+            return "closed"
+
+    own = Own(bootstrap_servers=SERVERS)
+    assert own.close() == "closed"
+    assert "close" in dir(own)
+    own.poll = 1  # type: ignore[attr-defined]
+    assert own.poll == 1  # type: ignore[attr-defined]
+
+
+def test_looking_up_what_exists_goes_the_plain_way() -> None:
+    """`__getattr__` would make every look-up slower, those of `send` among them (3.11)."""
+    for hot in (Producer, Consumer, Record, RecordMetadata, aiokafkawire.Delivery):
+        assert not any("__getattr__" in vars(base) for base in hot.__mro__)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        Record("orders", 0, 7),
+        RecordMetadata("orders", 0, 7, 1_000),
+        OffsetAndTimestamp(7, 1_000),
+    ],
+)
+def test_a_timestamp_has_its_unit_in_its_name(made: Any) -> None:
+    with pytest.raises(AttributeError, match="timestamp_ms has milliseconds since 1970"):
+        _ = made.timestamp
+    assert not hasattr(made, "timestamp")
+    assert hasattr(made, "timestamp_ms")
+
+
+# --- arguments ---
+
+
+@pytest.mark.parametrize("given", [{"bootstrap.servers": SERVERS}, SERVERS, [SERVERS]])
+def test_a_producer_takes_keyword_arguments(given: Any) -> None:
+    with pytest.raises(TypeError, match=r"keyword arguments only.* Producer\(bootstrap_servers="):
+        Producer(given)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda reader: reader.getmany(1_000), "timeout_ms=1000, .*max_records=1000"),
+        (lambda reader: reader.getmany(0.5), "timeout_ms=0.5"),
+        (lambda reader: reader.getone(5_000), "timeout_ms=5000"),
+    ],
+)
+async def test_a_number_is_a_time_or_a_count_by_keyword(
+    call: Callable[[Any], Any], told: str
+) -> None:
+    async with (
+        aiokafkawire.Broker() as broker,
+        Consumer("orders", bootstrap_servers=broker.bootstrap_servers) as reader,
+    ):
+        with pytest.raises(TypeError, match=told):
+            await call(reader)
+
+
+# --- the package ---
+
+
+@pytest.mark.parametrize("name", names.ABSENT_OF_MODULE)
+def test_a_class_of_another_package_says_what_stands_for_it(name: str) -> None:
+    hint = names.ABSENT_OF_MODULE[name]
+    assert not hasattr(aiokafkawire, name)
+    with pytest.raises(AttributeError) as caught:
+        getattr(aiokafkawire, name)
+    assert str(caught.value) == f"module 'aiokafkawire' has no attribute {name!r}: {hint}"
+    with pytest.raises(ImportError) as refused:
+        exec(f"from aiokafkawire import {name}", {})
+    assert str(refused.value).endswith(f": {hint}")
+
+
+def test_the_classes_of_the_others_are_there_or_explained() -> None:
+    kinds = {
+        name
+        for package in (aiokafka, aiokafka.admin, kafka, confluent_kafka)
+        for name in public(package)
+        if isinstance(getattr(package, name), type)
+    }
+    kinds |= {"AdminClient", "NewTopic"}
+    unknown = kinds - {*aiokafkawire.__all__} - {*names.ABSENT_OF_MODULE}
+    # What only an admin client or a share consumer has to do with, and details.
+    assert unknown <= {
+        "AcknowledgeType", "ConcurrentModificationException", "ConsumerGroupState",
+        "ConsumerGroupTopicPartitions", "ConsumerGroupType", "DefaultSerializer",
+        "DeserializingShareConsumer", "ElectionType", "IllegalStateException", "IsolationLevel",
+        "JsonSerializer", "Messages", "Node", "RecordsToDelete", "ThrottleEvent",
+        "TopicCollection", "TopicPartitionInfo", "TopicPartitionReplica", "Uuid",
+    }  # fmt: skip
+
+
+def test_hints_name_what_exists() -> None:
+    for name, hint in names.ABSENT_OF_MODULE.items():
+        if hint.startswith("use "):
+            words = hint.removeprefix("use ").replace(" or ", ", ").partition(";")[0].split(", ")
+            assert {*words} <= {*aiokafkawire.__all__}, name
+
+
+@pytest.mark.parametrize("name", aiokafkawire.errors.__all__)
+def test_every_error_is_importable_from_the_package(name: str) -> None:
+    assert getattr(aiokafkawire, name) is getattr(aiokafkawire.errors, name)
+    assert name in aiokafkawire.__all__
+
+
+@pytest.mark.parametrize(
+    "reached",
+    [
+        "aiokafkawire.config.ProducerOptions",
+        "aiokafkawire.config.ConsumerOptions",
+        "aiokafkawire.errors.BufferFull",
+        "aiokafkawire.kafka07.Client",
+        "aiokafkawire.testing",
+    ],
+)
+def test_a_module_of_the_package_needs_no_import_of_its_own(reached: str) -> None:
+    code = f"import aiokafkawire; help({reached})"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "Help on" in ran.stdout
+
+
+# --- signatures ---
+
+
+@pytest.mark.parametrize(
+    "called",
+    [Producer, Consumer, kafka07.Client, aiokafkawire.end_transaction, aiokafkawire.Broker],
+)
+def test_no_public_signature_has_a_private_name(called: Any) -> None:
+    assert not [name for name in inspect.signature(called).parameters if name.startswith("_")]
+    assert "_runtime" not in pydoc.render_doc(called, renderer=pydoc.plaintext)
+
+
+def test_a_private_name_is_no_option() -> None:
+    with pytest.raises(aiokafkawire.InvalidOption, match="unknown option '_runtime'"):
+        Producer(bootstrap_servers=SERVERS, _runtime=None)  # type: ignore[call-arg]
