@@ -48,15 +48,13 @@ _BY_DURATION = re.compile(
 
 def parse_servers(servers: str | Iterable[str]) -> tuple[str, ...]:
     """Split and check bootstrap servers: "host:port,host:port" or a sequence of such."""
-    if isinstance(servers, Mapping):
+    given: Any = servers.split(",") if isinstance(servers, str) else servers
+    parts = list(given) if isinstance(given, Iterable) else [given]
+    if isinstance(given, Mapping | bytes) or not all(isinstance(part, str) for part in parts):
         raise InvalidOption(f"bootstrap_servers must be text(s), not {servers!r:.80}")
-    try:
-        parts = servers.split(",") if isinstance(servers, str) else servers
-        cleaned = tuple(part.strip() for part in parts if part.strip())
-        for server in cleaned:
-            parse_address(server)
-    except (AttributeError, TypeError):
-        raise InvalidOption(f"bootstrap_servers must be text(s), not {servers!r}") from None
+    cleaned = tuple(part.strip() for part in parts if part.strip())
+    for server in cleaned:
+        parse_address(server)
     if not cleaned:
         raise InvalidOption("bootstrap_servers is empty: give 'host:port', or several of them")
     return cleaned
