@@ -435,7 +435,8 @@ class Cluster:
     ) -> dict[NodeId, R | KafkaError]:
         """Send a request to every node at once; each one's response, or why there is none.
 
-        A node that is not ready to coordinate anything is asked again until the deadline.
+        A node that is not ready to coordinate anything is asked again until the deadline. Raises
+        `NoBrokerAvailable` if no node is known by then.
         """
         answers: dict[NodeId, R | KafkaError] = {}
 
@@ -457,6 +458,7 @@ class Cluster:
             except KafkaError as error:
                 answers[node_id] = error
 
+        await self._nodes_known(deadline)
         nodes = sorted(self.metadata.nodes)
         async with anyio.create_task_group() as group:
             for node_id in nodes:

@@ -128,6 +128,8 @@ class Pinger:
         self, timeout_ms: float, *, topic: str | None = None, group: str | None = None
     ) -> PingResult:
         """Return which brokers answered, or raise why one that had to did not."""
+        if not timeout_ms >= 0:  # NaN is not either
+            raise ValueError(f"timeout_ms must be at least 0, not {timeout_ms!r}")
         call = _Call(timeout_ms, self._runtime.clock.now() + timeout_ms / 1_000)
         try:
             if topic is not None:

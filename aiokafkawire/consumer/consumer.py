@@ -553,7 +553,7 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
         long for each, until one answers. It does not count as a call for records.
 
         Args:
-            timeout_ms: The longest that the call takes.
+            timeout_ms: The longest that the call takes, in milliseconds.
             topic: Ask the leader of each partition of this topic; all must answer.
             group: Ask the coordinator of this group, which must be ready to serve it.
 
@@ -567,6 +567,7 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
             UnknownTopic: The topic does not exist.
             BrokerError: A partition has no leader, or no broker coordinates the group.
             ClientClosed: The consumer does not run.
+            ValueError: `timeout_ms` is negative or no number.
         """
         return await self._running.cluster.pinger.ping(timeout_ms, topic=topic, group=group)
 

@@ -440,7 +440,7 @@ class Producer(Client[_Session], absent=ABSENT_OF_PRODUCER):
         long for each, until one answers. It does not disturb what is sent otherwise.
 
         Args:
-            timeout_ms: The longest that the call takes.
+            timeout_ms: The longest that the call takes, in milliseconds.
             topic: Ask the leader of each partition of this topic; all must answer.
             group: Ask the coordinator of this group, which must be ready to serve it.
 
@@ -454,6 +454,7 @@ class Producer(Client[_Session], absent=ABSENT_OF_PRODUCER):
             UnknownTopic: The topic does not exist.
             BrokerError: A partition has no leader, or no broker coordinates the group.
             ClientClosed: The producer does not run.
+            ValueError: `timeout_ms` is negative or no number.
             KafkaError: What ended the producer, such as `ProducerFenced`.
         """
         session = self._running()

@@ -116,6 +116,32 @@ async def test_bootstrap_finds_the_nodes_and_a_topic():
             assert cluster.metadata.leader(TopicPartition("t", 1)) == (2, 0)
 
 
+async def test_without_connecting_on_start_requests_wait_for_the_nodes():
+    async with scripted_cluster(2) as scripted:
+        for node in scripted.nodes.values():
+            node.answers[ApiKey.LIST_GROUPS] = list_groups
+        options = {"bootstrap_servers": scripted.bootstrap, "connect_on_start": False}
+        async with cluster_client(**options) as cluster:
+            await cluster.start(soon())
+            assert cluster.metadata.nodes == {}
+            assert sorted(await cluster.to_all(LIST, deadline=soon())) == [1, 2]
+        async with cluster_client(**options) as cluster:
+            await cluster.start(soon())
+            assert await cluster.request(LIST, to=AnyNode(), deadline=soon())
+    dead = await closed_port()
+    async with cluster_client(bootstrap_servers=str(dead), connect_on_start=False) as cluster:
+        await cluster.start(soon())
+        for _ in range(2):
+            with pytest.raises(NoBrokerAvailable, match="refused"):
+                await cluster.request(LIST, to=AnyNode(), deadline=soon(0.2))
+        with pytest.raises(NoBrokerAvailable, match="refused"):
+            await cluster.to_all(LIST, deadline=soon(0.2))
+
+
+async def list_groups(_: Any, __: Any) -> Response | None:
+    return ListGroupsResponse(error_code=0, groups=[])
+
+
 async def test_bootstrap_goes_on_to_the_next_address():
     dead = await closed_port()
     async with scripted_cluster(1) as scripted:

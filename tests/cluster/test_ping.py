@@ -163,5 +163,13 @@ async def test_what_cannot_be_encoded_is_raised_as_it_is():
         assert await works(cluster)
 
 
+@pytest.mark.parametrize("timeout_ms", [-1, float("nan")])
+async def test_a_timeout_that_cannot_be(timeout_ms: float):
+    async with scripted_cluster(1) as scripted, client_of(scripted) as cluster:
+        await cluster.start(soon())
+        with pytest.raises(ValueError, match="timeout_ms"):
+            await cluster.pinger.ping(timeout_ms)
+
+
 async def works(cluster: Cluster) -> bool:
     return bool((await cluster.pinger.ping(1_000)).brokers)

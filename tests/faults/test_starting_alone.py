@@ -21,6 +21,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
 )
 from aiokafkawire.producer import Producer
+from aiokafkawire.types import TopicPartition
 from tests.elapsed import ends_within
 from tests.faults.support import HASTY, MEMBER, READER
 
@@ -108,6 +109,10 @@ async def test_a_consumer_waits_for_a_broker(port: int):
             await consumer.partitions_for("orders")
         with ends_within(2), pytest.raises(NoBrokerAvailable):
             await consumer.topics()
+        with ends_within(2), pytest.raises(KafkaError):
+            await consumer.end_offsets(TopicPartition("orders", 0))
+        with ends_within(2), pytest.raises(KafkaError):
+            await consumer.offsets_for_times({TopicPartition("orders", 0): 0})
         broker = await stack.enter_async_context(broker_at(port))
         await broker.create_topic("orders")
         async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
@@ -115,6 +120,21 @@ async def test_a_consumer_waits_for_a_broker(port: int):
         with anyio.fail_after(SOON_S):
             record = await consumer.getone()
         assert record.value == b"book"
+
+
+async def test_offsets_and_positions_wait_no_longer_than_they_may(port: int):
+    partition = TopicPartition("orders", 0)
+    wanted = options(port, group_id="billing", default_api_timeout_ms=300, close_timeout_ms=300)
+    async with Consumer(**MEMBER | wanted) as consumer:
+        consumer.assign(partition)
+        for call in (
+            lambda: consumer.committed(partition),
+            lambda: consumer.position(partition),
+            lambda: consumer.commit({partition: 1}),
+            lambda: consumer.seek_to_end(partition),
+        ):
+            with ends_within(2), pytest.raises(KafkaError):
+                await call()
 
 
 @pytest.mark.parametrize("pattern", [None, "ord.*"])
