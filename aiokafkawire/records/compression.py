@@ -54,6 +54,22 @@ GZIP_DEFAULT_LEVEL = 6
 
 _INT32 = Struct(">i")
 
+CRAMJAM_MIN_VERSION = "2.8.0"
+"""Earlier ones cannot write LZ4 frames of independent blocks, and 2.6 panics on damaged data."""
+
+
+def _check_cramjam() -> None:
+    try:
+        cramjam.lz4.Compressor(level=0, content_checksum=False, block_linked=False)
+    except TypeError:
+        raise ImportError(
+            f"aiokafkawire needs cramjam {CRAMJAM_MIN_VERSION} or later, and {cramjam.__version__}"
+            f" is installed: run pip install 'cramjam>={CRAMJAM_MIN_VERSION}'"
+        ) from None
+
+
+_check_cramjam()
+
 
 class Compression(IntEnum):
     """The codecs, under their numbers on the wire."""

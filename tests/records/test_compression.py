@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import random
+import tomllib
 import tracemalloc
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 import cramjam
@@ -13,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aiokafkawire.errors import CorruptRecords
-from aiokafkawire.records import Compression
+from aiokafkawire.records import Compression, compression
 from aiokafkawire.records.compression import (
     COPIED_BYTES,
     XERIAL_HEADER,
@@ -186,3 +189,22 @@ def test_frames_may_be_joined() -> None:
     for codec in (Compression.ZSTD, Compression.LZ4):
         packed: Any = compress(codec, b"one") + compress(codec, b"two" * 50_000)
         assert decompress(codec, packed, MIB) == b"one" + b"two" * 50_000
+
+
+def test_an_outdated_cramjam_is_named_at_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    def old_compressor(level: int | None = None) -> None:
+        """The signature of cramjam 2.7.0."""
+
+    monkeypatch.setattr(cramjam.lz4, "Compressor", old_compressor)
+    monkeypatch.setattr(cramjam, "__version__", "2.7.0")
+    spec = spec_from_file_location("aiokafkawire.records._again", compression.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    with pytest.raises(ImportError, match=r"cramjam 2\.8\.0 or later, .*2\.7\.0.*pip install"):
+        spec.loader.exec_module(module_from_spec(spec))
+
+
+def test_the_lowest_cramjam_is_declared() -> None:
+    pyproject = Path(__file__).parents[2] / "pyproject.toml"
+    dependencies = tomllib.loads(pyproject.read_text())["project"]["dependencies"]
+    assert f"cramjam>={compression.CRAMJAM_MIN_VERSION}" in dependencies
