@@ -55,7 +55,6 @@ ATTRIBUTES_POSITION = 21
 MAGIC_POSITION = 16
 CHUNK_RECORDS = 4096  # what is decoded at a time for a consumer: a few milliseconds
 MAX_OFFSET = (1 << 63) - 1
-LEAST_SIZE = 14  # what the size field of the smallest message says
 LEAST_BATCH_SIZE = BATCH_OVERHEAD_BYTES - legacy.HEAD_BYTES  # and of a batch without records
 
 CODEC_MASK = 7
@@ -354,7 +353,7 @@ def batch_at(view: memoryview, position: int) -> BatchView | None:
     if left < legacy.HEAD_BYTES:
         return None
     offset, size = _OFFSET_AND_SIZE.unpack_from(view, position)
-    if size < LEAST_SIZE:
+    if size < legacy.LEAST_SIZE:
         raise CorruptRecords(f"a batch cannot have the size {size}", offset=offset)
     if left <= MAGIC_POSITION:
         return None

@@ -46,13 +46,17 @@ XERIAL_HEADER = XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"
 XERIAL_BLOCK_BYTES = 32 * 1024
 
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
+LZ4_BLOCK_CHECKSUM_FLAG = 16
 LZ4_CONTENT_SIZE_FLAG = 8
+LZ4_CONTENT_CHECKSUM_FLAG = 4
 LZ4_DICTIONARY_FLAG = 1
+LZ4_MAX_BLOCKS = 10_000  # of 64 KiB or more, if the writer fills them
 
 ZSTD_DEFAULT_LEVEL = 3
 GZIP_DEFAULT_LEVEL = 6
 
 _INT32 = Struct(">i")
+_LITTLE_UINT32 = Struct("<I")
 
 CRAMJAM_MIN_VERSION = "2.8.0"
 """Earlier ones cannot write LZ4 frames of independent blocks, and 2.6 panics on damaged data."""
@@ -128,6 +132,7 @@ def decompress(codec: int, data: Buffer, max_bytes: int, magic: int = 2) -> Buff
         if codec == Compression.LZ4:
             if magic == 0:
                 data = _rewrite_lz4_checksum(data, correct=True)
+            data = _first_lz4_frame(data)
             return _decompress_stream(cramjam.lz4, data, max_bytes, _lz4_size(data))
         if codec == Compression.ZSTD:
             return _decompress_stream(cramjam.zstd, data, max_bytes, _zstd_size(data))
@@ -279,7 +284,7 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
             position += len(XERIAL_HEADER)  # streams may be joined
             continue
         if len(view) - position < 4:
-            raise CorruptRecords("SNAPPY data is damaged: a block's length is cut off")
+            return  # too few bytes for a block's length end the stream for the Java client too
         size = _INT32.unpack_from(view, position)[0]
         position += 4
         if size < 0 or size > len(view) - position:
@@ -329,6 +334,33 @@ def _lz4_size(data: Buffer) -> int | None:
     return int.from_bytes(data[6:14], "little")
 
 
+def _first_lz4_frame(data: Buffer) -> Buffer:
+    """Cut off what follows the end mark of the first frame, which the Java client ignores.
+
+    A frame of more than `LZ4_MAX_BLOCKS` blocks is left as it is, so that tiny blocks take no time.
+    """
+    if len(data) < 7 or data[:4] != LZ4_MAGIC:
+        return data
+    flags = data[4]
+    checksum_bytes = 4 * bool(flags & LZ4_BLOCK_CHECKSUM_FLAG)
+    position = _lz4_header_bytes(flags)
+    for _ in range(LZ4_MAX_BLOCKS):
+        if len(data) - position < 4:
+            break
+        size = _LITTLE_UINT32.unpack_from(data, position)[0] & 0x7FFFFFFF
+        position += 4
+        if not size:
+            end = position + 4 * bool(flags & LZ4_CONTENT_CHECKSUM_FLAG)
+            return data if end >= len(data) else memoryview(data)[:end]
+        position += size + checksum_bytes
+    return data
+
+
+def _lz4_header_bytes(flags: int) -> int:
+    optional = 8 * bool(flags & LZ4_CONTENT_SIZE_FLAG) + 4 * bool(flags & LZ4_DICTIONARY_FLAG)
+    return len(LZ4_MAGIC) + 3 + optional  # the flags, the block size, and the header's checksum
+
+
 def _rewrite_lz4_checksum(frame: Buffer, correct: bool) -> bytes:
     """Set the header checksum of an lz4 frame.
 
@@ -338,8 +370,7 @@ def _rewrite_lz4_checksum(frame: Buffer, correct: bool) -> bytes:
     out = bytearray(frame)
     if len(out) < 7 or out[:4] != LZ4_MAGIC:
         return bytes(out)
-    flags = out[4]
-    end = 6 + 8 * bool(flags & LZ4_CONTENT_SIZE_FLAG) + 4 * bool(flags & LZ4_DICTIONARY_FLAG)
+    end = _lz4_header_bytes(out[4]) - 1
     if len(out) > end:
         out[end] = xxh32(bytes(out[4 if correct else 0 : end])) >> 8 & 255
     return bytes(out)

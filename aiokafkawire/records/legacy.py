@@ -38,6 +38,9 @@ MAX_WRAPPED_MESSAGES = 1 << 20
 MAX_RUN_MESSAGES = 4096
 """The most messages without compression that are decoded at a time for a consumer."""
 
+LEAST_SIZE = 14
+"""What the size field of the smallest message says."""
+
 CRC_END = 16
 CODEC_MASK = 7
 LOG_APPEND_TIME_FLAG = 8
@@ -80,7 +83,12 @@ def read_wrapper(
             raise CorruptRecords(
                 f"a compressed message holds more than {MAX_WRAPPED_MESSAGES} messages"
             )
-        position = _append(columns, position, len(inner), magic)
+        try:
+            position = _append(columns, position, len(inner), magic)
+        except CorruptRecords:
+            if not _is_cut_off(inner, position):
+                raise
+            break
     offsets = columns.offsets
     if not offsets:
         raise CorruptRecords("a compressed message holds no messages", offset=wrapper_offset)
@@ -93,6 +101,15 @@ def read_wrapper(
             )
         columns.offsets = array("q", [base + offset for offset in offsets])
     return columns
+
+
+def _is_cut_off(inner: Buffer, position: int) -> bool:
+    """Whether too few bytes follow for a whole message, which end the set as in the Java client."""
+    left = len(inner) - position
+    if left < HEAD_BYTES:
+        return True
+    (size,) = _LENGTH.unpack_from(inner, position + HEAD_BYTES - 4)
+    return int(size) >= LEAST_SIZE and left < HEAD_BYTES + int(size)
 
 
 def read_run(view: memoryview, start: int, check_crcs: bool) -> tuple[Columns, int]:

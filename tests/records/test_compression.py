@@ -19,6 +19,8 @@ from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.records import Compression, compression
 from aiokafkawire.records.compression import (
     COPIED_BYTES,
+    LZ4_MAGIC,
+    LZ4_MAX_BLOCKS,
     XERIAL_HEADER,
     compress,
     decompress,
@@ -145,7 +147,7 @@ def test_snappy_is_read_raw_and_framed_and_written_framed() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [XERIAL_HEADER[:12], XERIAL_HEADER + b"\0\0", XERIAL_HEADER + b"\0\0\0\x09ab",
+    [XERIAL_HEADER[:12], XERIAL_HEADER + b"\0\0\0\x09", XERIAL_HEADER + b"\0\0\0\x09ab",
      XERIAL_HEADER + b"\xff\xff\xff\xffab"],
 )  # fmt: skip
 def test_snappy_frames_that_lie(data: bytes) -> None:
@@ -185,10 +187,56 @@ def test_gzip_members_are_joined_and_what_follows_is_ignored() -> None:
         decompress(Compression.GZIP, one[:-3], 6)
 
 
-def test_frames_may_be_joined() -> None:
-    for codec in (Compression.ZSTD, Compression.LZ4):
+def test_zstd_frames_may_be_joined_and_of_lz4_the_first_is_read() -> None:
+    for codec, expected in (
+        (Compression.ZSTD, b"one" + b"two" * 50_000),
+        (Compression.LZ4, b"one"),  # as the Java client does
+    ):
         packed: Any = compress(codec, b"one") + compress(codec, b"two" * 50_000)
-        assert decompress(codec, packed, MIB) == b"one" + b"two" * 50_000
+        assert decompress(codec, packed, MIB) == expected
+
+
+def lz4_frame(blocks: list[bytes], flags: int) -> bytes:
+    """A frame of stored blocks, each of fewer than 16 bytes, and all of them if `flags` has 4."""
+    head = bytes((0x60 | flags, 0x40))
+    if flags & 8:
+        head += len(b"".join(blocks)).to_bytes(8, "little")
+    parts = [LZ4_MAGIC, head, bytes((xxh32(head) >> 8 & 255,))]
+    for block in blocks:
+        parts += [(len(block) | 1 << 31).to_bytes(4, "little"), block]
+        if flags & 16:
+            parts.append(xxh32(block).to_bytes(4, "little"))
+    parts.append(bytes(4))
+    if flags & 4:
+        parts.append(xxh32(b"".join(blocks)).to_bytes(4, "little"))
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("flags", range(0, 32, 4))
+@settings(max_examples=30)
+@given(data=st.binary(max_size=15), stray=st.binary(max_size=12))
+def test_what_follows_an_lz4_frame_is_ignored(flags: int, data: bytes, stray: bytes) -> None:
+    frame = lz4_frame([data[:5], data[5:]] if len(data) > 5 else [data] * bool(data), flags)
+    assert decompress(Compression.LZ4, frame + stray, MIB) == data
+    assert decompress(Compression.LZ4, memoryview(frame + stray), MIB) == data
+    for size in range(len(frame)):
+        with pytest.raises(CorruptRecords, match="LZ4 data is damaged"):
+            decompress(Compression.LZ4, frame[:size], MIB)
+
+
+def test_what_follows_a_long_lz4_frame_is_ignored() -> None:
+    data = random.Random(1).randbytes(300_000) + bytes(300_000)
+    for level in (0, 9):
+        packed = compress(Compression.LZ4, data, level)
+        assert decompress(Compression.LZ4, packed + b"stray", MIB) == data
+
+
+def test_a_frame_of_tiny_lz4_blocks_is_searched_only_so_far() -> None:
+    blocks = [b"a"] * LZ4_MAX_BLOCKS
+    assert decompress(Compression.LZ4, lz4_frame(blocks, 0), MIB) == b"a" * LZ4_MAX_BLOCKS
+    assert decompress(Compression.LZ4, lz4_frame(blocks[1:], 0) + b"?", MIB) == b"".join(blocks[1:])
+    longer = lz4_frame(blocks, 0) + b"?"
+    assert compression._first_lz4_frame(longer) is longer
 
 
 def test_an_outdated_cramjam_is_named_at_import(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,8 +88,9 @@ def test_nesting_stops_at_one(magic: int, codec: Compression) -> None:
     ("inner", "reason"),
     [
         (b"", "holds no messages"),
-        (messages(1, [0])[:-1], "size"),
-        (messages(1, [0]) + b"\0" * 5, "ends inside"),
+        (messages(1, [0])[:-1], "holds no messages"),
+        (messages(1, [0]) + b"\0" * 12, "ends inside"),
+        (messages(1, [0]) + b"\0" * 11 + b"\x0d" + b"\0" * 40, "format 0 inside"),
         (messages(0, [0]) * 2, "format 0 inside"),
         (messages(1, [8]), "smaller offset"),
     ],
