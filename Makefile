@@ -122,6 +122,7 @@ lint: $(READY) ## Style, types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32
 	$(BIN)/lint-imports
 
 docs: $(READY) ## The documentation, into build/docs

@@ -303,14 +303,13 @@ class DirectoryStore:
 
 def _lock(file: IO[str]) -> None:
     """Keep other brokers out until the file is closed, where the system has such locks."""
-    if sys.platform == "win32":
-        return
-    import fcntl  # noqa: PLC0415
+    if sys.platform != "win32":
+        import fcntl  # noqa: PLC0415
 
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise OSError("another broker uses it") from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OSError("another broker uses it") from None
 
 
 def _replace(path: Path, text: str) -> None:

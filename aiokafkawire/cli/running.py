@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import select
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -56,6 +55,7 @@ class Interruption:
         self._notify: Callable[[Callable[[], None]], None] | None = None
         self._cancel: Callable[[], None] | None = None
         self._pipe: tuple[int, int] | None = None
+        self._over = threading.Event()
         self._ending = False
 
     @property
@@ -78,6 +78,7 @@ class Interruption:
         """Handle SIGINT and SIGTERM inside; only the main thread may."""
         receiver, sender = os.pipe()
         self._pipe = receiver, sender
+        self._over.clear()
         watchdog = threading.Thread(target=self._watch, name="interruption", daemon=True)
         watchdog.start()
         before = {number: signal.signal(number, self._handle) for number in CODES}
@@ -87,6 +88,7 @@ class Interruption:
             for number, handler in before.items():
                 signal.signal(number, handler)
             self._pipe = None
+            self._over.set()
             os.close(sender)
             watchdog.join(HARD_STOP_S + GRACE_S)
             os.close(receiver)
@@ -119,12 +121,11 @@ class Interruption:
         receiver = self._pipe[0]
         if not os.read(receiver, 1):
             return
-        # From here on the pipe is readable only when its other end is closed: all has ended.
-        if select.select([receiver], [], [], GRACE_S)[0]:
+        if self._over.wait(GRACE_S):
             return
         for function in self.on_grace:
             self._tell(function)
-        if not select.select([receiver], [], [], HARD_STOP_S - GRACE_S)[0]:
+        if not self._over.wait(HARD_STOP_S - GRACE_S):
             self._end_now()
 
     def _end_now(self) -> None:

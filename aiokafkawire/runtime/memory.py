@@ -29,7 +29,7 @@ _kept: deque[bytearray | mmap.mmap] = deque()  # a piece is out of it while it i
 
 _HUGE_PAGES: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
 _OPTIONS: dict[str, Any] = {}
-if hasattr(mmap, "MAP_PRIVATE") and hasattr(mmap, "MAP_ANONYMOUS"):
+if sys.platform != "win32":
     _OPTIONS["flags"] = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 
@@ -42,7 +42,7 @@ def room_for(size_bytes: int) -> bytearray | mmap.mmap:
     if size_bytes < LARGE_BYTES or _traced():
         return bytearray(size_bytes)
     memory = mmap.mmap(-1, size_bytes, **_OPTIONS)
-    if _HUGE_PAGES is not None:
+    if sys.platform != "win32" and _HUGE_PAGES is not None:
         with suppress(OSError):  # a system that has none of them
             memory.madvise(_HUGE_PAGES)
     return memory

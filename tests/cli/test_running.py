@@ -96,6 +96,34 @@ def test_a_signal_ends_a_command_within_a_second(
     assert (process.returncode, out, err) == (code, words, b"")
 
 
+# On Windows `select` waits for sockets alone, and a pipe is none.
+SOCKETS_ONLY = """
+import select
+
+def refuse(*_):
+    raise OSError("not a socket")
+
+select.select = refuse
+"""
+
+
+def test_the_watchdog_needs_no_select_of_pipes() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SOCKETS_ONLY + SCRIPT, "deaf", "asyncio"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, out, err) == (130, b"last resort\n", b"")
+
+
 def test_a_second_signal_ends_it_at_once() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, "deaf", "asyncio"], stdout=subprocess.PIPE

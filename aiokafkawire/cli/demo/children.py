@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -114,7 +113,7 @@ class Child:
         """End it without a goodbye. May be called again."""
         self.expected_to_end = True
         if self._process.poll() is None:
-            self._process.send_signal(signal.SIGKILL)
+            self._process.kill()
 
     async def stop(self) -> bool:
         """Ask it to end and wait; kills it when it does not. Whether it ended by itself."""
