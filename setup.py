@@ -12,12 +12,32 @@ import platform
 import sys
 from pathlib import Path
 
-from setuptools import Extension, setup
-from setuptools.command.bdist_wheel import bdist_wheel
-from setuptools.command.build_ext import build_ext
+import setuptools
+
+MINIMUM_SETUPTOOLS = 77
+"""The same minimum as in pyproject.toml, which pip ignores with --no-build-isolation."""
+if int(setuptools.__version__.partition(".")[0]) < MINIMUM_SETUPTOOLS:
+    sys.exit(
+        f"aiokafkawire needs setuptools {MINIMUM_SETUPTOOLS} or later to build, not "
+        f"{setuptools.__version__}: pip install 'setuptools>={MINIMUM_SETUPTOOLS}' 'Cython>=3.1', "
+        "or build without --no-build-isolation"
+    )
+
+from setuptools import Extension, setup  # noqa: E402
+from setuptools.command.bdist_wheel import bdist_wheel  # noqa: E402
+from setuptools.command.build_ext import build_ext  # noqa: E402
+from setuptools.errors import CompileError  # noqa: E402
 
 KERNEL = "aiokafkawire/records/_kernel"
 REQUIRED = os.environ.get("AIOKAFKAWIRE_REQUIRE_EXT", "0") not in {"", "0"}
+NOT_BUILT = (
+    "AIOKAFKAWIRE_REQUIRE_EXT is set, but the compiled kernel cannot be built: {reason}. Install "
+    "{remedy}, or unset AIOKAFKAWIRE_REQUIRE_EXT to install without it (slower)"
+)
+COMPILER = (
+    "a C compiler and Python's headers (Debian: apt-get install gcc python3-dev; macOS: "
+    "xcode-select --install; Windows: the C++ build tools of Visual Studio)"
+)
 
 
 def kernel() -> list[Extension]:
@@ -26,9 +46,9 @@ def kernel() -> list[Extension]:
         return []
     try:
         from Cython.Build import cythonize  # noqa: PLC0415 - it may be missing
-    except ImportError:
+    except ImportError as error:
         if REQUIRED:
-            raise
+            sys.exit(NOT_BUILT.format(reason=error, remedy="'Cython>=3.1' beside setuptools"))
         return []
     sources = [Path(KERNEL + suffix) for suffix in (".py", ".pxd")]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
@@ -52,9 +72,11 @@ class BuildKernel(build_ext):
     def build_extension(self, ext: Extension) -> None:
         try:
             super().build_extension(ext)
-        except Exception:
+        except Exception as error:
             self._built(ext).unlink(missing_ok=True)
-            raise
+            if not REQUIRED:
+                raise
+            raise CompileError(NOT_BUILT.format(reason=error, remedy=COMPILER)) from error
 
     def _file(self, ext: Extension) -> str:
         return str(self.get_ext_filename(self.get_ext_fullname(ext.name)))

@@ -8,11 +8,13 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import zipfile
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import aiokafkawire
 
@@ -28,13 +30,22 @@ print(aiokafkawire.about(), kernel.COMPILED)
 """
 
 
+PACKAGES = ("aiokafkawire", "pyspark_aiokafkawire")
+FOR_TESTS = ("tests", "docs", "examples", "benchmarks", ".ci")
+"""What the tests read besides the package; a source distribution ships it."""
+
+
+def copy_folders(place: Path, *folders: str) -> None:
+    ignore = shutil.ignore_patterns("__pycache__", "*.so", "*.pyd")
+    for folder in folders:
+        shutil.copytree(ROOT / folder, place / folder, ignore=ignore)
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A copy of what the build needs, nothing built in it."""
     place = tmp_path / "project"
-    ignore = shutil.ignore_patterns("__pycache__", "*.so", "*.pyd")
-    for package in ("aiokafkawire", "pyspark_aiokafkawire"):
-        shutil.copytree(ROOT / package, place / package, ignore=ignore)
+    copy_folders(place, *PACKAGES)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, place)
     return place
@@ -99,15 +110,59 @@ def test_without_a_compiler_the_wheel_is_pure_and_says_so_once(project: Path) ->
 def test_a_kernel_that_is_required_must_build(project: Path) -> None:
     built = build(project, "wheel", CC="false", AIOKAFKAWIRE_REQUIRE_EXT="1")
     assert built.returncode != 0
+    assert "AIOKAFKAWIRE_REQUIRE_EXT is set" in built.stderr
+    assert "Install a C compiler and Python's headers" in built.stderr
     assert not list(project.glob("dist/*.whl"))
 
 
-def test_a_source_distribution_holds_the_sources_of_the_kernel(project: Path) -> None:
+def test_a_kernel_that_is_required_needs_cython(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "Cython.py").write_text("raise ImportError('No Cython here')")
+    path = str(tmp_path / "hidden")
+    built = build(project, "wheel", AIOKAFKAWIRE_REQUIRE_EXT="1", PYTHONPATH=path)
+    assert built.returncode != 0
+    assert "cannot be built: No Cython here. Install 'Cython>=3.1'" in built.stderr
+
+
+def test_an_old_setuptools_is_refused_with_the_minimum(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "setuptools.py").write_text("__version__ = '69.5.1'")
+    environment = {"PYTHONPATH": str(tmp_path / "old")}
+    built = run("exec(open('setup.py').read())", project, environment)
+    assert built.returncode == 1
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
+    assert {Requirement(one).name for one in asked} == {"setuptools", "Cython"}
+    for requirement in asked:
+        assert f"'{requirement}'" in built.stderr
+    assert "not 69.5.1" in built.stderr
+
+
+def sources_of(place: Path, *folders: str) -> set[str]:
+    """Files of some folders that a checkout would hold."""
+    made = {".pyc", ".so", ".pyd"}
+    return {
+        path.relative_to(place).as_posix()
+        for folder in folders
+        for path in (place / folder).rglob("*")
+        if path.is_file() and path.suffix not in made
+    }
+
+
+def test_a_source_distribution_is_whole(project: Path) -> None:
+    copy_folders(project, *FOR_TESTS)
+    for name in ("CHANGELOG.md", "Makefile", "MANIFEST.in", "requirements-dev.txt"):
+        shutil.copy(ROOT / name, project)
+    before = sources_of(project, *PACKAGES, *FOR_TESTS, ".")
     built = build(project, "sdist", CC="false")
     assert built.returncode == 0, built.stderr
     (archive,) = (project / "dist").glob("*.tar.gz")
     with tarfile.open(archive) as sources:
+        sources.extractall(project.parent / "unpacked", filter="data")
         names = {name.partition("/")[2] for name in sources.getnames()}
-    kernel = "aiokafkawire/records/_kernel"
-    assert {"setup.py", f"{kernel}.py", f"{kernel}.pxd"} <= names
+    assert before <= names
     assert not any(name.endswith((".c", ".so", ".pyd")) for name in names)
+    (place,) = (project.parent / "unpacked").iterdir()
+    collect = "import pytest, sys; sys.exit(pytest.main(['--collect-only', '-qq']))"
+    collected = run(collect, place, {})
+    assert collected.returncode == 0, collected.stdout + collected.stderr
+    assert "tests/test_build.py: " in collected.stdout

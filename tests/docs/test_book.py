@@ -11,6 +11,8 @@ import aiokafkawire
 from .pages import PAGES, ROOT
 
 DOCS = ROOT / "docs"
+BLOB = "https://github.com/aiokafkawire/aiokafkawire/blob/main/"
+"""Where a file of this repository is shown: the README has links of this kind alone."""
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 UNLISTED = {"README.md", "index.md", "changelog.md", "api.md"}
 """Pages that the list of pages does not name: itself, and what only the built pages have."""
@@ -20,14 +22,24 @@ UNLISTED = {"README.md", "index.md", "changelog.md", "api.md"}
 def test_links_lead_to_files_and_headings(page):
     for link in LINK.findall(page.read_text(encoding="utf-8")):
         target, _, heading = link.partition("#")
-        if "://" in target:
+        if target.startswith(BLOB):
+            path = ROOT / target.removeprefix(BLOB)
+        elif "://" in target:
             continue
-        path = (page.parent / target).resolve() if target else page
+        else:
+            path = (page.parent / target).resolve() if target else page
         assert path.exists(), link
         if heading:
             headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
             slugs = [re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings]
             assert heading in slugs, link
+
+
+def test_links_of_the_readme_are_absolute():
+    """A package index shows it too, where relative links lead nowhere."""
+    links = LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert links
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
 
 
 def test_every_page_is_listed():
