@@ -2,11 +2,16 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3 || command -v python)
-BIN := .venv/bin
-READY := .venv/.ready
-TOOLS := .venv/.tools
+VENV ?= .venv
+REQUIREMENTS ?= requirements-dev.txt
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+TOOLS := $(VENV)/.tools
 KERNEL := setup.py aiokafkawire/records/_kernel.py aiokafkawire/records/_kernel.pxd
 PYTEST := $(BIN)/pytest
+DIST := .venv-dist
+ACTIONLINT_VERSION := v1.7.12
+ACTIONLINT := .cache/actionlint/$(ACTIONLINT_VERSION)/actionlint
 # More processes than cores, as tests wait much; the tests of one file stay in one, in their order.
 APART := -n 3 --dist loadfile
 TOUCH_RECORDS := tests/records tests/producer tests/consumer tests/behaviour
@@ -19,21 +24,21 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo test kafka test-brokers test-spark parity pipeline exactly-once brokers proofs simulate sabotage endurance faults soak \
         fuzz fuzz-guided bench bench-kernel kernel-cost bench-scale bench-more bench-spark \
-        lint docs check format clean
+        lint actionlint docs check fast test-python test-lowest wheel dist dist-tools test-dist release format clean
 
 help: ## Show the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-$(TOOLS): requirements-dev.txt
+$(TOOLS): $(REQUIREMENTS)
 	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	  || { echo "Python 3.11 or later is needed: install python3.11 (with venv), or run make PYTHON=/path/to/python" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
 	  || { echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)" >&2; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-# The kernel is compiled here, with the tools of .venv.
+# The kernel is compiled here, with the tools of the environment; those of several Pythons lie side by side.
 $(READY): $(TOOLS) pyproject.toml $(KERNEL)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat --editable .
 	@touch $@
@@ -125,16 +130,71 @@ lint: $(READY) ## Style, types, import contracts
 	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32
 	$(BIN)/lint-imports
 
+	@$(MAKE) --no-print-directory actionlint
+
+# A Go program: only machines with Go check the workflows.
+actionlint:
+	@if ! command -v go > /dev/null; then \
+	  echo "actionlint: Go is missing, .github/workflows is NOT checked (install Go 1.24 or later)"; \
+	elif [ -x $(ACTIONLINT) ] || GOBIN=$(dir $(abspath $(ACTIONLINT))) go install github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION); then \
+	  $(ACTIONLINT) && echo "actionlint: .github/workflows is in order"; \
+	else exit 1; fi
+
 docs: $(READY) ## The documentation, into build/docs
 	$(BIN)/python -m docs.generate
 	AIOKAFKAWIRE_PURE_PYTHON=1 $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -d build/doctrees docs build/docs
 
-check: lint ## Lint, types and the fast tests
+check: lint fast ## Lint, types and the fast tests
+
+fast: $(READY)
 	$(PYTEST) --ignore=tests/brokers -m "not slow" -q $(APART)
+
+test-python: ## Fast tests with the compiled kernel on another Python, in .venv-X.Y (PYTHON=python3.13)
+	@venv=.venv-$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])') && \
+	  $(MAKE) --no-print-directory VENV=$$venv $$venv/.ready && \
+	  $$venv/bin/python -c 'import aiokafkawire, sys; about = aiokafkawire.about(); print("Python", sys.version); print(about); sys.exit(about.kernel != "compiled")' && \
+	  $(MAKE) --no-print-directory VENV=$$venv fast
+
+# All else stays as in requirements-dev.txt, but for a linter that needs a later rich.
+build/requirements-lowest.txt: requirements-dev.txt requirements-lowest.txt Makefile
+	@mkdir -p build
+	@awk -F== 'NR == FNR { if (/^[^#]/) low[$$1] = $$0; next } !/^import-linter=/ { print ($$1 in low) ? low[$$1] : $$0 }' requirements-lowest.txt requirements-dev.txt > $@
+
+test-lowest: build/requirements-lowest.txt ## Fast tests with the lowest versions that the package allows, in .venv-lowest
+	@$(MAKE) --no-print-directory VENV=.venv-lowest REQUIREMENTS=$< fast
+
+dist-tools:
+	@$(MAKE) --no-print-directory VENV=$(DIST) REQUIREMENTS=requirements-dist.txt $(DIST)/.tools
+
+# On Linux an index takes a wheel only with a tag that says which systems it runs on.
+define repair
+	@mkdir -p dist
+	@if [ "$$(uname -s)" = Linux ]; then \
+	  PATH=$(abspath $(DIST))/bin:$$PATH $(DIST)/bin/auditwheel repair --wheel-dir dist build/dist/*.whl; \
+	else mv build/dist/*.whl dist; fi
+endef
+
+wheel: dist-tools ## A wheel for this Python, tagged manylinux or musllinux on Linux, into dist
+	@rm -rf build/dist dist
+	AIOKAFKAWIRE_REQUIRE_EXT=1 $(DIST)/bin/python -m build --wheel --outdir build/dist
+	$(repair)
+
+dist: dist-tools ## The source distribution and a wheel for this Python, checked, into dist
+	@rm -rf build/dist dist
+	AIOKAFKAWIRE_REQUIRE_EXT=1 $(DIST)/bin/python -m build --outdir build/dist
+	$(repair)
+	@mv build/dist/*.tar.gz dist
+	$(DIST)/bin/twine check --strict dist/*
+
+test-dist: dist ## Install what was built, with a compiler and without, and use it (PYTHONS="python3.11 python3.13")
+	$(PYTHON) -m tests.distribution $(addprefix --python ,$(or $(PYTHONS),$(PYTHON) $(shell .ci/newest-python))) dist
+
+release: ## Check, build and tag a release; nothing is pushed (VERSION=0.1.0)
+	@.ci/release "$(VERSION)"
 
 format: $(READY) ## Format the code
 	$(BIN)/ruff check --fix --quiet .
 	$(BIN)/ruff format .
 
 clean: ## Remove what the commands made
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage* *.egg-info build dist aiokafkawire/records/_kernel.*.so
+	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage* *.egg-info build dist aiokafkawire/records/_kernel.*.so

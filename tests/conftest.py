@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 import sniffio
+from anyio import pytest_plugin as anyio_plugin
 from hypothesis import settings
 
 from aiokafkawire._about import about, compiled_kernel
@@ -41,6 +43,9 @@ BEHAVIOUR_ON = {
 }
 """What `--on` may be, and what it is called."""
 
+ANYIO_HAS_MODES = hasattr(anyio_plugin, "pytest_addoption")
+"""Whether anyio knows `anyio_mode`, which pyproject.toml sets."""
+
 NOT_APPLICABLE = pytest.StashKey[str]()
 """Why a test does not apply to what it would run on: the one kind of skip that hides nothing."""
 
@@ -49,6 +54,8 @@ BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
     "uvloop": ("asyncio", {"use_uvloop": True}),
     "trio": ("trio", {}),
 }
+if sys.platform == "win32":  # for which there is no uvloop
+    del BACKENDS["uvloop"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -60,6 +67,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "or (on asyncio alone) of three nodes, of an older release, or the embedded broker with "
         "nodes that replicate",
     )
+    if not ANYIO_HAS_MODES:
+        parser.addini("anyio_mode", "as later releases of anyio have it")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> None:
+    """Mark what `anyio_mode` marks, where anyio is too old for it (`make test-lowest`)."""
+    is_test = name.startswith("test_") and inspect.iscoroutinefunction(obj)
+    if is_test and not ANYIO_HAS_MODES:
+        pytest.mark.anyio(obj)
 
 
 def backend_of(item: pytest.Item) -> str | None:

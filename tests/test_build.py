@@ -31,7 +31,7 @@ print(aiokafkawire.about(), kernel.COMPILED)
 
 
 PACKAGES = ("aiokafkawire", "pyspark_aiokafkawire")
-FOR_TESTS = ("tests", "docs", "examples", "benchmarks", ".ci")
+FOR_TESTS = ("tests", "docs", "examples", "benchmarks", ".ci", ".github")
 """What the tests read besides the package; a source distribution ships it."""
 
 
@@ -150,8 +150,10 @@ def sources_of(place: Path, *folders: str) -> set[str]:
 
 def test_a_source_distribution_is_whole(project: Path) -> None:
     copy_folders(project, *FOR_TESTS)
-    for name in ("CHANGELOG.md", "Makefile", "MANIFEST.in", "requirements-dev.txt"):
-        shutil.copy(ROOT / name, project)
+    for path in ROOT.iterdir():
+        if path.is_file() and not path.name.startswith((".coverage", ".git")):
+            shutil.copy(path, project)
+    shutil.copy(ROOT / ".gitignore", project)
     before = sources_of(project, *PACKAGES, *FOR_TESTS, ".")
     built = build(project, "sdist", CC="false")
     assert built.returncode == 0, built.stderr
