@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Protocol, TypeVarTuple
 
@@ -163,10 +163,11 @@ def _passed_on(error: BaseException) -> bool:
 class TaskHandle:
     """One task of a host. `error` is what it raised, if it did."""
 
-    __slots__ = ("_ended", "error", "name", "scope")
+    __slots__ = ("_ended", "coroutine", "error", "name", "scope")
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.coroutine: Coroutine[Any, Any, None] | None = None
         self.scope = anyio.CancelScope()
         self.error: Exception | None = None
         self._ended = anyio.Event()
@@ -177,6 +178,13 @@ class TaskHandle:
 
     def cancel(self) -> None:
         self.scope.cancel()
+
+    def end_unstarted(self) -> None:
+        """End a task that was cancelled before its first step and so never ran."""
+        if self.coroutine is not None:
+            self.coroutine.close()  # else it warns that it was never awaited
+            self.coroutine = None
+        self._ended.set()
 
     async def wait(self) -> None:
         """Wait until the task has ended, however it did."""
@@ -254,7 +262,8 @@ class Host:
             raise RuntimeError(f"{self.name} does not run; it cannot start {name}")
         handle = TaskHandle(name)
         self._tasks.append(handle)
-        self._group.start_soon(self._run_task, handle, function, args, name=f"{self.name}:{name}")
+        handle.coroutine = coroutine = self._run_task(handle, function, args)
+        self._group.start_soon(lambda: coroutine, name=f"{self.name}:{name}")
         return handle
 
     def abort(self) -> None:
@@ -301,6 +310,11 @@ class Host:
         self._stopping.set()
         self._started.set()
         self._group = None
+        # Tasks that ran have removed themselves. asyncio cancels others before their first step,
+        # and anyio (4.14 and later) then leaves their coroutines as they are.
+        for handle in self._tasks:
+            handle.end_unstarted()
+        self._tasks.clear()
         self._finished.set()
 
     async def _run_task(
@@ -309,6 +323,7 @@ class Host:
         function: Callable[[*Ts], Awaitable[Any]],
         args: tuple[*Ts],
     ) -> None:
+        handle.coroutine = None
         try:
             await handle.run(function, *args)
         finally:

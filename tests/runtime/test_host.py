@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
+import warnings
 from collections.abc import Awaitable, Callable
 
 import anyio
@@ -213,6 +215,30 @@ def test_a_supervisor_that_never_ran_holds_nobody() -> None:
 
     asyncio.run(main())
     assert ended == [True]
+
+
+@pytest.mark.parametrize("uvloop", [False, True])
+def test_a_task_that_is_cancelled_before_its_first_step_ends(uvloop: bool) -> None:
+    """As by `asyncio.run`, when the main task raises right behind the start of a client."""
+    handles: list[TaskHandle] = []
+    host = Host("brief")
+
+    async def main() -> None:
+        await host.start()
+        handles.append(host.spawn(wait_forever, name="unstarted"))
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.wait(others)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        anyio.run(main, backend_options={"use_uvloop": uvloop})
+        assert handles[0].done
+        assert not host.running
+        handles.clear()
+        gc.collect()
+    assert not caught
 
 
 async def test_the_end_is_told_once_the_tasks_begin_to_end():
