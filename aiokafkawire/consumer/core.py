@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.metadata import Update
 from aiokafkawire.config import ConsumerConfig
-from aiokafkawire.errors import CommitFailed, InvalidOption, KafkaError
+from aiokafkawire.errors import ClientClosed, CommitFailed, InvalidOption, KafkaError
 from aiokafkawire.group.assignors import Assignor
 from aiokafkawire.group.states import NO_GENERATION
 from aiokafkawire.records import Record, Records
@@ -169,7 +169,7 @@ class Core(Session):
         """A task failed in a way that it must not; the next call raises it."""
         self._news.tell()
 
-    def lost(self) -> None:
+    def lost(self, error: ClientClosed) -> None:
         """Somebody cancelled all tasks of the event loop: whoever waits shall hear of it."""
         self._news.tell()
 

@@ -80,8 +80,8 @@ class Exchanges(Session):
         if self._connection is not None:
             self._connection.poison(failure)
 
-    def lost(self) -> None:
-        self.broken(ClientClosed("the client's tasks were ended"))
+    def lost(self, error: ClientClosed) -> None:
+        self.broken(error)
 
     # --- calls -------------------------------------------------------------------------------
 

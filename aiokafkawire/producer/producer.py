@@ -60,8 +60,8 @@ class _Session(Session):
     def broken(self, failure: KafkaError) -> None:
         self.sender.end(failure)
 
-    def lost(self) -> None:
-        self.sender.end(ClientClosed("the producer's tasks were cancelled"))
+    def lost(self, error: ClientClosed) -> None:
+        self.sender.end(error)
 
 
 class Producer(Client[_Session], absent=ABSENT_OF_PRODUCER):

@@ -8,6 +8,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Generic, NoReturn, TypeVar, cast
 
 import anyio
@@ -54,8 +55,8 @@ class Session:
     def broken(self, failure: KafkaError) -> None:
         """A task failed with what it should have answered for: a defect. Wake who waits."""
 
-    def lost(self) -> None:
-        """Somebody else ended the tasks. Wake who waits."""
+    def lost(self, error: ClientClosed) -> None:
+        """Fail every pending call with `error`: the client's tasks end without a goodbye."""
 
 
 S = TypeVar("S", bound=Session)
@@ -275,19 +276,30 @@ class Lifecycle(Generic[S]):
         self._go(Step.CUT_OFF)
         if self.phase is Phase.LOST and self.session is not None:
             self.open = None
-            self.session.lost()
+            self.session.lost(ClientClosed(f"the {self.name}'s tasks were cancelled"))
 
     def _dropped(self, notify: Callable[[Callable[[], None]], None]) -> None:
         """The client was garbage-collected, by whatever thread; or the interpreter ends."""
         text = f"{self} was never closed; it was made at {self._made_at}"
-        self.session = self.open = None
+        session, self.session, self.open = self.session, None, None
+        error = ClientClosed(
+            f"the {self.name} was garbage-collected: keep a reference until it is closed"
+        )
         try:
-            notify(self.host.abort)
+            notify(partial(self._abandon, session, error))
         except (RuntimeError, OSError):
-            # The event loop is gone, and the tasks with it.
-            pass
+            # The event loop is closed. Its tasks are gone, and nothing else runs in the session.
+            if session is not None and self.phase is not Phase.LOST:
+                session.lost(error)
         finally:
             warnings.warn(text, ResourceWarning, stacklevel=2)
+
+    def _abandon(self, session: S | None, error: ClientClosed) -> None:
+        """End the tasks of a dropped client and fail what its callers still wait for."""
+        self.host.on_end = None
+        self.host.abort()
+        if session is not None:
+            session.lost(error)
 
     def forked(self) -> None:
         """This is a child process: what was started runs in the parent, on its connections."""

@@ -70,7 +70,10 @@ class _Parking:
         futures, self._futures = self._futures, None
         for future in futures or ():
             if not future.done():  # who waited may have been cancelled
-                future.set_result(True)
+                try:  # noqa: SIM105 - costs nothing where nothing is raised
+                    future.set_result(True)
+                except RuntimeError:  # its event loop is closed: that task never runs again
+                    pass
         if self._event is not None:
             self._event.set()
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -135,6 +137,78 @@ async def test_a_client_that_nobody_stopped_is_named(bootstrap_servers: str, cli
             client = None
         # Its tasks and connections go all the same.
         await anyio.wait_all_tasks_blocked()
+
+
+async def test_deliveries_of_a_dropped_producer_end(bootstrap_servers: str, topic: str):
+    async with nothing_left(timers=False):
+        producer = [Producer(bootstrap_servers=bootstrap_servers, linger_ms=60_000)]
+        await producer[0].start()
+        delivery = await producer[0].send(topic, value=b"book")
+        with pytest.warns(ResourceWarning, match="was never closed"):
+            producer.clear()
+        with anyio.fail_after(WITHIN_S), pytest.raises(ClientClosed, match="garbage-collected"):
+            await delivery
+        await anyio.wait_all_tasks_blocked()
+
+
+async def test_a_producer_dropped_in_another_thread_ends_its_deliveries(
+    bootstrap_servers: str, topic: str
+):
+    async with nothing_left(timers=False):
+        producer = [Producer(bootstrap_servers=bootstrap_servers, linger_ms=60_000)]
+        await producer[0].start()
+        delivery = await producer[0].send(topic, value=b"book")
+        with pytest.warns(ResourceWarning, match="was never closed"):
+            await anyio.to_thread.run_sync(producer.clear)
+        with anyio.fail_after(WITHIN_S), pytest.raises(ClientClosed, match="garbage-collected"):
+            await delivery
+        await anyio.wait_all_tasks_blocked()
+
+
+@needs("transactions")
+async def test_a_transaction_of_a_dropped_producer_ends(bootstrap_servers: str, topic: str):
+    async with nothing_left(timers=False):
+        producer = [
+            Producer(bootstrap_servers=bootstrap_servers, transactional_id=topic, linger_ms=60_000)
+        ]
+        await producer[0].start()
+        scope = producer[0].transaction()
+        await scope.__aenter__()
+        delivery = await producer[0].send(topic, value=b"book")
+        with pytest.warns(ResourceWarning, match="was never closed"):
+            producer.clear()
+        with anyio.fail_after(WITHIN_S), pytest.raises(ClientClosed, match="garbage-collected"):
+            await scope.__aexit__(None, None, None)
+        with anyio.fail_after(WITHIN_S), pytest.raises(ClientClosed, match="garbage-collected"):
+            await delivery
+        await anyio.wait_all_tasks_blocked()
+
+
+async def test_a_call_in_flight_keeps_its_client_alive(bootstrap_servers: str, topic: str):
+    async def produce() -> None:
+        producer = Producer(bootstrap_servers=bootstrap_servers, linger_ms=300)
+        await producer.start()
+        producers.add(producer)
+        await producer.send_and_wait(topic, b"book")
+        await producer.stop()
+
+    async def consume() -> None:
+        consumer = Consumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest")
+        await consumer.start()
+        consumer.assign(TopicPartition(topic, 0))
+        record = await consumer.getone()
+        assert record.value == b"book"
+        await consumer.stop()
+
+    producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+    async with nothing_left(timers=False):
+        with anyio.fail_after(WITHIN_S):
+            async with anyio.create_task_group() as group:
+                group.start_soon(consume)
+                group.start_soon(produce)
+                while not producers:
+                    await anyio.lowlevel.checkpoint()
+                gc.collect()
 
 
 def in_child(work: Callable[[], Any]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from aiokafkawire.config import ClientConfig, make
@@ -38,13 +39,15 @@ class Told(Session):
 
     def __init__(self) -> None:
         self.failures: list[KafkaError] = []
-        self.losses = 0
+        self.losses: list[ClientClosed] = []
+        self.on_loss: Callable[[], None] = lambda: None
 
     def broken(self, failure: KafkaError) -> None:
         self.failures.append(failure)
 
-    def lost(self) -> None:
-        self.losses += 1
+    def lost(self, error: ClientClosed) -> None:
+        self.losses.append(error)
+        self.on_loss()
 
 
 class Client:
@@ -301,13 +304,13 @@ def test_a_client_hears_that_its_tasks_were_cancelled_by_somebody_else() -> None
         for task in others:
             task.cancel()
         await asyncio.wait(others)
-        assert client.session.losses == 1
+        assert len(client.session.losses) == 1
         with pytest.raises(ClientClosed, match="tasks were cancelled by the application"):
             client.life.running()
         await client.__aexit__()
 
     asyncio.run(main())
-    assert client.session.losses == 1
+    assert len(client.session.losses) == 1
     assert not client.said_goodbye
 
 
@@ -481,6 +484,53 @@ async def test_a_dropped_client_is_named_and_its_tasks_end():
 
 def drop(client: Client) -> None:
     del client
+
+
+async def test_the_session_of_a_dropped_client_ends_with_client_closed():
+    clients = [Client()]
+    await clients[0].__aenter__()
+    session = clients[0].session
+    threads: list[int] = []
+    session.on_loss = lambda: threads.append(threading.get_ident())
+    with pytest.warns(ResourceWarning, match="was never closed"):
+        await anyio.to_thread.run_sync(clients.clear)
+    await anyio.wait_all_tasks_blocked()
+    assert [str(error) for error in session.losses] == [
+        "the client was garbage-collected: keep a reference until it is closed"
+    ]
+    assert threads == [threading.get_ident()]
+
+
+@pytest.mark.parametrize("uvloop", [False, True])
+def test_a_session_whose_event_loop_is_closed_ends_too(uvloop: bool) -> None:
+    """`loop.close()` cancels no task, and so has not ended the session itself."""
+    clients = [Client()]
+    session = clients[0].session
+
+    async def start() -> None:
+        await clients[0].__aenter__()
+        await anyio.wait_all_tasks_blocked()
+
+    loop = pytest.importorskip("uvloop").new_event_loop() if uvloop else asyncio.new_event_loop()
+    loop.run_until_complete(start())
+    loop.close()
+    with pytest.warns(ResourceWarning, match=r"client \(running\)> was never closed"):
+        clients.clear()
+    assert len(session.losses) == 1
+
+
+def test_a_session_that_ended_with_its_event_loop_is_not_ended_again() -> None:
+    clients = [Client()]
+    session = clients[0].session
+
+    async def start() -> None:
+        await clients[0].__aenter__()
+        await anyio.wait_all_tasks_blocked()
+
+    asyncio.run(start())
+    with pytest.warns(ResourceWarning, match="was never closed"):
+        clients.clear()
+    assert [str(error) for error in session.losses] == ["the client's tasks were cancelled"]
 
 
 async def test_a_client_that_was_closed_is_dropped_in_silence():

@@ -271,3 +271,19 @@ def test_nobody_is_told_of_a_deadline_before_it_comes(waits_by: type[Signal | Al
         assert loop.time() >= deadline
 
     asyncio.run(main())
+
+
+def test_a_waiter_whose_event_loop_is_closed_does_not_stop_an_outcome() -> None:
+    first: Promise[int] = Promise()
+    done: list[Promise[int]] = []
+    first.when_done(done.append)
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(first.wait())
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+    first.resolve(7)
+    assert first.result() == 7
+    assert done == [first]
+    assert not task.done()
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
