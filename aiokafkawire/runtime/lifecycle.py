@@ -56,7 +56,7 @@ class Session:
         """A task failed with what it should have answered for: a defect. Wake who waits."""
 
     def lost(self, error: ClientClosed) -> None:
-        """Fail every pending call with `error`: the client's tasks end without a goodbye."""
+        """Fail every pending call with `error`: the client's tasks end before it was stopped."""
 
 
 S = TypeVar("S", bound=Session)
