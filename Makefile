@@ -24,7 +24,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo test kafka test-brokers test-spark parity pipeline exactly-once brokers proofs simulate sabotage endurance faults soak \
         fuzz fuzz-guided bench bench-kernel kernel-cost bench-scale bench-more bench-spark \
-        lint actionlint docs check fast test-python test-lowest wheel dist dist-tools test-dist release format clean
+        lint actionlint docs diagrams check fast test-python test-lowest wheel dist dist-tools test-dist release format clean
 
 help: ## Show the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -143,6 +143,9 @@ actionlint:
 docs: $(READY) ## The documentation, into build/docs
 	$(BIN)/python -m docs.generate
 	AIOKAFKAWIRE_PURE_PYTHON=1 $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -d build/doctrees docs build/docs
+
+diagrams: $(READY) ## Draw the state diagrams of the documentation again (needs Graphviz)
+	$(BIN)/python -m docs.diagrams
 
 check: lint fast ## Lint, types and the fast tests
 

@@ -144,7 +144,7 @@ class RecordMetadata(NamedTuple):
 
     @property
     def timestamp(self: Never) -> Never:  # type: ignore[misc]
-        """Not here: use `timestamp_ms`."""
+        """Raise an error that names `timestamp_ms`."""
         raise AttributeError(no_timestamp(self))
 
 
@@ -181,7 +181,7 @@ class OffsetAndTimestamp:
 
     @property
     def timestamp(self: Never) -> Never:  # type: ignore[misc]
-        """Not here: use `timestamp_ms`."""
+        """Raise an error that names `timestamp_ms`."""
         raise AttributeError(no_timestamp(self))
 
 

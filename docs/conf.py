@@ -1,11 +1,15 @@
-"""How Sphinx builds these pages: `make docs`."""
+"""Sphinx settings for these pages: `make docs`."""
 
 import re
+import sys
+from pathlib import Path
 
-from pygments.lexers.special import TextLexer
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for docs.diagrams
+
 from sphinx.application import Sphinx
 
 from aiokafkawire import __version__
+from docs.diagrams import embed
 
 project = "aiokafkawire"
 author = "The aiokafkawire maintainers"
@@ -16,6 +20,8 @@ exclude_patterns = ["README.md", "build"]
 html_theme = "furo"
 html_title = f"{project} {release}"
 html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["custom.css"]
 
 myst_heading_anchors = 3
 
@@ -32,7 +38,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(collections|typing|re|pathlib|types|enum|pyarrow)\..*"),
     (r"py:.*", r"aiokafkawire\.(config|runtime|wire)\..*"),
     (r"py:.*", r"(.*\.)?(Action|ApiKey|BatchIterator|Faults|Receipt|Segment)"),
-    (r"py:.*", r"(.*\.)?(OffsetsSource|TransactionScope)"),
+    (r"py:.*", r"(.*\.)?(OffsetsSource|PartitionT|TransactionScope)"),
     (r"py:.*", r"(.*\.)?(Kafka07Config|Kafka07Options|KafkaError)"),
     # Errors that a docstring lists under "Raises": they have a page of their own.
     (r"py:exc", r"\w+"),
@@ -53,7 +59,11 @@ def tidy_signature(
     return re.sub(r"(\*, )?_runtime: [^,]*, ", "", signature), ""
 
 
+def draw(_app: object, page: str, source: list[str]) -> None:
+    """Show drawings in place of Mermaid blocks, which only code hosts render."""
+    source[0] = embed(page, source[0])
+
+
 def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-signature", tidy_signature)
-    # Code hosts draw such blocks; here their text is shown.
-    app.add_lexer("mermaid", TextLexer)
+    app.connect("source-read", draw)

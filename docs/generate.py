@@ -39,7 +39,8 @@ Options are keyword arguments of `Producer(…)`, `Consumer(…)` and `Broker(�
 snake_case; where Kafka's name hides the unit it is appended (`linger.ms` is `linger_ms`,
 `batch.size` is `batch_size_bytes`). Times are in milliseconds, sizes in bytes; defaults are those
 of Kafka. All are checked when the client is made: an unknown name, a value of the wrong type or out
-of its range, and options that contradict each other raise `InvalidOption`. Options of aiokafka,
+of its range, and options that contradict each other raise `InvalidOption`. Below each name stands
+that of the Java client, where it has such an option. Options of aiokafka,
 kafka-python, librdkafka and the Java client are answered with the option that stands for them.
 
 ```python
@@ -148,6 +149,25 @@ ERRORS: Mapping[str, tuple[str, ...]] = {
 
 TO_DO = "What to do: "
 
+KAFKA_NAMES = {
+    "batch_size_bytes": "batch.size",
+    "buffer_memory_bytes": "buffer.memory",
+    "compression_level": "compression.{gzip,lz4,zstd}.level",
+    "max_request_size_bytes": "max.request.size",
+    "partitioner": "partitioner.class",
+}
+"""Options whose name differs from Kafka's by more than dots for underscores."""
+
+NOT_IN_KAFKA = {
+    "api_version",
+    "close_timeout_ms",
+    "connect_on_start",
+    "max_decompressed_bytes",
+    "max_response_bytes",
+    "rebalance_callback_timeout_ms",
+}
+"""Options that the Java client has no counterpart of."""
+
 
 def options_page() -> str:
     """docs/options.md."""
@@ -167,9 +187,9 @@ def options_page() -> str:
             if not derived or option.name not in shared
         ]
         parts.append(f"\n## {heading}\n\n")
-        parts.append("| Option | Type | Default | Range | Unit | Meaning |\n")
-        parts.append("|---|---|---|---|---|---|\n")
-        parts += map(_option_row, own)
+        parts.append("| Option | Meaning | Type and default |\n|---|---|---|\n")
+        is_client = issubclass(config_class, ClientConfig)
+        parts += [_option_row(option, has_kafka_name=is_client) for option in own]
     return "".join(parts)
 
 
@@ -215,16 +235,24 @@ def write() -> None:
             path.write_text(text, encoding="utf-8")
 
 
-def _option_row(option: Option) -> str:
-    cells = (
-        f"`{option.name}`",
-        _code(option.kind),
-        _default(option.default),
-        _range(option),
-        option.unit,
-        option.meaning,
-    )
+def _option_row(option: Option, *, has_kafka_name: bool) -> str:
+    kafka_name = _kafka_name(option.name) if has_kafka_name else None
+    name = _code(option.name) + (f"<br>{kafka_name}" if kafka_name is not None else "")
+    cells = (name, option.meaning, _kind(option))
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+
+
+def _kafka_name(name: str) -> str | None:
+    """The name of an option in the Java client; None where that has no such option."""
+    return None if name in NOT_IN_KAFKA else KAFKA_NAMES.get(name, name.replace("_", "."))
+
+
+def _kind(option: Option) -> str:
+    """Type, range, unit and default of an option, in one cell."""
+    bounds = " ".join(part for part in (_range(option), option.unit) if part)
+    kind = _code(option.kind) + (f", {bounds}" if bounds else "")
+    default = _default(option.default)
+    return f"{kind}<br>{default}" if default == "required" else f"{kind}<br>default {default}"
 
 
 def _code_row(row: Code) -> str:

@@ -204,7 +204,7 @@ class Record:
 
     @property
     def timestamp(self: Never) -> Never:  # type: ignore[misc]
-        """Not here: use `timestamp_ms`."""
+        """Raise an error that names `timestamp_ms`."""
         raise AttributeError(no_timestamp(self))
 
     def __eq__(self, other: object) -> bool:

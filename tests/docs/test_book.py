@@ -44,7 +44,8 @@ def test_links_of_the_readme_are_absolute():
 
 def test_every_page_is_listed():
     listed = {*LINK.findall((DOCS / "README.md").read_text(encoding="utf-8"))}
-    assert {page.name for page in DOCS.glob("*.md")} - UNLISTED == listed
+    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+    assert pages - UNLISTED == listed
 
 
 def test_every_public_name_stands_in_the_reference():
