@@ -44,6 +44,9 @@ SNAPPY_MAX_RATIO = 32  # a copy of 64 bytes takes three
 XERIAL_MAGIC = b"\x82SNAPPY\0"
 XERIAL_HEADER = XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"
 XERIAL_BLOCK_BYTES = 32 * 1024
+XERIAL_MIN_BLOCK_BYTES = 1024  # the Java client's smallest block size
+XERIAL_MAX_SMALL_BLOCKS = 10_000
+"""Each block takes microseconds, also an empty one of five bytes."""
 
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 LZ4_BLOCK_CHECKSUM_FLAG = 16
@@ -54,6 +57,8 @@ LZ4_MAX_BLOCKS = 10_000  # of 64 KiB or more, if the writer fills them
 
 ZSTD_DEFAULT_LEVEL = 3
 GZIP_DEFAULT_LEVEL = 6
+GZIP_MAX_MEMBERS = 100
+"""The most members read one by one: each copies all that follows it."""
 
 _INT32 = Struct(">i")
 _LITTLE_UINT32 = Struct("<I")
@@ -154,6 +159,10 @@ def _too_large(max_bytes: int) -> OverLimit:
     return OverLimit(f"a batch takes more than {max_bytes} bytes when it is decompressed")
 
 
+def _too_many(codec: str, limit: int, parts: str) -> CorruptRecords:
+    return CorruptRecords(f"{codec} data is damaged: it has more than {limit} {parts}")
+
+
 def _decompress_stream(module: Any, data: Buffer, max_bytes: int, claimed: int | None) -> Buffer:
     """Decompress into buffers of growing size until one holds all of it.
 
@@ -237,6 +246,8 @@ def _decompress_gzip_members(data: Buffer, max_bytes: int) -> bytes:
                 break
             raise CorruptRecords("GZIP data is damaged: it ends too early")
         out.append(part)
+        if len(out) > GZIP_MAX_MEMBERS:
+            raise _too_many("GZIP", GZIP_MAX_MEMBERS, "members")
         rest = member.unused_data
     if not out:
         raise CorruptRecords("GZIP data is damaged: there is none")
@@ -265,6 +276,8 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> Buffer:
     for block in _xerial_blocks(view) if framed else (view,):
         blocks.append((block, _block_size(block, total, max_bytes)))
         total += blocks[-1][1]
+        if len(blocks) - total // XERIAL_MIN_BLOCK_BYTES > XERIAL_MAX_SMALL_BLOCKS:
+            raise _too_many("SNAPPY", XERIAL_MAX_SMALL_BLOCKS, "small blocks")
     out = room_for(total)
     position = 0
     with memoryview(out) as room:
@@ -277,11 +290,15 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> Buffer:
 
 def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
     position = len(XERIAL_HEADER)
+    streams = 1
     if len(view) < position:
         raise CorruptRecords("SNAPPY data is damaged: its header is cut off")
     while position < len(view):
         if bytes(view[position : position + len(XERIAL_MAGIC)]) == XERIAL_MAGIC:
             position += len(XERIAL_HEADER)  # streams may be joined
+            streams += 1
+            if streams > XERIAL_MAX_SMALL_BLOCKS:
+                raise _too_many("SNAPPY", XERIAL_MAX_SMALL_BLOCKS, "joined streams")
             continue
         if len(view) - position < 4:
             return  # too few bytes for a block's length end the stream for the Java client too

@@ -19,9 +19,11 @@ from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.records import Compression, compression
 from aiokafkawire.records.compression import (
     COPIED_BYTES,
+    GZIP_MAX_MEMBERS,
     LZ4_MAGIC,
     LZ4_MAX_BLOCKS,
     XERIAL_HEADER,
+    XERIAL_MAX_SMALL_BLOCKS,
     compress,
     decompress,
     xxh32,
@@ -194,6 +196,35 @@ def test_zstd_frames_may_be_joined_and_of_lz4_the_first_is_read() -> None:
     ):
         packed: Any = compress(codec, b"one") + compress(codec, b"two" * 50_000)
         assert decompress(codec, packed, MIB) == expected
+
+
+def test_small_snappy_blocks_are_bounded() -> None:
+    empty, one = b"\0\0\0\1\0", b"\0\0\0\3\1\0a"
+    packed = XERIAL_HEADER + one * XERIAL_MAX_SMALL_BLOCKS
+    assert decompress(Compression.SNAPPY, packed, MIB) == b"a" * XERIAL_MAX_SMALL_BLOCKS
+    for bad in (
+        packed + empty * 100,
+        XERIAL_HEADER + empty * (XERIAL_MAX_SMALL_BLOCKS + 1),
+        XERIAL_HEADER * (XERIAL_MAX_SMALL_BLOCKS + 2),
+    ):
+        with pytest.raises(CorruptRecords, match="SNAPPY data is damaged: it has more than"):
+            decompress(Compression.SNAPPY, bad, MIB)
+
+
+def test_snappy_blocks_of_1_kib_are_not_small() -> None:
+    block = bytes(cramjam.snappy.compress_raw(bytes(1024)))  # the Java client's smallest
+    count = 2 * XERIAL_MAX_SMALL_BLOCKS
+    packed = XERIAL_HEADER + (len(block).to_bytes(4) + block) * count
+    assert len(decompress(Compression.SNAPPY, packed, 1024 * count)) == 1024 * count
+
+
+def test_gzip_members_before_stray_bytes_are_bounded() -> None:
+    member = gzip.compress(b"a")
+    packed = member * GZIP_MAX_MEMBERS
+    assert decompress(Compression.GZIP, packed + b"?", MIB) == b"a" * GZIP_MAX_MEMBERS
+    assert decompress(Compression.GZIP, packed + member, MIB) == b"a" * (GZIP_MAX_MEMBERS + 1)
+    with pytest.raises(CorruptRecords, match="GZIP data is damaged: it has more than 100 members"):
+        decompress(Compression.GZIP, packed + member + b"?", MIB)
 
 
 def lz4_frame(blocks: list[bytes], flags: int) -> bytes:
