@@ -399,8 +399,8 @@ class PartitionLog:
                 if batch.last_offset < self.start_offset or not in_batch(batch):
                     continue
                 (view,) = iter_batches(segment.data.read(batch.position, batch.size_bytes))
-                columns = view.columns(self._options.max_decompressed_bytes)
-                for offset, time in zip(columns.offsets, columns.timestamps, strict=True):
-                    if offset >= self.start_offset and wanted(time):
-                        return Found(offset, time, batch.leader_epoch)
+                for columns in view.chunks(self._options.max_decompressed_bytes):
+                    for offset, time in zip(columns.offsets, columns.timestamps, strict=True):
+                        if offset >= self.start_offset and wanted(time):
+                            return Found(offset, time, batch.leader_epoch)
         return None

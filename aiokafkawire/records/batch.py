@@ -16,7 +16,7 @@ from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.types import TimestampType
 
 from . import legacy, runs
-from .columns import Columns
+from .columns import RECORD_COLUMN_BYTES, Columns
 from .compression import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     Compression,
@@ -268,7 +268,10 @@ class BatchView:
         return decompress(self.compression, payload, max_bytes) if payload else b""
 
     def columns(self, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> Columns:
-        """All records at once. `CorruptRecords` names the offset where decoding ended."""
+        """All records at once. `CorruptRecords` names the offset where decoding ended.
+
+        `max_decompressed_bytes` bounds the bytes and the columns, each for itself.
+        """
         if self._columns is not None:
             return self._columns
         chunks = self.chunks(max_decompressed_bytes, max_records=sys.maxsize)
@@ -311,6 +314,12 @@ class BatchView:
             data = self._decompressed(max_decompressed_bytes)
         if count * RECORD_MIN_BYTES > len(data):
             raise CorruptRecords(f"{len(data)} bytes cannot hold {count} records")
+        if min(count, max_records) > max(
+            CHUNK_RECORDS, max_decompressed_bytes // RECORD_COLUMN_BYTES
+        ):
+            raise OverLimit(
+                f"the columns of {count} records take more than {max_decompressed_bytes} bytes"
+            )
         position = 0
         previous = -1
         for start in range(0, count, max_records):

@@ -8,7 +8,10 @@ from typing import Any
 
 from .kernel import COMPILED, Buffer, Headers, cuts, decode_headers
 
-__all__ = ("Columns",)
+__all__ = ("RECORD_COLUMN_BYTES", "Columns")
+
+RECORD_COLUMN_BYTES = 6 * 8
+"""What the columns take for each record, besides its bytes."""
 
 
 class Columns:

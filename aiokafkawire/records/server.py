@@ -48,14 +48,14 @@ def validate_produced(
         batch.check_crc()
         if batch.magic < MAGIC_V2 and batch.compression is Compression.ZSTD:
             raise CorruptRecords(f"message format {batch.magic} has no zstd compression")
-        columns = batch.columns(max_decompressed_bytes)
+        count = sum(map(len, batch.chunks(max_decompressed_bytes)))
         if batch.is_control:
             raise CorruptRecords("a producer cannot send control batches")
         if batch.magic == MAGIC_V2:
             span = batch.last_offset - batch.base_offset + 1
-            if not len(columns) or span != len(columns):
+            if not count or span != count:
                 raise CorruptRecords(
-                    f"a produced batch of {len(columns)} records spans {span} offsets",
+                    f"a produced batch of {count} records spans {span} offsets",
                     offset=batch.base_offset,
                 )
     return batches

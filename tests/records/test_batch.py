@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.records import BatchView, Compression, iter_batches
+from aiokafkawire.records.batch import CHUNK_RECORDS
+from aiokafkawire.records.columns import RECORD_COLUMN_BYTES
+from aiokafkawire.records.compression import OverLimit
 from aiokafkawire.records.kernel import encode_varint
 from aiokafkawire.types import TimestampType
 
@@ -197,6 +200,23 @@ def test_a_claimed_count_allocates_nothing() -> None:
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+def empty_records(count: int) -> BatchView:
+    payload = b"".join(record(n, key=b"\1", value=b"\1") for n in range(count))
+    return view(raw_batch(payload, count, attributes=Compression.ZSTD))
+
+
+def test_columns_take_no_more_than_the_limit_either() -> None:
+    count = 2 * CHUNK_RECORDS
+    found = empty_records(count)
+    limit = RECORD_COLUMN_BYTES * count
+    assert len(found.columns(limit)) == count
+    with pytest.raises(OverLimit, match=f"columns of {count} records take more than {limit - 1}"):
+        found.columns(limit - 1)
+    assert sum(map(len, found.chunks(limit - 1))) == count
+    few = empty_records(CHUNK_RECORDS)
+    assert len(few.columns(10 * CHUNK_RECORDS)) == CHUNK_RECORDS  # as many as chunks have
 
 
 def test_a_bomb_of_records_is_bounded() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from aiokafkawire.errors import CorruptRecords
@@ -30,6 +32,20 @@ def test_what_a_producer_sends_is_checked_to_the_last_record() -> None:
         assert len(validate_produced(batch(PLAIN, magic=magic))) == len(ROWS)
         data = batch(PLAIN, compression=Compression.LZ4, magic=magic)
         assert validate_produced(data)[0].count == len(ROWS)
+
+
+def test_many_tiny_records_are_checked_in_little_memory() -> None:
+    count = 100_000
+    payload = b"".join(record(n, key=b"\1", value=b"\1") for n in range(count))
+    data = raw_batch(payload, count, attributes=Compression.ZSTD)
+    tracemalloc.start()
+    try:
+        (found,) = validate_produced(data, len(payload))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.count == count
+    assert peak < 3 * len(payload) + 1_000_000
 
 
 @pytest.mark.parametrize(

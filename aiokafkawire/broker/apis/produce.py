@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import chain
 
 from aiokafkawire.broker.apis.acks import ALL_IN_SYNC, Written, acknowledged
 from aiokafkawire.broker.apis.base import NodeEndpoints
@@ -215,9 +216,9 @@ def _validated(call: Call, topic: Topic, records: Buffer | None, now_ms: int) ->
         raise Refusal(ErrorCode.INVALID_RECORD, str(error)) from error
     ahead = topic.number("message.timestamp.after.max.ms", options.timestamp_after_max_ms)
     for batch in batches:
-        _check_times(topic, batch, now_ms + ahead)
+        _check_times(topic, batch, now_ms + ahead, options.max_decompressed_bytes)
         if topic.compacted and call.release.since("0.9.0"):
-            _check_keys(batch)
+            _check_keys(batch, options.max_decompressed_bytes)
     return batches
 
 
@@ -248,18 +249,20 @@ def _check_format(call: Call, batches: list[BatchView]) -> None:
         )
 
 
-def _check_times(topic: Topic, batch: BatchView, latest_ms: int) -> None:
+def _check_times(topic: Topic, batch: BatchView, latest_ms: int, max_bytes: int) -> None:
     if not topic.log_append_time and batch.max_timestamp > latest_ms:
-        late = [i for i, time in enumerate(batch.columns().timestamps) if time > latest_ms]
+        times = chain.from_iterable(columns.timestamps for columns in batch.chunks(max_bytes))
+        late = (index for index, time in enumerate(times) if time > latest_ms)
         raise _RecordRefusal(
             ErrorCode.INVALID_TIMESTAMP,
-            late[0] if late else 0,
+            next(late, 0),
             f"timestamp {batch.max_timestamp} is after {latest_ms}, the latest that is allowed",
         )
 
 
-def _check_keys(batch: BatchView) -> None:
-    for index, length in enumerate(batch.columns().key_length):
+def _check_keys(batch: BatchView, max_bytes: int) -> None:
+    lengths = chain.from_iterable(columns.key_length for columns in batch.chunks(max_bytes))
+    for index, length in enumerate(lengths):
         if length < 0:
             raise _RecordRefusal(
                 ErrorCode.INVALID_RECORD, index, "a compacted topic takes no record without a key"
