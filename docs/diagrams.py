@@ -8,11 +8,13 @@ that it was made from, and a test compares the two.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,9 +62,13 @@ def diagrams_in(page: str, text: str) -> list[Diagram]:
 
 
 def embed(page: str, text: str) -> str:
-    """Replace each Mermaid block of a page by its drawing."""
-    numbers = iter(range(1, 1_000))
-    return BLOCK.sub(lambda _: f"![State diagram]({FOLDER}/{page}-{next(numbers)}.svg)\n", text)
+    """Replace each Mermaid block of a page by its drawing, which is a link to its full size."""
+    return BLOCK.sub(partial(_image, page, itertools.count(1)), text)
+
+
+def _image(page: str, numbers: Iterator[int], _block: re.Match[str]) -> str:
+    path = f"{FOLDER}/{page}-{next(numbers)}.svg"
+    return f"[![State diagram]({path})]({path})\n"
 
 
 def to_dot(source: str) -> str:

@@ -27,8 +27,8 @@ def test_no_drawing_is_left_over():
 def test_a_block_is_replaced_by_its_drawing():
     page = "one\n```mermaid\nstateDiagram-v2\n```\ntwo\n```mermaid\nstateDiagram-v2\n```\n"
     assert embed("groups", page) == (
-        "one\n![State diagram](diagrams/groups-1.svg)\n"
-        "two\n![State diagram](diagrams/groups-2.svg)\n"
+        "one\n[![State diagram](diagrams/groups-1.svg)](diagrams/groups-1.svg)\n"
+        "two\n[![State diagram](diagrams/groups-2.svg)](diagrams/groups-2.svg)\n"
     )
 
 
