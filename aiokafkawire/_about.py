@@ -9,10 +9,14 @@ from typing import NamedTuple
 
 from aiokafkawire._version import __version__
 
-__all__ = ("NOT_BUILT", "PURE_ASKED_FOR", "About", "about", "compiled_kernel", "is_pure_asked_for")
+__all__ = ("PURE_ASKED_FOR", "About", "about", "compiled_kernel", "is_pure_asked_for", "not_built")
 
 PURE_ASKED_FOR = "AIOKAFKAWIRE_PURE_PYTHON is set"
 NOT_BUILT = "no compiled kernel was built: a C compiler was missing when aiokafkawire was installed"
+IN_A_ZIP = (
+    "aiokafkawire is imported from a zip file, and Python cannot load a compiled kernel from one;"
+    " install the package instead"
+)
 
 _KERNEL = Path(__file__).with_name("records") / "_kernel"
 
@@ -37,13 +41,18 @@ def about() -> About:
     if is_pure_asked_for():
         return About(__version__, "interpreted", PURE_ASKED_FOR)
     if compiled_kernel() is None:
-        return About(__version__, "interpreted", NOT_BUILT)
+        return About(__version__, "interpreted", not_built())
     return About(__version__, "compiled")
 
 
 def is_pure_asked_for() -> bool:
     """Whether the environment asks for the source of the kernel instead of the compiled one."""
     return os.environ.get("AIOKAFKAWIRE_PURE_PYTHON", "0") not in {"", "0"}
+
+
+def not_built() -> str:
+    """Return why there is no compiled kernel."""
+    return NOT_BUILT if _KERNEL.parent.is_dir() else IN_A_ZIP
 
 
 def compiled_kernel() -> Path | None:

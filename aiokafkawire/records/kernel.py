@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from aiokafkawire._about import NOT_BUILT, is_pure_asked_for
+from aiokafkawire._about import is_pure_asked_for, not_built
 
 __all__ = (
     "COMPILED",
@@ -87,7 +87,7 @@ if TYPE_CHECKING or not is_pure_asked_for():
         raise ImportError(STALE) from error
 
     if not COMPILED:
-        logging.getLogger("aiokafkawire").warning("slower than it could be: %s", NOT_BUILT)
+        logging.getLogger("aiokafkawire").warning("slower than it could be: %s", not_built())
 else:
     _own = {"load_source", "restore"}
     globals().update({name: getattr(load_source(), name) for name in __all__ if name not in _own})
