@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections import OrderedDict
@@ -10,14 +11,26 @@ from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from aiokafkawire import blocking
+from aiokafkawire.config import ClientConfig
 
-__all__ = ("MAX_IDLE", "borrowed")
+from .option_names import data_source_errors
+
+__all__ = ("MAX_IDLE", "borrowed", "start_client")
+
+logger = logging.getLogger("aiokafkawire.spark")
 
 MAX_IDLE = 4
 """Clients that a process keeps while nobody uses them."""
 
 
+WARN_AFTER_S = 1.0
+"""A broker that is there answers within a few milliseconds."""
+
+
 class _Client(Protocol):
+    @property
+    def config(self) -> ClientConfig: ...
+
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...
@@ -43,9 +56,10 @@ def borrowed(make: Callable[..., _Lent], options: Mapping[str, Any]) -> Iterator
     client = _take(key)  # type: ignore[arg-type]
     if client is None:
         client = make(**options)
-        blocking.call(client.start)
+        start_client(client)
     try:
-        yield client
+        with data_source_errors():
+            yield client
     except GeneratorExit:
         # Spark needs no more rows.
         _keep(key, client)  # type: ignore[arg-type]
@@ -55,6 +69,36 @@ def borrowed(make: Callable[..., _Lent], options: Mapping[str, Any]) -> Iterator
             blocking.call(client.stop)
         raise
     _keep(key, client)  # type: ignore[arg-type]
+
+
+def start_client(client: _Client) -> None:
+    """Start a client and wait until a broker has answered.
+
+    Spark shows nothing while a query waits, so the log says soon what it waits for, and how long.
+    """
+    warning = threading.Timer(WARN_AFTER_S, _log_waiting, (client.config,))
+    warning.daemon = True
+    warning.start()
+    try:
+        with data_source_errors():
+            blocking.call(client.start)
+    finally:
+        warning.cancel()
+
+
+def _log_waiting(config: ClientConfig) -> None:
+    servers = zip(config.bootstrap_servers, config.bootstrap_addresses, strict=True)
+    addresses = [
+        f"{host}:{port}" + ("" if given.endswith(f":{port}") else " (default port)")
+        for given, (host, port) in servers
+    ]
+    logger.warning(
+        "kafka.bootstrap.servers: no answer from %s within %g s; waiting up to %g s in all"
+        " (kafka.default.api.timeout.ms)",
+        ", ".join(addresses),
+        WARN_AFTER_S,
+        config.default_api_timeout_ms / 1000,
+    )
 
 
 def _take(key: _Key) -> Any:

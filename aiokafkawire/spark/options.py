@@ -29,6 +29,7 @@ from .offsets import (
     partitions_from_json,
     times_from_json,
 )
+from .option_names import CLIENTS_OWN, KAFKA, NO_TEXT, argument_name, data_source_errors
 
 __all__ = (
     "Assigned",
@@ -39,8 +40,6 @@ __all__ = (
     "WriteOptions",
     "duration_ms",
 )
-
-KAFKA = "kafka."
 
 NAMES = (
     "assign",
@@ -88,16 +87,6 @@ REFUSED = {
     "transactional.id": "with exactlyOnce each task has its own, which begins with txnAppId",
 }
 
-CLIENTS_OWN = {
-    "batch.size": "batch_size_bytes",
-    "buffer.memory": "buffer_memory_bytes",
-    "max.request.size": "max_request_size_bytes",
-    "compression.gzip.level": "compression_level",
-    "compression.lz4.level": "compression_level",
-    "compression.zstd.level": "compression_level",
-}
-"""Kafka's names that are not the client's with underscores."""
-
 WITHOUT_EFFECT = frozenset(
     {
         "auto.include.jmx.reporter",
@@ -119,9 +108,6 @@ WITHOUT_EFFECT = frozenset(
 
 SECURITY = ("security.protocol", "sasl.", "ssl.")
 """Settings, or the beginnings of their names, that ask for more than plaintext."""
-
-NO_TEXT = frozenset({"partitioner", "partition_assignment_strategy"})
-"""Options of the client that are Python objects."""
 
 TRANSACTION_TIMEOUT_MS = 900_000
 """Of the exactly-once sink, whose transactions are open as long as all tasks of a batch take: what
@@ -243,7 +229,8 @@ class WriteOptions:
         client = options.client(ProducerConfig)
         if exactly_once is not None:
             client = {"transaction_timeout_ms": TRANSACTION_TIMEOUT_MS, **client}
-            make(ProducerConfig, {**client, "transactional_id": "checked"})
+            with data_source_errors():
+                make(ProducerConfig, {**client, "transactional_id": "checked"})
         return cls(topic, client, exactly_once)
 
 
@@ -287,7 +274,7 @@ class _Given:
                 self._given[known[lower]] = value
             elif lower not in SPARKS_OWN:
                 meant = nearest(name, NAMES)
-                if _argument(lower) in _kinds():
+                if argument_name(lower) in _kinds():
                     meant = f"; did you mean {KAFKA + lower!r}?"
                 raise InvalidOption(f"unknown option {name!r}{meant}")
 
@@ -378,7 +365,7 @@ class _Given:
                     f"the option {KAFKA}{name} is not supported: connections are plaintext, without"
                     " TLS and SASL"
                 )
-            argument = _argument(name)
+            argument = argument_name(name)
             if argument not in kinds or argument in NO_TEXT:
                 known = [KAFKA + kind.replace("_", ".") for kind in kinds]
                 raise InvalidOption(
@@ -387,18 +374,14 @@ class _Given:
             # What one side of a job needs may be given to both.
             if argument in own and _is_level_of_use(name, self.kafka):
                 found[argument] = _value(value, kinds[argument], KAFKA + name)
-        make(config_class, found)
+        with data_source_errors():
+            make(config_class, found)
         return found
 
 
 def _kinds() -> dict[str, str]:
     """The options of both clients, and what kind each is of."""
     return {o.name: o.kind for c in (ConsumerConfig, ProducerConfig) for o in options_of(c)}
-
-
-def _argument(name: str) -> str:
-    """What the clients call an option of Kafka's."""
-    return CLIENTS_OWN.get(name, name.replace(".", "_"))
 
 
 def duration_ms(text: str, what: str) -> int:
@@ -450,8 +433,8 @@ def _value(text: str, kind: str, name: str) -> Any:
         return _flag(text, name)
     if kind.startswith("int"):
         return _number(text, name, -MAX_INT64)
-    if name == "kafka.acks" and text != "all":
-        return _number(text, name, -1)
+    if name == "kafka.acks" and re.fullmatch(r"[+-]?[0-9]{1,9}", text):
+        return int(text)
     return text
 
 

@@ -22,12 +22,17 @@ __all__ = ("Planner", "driver_options")
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Topics of Kafka's own, which no pattern finds."""
 
+API_TIMEOUT_MS = 20_000
+"""`kafka.default.api.timeout.ms` on the driver unless given: nothing shows that a query waits for a
+broker, and `fetchOffset.numRetries` repeats each call but the first."""
+
 _Found = TypeVar("_Found")
 
 
 def driver_options(client: Mapping[str, Any]) -> dict[str, Any]:
     """The options of the consumer that plans."""
-    return {**client, "auto_offset_reset": "none", "allow_auto_create_topics": False}
+    patience = {"default_api_timeout_ms": API_TIMEOUT_MS}
+    return {**patience, **client, "auto_offset_reset": "none", "allow_auto_create_topics": False}
 
 
 class Planner:

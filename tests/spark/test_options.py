@@ -133,9 +133,9 @@ def test_where_reading_begins(given, expected):
         (False, {"kafka.auto.offset.reset": "latest"}, "startingOffsets"),
         (False, {"kafka.enable.auto.commit": "true"}, "not supported"),
         (False, {"kafka.key.deserializer": "x"}, "cast the column"),
-        (False, {"kafka.isolation.level": "sometimes"}, "isolation_level"),
+        (False, {"kafka.isolation.level": "sometimes"}, r"kafka\.isolation\.level must"),
         (False, {"kafka.fetch.min.bytes": "x"}, r"kafka\.fetch\.min\.bytes must"),
-        (False, {"kafka.bootstrap.servers": ""}, "bootstrap_servers"),
+        (False, {"kafka.bootstrap.servers": ""}, r"kafka\.bootstrap\.servers"),
     ],
 )
 def test_what_is_wrong_is_refused_by_name(streaming, given, text):
@@ -236,6 +236,12 @@ def test_exactly_once_of_a_batch_is_told_which_it_is():
         (ONCE | {"exactlyOnce": "yes"}, True, "exactlyOnce must be true or false"),
         (SERVERS | {"txnAppId": "a"}, True, "txnAppId is for exactlyOnce, which must be true"),
         (ONCE | {"kafka.acks": "1"}, True, "acks"),
+        (
+            SERVERS | {"kafka.acks": "two"},
+            False,
+            r"^kafka\.acks must be 'all', -1, 0 or 1, not 'two'",
+        ),
+        (SERVERS | {"kafka.acks": "5"}, False, r"^kafka\.acks must be 'all', -1, 0 or 1, not 5"),
         (ONCE | {"kafka.enable.idempotence": "false"}, True, "idempotence"),
         (ONCE | {"kafka.transactional.id": "x"}, True, "with exactlyOnce each task has its own"),
     ],

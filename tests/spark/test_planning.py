@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import time
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from aiokafkawire import blocking
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import InvalidOption, UnknownTopic
+from aiokafkawire.errors import InvalidOption, NoBrokerAvailable, UnknownTopic
 from aiokafkawire.spark.clients import borrowed
 from aiokafkawire.spark.options import ReadOptions
 from aiokafkawire.spark.planning import Planner, driver_options
@@ -135,8 +136,12 @@ def test_what_cannot_be_read_is_said(kafka, given, text):
 
 def test_a_topic_that_is_not_there_is_said(kafka):
     quick = {"fetchOffset.numRetries": "0", "kafka.default.api.timeout.ms": "2000"}
-    with pytest.raises(UnknownTopic, match="nowhere"):
+    with pytest.raises(UnknownTopic) as caught:
         plan(kafka, subscribe="nowhere", **quick)
+    assert str(caught.value) == (
+        "topic 'nowhere' does not exist: it was deleted or never created. Create it, or correct the"
+        " option subscribe or assign (topic nowhere)"
+    )
     assert "nowhere" not in kafka.call(lambda: kafka.broker.topics)
 
 
@@ -145,6 +150,37 @@ def test_a_partition_that_is_not_there_is_said_soon(kafka):
     with pytest.raises(UnknownTopic, match="'a' has no partition 9, only 0 to 2"):
         plan(kafka, assign='{"a":[0,9]}', **{"fetchOffset.numRetries": "0"})
     assert time.monotonic() - began < 30, "the whole of default_api_timeout_ms was waited for"
+
+
+def planned_at(servers: str, **given: str) -> None:
+    given = {"kafka.bootstrap.servers": servers, "subscribe": "t"} | given
+    options = ReadOptions.of(given, streaming=False)
+    with borrowed(Consumer, driver_options(options.client)) as consumer:
+        blocking.call(Planner(consumer, options).batch)
+
+
+@pytest.mark.parametrize(
+    ("servers", "named"),
+    [("127.77.0.1:1", "127.77.0.1:1"), ("127.77.0.1", "127.77.0.1:9092 (default port)")],
+)
+def test_a_port_where_nobody_listens_is_logged_at_once(caplog, servers, named):
+    began = time.time()
+    with (
+        caplog.at_level(logging.WARNING, "aiokafkawire.spark"),
+        pytest.raises(NoBrokerAvailable, match=r"no broker of kafka\.bootstrap\.servers"),
+    ):
+        planned_at(servers, **{"kafka.default.api.timeout.ms": "3000"})
+    (record,) = [record for record in caplog.records if record.name == "aiokafkawire.spark"]
+    assert record.getMessage() == (
+        f"kafka.bootstrap.servers: no answer from {named} within 1 s; waiting up to 3 s in all"
+        " (kafka.default.api.timeout.ms)"
+    )
+    assert record.created - began < 2.5
+
+
+def test_the_driver_waits_less_than_a_minute_for_a_first_answer():
+    assert driver_options({})["default_api_timeout_ms"] == 20_000
+    assert driver_options({"default_api_timeout_ms": 60_000})["default_api_timeout_ms"] == 60_000
 
 
 def test_the_end_is_that_of_the_isolation_level(kafka):

@@ -1,0 +1,75 @@
+"""Names of the clients' options: `max_block_ms` in Python is `kafka.max.block.ms` in Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from aiokafkawire.config import ConsumerConfig, ProducerConfig, options_of
+from aiokafkawire.errors import KafkaError, UnknownTopic
+
+__all__ = ("CLIENTS_OWN", "KAFKA", "NO_TEXT", "argument_name", "data_source_errors", "reworded")
+
+KAFKA = "kafka."
+
+CLIENTS_OWN = {
+    "batch.size": "batch_size_bytes",
+    "buffer.memory": "buffer_memory_bytes",
+    "max.request.size": "max_request_size_bytes",
+    "compression.gzip.level": "compression_level",
+    "compression.lz4.level": "compression_level",
+    "compression.zstd.level": "compression_level",
+}
+"""Kafka's names that are not the client's with underscores."""
+
+NO_TEXT = frozenset({"partitioner", "partition_assignment_strategy"})
+"""Options of the client that are Python objects."""
+
+_AUTO_CREATE = "allow_auto_create_topics"
+"""Off in every consumer of the data source, whatever the user sets."""
+
+_ARGUMENTS = {
+    option.name
+    for config_class in (ConsumerConfig, ProducerConfig)
+    for option in options_of(config_class)
+    if option.name not in NO_TEXT | {"compression_level"}  # which stands for three options
+}
+
+# A name of one word is an English word too, except at the beginning: "acks must be …".
+_ARGUMENT = re.compile(
+    rf"^(?:{'|'.join(sorted(_ARGUMENTS))})(?= must )"
+    rf"|\b(?:{'|'.join(sorted(name for name in _ARGUMENTS if '_' in name))})\b"
+)
+
+_KAFKA_NAMES = {argument: name for name, argument in CLIENTS_OWN.items()}
+
+
+def argument_name(name: str) -> str:
+    """Return the client's name of a Kafka option: `max_block_ms` for `max.block.ms`."""
+    return CLIENTS_OWN.get(name, name.replace(".", "_"))
+
+
+def reworded(text: str) -> str:
+    """Replace each argument of the clients by the option of the data source."""
+
+    def option(found: re.Match[str]) -> str:
+        argument = found[0]
+        return KAFKA + _KAFKA_NAMES.get(argument, argument.replace("_", "."))
+
+    return _ARGUMENT.sub(option, text)
+
+
+@contextmanager
+def data_source_errors() -> Iterator[None]:
+    """Reword each `KafkaError` that passes."""
+    try:
+        yield
+    except KafkaError as error:
+        if isinstance(error, UnknownTopic) and _AUTO_CREATE in error.reason:
+            error.reason = (
+                f"topic {error.topic!r} does not exist: it was deleted or never created. Create it,"
+                " or correct the option subscribe or assign"
+            )
+        error.reason = reworded(error.reason)
+        raise
