@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Mapping
@@ -11,11 +12,13 @@ import anyio
 
 from aiokafkawire import blocking
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import KafkaError
+from aiokafkawire.errors import KafkaError, UnknownTopic
 from aiokafkawire.types import TopicPartition
 
+from .clients import start_client
 from .limits import Delay, rate_limited
 from .offsets import AtOffsets, PartitionOffsets, from_nested, to_nested
+from .option_names import data_source_errors
 from .options import ReadOptions
 from .planning import Planner, driver_options
 from .ranges import OffsetRange, divide
@@ -69,17 +72,18 @@ class StreamProgress:
         self._idle_since = 0.0
         self._committed: PartitionOffsets = {}
         self.latest: PartitionOffsets = {}
-        blocking.call(self._start)
+        start_client(self._consumer)
+        blocking.call(self._begin_idle)
 
-    async def _start(self) -> None:
-        await self._consumer.start()
+    async def _begin_idle(self) -> None:
         self._consumer.assign()
         blocking.at_exit(self._consumer.stop)
 
     def initial(self) -> Offsets:
         """Where the stream begins that has no checkpoint; the same each time."""
         if self._initial is None:
-            self._initial = to_nested(blocking.call(self._begin))
+            with data_source_errors():
+                self._initial = to_nested(blocking.call(self._begin))
         return self._initial
 
     async def _begin(self) -> PartitionOffsets:
@@ -88,7 +92,8 @@ class StreamProgress:
 
     def fix_end(self) -> None:
         """What is there now is all that the stream will read (Trigger.AvailableNow)."""
-        self._final = blocking.call(self._ends)
+        with data_source_errors():
+            self._final = blocking.call(self._ends)
 
     @property
     def has_fixed_end(self) -> bool:
@@ -101,7 +106,12 @@ class StreamProgress:
         """
         known = _plain(start)
         self.commit(start)
-        end = blocking.call(self._next_end, known, max_rows, everything)
+        with data_source_errors():
+            try:
+                end = blocking.call(self._next_end, known, max_rows, everything)
+            except UnknownTopic as error:
+                _check_deleted(error, known)
+                raise
         if start == self._initial and not _is_fixed(self._options):
             # Also where nothing is there: Spark then makes an empty batch of it.
             return {INITIAL: start, **to_nested(end)}
@@ -126,7 +136,7 @@ class StreamProgress:
     async def _latest(self, start: PartitionOffsets) -> PartitionOffsets:
         """Where the partitions end. Waits for a moment where there was nothing new before."""
         watched = self._idle == start and time.monotonic() - self._idle_since < LOOK_AGAIN_S
-        if watched and not await self._has_news():
+        if watched and not await self._has_news() and await self._knows_topics(start):
             return start
         latest = await self._ends()
         if latest == start:
@@ -158,44 +168,69 @@ class StreamProgress:
             self._idle = None
             return True
 
+    async def _knows_topics(self, partitions: PartitionOffsets) -> bool:
+        """Return whether the metadata still has these topics. Sends no request while it does."""
+        try:
+            for topic in {tp.topic for tp in partitions}:
+                await self._consumer.partitions_for(topic)
+        except KafkaError:
+            return False
+        return True
+
     def ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
         """What the tasks of a batch read: the same whenever the batch is repeated.
 
         Raises `KafkaError` if records may be lost, unless failOnDataLoss is off.
         """
         until = _plain(end)
-        return blocking.call(self._ranges, _plain(end.get(INITIAL, start)), until)
+        with data_source_errors():
+            return blocking.call(self._ranges, _plain(end.get(INITIAL, start)), until)
 
     async def _ranges(self, start: PartitionOffsets, end: PartitionOffsets) -> list[OffsetRange]:
         new = [tp for tp in end if tp not in start]
         first = await self._planner.earliest(new)
         for tp, offset in first.items():
             if offset:
-                self._lost(tp, f"the new partition begins at {offset} instead of 0")
-        for tp in start:
+                self._lost(
+                    tp,
+                    f"the new partition begins at {offset} instead of 0",
+                    skipped=f"the {offset} offsets before it",
+                )
+        for tp, offset in start.items():
             if tp not in end:
                 self._lost(
                     tp,
                     "the partition is gone, or is none of those that the query reads (is the"
                     " checkpoint that of another query?)",
+                    skipped=f"all offsets from {offset} on",
                 )
+        await self._check_ends(start, end)
         start = start | first
-        for tp, offset in end.items():
-            if offset < start[tp]:
-                self._lost(tp, f"the end of its log changed from {start[tp]} to {offset}")
         ranges = [OffsetRange(tp, start[tp], offset) for tp, offset in end.items()]
         options = self._options
         return divide(ranges, options.min_partitions, options.max_records_per_partition)
 
-    def _lost(self, tp: TopicPartition, what: str) -> None:
+    async def _check_ends(self, start: PartitionOffsets, end: PartitionOffsets) -> None:
+        """Report partitions that end before the offset where the stream goes on."""
+        shrunk = [tp for tp, offset in end.items() if offset < start.get(tp, 0)]
+        for tp, first in (await self._planner.earliest(shrunk)).items():
+            before, now = start[tp], end[tp]
+            self._lost(
+                tp,
+                f"the end of its log changed from {before} to {now}: the topic was deleted and made"
+                " again, or the log was truncated",
+                skipped=f"the {max(now - first, 0)} offsets that the log has before {now}",
+            )
+
+    def _lost(self, tp: TopicPartition, what: str, *, skipped: str) -> None:
         if self._options.fail_on_data_loss:
             raise KafkaError(
-                f"records may be lost: {what}; to go on with what is left, set failOnDataLoss to"
-                " false",
+                f"records may be lost: {what}. With failOnDataLoss false the query goes on, without"
+                f" {skipped}; a new checkpoint reads the topic from startingOffsets",
                 topic=tp.topic,
                 partition=tp.partition,
             )
-        logger.warning("%s: records may be lost: %s", tp, what)
+        logger.warning("%s: records may be lost: %s; skipping %s", tp, what, skipped)
 
     def commit(self, done: Offsets) -> None:
         """Commit for the group, if there is one, what the stream is done with.
@@ -215,6 +250,17 @@ class StreamProgress:
     async def _commit(self, offsets: PartitionOffsets) -> None:
         with anyio.fail_after(COMMIT_S):
             await self._consumer.commit(dict(offsets))
+
+
+def _check_deleted(error: UnknownTopic, known: PartitionOffsets) -> None:
+    """Say so in the error if the stream has read the topic that is unknown now."""
+    offsets = {str(tp.partition): at for tp, at in sorted(known.items()) if tp.topic == error.topic}
+    if offsets:
+        error.reason = (
+            f"topic {error.topic!r} was deleted while a stream reads it; the stream had come to the"
+            f" offsets {json.dumps(offsets)}. Stop the stream or correct its options; if the topic"
+            " is created again, start with a new checkpoint to read it from its beginning"
+        )
 
 
 def _watching_options(options: ReadOptions) -> dict[str, Any]:

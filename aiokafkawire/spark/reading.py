@@ -158,16 +158,19 @@ class RangeReader:
             self._consumer.seek(tp, self._position)
             return
         lost = f"the log has offsets {first} to {log_end} only, of the {start} to {end} to read"
+        go_on = min(first, end) if self._position < first else end
+        skipped = f"{go_on - self._position} offsets ({self._position} to {go_on})"
         if self._fail:
             raise KafkaError(
                 f"records may be lost: {lost}. They may have been deleted by age or size, or the"
-                " topic was made anew; to go on with what is left, set failOnDataLoss to false",
+                " topic was deleted and made again. With failOnDataLoss false the query goes on,"
+                f" without {skipped}",
                 topic=tp.topic,
                 partition=tp.partition,
                 offset=self._position,
             )
-        logger.warning("%s: records may be lost: %s", tp, lost)
-        self._went_to(min(first, end) if self._position < first else end)
+        logger.warning("%s: records may be lost: %s; skipping %s", tp, lost, skipped)
+        self._went_to(go_on)
         if self._position < end:
             self._consumer.seek(tp, self._position)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiokafkawire import Consumer, blocking
-from aiokafkawire.errors import InvalidOption, KafkaError
+from aiokafkawire.errors import InvalidOption, KafkaError, UnknownTopic
 from aiokafkawire.spark.options import ReadOptions
 from aiokafkawire.spark.progress import INITIAL, StreamProgress
 from aiokafkawire.types import TopicPartition
@@ -130,14 +130,19 @@ def test_a_new_partition_is_read_from_its_beginning(kafka, begin):
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "text"),
+    ("start", "end", "text", "skipped"),
     [
-        ({"lost": {"0": 5}}, {"lost": {"0": 2}}, "changed from 5 to 2"),
-        ({"lost": {"0": 1, "9": 4}}, {"lost": {"0": 2}}, "the partition is gone"),
-        ({}, {"lost": {"0": 2}}, "begins at 1 instead of 0"),
+        ({"lost": {"0": 5}}, {"lost": {"0": 2}}, "changed from 5 to 2", "the 1 offsets that"),
+        (
+            {"lost": {"0": 1, "9": 4}},
+            {"lost": {"0": 2}},
+            "the partition is gone",
+            "all offsets from 4 on",
+        ),
+        ({}, {"lost": {"0": 2}}, "begins at 1 instead of 0", "the 1 offsets before it"),
     ],
 )
-def test_losses_are_told(kafka, begin, caplog, start, end, text):  # noqa: PLR0917 - fixtures
+def test_losses_are_told(kafka, begin, caplog, start, end, text, skipped):  # noqa: PLR0917
     if "lost" not in kafka.call(lambda: kafka.broker.topics):
         fill(kafka, "lost", ["1", "2"])
         kafka.call(kafka.broker.delete_records, "lost", 0, 1)
@@ -146,6 +151,48 @@ def test_losses_are_told(kafka, begin, caplog, start, end, text):  # noqa: PLR09
     with caplog.at_level(logging.WARNING, "aiokafkawire.spark"):
         begin(subscribe="lost", failOnDataLoss="false").ranges(start, end)
     assert text in caplog.text
+    assert f"skipping {skipped}" in caplog.text
+
+
+def test_the_log_says_what_a_topic_that_was_made_again_loses(kafka, begin, caplog):
+    fill(kafka, "remade", ["1"] * 20, ["1"] * 3)
+    progress = begin(subscribe="remade")
+    start = progress.next_end(progress.initial(), None, everything=True)["remade"]
+    kafka.call(kafka.broker.delete_topic, "remade")
+    fill(kafka, "remade", ["2"] * 10, ["2"] * 5)
+    end = {"remade": {"0": 10, "1": 5}}
+    lost = "the end of its log changed from 20 to 10: the topic was deleted and made again"
+    skipped = "the 10 offsets that the log has before 10"
+    with pytest.raises(KafkaError, match=lost) as caught:
+        begin(subscribe="remade").ranges({"remade": start}, end)
+    assert f"With failOnDataLoss false the query goes on, without {skipped}" in str(caught.value)
+    with caplog.at_level(logging.WARNING, "aiokafkawire.spark"):
+        progress = begin(subscribe="remade", failOnDataLoss="false")
+        assert read(progress, {"remade": start}, end) == [("remade", 1, 3, 5)]
+    assert f"remade-0: records may be lost: {lost}" in caplog.text
+    assert f"skipping {skipped}" in caplog.text
+    assert "remade-1" not in caplog.text
+
+
+def _until_it_fails(progress: StreamProgress, end: Any) -> None:
+    while True:
+        end = after(progress, end)
+
+
+@pytest.mark.parametrize("how", [{"subscribe": "dropped"}, {"assign": '{"dropped":[0]}'}])
+def test_a_topic_that_is_deleted_ends_an_idle_stream_soon(kafka, begin, how):
+    fill(kafka, "dropped", ["1"])
+    progress = begin(**how, **{"fetchOffset.numRetries": "1"})
+    end = after(progress, progress.initial())
+    assert after(progress, end) is end
+    kafka.call(kafka.broker.delete_topic, "dropped")
+    began = time.monotonic()
+    with pytest.raises(UnknownTopic) as caught:
+        _until_it_fails(progress, end)
+    assert time.monotonic() - began < 25, "only the look after 30 s has seen it"
+    assert "topic 'dropped' was deleted while a stream reads it" in str(caught.value)
+    assert 'the offsets {"0": 1}' in str(caught.value)
+    assert "auto" not in str(caught.value)
 
 
 def committed(kafka: HostedBroker, group: str, topic: str) -> int | None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import pickle
 import time
 from typing import Any
@@ -138,6 +139,23 @@ def test_a_log_that_ends_before_the_range_fails(kafka):
             values(kafka, "short", start, 9)
     assert values(kafka, "short", 1, 9, fail_on_data_loss=False) == [b"1", b"2"]
     assert values(kafka, "short", 7, 9, fail_on_data_loss=False) == []
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "skipped"),
+    [(0, 8, "4 offsets (0 to 4)"), (1, 3, "2 offsets (1 to 3)"), (9, 15, "5 offsets (10 to 15)")],
+)
+def test_the_log_says_how_many_offsets_are_skipped(kafka, caplog, start, end, skipped):
+    topic = f"skipped-{start}"
+    fill(kafka, topic, numbered(10))
+    kafka.call(kafka.broker.delete_records, topic, 0, 4)
+    with pytest.raises(KafkaError) as caught:
+        values(kafka, topic, start, end)
+    assert f"With failOnDataLoss false the query goes on, without {skipped}" in str(caught.value)
+    with caplog.at_level(logging.WARNING, "aiokafkawire.spark"):
+        values(kafka, topic, start, end, fail_on_data_loss=False)
+    assert f"{topic}-0: records may be lost" in caplog.text
+    assert f"skipping {skipped}" in caplog.text
 
 
 def test_what_an_open_transaction_holds_back_is_no_part_of_the_log(kafka):

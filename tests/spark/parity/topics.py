@@ -126,6 +126,12 @@ class World:
         for done in self._admin.delete_records([place]).values():
             done.result(WAIT_S)
 
+    def remake(self, topic: str, partitions: int) -> None:
+        """Delete a topic and create another one of the same name."""
+        for done in self._admin.delete_topics([topic]).values():
+            done.result(WAIT_S)
+        self.make(topic, partitions)
+
     def add_partitions(self, topic: str, count: int) -> None:
         asked = [admin.NewPartitions(topic, count)]
         for done in self._admin.create_partitions(asked).values():
