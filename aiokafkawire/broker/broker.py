@@ -18,7 +18,7 @@ from aiokafkawire.broker.groups import Groups, OffsetStore
 from aiokafkawire.broker.kafka07 import Logs, connection_to
 from aiokafkawire.broker.node import Node
 from aiokafkawire.broker.options import BrokerOptions, check_arguments
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.refusal import Refusal, StorageError
 from aiokafkawire.broker.replication import Registry, Replication
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.broker.topics import Cluster, Partition
@@ -35,6 +35,9 @@ KAFKA07_NODE_ID = 0
 
 EPOCH_BUMPING_VERSION = 2
 """Since this transaction.version every end of a transaction gives a new epoch (KIP-890)."""
+
+TOPICS_CHECKED_SINCE = "0.9.0"
+"""Before this release offsets could be committed for topics that do not exist."""
 
 UNCLEAN_UNTIL = "0.11.0"
 """Before this release a replica that was out of sync became leader if there was no other."""
@@ -126,8 +129,10 @@ class Broker(Client[State]):
     async def _close(self, left_with: BaseException | None) -> Exception | None:
         runtime = self._runtime
         deadline = 0.0 if runtime is None else runtime.clock.now() + CLOSE_TIMEOUT_S
-        await self._lifecycle.leave(self._stop, deadline)
-        self._close_store()
+        try:
+            await self._lifecycle.leave(self._stop, deadline)
+        finally:
+            self._close_store()
         return self._lifecycle.untold()
 
     def _close_store(self) -> None:
@@ -140,10 +145,16 @@ class Broker(Client[State]):
         self._store = store = MemoryStore() if directory is None else DirectoryStore(directory)
         store.open()
         node_ids = range(1, len(self._bind) + 1)
-        cluster = self._cluster(node_ids, store)
+        try:
+            cluster = self._cluster(node_ids, store)
+        except StorageError as error:
+            raise KafkaError(f"{directory} cannot be used by a broker: {error}") from error
         cluster.racks.update(self._racks)
         offsets = OffsetStore(store)
+        if self._release.since(TOPICS_CHECKED_SINCE):
+            offsets.forget_topics_but(cluster.topics)
         cluster.on_topic_deleted.append(offsets.forget_topic)
+        cluster.before_topic_created.append(offsets.write_deletions)
         groups = Groups(self.options, runtime.clock, runtime.rng, offsets)
         transactions = Transactions(
             self.options,
@@ -236,7 +247,7 @@ class Broker(Client[State]):
             state.replication.abort()
         for node in nodes:
             await node.stopped()
-        state.cluster.save()
+        state.cluster.save_if_possible()
 
     # --- what it is --------------------------------------------------------------------------
 
@@ -364,13 +375,19 @@ class Broker(Client[State]):
         await self._settle(self._running)
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
-        """Move the start of a partition's log, as retention would."""
+        """Move the start of a partition's log, as retention would.
+
+        Raises `BrokerError` (KAFKA_STORAGE_ERROR) if a restart would not know of it.
+        """
         found, state = self._partition(topic, partition), self._running
         replication = state.replication
         for each in [found] if replication is None else replication.replicas(found):
             each.log.delete_before(before_offset)
             each.changed.notify()
-        state.cluster.save()
+        try:
+            state.cluster.save()
+        except Refusal as refusal:
+            raise error_for(refusal.code, topic=topic, partition=partition) from refusal
 
     # --- bad days ----------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from bisect import bisect_left, bisect_right
@@ -17,6 +18,7 @@ from aiokafkawire.broker.producers import (
     SequencedBatch,
     last_sequence,
 )
+from aiokafkawire.broker.refusal import StorageError
 from aiokafkawire.broker.storage import SegmentData, Store
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.records.batch import BatchView, iter_batches
@@ -108,6 +110,11 @@ def _marker(view: BatchView) -> Marker | None:
     )
 
 
+def _producer_change(view: BatchView) -> Marker | SequencedBatch | None:
+    """Return what a batch changes in the producer state; raises `CorruptRecords`."""
+    return _marker(view) if view.is_control else sequenced(view, view.base_offset)
+
+
 class PartitionLog:
     """Offsets from `start_offset` up to, not including, `end_offset`.
 
@@ -137,45 +144,68 @@ class PartitionLog:
     # --- writing -----------------------------------------------------------------------------
 
     def append(self, data: bytes, view: BatchView) -> None:
-        """Add one batch, whose offsets were assigned to begin at `end_offset`.
+        """Store one batch, whose offsets were assigned to begin at `end_offset`.
 
         `view` is of `data`. Old segments go when the log grows over its bound.
+
+        Raises:
+            StorageError: Nothing was stored, and the log is as before.
+            CorruptRecords: The batch is a control batch that makes no sense; as above.
         """
+        change = _producer_change(view)
         segment = self._writable(len(data))
-        self._index(segment, view, segment.data.size_bytes)
+        position = segment.data.size_bytes
         segment.data.append(data)
+        self._index(segment, view, position, change)
         if self.end_offset - self.recovery_point >= self._flush_messages:
             self.flush()
         while (
             len(self._segments) > 1
             and self.size_bytes - self._segments[0].data.size_bytes >= self._options.retention_bytes
         ):
+            count = len(self._segments)
             self.delete_before(self._segments[1].base_offset)
+            if len(self._segments) == count:
+                break  # it could not be deleted; the next append tries again
 
     def delete_before(self, offset: int) -> None:
-        """Move the start of the log; segments that lie before it are deleted."""
+        """Move the start of the log; segments that lie before it are deleted.
+
+        Files that cannot be deleted now are deleted by a later call, or after the next start.
+        """
         self.start_offset = max(self.start_offset, min(offset, self.end_offset))
-        while self._segments and self._segments[0].end_offset <= self.start_offset:
-            self._segments.pop(0).data.delete()
+        with contextlib.suppress(StorageError):
+            while self._segments and self._segments[0].end_offset <= self.start_offset:
+                self._segments[0].data.delete()
+                self._segments.pop(0)
         self.producers.forget_before(self.start_offset)
 
     def truncate(self, offset: int) -> None:
-        """Cut off the batch that holds `offset` and all that follows, if there is any."""
-        end = self.end_offset
-        while self._segments and self._segments[-1].end_offset > offset:
-            segment = self._segments[-1]
-            keep = bisect_left(segment.batches, offset, key=lambda batch: batch.last_offset)
-            cut = segment.batches[keep]
-            end = cut.base_offset
-            if keep:
-                segment.data.truncate(cut.position)
-                del segment.batches[keep:]
-            else:
-                segment.data.delete()
-                self._segments.pop()
-        if end == self.end_offset:
-            return
-        self.end_offset = max(end, self.start_offset)
+        """Cut off the batch that holds `offset` and all that follows, if there is any.
+
+        Raises:
+            StorageError: A file could not be cut; the log ends where the files end.
+        """
+        before = self.end_offset
+        try:
+            while self._segments and self._segments[-1].end_offset > offset:
+                segment = self._segments[-1]
+                keep = bisect_left(segment.batches, offset, key=lambda batch: batch.last_offset)
+                cut = segment.batches[keep]
+                if keep:
+                    segment.data.truncate(cut.position)
+                    del segment.batches[keep:]
+                else:
+                    segment.data.delete()
+                    self._segments.pop()
+                self.end_offset = cut.base_offset
+        finally:
+            if self.end_offset != before:
+                self._truncated()
+
+    def _truncated(self) -> None:
+        """Forget what was known of offsets that are gone."""
+        self.end_offset = max(self.end_offset, self.start_offset)
         self.recovery_point = min(self.recovery_point, self.end_offset)
         while self._epochs and self._epochs[-1][1] >= self.end_offset:
             self._epochs.pop()
@@ -194,23 +224,20 @@ class PartitionLog:
         self.producers = ProducerStates(refuse_unknown=self._options.refuse_unknown_producers)
         for segment in self._segments:
             for view in iter_batches(segment.data.read(0, segment.data.size_bytes)):
-                self._remember_producer(view)
+                self._remember_producer(_producer_change(view))
         self.producers.forget_before(self.start_offset)
 
-    def _remember_producer(self, view: BatchView) -> None:
-        if view.is_control:
-            marker = _marker(view)
-            if marker is not None:
-                self.producers.ended(marker)
-            return
-        batch = sequenced(view, view.base_offset)
-        if batch is not None:
-            self.producers.appended(batch)
+    def _remember_producer(self, change: Marker | SequencedBatch | None) -> None:
+        if isinstance(change, Marker):
+            self.producers.ended(change)
+        elif change is not None:
+            self.producers.appended(change)
 
     def begin_at(self, offset: int) -> None:
         """Drop all that there is, and go on from an offset."""
         while self._segments:
-            self._segments.pop().data.delete()
+            self._segments[-1].data.delete()
+            self._segments.pop()
         self._epochs.clear()
         self.start_offset = self.end_offset = self.recovery_point = offset
         self._remember_producers()
@@ -226,13 +253,21 @@ class PartitionLog:
             fits = last.data.size_bytes + size_bytes <= self._options.segment_bytes
             if fits or not last.batches:
                 return last
+            # The next start cuts a torn segment and drops what follows it.
+            last.data.recover()
         # Kafka syncs a segment when the next one begins.
         self.flush()
         data = self._store.new_segment(self.name, self.end_offset)
         self._segments.append(Segment(self.end_offset, data))
         return self._segments[-1]
 
-    def _index(self, segment: Segment, view: BatchView, position: int) -> None:
+    def _index(
+        self,
+        segment: Segment,
+        view: BatchView,
+        position: int,
+        change: Marker | SequencedBatch | None,
+    ) -> None:
         stored = StoredBatch(
             base_offset=view.base_offset,
             last_offset=view.last_offset,
@@ -243,18 +278,21 @@ class PartitionLog:
             magic=view.magic,
             codec=int(view.compression),
         )
-        # It may raise, as long as nothing is changed.
-        self._remember_producer(view)
+        self._remember_producer(change)
         segment.batches.append(stored)
         self.end_offset = stored.last_offset + 1
         if not self._epochs or self._epochs[-1][0] < stored.leader_epoch:
             self._epochs.append((stored.leader_epoch, stored.base_offset))
 
     def _load(self) -> None:
-        for base_offset, data in self._store.segments(self.name):
+        found = self._store.segments(self.name)
+        for number, (base_offset, data) in enumerate(found, 1):
             segment = Segment(base_offset, data)
             self._segments.append(segment)
             if not self._load_segment(segment):
+                # As Kafka does; left there, the next start would take them for what follows.
+                for _, later in found[number:]:
+                    later.delete()
                 break
         if self._segments:
             self.start_offset = max(self.start_offset, self._segments[0].base_offset)
@@ -271,14 +309,14 @@ class PartitionLog:
                 view.check_crc()
                 if view.base_offset < self.end_offset:
                     raise CorruptRecords("offsets go back", offset=view.base_offset)
-                self._index(segment, view, valid)
+                self._index(segment, view, valid, _producer_change(view))
                 valid += view.size_bytes
         except CorruptRecords as error:
             logger.warning("%s: the log is corrupt: %s", self.name, error)
         if valid == len(content):
             return True
         logger.warning("%s: the last %d bytes are cut off", self.name, len(content) - valid)
-        segment.data.truncate(valid)
+        segment.data.recover_to(valid)
         return False
 
     # --- reading -----------------------------------------------------------------------------

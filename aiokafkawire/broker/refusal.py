@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokafkawire.wire import ErrorCode
 
-__all__ = ("Refusal",)
+__all__ = ("Refusal", "StorageError")
 
 
 class Refusal(Exception):
@@ -14,3 +14,12 @@ class Refusal(Exception):
         super().__init__(message or code.name)
         self.code = code
         self.message = message
+
+
+class StorageError(Refusal):
+    """A write to the data directory failed; nothing of it is stored."""
+
+    def __init__(
+        self, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR, message: str | None = None
+    ) -> None:
+        super().__init__(code, message)

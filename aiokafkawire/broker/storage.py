@@ -4,20 +4,24 @@ A directory holds `cluster.json` (replaced as a whole), `offsets.jsonl` and `tra
 (appended, rewritten when most of it is stale) and for each partition
 `TOPIC-PARTITION/BASE_OFFSET.log`, the batches as they go over the wire. Nothing is synced to the
 disk: it survives the process, not the machine.
+
+Every change is stored whole or raises `StorageError`; its callers change what they know only after
+it succeeded.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
-import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from aiokafkawire.broker.files import REPLACE, AppendOnlyFile, Files, replace_file
+from aiokafkawire.broker.refusal import StorageError
+from aiokafkawire.broker.write_failures import WriteFailures
 from aiokafkawire.errors import KafkaError
 
 __all__ = ("DirectoryStore", "MemoryStore", "SegmentData", "Store")
@@ -31,23 +35,47 @@ COMPACT_AFTER_LINES = 10_000
 """Stale lines that such a file may hold beyond as many as are live."""
 
 
+RECORDS_REFUSED = "Produce is answered KAFKA_STORAGE_ERROR until a write succeeds"
+COORDINATION_REFUSED = "changes of them are answered NOT_COORDINATOR until a write succeeds"
+CHANGES_REFUSED = "changes of topics are answered KAFKA_STORAGE_ERROR until a write succeeds"
+DELETED_LATER = "the files take room until a later deletion succeeds"
+"""Ends of log lines."""
+
+
 class SegmentData(Protocol):
     """The bytes of one log segment; positions count from 0."""
 
     @property
     def size_bytes(self) -> int: ...
 
-    def append(self, data: bytes) -> None: ...
+    def append(self, data: bytes) -> None:
+        """Store all of `data`. Raises `StorageError` if nothing of it was stored."""
+        ...
+
+    def recover(self) -> None:
+        """Remove what a failed append left. Raises `StorageError` if that fails."""
+        ...
+
+    def recover_to(self, size_bytes: int) -> None:
+        """Declare what follows `size_bytes` invalid; remove it now or before the next append."""
+        ...
 
     def read(self, position: int, size_bytes: int) -> bytes: ...
 
-    def truncate(self, size_bytes: int) -> None: ...
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the segment. Raises `StorageError` if it stays as it was."""
+        ...
 
-    def delete(self) -> None: ...
+    def delete(self) -> None:
+        """Delete the segment. Raises `StorageError` if it is still there."""
+        ...
 
 
 class Store(Protocol):
-    """What outlives a broker, as far as its kind goes."""
+    """What outlives a broker, as far as its kind goes.
+
+    Methods that change something raise `StorageError` if nothing was changed.
+    """
 
     def open(self) -> None:
         """Keep other brokers out. Raises `KafkaError` if one is there."""
@@ -81,7 +109,9 @@ class Store(Protocol):
 
     def new_segment(self, partition: str, base_offset: int) -> SegmentData: ...
 
-    def delete_partition(self, partition: str) -> None: ...
+    def delete_partition(self, partition: str) -> None:
+        """Delete all segments. After a `StorageError` some may be left; call it again."""
+        ...
 
     def close(self) -> None:
         """Let another broker have it."""
@@ -98,6 +128,12 @@ class MemorySegment:
     def append(self, data: bytes) -> None:
         self._chunks[self.size_bytes] = data
         self.size_bytes += len(data)
+
+    def recover(self) -> None:
+        return
+
+    def recover_to(self, size_bytes: int) -> None:
+        self.truncate(size_bytes)
 
     def read(self, position: int, size_bytes: int) -> bytes:
         chunks = []
@@ -168,76 +204,134 @@ class MemoryStore:
 class FileSegment:
     """One file, opened for each call: thousands of segments would exhaust file descriptors."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.size_bytes = path.stat().st_size if path.exists() else 0
+    def __init__(self, partition: str, path: Path, files: Files, failures: WriteFailures) -> None:
+        self._partition = partition
+        self._file = AppendOnlyFile(path, files)
+        self._failures = failures
+
+    @property
+    def size_bytes(self) -> int:
+        return self._file.size_bytes
 
     def append(self, data: bytes) -> None:
-        with self._path.open("ab") as file:
-            file.write(data)
-        self.size_bytes += len(data)
+        try:
+            self._file.append(data)
+        except OSError as error:
+            raise self._failed(error) from error
+        self._failures.succeeded(_subject(self._partition))
+
+    def recover(self) -> None:
+        try:
+            self._file.recover()
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def recover_to(self, size_bytes: int) -> None:
+        self._file.recover_to(size_bytes)
 
     def read(self, position: int, size_bytes: int) -> bytes:
-        with self._path.open("rb") as file:
+        with self._file.path.open("rb") as file:
             file.seek(position)
             return file.read(size_bytes)
 
     def truncate(self, size_bytes: int) -> None:
-        os.truncate(self._path, size_bytes)
-        self.size_bytes = size_bytes
+        try:
+            self._file.truncate(size_bytes)
+        except OSError as error:
+            raise self._failed(error) from error
 
     def delete(self) -> None:
-        self._path.unlink(missing_ok=True)
-        self.size_bytes = 0
+        try:
+            self._file.delete()
+        except OSError as error:
+            subject = f"Deleting segments of partition {self._partition}"
+            raise self._failures.failed(
+                subject, self._file.path, error, DELETED_LATER, "delete"
+            ) from error
+
+    def _failed(self, error: OSError) -> StorageError:
+        return self._failures.failed(
+            _subject(self._partition), self._file.path, error, RECORDS_REFUSED
+        )
 
 
 class _Lines:
     """A file of JSON lines; later ones replace what earlier ones say."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, subject: str, path: Path, files: Files, failures: WriteFailures) -> None:
+        self._subject = subject
+        self._file = AppendOnlyFile(path, files)
+        self._failures = failures
         self._count = 0
+        self._not_before = 0
 
     def load(self) -> Iterator[dict[str, Any]]:
-        if not self._path.exists():
+        """Yield the lines; an incomplete last one was not acknowledged and is removed."""
+        path, size = self._file.path, 0
+        if not path.exists():
             return
-        line = "\n"
-        with self._path.open(encoding="utf-8", errors="replace") as file:
+        with path.open("rb") as file:
             for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    logger.warning("%s: the last line is incomplete and is removed", path)
+                    break
+                size += len(line)
                 self._count = number
                 try:
                     entry = json.loads(line)
                 except ValueError:
-                    # The last line may have been cut off by the end of the process.
-                    logger.warning("%s: line %d is not JSON, left out", self._path, number)
+                    logger.warning("%s: line %d is not JSON, left out", path, number)
                     continue
                 yield entry
-        if not line.endswith("\n"):
-            # What is appended next must not continue the torn line.
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write("\n")
+        if size != self._file.size_bytes:
+            self._file.recover_to(size)
 
     def append(self, lines: list[dict[str, Any]], live: int) -> bool:
-        """Whether most of the file is stale now; `live` lines are not."""
-        with self._path.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
+        """Store lines; return whether most of the file is stale, with `live` lines that are not."""
+        try:
+            self._file.append(_encoded(lines))
+        except OSError as error:
+            raise self._failures.failed(
+                self._subject, self._file.path, error, COORDINATION_REFUSED
+            ) from error
+        self._failures.succeeded(self._subject)
         self._count += len(lines)
-        return self._count > 2 * live + COMPACT_AFTER_LINES
+        return self._count > max(2 * live + COMPACT_AFTER_LINES, self._not_before)
 
     def rewrite(self, lines: list[dict[str, Any]]) -> None:
-        _replace(self._path, "".join(json.dumps(line) + "\n" for line in lines))
+        """Replace the file by the live lines; where that fails the longer file says the same."""
+        try:
+            self._file.replace(_encoded(lines))
+        except OSError as error:
+            # It needs as much room as the new file takes, so it is not tried at every append.
+            self._not_before = self._count + COMPACT_AFTER_LINES
+            logger.warning(
+                "%s: cannot compact %s: %s; trying again after %d more lines",
+                self._subject,
+                self._file.path,
+                error.strerror or error,
+                COMPACT_AFTER_LINES,
+            )
+            return
         self._count = len(lines)
+        self._not_before = 0
 
 
 class DirectoryStore:
     """Keeps everything under one directory, which belongs to one broker at a time."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, files: Files | None = None) -> None:
         self._directory = directory
+        self._files = files or Files()
+        self._failures = failures = WriteFailures()
         self._lock: IO[str] | None = None
         self._cluster = directory / "cluster.json"
-        self._offsets = _Lines(directory / "offsets.jsonl")
-        self._transactions = _Lines(directory / "transactions.jsonl")
+        self._offsets = _Lines(
+            "Committed offsets", directory / "offsets.jsonl", self._files, failures
+        )
+        self._transactions = _Lines(
+            "Transactions", directory / "transactions.jsonl", self._files, failures
+        )
 
     def open(self) -> None:
         try:
@@ -260,7 +354,10 @@ class DirectoryStore:
         return dict(state)
 
     def save_cluster(self, state: Callable[[], Mapping[str, Any]]) -> None:
-        _replace(self._cluster, json.dumps({"format": FORMAT, **state()}, indent=1))
+        content = json.dumps({"format": FORMAT, **state()}, indent=1).encode()
+        with self._changing("Cluster state", self._cluster, CHANGES_REFUSED):
+            replace_file(self._files, self._cluster, content)
+        self._failures.succeeded("Cluster state")
 
     def load_offsets(self) -> Iterator[dict[str, Any]]:
         return self._offsets.load()
@@ -282,23 +379,52 @@ class DirectoryStore:
 
     def segments(self, partition: str) -> list[tuple[int, SegmentData]]:
         found = sorted((self._directory / partition).glob("*.log"))
-        return [(int(path.stem), FileSegment(path)) for path in found if path.stem.isdigit()]
+        return [
+            (int(path.stem), self._segment(partition, path))
+            for path in found
+            if path.stem.isdigit()
+        ]
 
     def new_segment(self, partition: str, base_offset: int) -> SegmentData:
         folder = self._directory / partition
-        folder.mkdir(exist_ok=True)
         path = folder / f"{base_offset:020}.log"
-        path.touch()
-        return FileSegment(path)
+        with self._changing(_subject(partition), path, RECORDS_REFUSED):
+            self._files.mkdir(folder)
+            self._files.close(self._files.open(path, REPLACE))
+        return self._segment(partition, path)
 
     def delete_partition(self, partition: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(self._directory / partition)
+        folder = self._directory / partition
+        try:
+            self._files.rmtree(folder)
+        except OSError as error:
+            subject = f"Deleting partition {partition}"
+            raise self._failures.failed(subject, folder, error, DELETED_LATER, "delete") from error
+        self._failures.forget(_subject(partition))
 
     def close(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.close()
+
+    def _segment(self, partition: str, path: Path) -> FileSegment:
+        return FileSegment(partition, path, self._files, self._failures)
+
+    @contextmanager
+    def _changing(self, subject: str, path: Path, consequence: str) -> Iterator[None]:
+        """Log failures of a change, and raise them as `StorageError`."""
+        try:
+            yield
+        except OSError as error:
+            raise self._failures.failed(subject, path, error, consequence) from error
+
+
+def _subject(partition: str) -> str:
+    return f"Partition {partition}"
+
+
+def _encoded(lines: list[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
 
 def _lock(file: IO[str]) -> None:
@@ -310,10 +436,3 @@ def _lock(file: IO[str]) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise OSError("another broker uses it") from None
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file so that a reader finds the old one or the new one, whole."""
-    fresh = path.with_suffix(".tmp")
-    fresh.write_text(text, "utf-8")
-    fresh.replace(path)

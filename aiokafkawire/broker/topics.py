@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import zlib
@@ -13,7 +14,7 @@ from uuid import UUID
 
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.options import BrokerConfig
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.refusal import Refusal, StorageError
 from aiokafkawire.broker.settings import checked_topic_configs
 from aiokafkawire.broker.storage import Store
 from aiokafkawire.broker.watchers import Watchers
@@ -152,6 +153,7 @@ class Cluster:
         self.cluster_id = ""
         self.racks: dict[int, str] = {}
         self.on_topic_deleted: list[Callable[[str], None]] = []
+        self.before_topic_created: list[Callable[[], None]] = []
         self._by_id: dict[UUID, Topic] = {}
         self._slots = [self.node_ids[i % len(self.node_ids)] for i in range(COORDINATOR_SLOTS)]
         self._next_producer_id = 0
@@ -201,14 +203,14 @@ class Cluster:
                 start = slot % len(self.node_ids)
                 order = self.node_ids[start:] + self.node_ids[:start]
                 self._slots[slot] = self._leader_for(order, NO_LEADER)
-        self.save()
+        self.save_if_possible()
 
     def node_came(self, node_id: int) -> None:
         """Take a node back as follower of all that has a leader by now."""
         self.live = [other for other in self.node_ids if other in self.live or other == node_id]
         self._joined_by(node_id)
         self._slots = [node_id if leader == NO_LEADER else leader for leader in self._slots]
-        self.save()
+        self.save_if_possible()
 
     def _left_by(self, node_id: int) -> None:
         for partition in self.partitions():
@@ -240,7 +242,7 @@ class Cluster:
         if node_id not in partition.isr:
             partition.isr.append(node_id)
         partition.lead(node_id)
-        self.save()
+        self.save_if_possible()
 
     def _leader_for(self, candidates: Sequence[int], none: int) -> int:
         return next((node for node in candidates if node in self.live), none)
@@ -281,7 +283,7 @@ class Cluster:
         configs: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
     ) -> Topic:
-        """Make a topic; -1 takes the broker's defaults. Raises `Refusal`."""
+        """Make a topic; -1 takes the broker's defaults. Raises `Refusal`, also `StorageError`."""
         self._check_name(name)
         replicas = (
             self._checked_assignments(assignments)
@@ -291,12 +293,20 @@ class Cluster:
         self._check_count(len(replicas))
         topic_id = UUID(int=self._rng.getrandbits(128), version=4)
         topic = Topic(name, topic_id, [], checked_topic_configs(configs or {}))
+        if not validate_only:
+            for callback in self.before_topic_created:
+                callback()
+            self._delete_leftovers(name, range(len(replicas)))
         topic.partitions += self._partitions(name, 0, replicas)
         if validate_only:
             return topic
-        self._add(topic)
         self._elect(topic.partitions)
-        self.save()
+        self._add(topic)
+        try:
+            self.save()
+        except StorageError:
+            self._remove(topic)
+            raise
         return topic
 
     def add_partitions(
@@ -307,7 +317,10 @@ class Cluster:
         assignments: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Let a topic have `count` partitions, more than before. Raises `Refusal`."""
+        """Let a topic have `count` partitions, more than before.
+
+        Raises `Refusal`, also `StorageError`.
+        """
         present = len(topic.partitions)
         if count <= present:
             raise Refusal(
@@ -327,10 +340,15 @@ class Cluster:
             placed = self._checked_assignments(dict(enumerate(assignments, present)), present)
         if validate_only:
             return
+        self._delete_leftovers(topic.name, range(present, count))
         added = self._partitions(topic.name, present, placed)
-        topic.partitions += added
         self._elect(added)
-        self.save()
+        topic.partitions += added
+        try:
+            self.save()
+        except StorageError:
+            del topic.partitions[present:]
+            raise
 
     def truncate(self, partition: Partition, offset: int) -> None:
         """Cut the log's end off, as an unclean leader change does: the leader's epoch rises."""
@@ -338,20 +356,28 @@ class Cluster:
             raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
         partition.log.truncate(offset)
         partition.leader_epoch += 1
-        self.save()
+        self.save_if_possible()
         partition.changed.notify()
 
     def delete_topic(self, topic: Topic) -> None:
-        """Delete a topic with all its records."""
-        del self.topics[topic.name]
-        del self._by_id[topic.topic_id]
+        """Delete a topic with all its records. Raises `StorageError` if it stays."""
+        kept = dict(self.topics)
+        self._remove(topic)
+        try:
+            self.save()
+        except StorageError:
+            self.topics.clear()
+            self.topics.update(kept)
+            self._by_id[topic.topic_id] = topic
+            raise
         for partition in topic.partitions:
             partition.deleted = True
-            partition.log.delete()
+            # What cannot be deleted now is deleted before the name is used again.
+            with contextlib.suppress(StorageError):
+                partition.log.delete()
             partition.changed.notify()
         for callback in self.on_topic_deleted:
             callback(topic.name)
-        self.save()
 
     def _check_name(self, name: str) -> None:
         check_topic_name(name)
@@ -444,26 +470,49 @@ class Cluster:
             partition.leader = self._leader_for(partition.replicas, NO_LEADER)
             partition.isr = [node for node in partition.replicas if node in self.live]
 
+    def _delete_leftovers(self, name: str, indexes: range) -> None:
+        """Delete files of an earlier topic of this name. Raises `StorageError`."""
+        for index in indexes:
+            self._store.delete_partition(f"{name}-{index}")
+
     def _add(self, topic: Topic) -> None:
         self.topics[topic.name] = topic
         self._by_id[topic.topic_id] = topic
 
+    def _remove(self, topic: Topic) -> None:
+        del self.topics[topic.name]
+        del self._by_id[topic.topic_id]
+
     # --- producers ---------------------------------------------------------------------------
 
     def new_producer_id(self) -> int:
-        """An id that no producer of this cluster had before."""
+        """An id that no producer of this cluster had before. Raises `StorageError`."""
         if self._next_producer_id >= self._producer_id_limit:
             self._next_producer_id = self._producer_id_limit
             self._producer_id_limit += PRODUCER_ID_BLOCK
-            self.save()
+            try:
+                self.save()
+            except StorageError as error:
+                self._producer_id_limit -= PRODUCER_ID_BLOCK
+                # Kafka's answer while the controller has not given the broker another block.
+                raise StorageError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
         self._next_producer_id += 1
         return self._next_producer_id - 1
 
     # --- the store ---------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Write what a restart needs; called by every change but a log's own."""
+        """Write what a restart needs; called by every change but a log's own.
+
+        Raises:
+            StorageError: What was saved before is still there.
+        """
         self._store.save_cluster(self._state)
+
+    def save_if_possible(self) -> None:
+        """Save what happened whether or not it can be stored; the next save includes it."""
+        with contextlib.suppress(StorageError):
+            self.save()
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -514,7 +563,8 @@ class Cluster:
         topic.partitions += self._partitions(topic.name, 0, replicas, starts)
         for partition, entry in zip(topic.partitions, partitions, strict=True):
             partition.leader = partition.replicas[0]
-            partition.leader_epoch = int(entry["leader_epoch"]) + 1
+            # The log may know a later epoch than could be saved.
+            partition.leader_epoch = max(int(entry["leader_epoch"]), partition.log.last_epoch) + 1
             partition.isr = list(partition.replicas)
         self._add(topic)
 

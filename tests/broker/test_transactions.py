@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import anyio
 import pytest
 
 from aiokafkawire.broker import Broker
-from aiokafkawire.broker.storage import DirectoryStore
+from aiokafkawire.broker.files import Files
 from aiokafkawire.broker.transactions import coordinator
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.delete_groups import DeleteGroupsRequest
@@ -189,7 +190,8 @@ async def test_markers_are_written_when_the_store_takes_them_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(coordinator, "STORE_RETRY_S", 0.01)
-    full = iter([OSError("no space left")])
+    # The marker is stored, then that it is stored is not.
+    outcomes = iter([None, OSError(errno.ENOSPC, "no space left")])
 
     async with (
         Broker(data_dir=tmp_path, transaction_marker_delay_ms=50) as broker,
@@ -199,17 +201,19 @@ async def test_markers_are_written_when_the_store_takes_them_again(
         producer = Transactional(client)
         await begun(producer, b"a")
         assert await producer.end(commit=True) == E.NONE
-        append = DirectoryStore.append_transactions
+        write = Files.write
 
-        def once_full(*args: Any) -> bool:
-            for error in full:
+        def once_full(*args: Any) -> int:
+            error = next(outcomes, None)
+            if error is not None:
                 raise error
-            return append(*args)
+            return write(*args)
 
-        monkeypatch.setattr(DirectoryStore, "append_transactions", once_full)
+        monkeypatch.setattr(Files, "write", once_full)
         assert values(await fetched(client, max_wait_ms=5_000)) == [b"a"]
         while await producer.end(commit=True) != E.NONE:
             await anyio.lowlevel.checkpoint()
+        assert broker.end_offset("t", 0) == 2, "the marker is written once"
     assert "no space left" in caplog.text
 
 

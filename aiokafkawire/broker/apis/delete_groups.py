@@ -38,9 +38,9 @@ def failed(request: DeleteGroupsRequest, version: int, code: int) -> DeleteGroup
 def _deleted(call: Call, group_id: str) -> ErrorCode:
     try:
         check_coordinator(call, group_id, named=False)
+        code = call.state.groups.delete(group_id)
+        if not code:
+            call.state.transactions.forget_offsets(group_id)
     except Refusal as refusal:
         return refusal.code
-    code = call.state.groups.delete(group_id)
-    if not code:
-        call.state.transactions.forget_offsets(group_id)
     return code

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from aiokafkawire.broker.call import Call
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.refusal import Refusal, StorageError
 from aiokafkawire.broker.replication.messages import Assignment, LiveNode
 from aiokafkawire.broker.replication.metadata_cache import MetadataCache
 from aiokafkawire.broker.topics import NO_LEADER, Partition, check_topic_name
@@ -87,7 +87,11 @@ def _asked(
             return _described(call, view, cluster.topic_by_id(asked.topic_id).name, request)
         create = call.state.options.auto_create_topics and request.allow_auto_topic_creation
         if create and asked.name not in cluster.topics:
-            cluster.create_topic(asked.name)
+            try:
+                cluster.create_topic(asked.name)
+            except StorageError as error:
+                # As for a topic whose creation takes longer, so that clients ask again.
+                raise Refusal(ErrorCode.LEADER_NOT_AVAILABLE) from error
         check_topic_name(asked.name)
         if asked.name not in view.names():
             # The node may not have heard of it yet; who wanted it made shall ask again.

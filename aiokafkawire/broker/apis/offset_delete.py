@@ -41,8 +41,11 @@ async def handle(call: Call, request: OffsetDeleteRequest) -> OffsetDeleteRespon
         return ErrorCode.NONE
 
     response = _response(request, judge)
-    call.state.groups.offsets.forget(request.group_id, deleted)
-    call.state.transactions.forget_offsets(request.group_id, deleted)
+    try:
+        call.state.groups.offsets.forget(request.group_id, deleted)
+        call.state.transactions.forget_offsets(request.group_id, deleted)
+    except Refusal as refusal:
+        return failed(request, call.version, refusal.code)
     return response
 
 

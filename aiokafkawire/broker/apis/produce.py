@@ -43,6 +43,9 @@ TOLD_WITH_LOG_START = {
 LEADER_ALONE = 1
 VALID_ACKS = (ALL_IN_SYNC, 0, LEADER_ALONE)
 FIRST_BATCH_VERSION = 3
+FIRST_STORAGE_ERROR_VERSION = 4
+"""Older clients do not know KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER they retry (KIP-112)."""
+
 FIRST_ZSTD_VERSION = 7
 FIRST_ID_VERSION = 13
 
@@ -124,6 +127,8 @@ def _produced(
         return _append(call, request, topic, partition, data.records)
     except Refusal as refusal:
         code = call.release.code(refusal.code)
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and call.version < FIRST_STORAGE_ERROR_VERSION:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         response = PartitionProduceResponse(
             index=data.index, error_code=code, base_offset=-1, error_message=refusal.message
         )
@@ -174,12 +179,15 @@ def _append(
         append_time = duplicate.timestamp_ms
     else:
         base_offset = log.end_offset
-        for batch in batches:
-            stored = assign_offsets(batch, log.end_offset, partition.leader_epoch, append_time)
-            for view in iter_batches(stored):
-                log.append(bytes(view.buffer), view)
-    if batches and duplicate is None:
-        partition.appended()
+        try:
+            for batch in batches:
+                stored = assign_offsets(batch, log.end_offset, partition.leader_epoch, append_time)
+                for view in iter_batches(stored):
+                    log.append(bytes(view.buffer), view)
+        finally:
+            # Of several batches (message formats 0 and 1) some may be stored when one fails.
+            if log.end_offset != base_offset:
+                partition.appended()
     # Before 0.9 a producer could ask for more replicas than there are, and was told in the end.
     enough = request.acks <= len(partition.isr) or call.replicas is not None
     response = PartitionProduceResponse(

@@ -55,4 +55,6 @@ def _refusal(version: int, code: ErrorCode) -> Refusal:
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and version < FIRST_ADDING_VERSION:
         # Older clients do not expect it here; this one they try again.
         return Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, "the last transaction has not ended yet")
+    if code is ErrorCode.NOT_COORDINATOR:
+        return Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction cannot be stored")
     return Refusal(code)

@@ -12,6 +12,7 @@ from aiokafkawire.broker.groups.events import (
     CoordinatorMoved,
     Delete,
     Event,
+    GroupState,
     Reply,
     Result,
     Tick,
@@ -64,15 +65,21 @@ class Groups:
         return group
 
     def delete(self, group_id: str) -> ErrorCode:
-        """Forget a group and its offsets, unless it has members."""
+        """Forget a group and its offsets, unless it has members.
+
+        Raises:
+            StorageError: The group is as before.
+        """
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
+        if group.state is GroupState.EMPTY:
+            # Nothing can be taken back once the group is dead.
+            self.offsets.forget(group_id, list(self.offsets.of(group_id)))
         reply: Promise[Result] = Promise()
         self.handle(group, Delete(reply=reply))
         code = cast("ErrorCode", reply.result())
         if not code:
-            self.offsets.forget(group_id, list(self.offsets.of(group_id)))
             del self._groups[group_id]
         return code
 

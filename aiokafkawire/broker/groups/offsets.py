@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import contextlib
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.refusal import Refusal, StorageError
 from aiokafkawire.broker.storage import Store
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import TopicPartition
@@ -44,6 +45,7 @@ class OffsetStore:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._groups: dict[Key, Offsets] = {}
+        self._unwritten: list[dict[str, Any]] = []
         for line in store.load_offsets():
             self._load(line)
 
@@ -67,36 +69,74 @@ class OffsetStore:
         offsets: Mapping[TopicPartition, Committed],
         storage: OffsetsStorage = OffsetsStorage.KAFKA,
     ) -> None:
-        """Keep offsets; later ones replace earlier ones. Raises `Refusal` if there are too many."""
+        """Keep offsets; later ones replace earlier ones.
+
+        Raises:
+            Refusal: There are too many groups.
+            StorageError: The offsets are not stored, and the earlier ones stay.
+        """
         if offsets:
             if (storage, group) not in self._groups and len(self._groups) >= MAX_KEYS:
                 raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many groups have offsets")
+            stale = self._append(
+                [_line(storage, group, tp, entry) for tp, entry in offsets.items()]
+            )
             self._groups.setdefault((storage, group), {}).update(offsets)
-            self._write([_line(storage, group, tp, entry) for tp, entry in offsets.items()])
+            self._compact_if(stale)
 
     def forget(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget what a group committed for some partitions, if it did."""
+        """Forget what a group committed for some partitions, if it did.
+
+        Raises:
+            StorageError: The offsets are kept.
+        """
         key = OffsetsStorage.KAFKA, group
         offsets = self._groups.get(key, {})
-        gone = [tp for tp in partitions if offsets.pop(tp, None) is not None]
+        gone = [tp for tp in dict.fromkeys(partitions) if tp in offsets]
+        stale = bool(gone) and self._append([_line(*key, tp, None) for tp in gone])
+        for tp in gone:
+            del offsets[tp]
         if not offsets:
             self._groups.pop(key, None)
-        if gone:
-            self._write([_line(*key, tp, None) for tp in gone])
+        self._compact_if(stale)
 
     def forget_topic(self, topic: str) -> None:
-        """Forget all offsets of a deleted topic."""
-        lines = []
+        """Forget all offsets of a deleted topic; lines that cannot be stored now are stored later.
+
+        The topic is deleted already, so that this cannot be refused.
+        """
         for (storage, group), offsets in self._groups.items():
             for tp in [tp for tp in offsets if tp.topic == topic]:
                 del offsets[tp]
-                lines.append(_line(storage, group, tp, None))
-        if lines:
-            self._write(lines)
+                self._unwritten.append(_line(storage, group, tp, None))
+        with contextlib.suppress(StorageError):
+            self.write_deletions()
 
-    def _write(self, lines: list[dict[str, Any]]) -> None:
+    def forget_topics_but(self, topics: Container[str]) -> None:
+        """Forget the offsets of topics that were deleted when it could not be stored."""
+        known = {tp.topic for offsets in self._groups.values() for tp in offsets}
+        for topic in known:
+            if topic not in topics:
+                self.forget_topic(topic)
+
+    def write_deletions(self) -> None:
+        """Store what `forget_topic` could not store. Raises `StorageError`."""
+        if self._unwritten:
+            self._compact_if(self._append([]))
+
+    def _append(self, lines: list[dict[str, Any]]) -> bool:
+        """Store lines after those of deleted topics; return whether most of the file is stale."""
         live = sum(len(offsets) for offsets in self._groups.values())
-        if self._store.append_offsets(lines, live):
+        try:
+            stale = self._store.append_offsets([*self._unwritten, *lines], live)
+        except StorageError as error:
+            # Kafka's answer where the partition of __consumer_offsets cannot be written.
+            raise StorageError(ErrorCode.NOT_COORDINATOR, error.message) from error
+        self._unwritten.clear()
+        return stale
+
+    def _compact_if(self, stale: bool) -> None:
+        if stale:
             self._store.rewrite_offsets(
                 [
                     _line(storage, group, tp, entry)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aiokafkawire.broker.groups.offsets import OffsetStore
 from aiokafkawire.broker.options import BrokerConfig
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.refusal import Refusal, StorageError
 from aiokafkawire.broker.storage import Store
 from aiokafkawire.broker.topics import NO_LEADER, Cluster, Partition
 from aiokafkawire.broker.transactions.events import (
@@ -28,7 +28,7 @@ from aiokafkawire.broker.transactions.events import (
     TransactionState,
 )
 from aiokafkawire.broker.transactions.machine import NO_DEADLINE, Transaction
-from aiokafkawire.broker.transactions.saving import loaded, saved
+from aiokafkawire.broker.transactions.saving import loaded, restore, saved
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.records.server import control_batch
 from aiokafkawire.runtime import Clock, Signal
@@ -94,12 +94,17 @@ class Transactions:
         self._sent: dict[tuple[str, TopicPartition], _Sent] = {}
         self._armed = NO_DEADLINE
         self._rearm = Signal()
+        self._stored: dict[str, dict[str, Any]] = {}
+        self._committed: set[tuple[str, str]] = set()
+        self._retry_at = -NO_DEADLINE
         for line in store.load_transactions():
             transaction = loaded(line, cluster.new_producer_id)
             self._known[transaction.transactional_id] = transaction
+            self._stored[transaction.transactional_id] = line
         for transaction in self:
             if transaction.state is TransactionState.DEAD:
                 del self._known[transaction.transactional_id]
+                del self._stored[transaction.transactional_id]
             else:
                 self._index(transaction)
 
@@ -164,13 +169,21 @@ class Transactions:
     def forget_offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> None:
-        """Drop what is to be committed for partitions of a group (None: all): it was deleted."""
+        """Drop what is to be committed for partitions of a group (None: all): it was deleted.
+
+        Raises:
+            StorageError: A transaction keeps its offsets.
+        """
         for name in list(self._with_offsets.get(group, {})):
             transaction = self._known[name]
             pending = transaction.offsets[group]
             for tp in list(pending if partitions is None else partitions):
                 pending.pop(tp, None)
-            self._keep(transaction)
+            try:
+                self._keep(transaction)
+            except StorageError:
+                self._restore(transaction)
+                raise
 
     # --- what follows ------------------------------------------------------------------------
 
@@ -181,29 +194,30 @@ class Transactions:
     async def run(self) -> None:
         """Abort what has had its time and write markers, for as long as the broker lives."""
         while True:
-            try:
-                self.tick()
-                self._armed = self._next_deadline()
-            except OSError as error:
-                logger.error("transactions cannot be kept: %s", error)
-                self._armed = self._clock.now() + STORE_RETRY_S
+            self.tick()
+            self._armed = self._next_deadline()
             await self._rearm.wait(self._armed)
 
     def tick(self) -> None:
         """See what is due."""
         now_ms = self._clock.wall_ms()
         for transaction in self:
-            if transaction.next_deadline_ms() <= now_ms:
+            if (
+                transaction.next_deadline_ms() <= now_ms
+                and not self._handle(transaction, Tick()).code
+            ):
                 logger.info("transaction %s: aborted, it timed out", transaction.transactional_id)
-                self._handle(transaction, Tick())
         for transactional_id in list(self._ending):
             self._end(self._known[transactional_id])
 
     def _handle(self, transaction: Transaction, event: Event) -> Answer:
-        before, size = transaction.state, _size(transaction)
-        answer = transaction.handle(event, self._clock.wall_ms())
-        if transaction.state is TransactionState.PREPARE_EPOCH_FENCE:
-            transaction.handle(Fenced(bumps_epoch=self._bumps_epoch()), self._clock.wall_ms())
+        before = transaction.state
+        try:
+            answer = self._store_event(transaction, event)
+        except StorageError as error:
+            self._restore(transaction)
+            self._retry_later()
+            return Answer(error.code)
         if transaction.state is not before:
             logger.debug(
                 "transaction %s: %s, %s",
@@ -211,18 +225,38 @@ class Transactions:
                 transaction.state.value,
                 transaction.producer,
             )
-        if (
-            transaction.state is not before
-            or _size(transaction) != size
-            or isinstance(event, Init | CommitOffsets)
-        ):
-            self._keep(transaction)
         self._index(transaction)
         if transaction.is_ending and before is not transaction.state:
             self._end(transaction)
         if self._deadline_of(transaction) < self._armed - WALL_CLOCK_STEP_S:
             self._rearm.set()
         return answer
+
+    def _store_event(self, transaction: Transaction, event: Event) -> Answer:
+        """Carry out an event and store what it changed. Raises `StorageError`."""
+        before, size = transaction.state, _size(transaction)
+        answer = transaction.handle(event, self._clock.wall_ms())
+        if transaction.state is TransactionState.PREPARE_EPOCH_FENCE:
+            transaction.handle(Fenced(bumps_epoch=self._bumps_epoch()), self._clock.wall_ms())
+        if (
+            transaction.state is not before
+            or _size(transaction) != size
+            or isinstance(event, Init | CommitOffsets)
+        ):
+            self._keep(transaction)
+        return answer
+
+    def _restore(self, transaction: Transaction) -> None:
+        """Bring a transaction back to what is stored of it."""
+        line = self._stored.get(transaction.transactional_id)
+        if line is None:
+            self._known.pop(transaction.transactional_id, None)
+        else:
+            restore(transaction, line)
+
+    def _retry_later(self) -> None:
+        """Do what is due again when the store may have room."""
+        self._retry_at = self._clock.now() + STORE_RETRY_S
 
     def _index(self, transaction: Transaction) -> None:
         name = transaction.transactional_id
@@ -243,14 +277,31 @@ class Transactions:
             due_ms = self._markers_due_ms(transaction)
             if due_ms <= self._clock.wall_ms():
                 # What is missing is a leader, or replicas: a change of the partition says so.
-                return NO_DEADLINE
+                return self._retry_at if self._retry_at > self._clock.now() else NO_DEADLINE
         if due_ms == NO_DEADLINE:
             return NO_DEADLINE
-        return self._clock.now() + (due_ms - self._clock.wall_ms()) / 1000
+        return max(self._clock.now() + (due_ms - self._clock.wall_ms()) / 1000, self._retry_at)
 
     def _keep(self, transaction: Transaction) -> None:
-        if self._store.append_transactions(lambda: [saved(transaction)], len(self._known)):
-            self._store.rewrite_transactions([saved(each) for each in self])
+        """Store a transaction. Raises `StorageError`; the caller then restores it."""
+        name = transaction.transactional_id
+        lines: list[dict[str, Any]] = []
+
+        def stored() -> list[dict[str, Any]]:
+            lines.append(saved(transaction))
+            return lines
+
+        try:
+            stale = self._store.append_transactions(stored, len(self._known))
+        except StorageError as error:
+            # Kafka's answer where the partition of __transaction_state cannot be written.
+            raise StorageError(ErrorCode.NOT_COORDINATOR, error.message) from error
+        if transaction.state is TransactionState.DEAD:
+            self._stored.pop(name, None)
+        elif lines:
+            (self._stored[name],) = lines
+        if stale:
+            self._store.rewrite_transactions(list(self._stored.values()))
 
     def _make_room(self) -> None:
         if len(self._known) < MAX_TRANSACTIONAL_IDS:
@@ -271,16 +322,26 @@ class Transactions:
             return
         commit = transaction.state is TransactionState.PREPARE_COMMIT
         written = [tp for tp in transaction.partitions if self._mark(transaction, tp, commit)]
-        groups = tuple(transaction.groups)
-        for group in groups:
-            self._end_offsets(transaction, group, commit)
-        self._unindex(transaction, groups)
+        groups = tuple(
+            group for group in transaction.groups if self._end_offsets(transaction, group, commit)
+        )
         scope = Scope(tuple(written), groups)
-        if transaction.partitions and not written and not groups:
+        if (transaction.partitions or transaction.groups) and not written and not groups:
             return
-        transaction.handle(MarkersWritten(scope=scope), transaction.updated_ms)
+        name = transaction.transactional_id
+        try:
+            transaction.handle(MarkersWritten(scope=scope), transaction.updated_ms)
+            self._keep(transaction)
+        except StorageError:
+            # The markers stay in `_sent`, so that they are not written twice.
+            self._restore(transaction)
+            self._retry_later()
+            return
+        for tp in written:
+            self._sent.pop((name, tp), None)
+        self._committed.difference_update((name, group) for group in groups)
+        self._unindex(transaction, groups)
         self._index(transaction)
-        self._keep(transaction)
 
     def _mark(self, transaction: Transaction, tp: TopicPartition, commit: bool) -> bool:
         """Write the marker of one partition; False until a leader and all in sync have it."""
@@ -288,7 +349,6 @@ class Transactions:
             partition = self._cluster.partition(self._cluster.topic(tp.topic), tp.partition)
         except Refusal:
             # The topic was deleted: there is nothing left to end.
-            self._sent.pop((transaction.transactional_id, tp), None)
             return True
         leading = None if partition.leader == NO_LEADER else self._leading(partition)
         partition.changed.add(self._rearm.set)
@@ -312,13 +372,16 @@ class Transactions:
             wanted = self._cluster.topic(tp.topic).number("min.insync.replicas", default)
             if len(leading.isr) < min(wanted, len(leading.replicas)):
                 return False
-            self._append(transaction, leading, commit)
+            try:
+                self._append(transaction, leading, commit)
+            except StorageError:
+                self._retry_later()
+                return False
             sent = _Sent(leading, leading.leader_epoch, leading.log.end_offset)
-        if leading.high_watermark < sent.end_offset:
             self._sent[key] = sent
+        if leading.high_watermark < sent.end_offset:
             return False
         self._unwatch(transaction, tp, leading)
-        self._sent.pop(key, None)
         return True
 
     def _unwatch(self, transaction: Transaction, tp: TopicPartition, partition: Partition) -> None:
@@ -341,17 +404,26 @@ class Transactions:
         partition.log.append(marker, view)
         partition.appended()
 
-    def _end_offsets(self, transaction: Transaction, group: str, commit: bool) -> None:
+    def _end_offsets(self, transaction: Transaction, group: str, commit: bool) -> bool:
+        """Commit the offsets of a group; False if they cannot be stored now."""
+        key = transaction.transactional_id, group
+        if not commit or key in self._committed:
+            return True
         offsets = {
             tp: entry
             for tp, entry in transaction.offsets.get(group, {}).items()
             if tp.topic in self._cluster.topics
         }
-        if commit:
-            try:
-                self._offsets.commit(group, offsets)
-            except Refusal as refusal:
-                logger.error("group %s: its offsets are not kept: %s", group, refusal)
+        try:
+            self._offsets.commit(group, offsets)
+        except StorageError:
+            self._retry_later()
+            return False
+        except Refusal as refusal:
+            logger.error("group %s: its offsets are not kept: %s", group, refusal)
+        # A retry must not go over what is committed meanwhile.
+        self._committed.add(key)
+        return True
 
     def _unindex(self, transaction: Transaction, groups: tuple[str, ...]) -> None:
         for group in groups:

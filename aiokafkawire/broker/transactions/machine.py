@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from aiokafkawire.broker.groups.offsets import Committed
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.refusal import Refusal, StorageError
 from aiokafkawire.broker.transactions.events import (
     NOBODY,
     Add,
@@ -77,11 +77,17 @@ class Transaction:
         self._new_producer_id = new_producer_id
 
     def handle(self, event: Event, now_ms: int) -> Answer:
-        """Carry out one event."""
+        """Carry out one event.
+
+        Raises:
+            StorageError: A producer id could not be allocated; the transaction is to be restored.
+        """
         row = transition(TRANSITIONS, self.state, event)
         before = self.state
         try:
             answer = row.action(self, event, now_ms)
+        except StorageError:
+            raise
         except Refusal as refusal:
             return Answer(refusal.code)
         assert self.state in row.leads_to, f"{before} -> {self.state} at {type(event).__name__}"

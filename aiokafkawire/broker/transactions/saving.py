@@ -11,7 +11,7 @@ from aiokafkawire.broker.transactions.machine import Transaction
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 
-__all__ = ("loaded", "saved")
+__all__ = ("loaded", "restore", "saved")
 
 
 def saved(transaction: Transaction) -> dict[str, Any]:
@@ -45,25 +45,33 @@ def loaded(line: Mapping[str, Any], new_producer_id: Callable[[], int]) -> Trans
         if line["state"] is None:
             transaction.state = TransactionState.DEAD
             return transaction
-        transaction.state = TransactionState(line["state"])
-        transaction.producer = ProducerIdAndEpoch(*line["producer"])
-        previous = line["previous"]
-        transaction.previous = None if previous is None else ProducerIdAndEpoch(*previous)
-        transaction.next_producer_id = int(line["next_producer_id"])
-        transaction.bumps_epoch = bool(line["bumps_epoch"])
-        transaction.timeout_ms = int(line["timeout_ms"])
-        transaction.started_ms = int(line["started_ms"])
-        transaction.updated_ms = int(line["updated_ms"])
-        for topic, partition in line["partitions"]:
-            transaction.partitions[TopicPartition(str(topic), int(partition))] = None
-        transaction.groups.update(dict.fromkeys(map(str, line["groups"])))
-        for group, topic, partition, offset, leader_epoch, metadata in line["offsets"]:
-            offsets = transaction.offsets.setdefault(str(group), {})
-            entry = Committed(int(offset), int(leader_epoch), str(metadata))
-            offsets[TopicPartition(str(topic), int(partition))] = entry
+        restore(transaction, line)
     except (KeyError, TypeError, ValueError) as error:
         raise KafkaError(f"the saved transactions are damaged: {error!r} in {line!r}") from error
     return transaction
+
+
+def restore(transaction: Transaction, line: Mapping[str, Any]) -> None:
+    """Give a transaction the state of its line, which is not that of a dead one."""
+    transaction.partitions.clear()
+    transaction.groups.clear()
+    transaction.offsets.clear()
+    transaction.state = TransactionState(line["state"])
+    transaction.producer = ProducerIdAndEpoch(*line["producer"])
+    previous = line["previous"]
+    transaction.previous = None if previous is None else ProducerIdAndEpoch(*previous)
+    transaction.next_producer_id = int(line["next_producer_id"])
+    transaction.bumps_epoch = bool(line["bumps_epoch"])
+    transaction.timeout_ms = int(line["timeout_ms"])
+    transaction.started_ms = int(line["started_ms"])
+    transaction.updated_ms = int(line["updated_ms"])
+    for topic, partition in line["partitions"]:
+        transaction.partitions[TopicPartition(str(topic), int(partition))] = None
+    transaction.groups.update(dict.fromkeys(map(str, line["groups"])))
+    for group, topic, partition, offset, leader_epoch, metadata in line["offsets"]:
+        offsets = transaction.offsets.setdefault(str(group), {})
+        entry = Committed(int(offset), int(leader_epoch), str(metadata))
+        offsets[TopicPartition(str(topic), int(partition))] = entry
 
 
 def _identity(producer: ProducerIdAndEpoch | None) -> list[int] | None:
