@@ -54,21 +54,11 @@ def room_again(size_bytes: int) -> memoryview:
 
     To get new memory from the system, page by page, takes several times what it takes to fill it.
     """
-    if not KEPT_FROM_BYTES <= size_bytes <= MAX_KEPT_BYTES // 2 or not _COUNTED or _traced():
+    if not KEPT_FROM_BYTES <= size_bytes <= MAX_KEPT_BYTES // 2 or not _CAN_REUSE or _traced():
         return memoryview(room_for(size_bytes))
-    for _ in range(len(_kept)):
-        try:
-            memory = _kept.popleft()
-        except IndexError:  # other threads look at them
-            break
-        alone, view = sys.getrefcount(memory) == _ALONE, None
-        if alone and len(memory) < size_bytes:
-            continue  # frames grow: it would only lie there
-        if alone and len(memory) <= _WASTE * size_bytes:
-            view = memoryview(memory)[:size_bytes]
-        _kept.append(memory)
-        if view is not None:
-            return view
+    reused = _reuse(_kept, size_bytes)
+    if reused is not None:
+        return reused
     memory = room_for(-(-size_bytes // _STEP_BYTES) * _STEP_BYTES)
     view = memoryview(memory)[:size_bytes]
     _kept.append(memory)
@@ -78,16 +68,50 @@ def room_again(size_bytes: int) -> memoryview:
     return view
 
 
-def _references_of_one() -> int:
-    """How many references a piece has that was just taken from those that are kept."""
-    memory = deque((bytearray(),)).popleft()
-    return sys.getrefcount(memory) if _COUNTED else 0
+def _reuse(kept: deque[bytearray | mmap.mmap], size_bytes: int) -> memoryview | None:
+    """Return a view of a kept piece that nothing else refers to, or None."""
+    for _ in range(len(kept)):
+        try:
+            # A piece is held by this list alone, never by a local variable: whether loading a
+            # variable counts as a reference depends on the interpreter and the code around it.
+            piece = [kept.popleft()]
+        except IndexError:  # other threads look at them
+            break
+        is_free, view = _references(piece) == _FREE_REFERENCES, None
+        if is_free and len(piece[0]) < size_bytes:
+            continue  # frames grow: it would only lie there
+        if is_free and len(piece[0]) <= _WASTE * size_bytes:
+            view = memoryview(piece[0])[:size_bytes]
+        kept.append(piece.pop())
+        if view is not None:
+            return view
+    return None
 
 
-_COUNTED = hasattr(sys, "getrefcount") and getattr(sys, "_is_gil_enabled", lambda: True)()
-"""Whether all references to an object are known at once."""
+def _references(piece: list[bytearray | mmap.mmap]) -> int:
+    """Return the references to the only item, counted the same way for every caller."""
+    return sys.getrefcount(piece[0])
 
-_ALONE = _references_of_one()
+
+def _can_reuse() -> bool:
+    """Return whether `_reuse` tells free memory from memory that is still read."""
+    if not hasattr(sys, "getrefcount") or not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return False
+    kept: deque[bytearray | mmap.mmap] = deque([bytearray(2)])
+    view = _reuse(kept, 2)
+    if view is None or _reuse(kept, 2) is not None:
+        return False
+    view = view[1:].toreadonly()
+    if _reuse(kept, 2) is not None:
+        return False
+    del view
+    return _reuse(kept, 2) is not None
+
+
+_FREE_REFERENCES = _references([bytearray()]) if hasattr(sys, "getrefcount") else 0
+
+_CAN_REUSE = _can_reuse()
+"""Without it all memory is new: overwriting a frame that is still read would corrupt records."""
 
 
 def _traced() -> bool:

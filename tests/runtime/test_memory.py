@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import importlib.util
+import sys
 import threading
 import tracemalloc
+from collections.abc import Callable
 from random import Random
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -110,6 +115,61 @@ def test_threads_do_not_get_the_same_memory():
 def test_neither_small_nor_huge_memory_is_kept(size_bytes: int):
     assert room_again(size_bytes).nbytes == size_bytes
     assert not memory._kept
+
+
+class Miscounted:
+    """`sys.getrefcount` that is right when it is first called, and wrong from then on."""
+
+    def __init__(self, wrong: Callable[[int], int]) -> None:
+        self.calls = 0
+        self._wrong = wrong
+        self._count = sys.getrefcount
+
+    def __call__(self, thing: object) -> int:
+        self.calls += 1
+        count = self._count(thing) - 1  # the argument of this function
+        return count if self.calls == 1 else self._wrong(count)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [lambda count: count - 1, lambda count: count + 1, lambda _: 2, lambda _: 3],
+    ids=["too low", "too high", "always free", "always held"],
+)
+def test_memory_is_new_where_references_are_miscounted(
+    wrong: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    miscounted = Miscounted(wrong)
+    monkeypatch.setattr(sys, "getrefcount", miscounted)
+    fresh = fresh_copy_of(memory)
+    assert miscounted.calls > 1
+    assert not fresh._CAN_REUSE
+    held = fresh.room_again(MIB)
+    held[:] = bytes(MIB)
+    view = fresh.room_again(MIB)
+    view[:] = b"\x01" * MIB
+    assert not any(held)
+    assert not fresh._kept
+
+
+@pytest.mark.skipif(
+    not hasattr(sys, "getrefcount") or not getattr(sys, "_is_gil_enabled", lambda: True)(),
+    reason="this interpreter does not count all references at once",
+)
+def test_memory_is_reused_wherever_references_are_counted() -> None:
+    assert memory._CAN_REUSE
+    # The interpreter compiles code another way once it has run often.
+    for _ in range(10_000):
+        assert memory._can_reuse()
+
+
+def fresh_copy_of(module: ModuleType) -> Any:
+    spec = importlib.util.find_spec(module.__name__)
+    assert spec is not None
+    assert spec.loader is not None
+    fresh = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(fresh)
+    return fresh
 
 
 def _resident_bytes() -> int:
