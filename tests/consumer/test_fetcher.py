@@ -23,6 +23,7 @@ from aiokafkawire.consumer.planner import FetchLimits, FetchPlan, FetchPlanner
 from aiokafkawire.errors import BrokerError, ClientClosed, CorruptRecords, RecordTooLarge
 from aiokafkawire.records import extent
 from aiokafkawire.records.batch import batch_crc
+from aiokafkawire.runtime import TaskHandle
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.fetch import (
@@ -226,8 +227,12 @@ async def test_a_consumer_is_closed_while_it_asks_whether_an_offset_is_lost() ->
             await anyio.sleep(0.05)
             # The task that refreshes metadata ends first, and the others hear of it.
             refreshed = session.cluster._refresher._changed
-            ended = SimpleNamespace(cancel=lambda: refreshed.fail(ClientClosed("closed")))
-            reader._lifecycle.host._tasks.insert(0, ended)
+
+            class Ended(TaskHandle):
+                def cancel(self) -> None:
+                    refreshed.fail(ClientClosed("closed"))
+
+            reader._lifecycle.host._tasks.insert(0, Ended("refresher"))
         assert not partition.failures
 
 
