@@ -131,7 +131,7 @@ class Core(Session):
         partitions = self.assignment.values()
         if self.group.member.unnamed:
             return True
-        if self.group.parting or self.group.offsets.pending(p.tp for p in partitions):
+        if self.group.parting or self.group.offsets.is_awaited:
             return True
         return self.config.enable_auto_commit and bool(to_commit(partitions))
 

@@ -153,6 +153,11 @@ class GroupOffsets:
             event = Rejoined(present.generation, list(self._machine.wanted))
         self._perform(self._machine.handle(event, now))
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a call waits for a commit; one that timed out or was cancelled does not."""
+        return bool(self._waiting)
+
     def pending(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -11,11 +11,12 @@ import pytest
 
 from aiokafkawire.broker import Broker
 from aiokafkawire.consumer import Consumer
+from aiokafkawire.errors import RequestTimedOut
 from aiokafkawire.producer import Producer
 from aiokafkawire.runtime import Address, Buffer, RealRuntime, Transport, receive_each, with_runtime
 from aiokafkawire.types import TopicPartition
 from tests.elapsed import ends_within
-from tests.faults.support import READER, WITHIN_S
+from tests.faults.support import READER, WITHIN_S, fill
 
 pytestmark = pytest.mark.slow
 
@@ -156,6 +157,80 @@ async def test_leaving_with_nothing_to_say(
             for client in clients:
                 group.start_soon(leave, client)
     assert all("(closed)" in repr(client) for client in clients)
+
+
+async def member_with_a_record(
+    broker: Broker, topic: str, group_id: str, commit_timeout_ms: int
+) -> Consumer:
+    """Return a started member that has read a record and not committed it."""
+    await fill(broker.bootstrap_servers, topic, [b"book"])
+    options = MEMBER | {"enable_auto_commit": False, "default_api_timeout_ms": commit_timeout_ms}
+    options |= {"session_timeout_ms": 20_000, "request_timeout_ms": 10_000}
+    consumer = Consumer(
+        topic, bootstrap_servers=broker.bootstrap_servers, group_id=group_id, **options
+    )
+    await consumer.start()
+    assert (await consumer.getone()).value == b"book"
+    return consumer
+
+
+async def committed(broker: Broker, topic: str, group_id: str) -> int:
+    tp = TopicPartition(topic, 0)
+    async with Consumer(bootstrap_servers=broker.bootstrap_servers, group_id=group_id) as reader:
+        found = (await reader.committed(tp))[tp]
+    return -1 if found is None else found.offset
+
+
+async def test_leaving_does_not_wait_for_a_commit_that_timed_out(
+    broker: Broker, topic: str, group_id: str
+):
+    consumer = await member_with_a_record(broker, topic, group_id, 1_000)
+    await pause(broker, BadNetwork())
+    with pytest.raises(RequestTimedOut):
+        await consumer.commit()
+    with anyio.fail_after(WITHIN_S), ends_within(SOON_S):
+        await consumer.stop()
+
+
+async def test_leaving_sends_a_commit_that_timed_out_where_brokers_answer(
+    broker: Broker, topic: str, group_id: str
+):
+    consumer = await member_with_a_record(broker, topic, group_id, 1_000)
+    await pause(broker, BadNetwork())
+    with anyio.move_on_after(0.05):
+        await consumer.commit()
+    for node in broker.nodes:
+        broker.resume(node)
+    await consumer.stop()
+    assert await committed(broker, topic, group_id) == 1
+
+
+async def test_leaving_waits_for_a_commit_that_a_task_waits_for(
+    broker: Broker, topic: str, group_id: str
+):
+    consumer = await member_with_a_record(broker, topic, group_id, 20_000)
+    await pause(broker, BadNetwork())
+
+    async def stop() -> None:
+        await consumer.stop()
+        order.append("stopped")
+
+    async def commit() -> None:
+        with anyio.CancelScope(shield=True):
+            await consumer.commit()
+        order.append("committed")
+
+    order: list[str] = []
+    with anyio.fail_after(WITHIN_S):
+        async with anyio.create_task_group() as group:
+            group.start_soon(commit)
+            await anyio.wait_all_tasks_blocked()
+            group.start_soon(stop)
+            await anyio.sleep(SOON_S)
+            for node in broker.nodes:
+                broker.resume(node)
+    assert sorted(order) == ["committed", "stopped"]
+    assert await committed(broker, topic, group_id) == 1
 
 
 async def test_a_start_into_a_black_hole_ends_when_it_is_told_to(broker: Broker):
