@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import heapq
+from collections.abc import Collection, Iterable, Mapping
+from operator import itemgetter
+
+from aiokafkawire.types import TopicPartition
 
 from .partition import Partition
 
 __all__ = ("Counters",)
+
+MAX_LAGS = 1_000
+"""Partitions whose lag is among the metrics: those with the largest."""
 
 Numbers = dict[str, int | float]
 
@@ -33,7 +40,7 @@ class Counters:
 
     def snapshot(self, partitions: Collection[Partition]) -> Numbers:
         """All numbers, with what the owned partitions show at present."""
-        lags = [lag for partition in partitions if (lag := partition.lag) is not None]
+        lags = {p.tp: lag for p in partitions if (lag := p.lag) is not None}
         buffers = [p.buffer for p in partitions if p.buffer is not None]
         return {
             "assigned_partitions": len(partitions),
@@ -44,10 +51,22 @@ class Counters:
             "fetch_failures_total": self.fetch_failures,
             "fetch_latency_ms_avg": 1_000 * self._latency_s / self.fetches if self.fetches else 0.0,
             "fetch_latency_ms_max": 1_000 * self._longest_s,
-            "records_lag_max": max(lags, default=0),
+            "records_lag_max": max(lags.values(), default=0),
             "buffered_records": sum(b.fetch_offset - b.position for b in buffers),
             "buffered_bytes": sum(b.size_bytes for b in buffers),
             "commits_total": self.commits,
             "commit_failures_total": self.commit_failures,
             "rebalances_total": self.rebalances,
+            **_lag_by_partition(lags),
         }
+
+
+def _lag_by_partition(lags: Mapping[TopicPartition, int]) -> Numbers:
+    """Name the lag of each partition as Prometheus does; only the largest of very many."""
+    chosen: Iterable[tuple[TopicPartition, int]] = lags.items()
+    if len(lags) > MAX_LAGS:
+        chosen = heapq.nlargest(MAX_LAGS, chosen, key=itemgetter(1))
+    return {
+        f'records_lag{{topic="{topic}",partition="{number}"}}': lag
+        for (topic, number), lag in chosen
+    }

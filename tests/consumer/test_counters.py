@@ -4,9 +4,10 @@ import re
 from pathlib import Path
 
 from aiokafkawire.consumer.buffer import FetchBuffer
-from aiokafkawire.consumer.counters import Counters
+from aiokafkawire.consumer.counters import MAX_LAGS, Counters
 from aiokafkawire.consumer.partition import AwaitingCommitted, Partition, Positioned
 from aiokafkawire.records import extent_of
+from aiokafkawire.types import TopicPartition
 
 from .logs import P0, P1, fetched, log
 
@@ -37,6 +38,27 @@ def test_the_partitions_tell_lag_and_buffers() -> None:
     assert (numbers["assigned_partitions"], numbers["paused_partitions"]) == (2, 1)
     assert numbers["records_lag_max"] == 6
     assert (numbers["buffered_records"], numbers["buffered_bytes"]) == (4, len(data))
+
+
+def lagging(tp: TopicPartition, lag: int) -> Partition:
+    partition = Partition(tp, "earliest", Positioned(FetchBuffer(5)))
+    partition.known_end = 5 + lag
+    return partition
+
+
+def test_the_lag_of_each_partition_is_there_once_it_is_known() -> None:
+    waiting = Partition(P1, "earliest", Positioned(FetchBuffer(5)))
+    numbers = Counters().snapshot([lagging(P0, 6), waiting])
+    lags = {name: lag for name, lag in numbers.items() if name.startswith("records_lag{")}
+    assert lags == {f'records_lag{{topic="{P0.topic}",partition="0"}}': 6}
+
+
+def test_of_very_many_partitions_the_largest_lags_are_there() -> None:
+    partitions = [lagging(TopicPartition("t", n), n) for n in range(MAX_LAGS + 5)]
+    numbers = Counters().snapshot(partitions)
+    lags = [lag for name, lag in numbers.items() if name.startswith("records_lag{")]
+    assert sorted(lags) == list(range(5, MAX_LAGS + 5))
+    assert numbers["records_lag_max"] == MAX_LAGS + 4
 
 
 def test_the_documentation_lists_all_numbers() -> None:
