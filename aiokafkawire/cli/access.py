@@ -17,6 +17,7 @@ from aiokafkawire.cluster import Cluster, Controller, Route
 from aiokafkawire.config import ClientConfig, make, nearest
 from aiokafkawire.connection import ByVersion
 from aiokafkawire.errors import KafkaError
+from aiokafkawire.logs import fields_of
 from aiokafkawire.runtime import Host, RealRuntime, Runtime
 from aiokafkawire.wire import ErrorCode, Request, Response, error_for
 
@@ -84,7 +85,7 @@ async def connected(options: dict[str, Any], *, all_topics: bool = False) -> Asy
     """Connect, with the metadata of all topics on wish. Raises `NoBrokerAvailable`."""
     config = make(ClientConfig, options)
     runtime = RealRuntime()
-    host = Host("aiokafkawire")
+    host = Host("aiokafkawire", fields=fields_of(client_id=config.client_id))
     await host.start()
     try:
         cluster = Cluster(config, runtime, host)

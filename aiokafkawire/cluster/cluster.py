@@ -79,7 +79,7 @@ class Cluster:
         self._brokers = Brokers(config, runtime, host, handshake)
         self._refresher = Refresher(config, runtime, self._brokers)
         self.pinger = Pinger(config, runtime, host, self._brokers, self._refresher)
-        self._coordinators = CoordinatorCache()
+        self._coordinators = CoordinatorCache(host.fields)
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     async def start(self, deadline: float) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from aiokafkawire.cluster.routing import Coordinator, CoordinatorType
 from aiokafkawire.connection import ByVersion
 from aiokafkawire.errors import ProtocolError
+from aiokafkawire.logs import NO_FIELDS, fields_of
 from aiokafkawire.types import NodeId
 from aiokafkawire.wire import ApiKey
 from aiokafkawire.wire.messages.find_coordinator import (
@@ -15,6 +18,8 @@ from aiokafkawire.wire.messages.find_coordinator import (
 )
 
 __all__ = ("MAX_KNOWN", "CoordinatorCache", "Found", "find_request", "read_found")
+
+logger = logging.getLogger("aiokafkawire.cluster")
 
 MAX_KNOWN = 10_000
 """Coordinators remembered; the oldest is forgotten beyond it."""
@@ -61,17 +66,41 @@ def read_found(response: FindCoordinatorResponse, key: str) -> Found:
 class CoordinatorCache:
     """The coordinators found and not failed since."""
 
-    def __init__(self) -> None:
+    def __init__(self, fields: Mapping[str, object] = NO_FIELDS) -> None:
         self._known: dict[Coordinator, NodeId] = {}
+        self._fields = fields
 
     def get(self, route: Coordinator) -> NodeId | None:
         return self._known.get(route)
 
     def put(self, route: Coordinator, node_id: NodeId) -> None:
-        self._known.pop(route, None)
+        if self._known.pop(route, None) != node_id:
+            self._log("Coordinator of %s %s: broker %d", route, node_id)
         self._known[route] = node_id
         if len(self._known) > MAX_KNOWN:
             del self._known[next(iter(self._known))]
 
     def forget(self, route: Coordinator) -> None:
-        self._known.pop(route, None)
+        node_id = self._known.pop(route, None)
+        if node_id is not None:
+            self._log(
+                "Coordinator of %s %s: no longer broker %d; looking it up when needed",
+                route,
+                node_id,
+            )
+
+    def _log(self, text: str, route: Coordinator, node_id: NodeId) -> None:
+        key = route.key
+        is_group = route.type is CoordinatorType.GROUP
+        logger.debug(
+            text,
+            "group" if is_group else "transactional id",
+            key,
+            node_id,
+            extra=fields_of(
+                self._fields,
+                broker=str(node_id),
+                group=key if is_group else None,
+                transactional_id=None if is_group else key,
+            ),
+        )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from aiokafkawire.cluster.bootstrap import metadata_request, no_broker, telling
 from aiokafkawire.cluster.brokers import Brokers
 from aiokafkawire.cluster.metadata import EMPTY, MetadataSnapshot, NodeInfo, Update
+from aiokafkawire.cluster.metadata_log import cluster_note, log_change
 from aiokafkawire.cluster.routing import least_loaded
 from aiokafkawire.cluster.schedule import Absences, RefreshSchedule, TopicInterest
 from aiokafkawire.config import ClientConfig
@@ -19,6 +20,7 @@ from aiokafkawire.errors import (
     NoBrokerAvailable,
     RequestTimedOut,
 )
+from aiokafkawire.logs import fields_of
 from aiokafkawire.runtime import Address, Host, Promise, Runtime, Signal, copy_of
 from aiokafkawire.types import NodeId
 from aiokafkawire.wire import ApiKey, ErrorCode, error_for
@@ -63,6 +65,7 @@ class Refresher:
         brokers.on_lost = self.request_update
         self._config = config
         self._who = config.client_id
+        self._fields: Mapping[str, object] = fields_of(client_id=config.client_id)
         self._runtime = runtime
         self._brokers = brokers
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -86,7 +89,7 @@ class Refresher:
 
         Raises `NoBrokerAvailable` at the deadline, or at once if no address can ever do.
         """
-        self._who = host.name
+        self._who, self._fields = host.name, host.fields
         attempt = 0
         failures: dict[Address, KafkaError] = {}
         told: list[str] = []
@@ -104,7 +107,12 @@ class Refresher:
                     raise
                 if error.reason not in told and len(told) < MAX_TOLD:
                     told.append(error.reason)
-                    logger.warning("%s: %s; trying again", self._who, error.reason)
+                    logger.warning(
+                        "%s: %s; trying again",
+                        self._who,
+                        error.reason,
+                        extra=fields_of(self._fields, error=error),
+                    )
             # Outside of the handler: a Ctrl-C while waiting shall not show the error before it.
             await clock.sleep_until(again_at)
         self._schedule.succeeded(self._runtime.clock.now(), self._runtime.rng)
@@ -112,7 +120,7 @@ class Refresher:
 
     def start_in_background(self, host: Host) -> None:
         """Find the cluster in the task that keeps the metadata fresh, which tries until it can."""
-        self._who = host.name
+        self._who, self._fields = host.name, host.fields
         host.spawn(self._run, name="metadata")
 
     def request_update(self, topics: Iterable[str] | None = None, *, urgent: bool = False) -> None:
@@ -144,15 +152,16 @@ class Refresher:
 
     def apply(self, update: Update) -> None:
         """Take over a snapshot, if it is a new one."""
-        for note in update.notes:
+        for note in (*update.notes, *cluster_note(self.metadata, update.snapshot)):
             # Once, though it is told again and again.
             if note not in self._noted:
                 if len(self._noted) >= MAX_NOTED:
                     self._noted.clear()
                 self._noted.add(note)
-                logger.warning("%s: metadata: %s", self._who, note)
+                logger.warning("%s: metadata: %s", self._who, note, extra=dict(self._fields))
         if not update.changed:
             return
+        log_change(self._who, self._fields, self.metadata, update.snapshot, update.topics)
         self.metadata = update.snapshot
         self._brokers.keep(update.snapshot.nodes)
         self._tell_waiters()
@@ -192,16 +201,25 @@ class Refresher:
                 await self._from_nodes_or_bootstrap(some)
         except KafkaError as error:
             self.last_failure = error
-            logger.debug("%s: metadata could not be refreshed: %s", self._who, error)
+            extra = fields_of(self._fields, error=error)
+            logger.debug("%s: metadata refresh failed: %s", self._who, error, extra=extra)
             self._schedule.failed(now(), self._runtime.rng)
             if self._schedule.should_log(now()):
-                logger.warning("%s: no broker can be reached: %s; trying again", self._who, error)
+                logger.warning(
+                    "%s: no broker can be reached: %s; trying again", self._who, error, extra=extra
+                )
             if not error.retriable:
                 self._tell_waiters()
         else:
             self.last_failure = None
+            outage_s = self._schedule.outage_s(now())
             if self._schedule.succeeded(now(), self._runtime.rng, partial=some is not None):
-                logger.warning("%s: brokers can be reached again", self._who)
+                logger.info(
+                    "%s: brokers can be reached again after %.3f s",
+                    self._who,
+                    outage_s,
+                    extra=fields_of(self._fields, outage_ms=round(outage_s * 1_000)),
+                )
             missing = self._missing(self.interest.users() if some is None else some)
             if missing:
                 self._schedule.ask(missing)
@@ -217,10 +235,11 @@ class Refresher:
         absent = [name for name, reason in reasons.items() if reason.retriable]
         for name in self._absences.late(absent, self._runtime.clock.now()):
             logger.warning(
-                "%s: topic %r is not there: %s; trying again",
+                "%s: topic %r does not exist or is not available: %s; trying again",
                 self._who,
                 name,
                 reasons[name].reason,
+                extra=fields_of(self._fields, error=reasons[name], topic=name),
             )
 
     def _deadline(self) -> float:
@@ -239,7 +258,11 @@ class Refresher:
         except KafkaError:
             if not self._brokers.unreachable(self.metadata.nodes):
                 raise
-            logger.debug("no known broker can be reached: trying the bootstrap addresses")
+            logger.debug(
+                "%s: no known broker can be reached: trying the bootstrap addresses",
+                self._who,
+                extra=dict(self._fields),
+            )
             await self._from_bootstrap(self._deadline(), {})
 
     async def _from_nodes(self, deadline: float, some: Sequence[str] | None) -> None:
@@ -262,7 +285,12 @@ class Refresher:
             except KafkaError as error:
                 if not left or clock.now() >= deadline:
                     raise
-                logger.debug("%s: metadata from another node, as: %s", self._who, error)
+                logger.debug(
+                    "%s: asking another broker for metadata: %s",
+                    self._who,
+                    error,
+                    extra=fields_of(self._fields, error=error),
+                )
             else:
                 self._avoided.discard(node_id)
                 return
@@ -273,7 +301,13 @@ class Refresher:
         request = metadata_request(wanted, allow_creation=self._may_create)
         response = await client.request(request, deadline=deadline)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
-            logger.info("%s: broker %s asks for a new bootstrap", self._who, client.name)
+            logger.info(
+                "%s: broker %s asks for a rebootstrap (REBOOTSTRAP_REQUIRED): starting from the"
+                " bootstrap addresses",
+                self._who,
+                client.name,
+                extra=fields_of(self._fields, broker=client.name),
+            )
             await self._from_bootstrap(deadline, {})
         else:
             self._take(response, wanted, client, partial=some is not None)

@@ -96,6 +96,10 @@ class RefreshSchedule:
         self.ask()
         self._ended(now, rng)
 
+    def outage_s(self, now: float) -> float:
+        """How long no broker has been reachable; 0 while one is."""
+        return max(0.0, now - self._unreachable_since)
+
     def rebootstrap_due(self, now: float) -> bool:
         """Whether no broker was reachable for so long that the known ones are given up."""
         return now - self._unreachable_since >= self._rebootstrap_s

@@ -23,6 +23,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
+from aiokafkawire.logs import RateLimit, fields_of
 from aiokafkawire.runtime import Address, Host, Promise, Runtime
 from aiokafkawire.types import NodeId
 from aiokafkawire.wire import APIS, ApiKey, Request, Response
@@ -88,7 +89,7 @@ class BrokerClient:
         self._last_failure: KafkaError | None = None
         self._ended: KafkaError | None = None
         self._on_lost = on_lost
-        self._log = _LossLog(host.name, self.name)
+        self._log = _ConnectionLog(host, self.name)
 
     # --- what others may look at ---
 
@@ -401,7 +402,7 @@ class BrokerClient:
             promise.fail(lost)
             return
         channel.on_closed = self._on_closed
-        self._log.back()
+        self._log.connected(lane, channel.versions, self._runtime.clock.now())
         self._reconnect.succeeded()
         self._last_failure = None
         self._links[lane] = channel
@@ -423,34 +424,67 @@ class BrokerClient:
         # Connections that break together are one failure.
         if not channel.quiet and not self._reconnect.failures:
             level = logging.WARNING if channel.unheard else logging.INFO
-            self._log.lost(error, self._runtime.clock.now(), level)
+            self._log.disconnected(error, self._runtime.clock.now(), level)
             self._failed(error)
             if self._on_lost is not None and self._ended is None:
                 self._on_lost()
 
     def _failed(self, error: KafkaError) -> None:
         self._last_failure = error
-        self._reconnect.failed(self._runtime.clock.now(), self._runtime.rng)
+        now = self._runtime.clock.now()
+        self._reconnect.failed(now, self._runtime.rng)
+        self._log.failed(error, self._reconnect.next_attempt_at - now)
 
 
-class _LossLog:
-    """Tells in the log that a broker was lost and that it is back, but not again and again."""
+class _ConnectionLog:
+    """Logs how the connections to one broker come and go; repeated losses go to DEBUG."""
 
-    def __init__(self, who: str, name: str) -> None:
-        self._who = who
+    def __init__(self, host: Host, name: str) -> None:
+        self._who = host.name
         self._name = name
-        self._told_at = -math.inf
-        self._away = False
+        self._fields = fields_of(host.fields, broker=name)
+        self._limit = RateLimit(QUIET_S)
+        self._lost_at = math.inf
 
-    def lost(self, error: KafkaError, now: float, level: int) -> None:
-        if now - self._told_at < QUIET_S:
-            level = logging.DEBUG
-        else:
-            self._told_at = now
-            self._away = True
-        logger.log(level, "%s: %s: %s", self._who, self._name, error.reason)
+    def disconnected(self, error: KafkaError, now: float, level: int) -> None:
+        limited = self._limit.level(level, None, now)
+        if limited == level:
+            self._lost_at = now
+        logger.log(
+            limited,
+            "%s: disconnected from broker %s: %s; the next request reconnects",
+            self._who,
+            self._name,
+            error.reason,
+            extra=fields_of(self._fields, error=error),
+        )
 
-    def back(self) -> None:
-        if self._away:
-            self._away = False
-            logger.info("%s: %s: connected again", self._who, self._name)
+    def failed(self, error: KafkaError, backoff_s: float) -> None:
+        logger.debug(
+            "%s: no connection to broker %s: %s; next attempt in %.3f s at the earliest",
+            self._who,
+            self._name,
+            error.reason,
+            backoff_s,
+            extra=fields_of(self._fields, error=error),
+        )
+
+    def connected(self, lane: Lane, versions: Versions, now: float) -> None:
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug(
+                "%s: connected to broker %s (connection: %s); versions: %s",
+                self._who,
+                self._name,
+                lane.value,
+                versions.describe(),
+                extra=self._fields,
+            )
+        if self._lost_at <= now:
+            outage_s, self._lost_at = now - self._lost_at, math.inf
+            logger.info(
+                "%s: reconnected to broker %s after %.3f s",
+                self._who,
+                self._name,
+                outage_s,
+                extra=fields_of(self._fields, outage_ms=round(outage_s * 1_000)),
+            )

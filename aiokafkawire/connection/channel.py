@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -12,9 +12,11 @@ import anyio
 
 from aiokafkawire.connection.counters import Counters
 from aiokafkawire.connection.in_flight import MAX_QUEUED, Call, InFlight, QueueFull
+from aiokafkawire.connection.request_trace import request_trace
 from aiokafkawire.connection.throttle import throttle_s
 from aiokafkawire.connection.versions import Versions
 from aiokafkawire.errors import ConnectionLost, KafkaError, ProtocolError, RequestTimedOut
+from aiokafkawire.logs import NO_FIELDS, RateLimit, fields_of
 from aiokafkawire.runtime import (
     NEVER,
     Alarm,
@@ -125,6 +127,7 @@ class Channel:
         clock: Clock,
         limits: Limits,
         counters: Counters,
+        fields: Mapping[str, object] = NO_FIELDS,
     ) -> None:
         self.name = name
         self.versions = NO_VERSIONS
@@ -149,6 +152,9 @@ class Channel:
         self._error: KafkaError | None = None
         self._defect: Exception | None = None
         self._tasks: tuple[TaskHandle, ...] = ()
+        self._fields = fields
+        self._request_trace = request_trace(name, fields)
+        self._throttle_log = RateLimit()
 
     def start(self, host: Host) -> None:
         self._counters.opened()
@@ -284,6 +290,8 @@ class Channel:
             self.on_closed(self, error)
 
     def _fail(self, call: Call[Pending], error: KafkaError) -> None:
+        if self._request_trace is not None:
+            self._request_trace.failed(call, error, self._now())
         try:
             call.payload.fail(error)
         except Exception as defect:
@@ -342,6 +350,8 @@ class Channel:
 
     def _written(self, now: float) -> None:
         for call in self._calls.written(now):
+            if self._request_trace is not None:
+                self._request_trace.written(call)
             try:
                 call.payload.resolve(None)
             except Exception as defect:
@@ -407,6 +417,8 @@ class Channel:
         now = self._now()
         call, wanted = self._calls.answered(peek_correlation_id(frame), now)
         self._counters.answered(now - call.sent_at)
+        if self._request_trace is not None:
+            self._request_trace.answered(call, now - call.sent_at, len(frame))
         if self._calls.closes_when_idle:
             self._timer.move(-NEVER)
         if not wanted:
@@ -426,13 +438,25 @@ class Channel:
             self._fail(call, self._verdict(call, ConnectionLost(repr(defect))))
             raise
         if getattr(response, "throttle_time_ms", 0):
-            self._throttle(response, pending.version, now)
+            self._throttle(response, pending, now)
         pending.resolve(response)
 
-    def _throttle(self, response: Response, version: int, now: float) -> None:
-        silence = throttle_s(response, version)
+    def _throttle(self, response: Response, pending: Pending, now: float) -> None:
+        silence = throttle_s(response, pending.version)
         if silence:
-            logger.debug("%s asks for silence for %.3f s", self.name, silence)
+            logger.log(
+                self._throttle_log.level(logging.INFO, None, now),
+                "Throttled by broker %s for %.3f s (quota of %s): no requests to it until then",
+                self.name,
+                silence,
+                pending.api,
+                extra=fields_of(
+                    self._fields,
+                    broker=self.name,
+                    api=pending.api,
+                    throttle_ms=round(silence * 1_000),
+                ),
+            )
             self._counters.throttle_s += silence
             self._calls.throttle(now + silence)
             self.silent_until = self._calls.throttled_until

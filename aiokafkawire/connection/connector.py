@@ -34,6 +34,7 @@ from aiokafkawire.errors import (
     ProtocolError,
     RequestTimedOut,
 )
+from aiokafkawire.logs import fields_of
 from aiokafkawire.runtime import Address, Host, Runtime, Transport
 from aiokafkawire.wire import Request, Response
 
@@ -132,7 +133,12 @@ class Connector:
 
     def _settle(self, step: Settled, kept: Channel, latest: Channel) -> Channel:
         if step.versions.release is not None:
-            logger.debug("%s is taken for Kafka %s", self.name, step.versions.release)
+            logger.debug(
+                "Broker %s does not answer ApiVersions: treated as Kafka %s",
+                self.name,
+                step.versions.release,
+                extra=fields_of(self._host.fields, broker=self.name),
+            )
         chosen, other = (latest, kept) if step.beside else (kept, latest)
         if other is not chosen:
             _drop(other)
@@ -175,6 +181,7 @@ class Connector:
             clock=self._runtime.clock,
             limits=self._limits,
             counters=self._counters,
+            fields=self._host.fields,
         )
         channel.start(self._host)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -166,6 +167,15 @@ class Versions:
                 api=api.name,
             )
         return version
+
+    def describe(self) -> str:
+        """Name the version that each API's requests go out in: `Produce 11, Fetch 17, ...`."""
+        chosen = [] if self.release is None else [f"Kafka {self.release}"]
+        for key in sorted(self.ranges):
+            if key in APIS:
+                with suppress(UnsupportedVersion):
+                    chosen.append(f"{APIS[ApiKey(key)].name} {self._highest(key, None, 0)}")
+        return ", ".join(chosen)
 
     def _who(self) -> str:
         return f"the broker (Kafka {self.release})" if self.release else "the broker"

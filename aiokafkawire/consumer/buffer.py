@@ -10,6 +10,7 @@ from operator import length_hint
 from typing import NoReturn
 
 from aiokafkawire.errors import KafkaError
+from aiokafkawire.logs import fields_of
 from aiokafkawire.records import Extent, FetchedBatches, Record, Records
 from aiokafkawire.types import ANY_LEADER_EPOCH
 
@@ -327,6 +328,7 @@ class FetchBuffer:
                         " records is committed automatically (call from one task, or commit by"
                         " hand)",
                         MAX_CALLERS,
+                        extra=fields_of(),
                     )
                 lease = self._leases[caller] = Lease(start)
         lease.start = min(lease.start, start)

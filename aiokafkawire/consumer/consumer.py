@@ -12,6 +12,7 @@ from aiokafkawire.config.names import ABSENT_OF_CONSUMER
 from aiokafkawire.connection import ByVersion, parse_pin
 from aiokafkawire.errors import IllegalState, InvalidOption, KafkaError, RequestTimedOut
 from aiokafkawire.group.assignors import assignors_of
+from aiokafkawire.logs import fields_of
 from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import (
     NEVER,
@@ -105,6 +106,7 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
             "consumer",
             label("Consumer", self.config, group_id),
             who=who if group_id is None else f"{who} of group {group_id}",
+            fields=fields_of(client_id=self.config.client_id, group=group_id),
         )
         try:
             self._wanted: Subscription = topics_of(topics) if topics else Nothing()
@@ -434,7 +436,11 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
         """
         core = self._running
         to = checked_offset(offset)
-        self._owned(core, partition).handle(SoughtTo(to.offset, to.leader_epoch))
+        found = self._owned(core, partition)
+        first = found.position is None
+        found.handle(SoughtTo(to.offset, to.leader_epoch))
+        if first:
+            core.positioner.log.sought(found)
         core.moved()
 
     async def seek_to_beginning(self, *partitions: PartitionArgument) -> None:
@@ -574,7 +580,8 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
     def metrics(self) -> dict[str, int | float]:
         """Numbers at present; each name ends in its unit, `_total` counts since `async with`.
 
-        The names are listed in the documentation of the consumer.
+        The names are listed in the documentation of the consumer. `records_lag{topic="t",
+        partition="0"}` is the lag of one partition, there from its first fetch on.
         """
         return self._running.metrics()
 

@@ -11,6 +11,7 @@ from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.errors import ClientClosed, CommitFailed, InvalidOption, KafkaError
 from aiokafkawire.group.assignors import Assignor
 from aiokafkawire.group.states import NO_GENERATION
+from aiokafkawire.logs import FailureStreak, RateLimit, fields_of
 from aiokafkawire.records import Record, Records
 from aiokafkawire.runtime import (
     Host,
@@ -65,6 +66,8 @@ class Core(Session):
         self.checkpoint = loop_checkpoint()
         self._host = host
         self._news = News()
+        self._limit = RateLimit()
+        self._commits = FailureStreak()
         self._to_raise: Exception | None = None
         self._outage = Outage()
         self._topics = TopicWatch(config.default_api_timeout_ms / 1000)
@@ -103,6 +106,7 @@ class Core(Session):
             assignment=self.assignment,
             committed=self.group,
             lister=self.lister,
+            policy=config.auto_offset_reset,
             let_go=self._let_go,
             on_change=self.changed,
             heard=self._heard,
@@ -214,7 +218,7 @@ class Core(Session):
 
     def _own(self, tp: TopicPartition) -> None:
         asked = AwaitingCommitted()
-        partition = Partition(tp, self.config.auto_offset_reset, asked)
+        partition = Partition(tp, self.config.auto_offset_reset, asked, self._host.fields)
         if self.group is None:
             # Nothing can be committed: the policy says where to begin.
             partition.handle(CommittedKnown(asked, None))
@@ -301,7 +305,14 @@ class Core(Session):
     def _let_go(self, partition: Partition) -> bool:
         """Its topic has long lacked it: without an id nothing else tells that it was made anew."""
         if self._reads_whole_topics:
-            logger.warning("%s is no more, and is not read on", partition.tp)
+            now = self.runtime.clock.now()
+            logger.log(
+                self._limit.level(logging.WARNING, ("gone", partition.tp.topic), now),
+                "%s: partition %s was deleted; it is not read any more",
+                self._host.name,
+                partition.tp,
+                extra=fields_of(self._host.fields, tp=partition.tp),
+            )
             self.assignment.remove([partition])
         return self._reads_whole_topics
 
@@ -465,7 +476,14 @@ class Core(Session):
         if self._to_raise is None:
             self._to_raise = error
         else:
-            logger.warning("an error before was not raised yet, so this is only logged: %r", error)
+            now = self.runtime.clock.now()
+            logger.log(
+                self._limit.level(logging.WARNING, type(error), now),
+                "%s: %r is only logged: an earlier error has not been raised yet",
+                self._host.name,
+                error,
+                extra=fields_of(self._host.fields, error=error),
+            )
         self._news.tell()
 
     def _take_error(self) -> Exception | None:
@@ -480,7 +498,15 @@ class Core(Session):
     def _heard(self, failure: KafkaError | None) -> None:
         text = self._outage.heard(failure, self.runtime.clock.now())
         if text is not None:
-            logger.warning("%s: %s", self._host.name, text)
+            extra = fields_of(self._host.fields, error=failure)
+            logger.warning("%s: %s", self._host.name, text, extra=extra)
+        elif (outage_s := self._outage.over_s) is not None:
+            logger.info(
+                "%s: brokers answer again after %.3f s",
+                self._host.name,
+                outage_s,
+                extra=fields_of(self._host.fields, outage_ms=round(outage_s * 1_000)),
+            )
 
     # --- committing ---
 
@@ -506,12 +532,28 @@ class Core(Session):
     async def _commit_quietly(
         self, group: GroupParts, offsets: dict[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        deadline = self.runtime.clock.now() + self.config.default_api_timeout_ms / 1000
+        clock = self.runtime.clock
+        deadline = clock.now() + self.config.default_api_timeout_ms / 1000
         try:
             await group.offsets.commit(offsets, deadline)
         except KafkaError as error:
             self.counters.commit_failures += 1
-            logger.warning("group %s: auto-commit failed: %s", self.config.group_id, error)
+            logger.log(
+                self._commits.failed(logging.WARNING, clock.now()),
+                "Group %s: auto-commit failed: %s; trying again",
+                self.config.group_id,
+                error,
+                extra=fields_of(self._host.fields, error=error, partitions=len(offsets)),
+            )
+            return
+        outage_s = self._commits.ended(clock.now())
+        if outage_s is not None:
+            logger.info(
+                "Group %s: auto-commit succeeds again after %.3f s",
+                self.config.group_id,
+                outage_s,
+                extra=fields_of(self._host.fields, outage_ms=round(outage_s * 1_000)),
+            )
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """The coordinator acknowledged these."""

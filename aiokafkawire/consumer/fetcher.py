@@ -19,6 +19,7 @@ from aiokafkawire.errors import (
     RecordTooLarge,
     UnknownServerError,
 )
+from aiokafkawire.logs import RateLimit, fields_of
 from aiokafkawire.records import (
     Extent,
     FetchedBatches,
@@ -123,6 +124,7 @@ class Fetcher:
             FetchLimits(config.fetch_max_bytes, config.max_partition_fetch_bytes)
         )
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._limit = RateLimit()
         self._failures: dict[NodeId, int] = {}
         self._sessions: dict[NodeId, FetchSession] = {}
         self._wake = Signal()
@@ -229,6 +231,7 @@ class Fetcher:
             self._heard(error)
             rest_until = self._failed(plan, error)
         finally:
+            self._log_session(plan.node, outcome)
             session.handle(outcome)
             self._planner.finished(plan, rest_until)
             if moved or rest_until is not None:
@@ -245,8 +248,7 @@ class Fetcher:
             if part.from_follower:
                 part.partition.replica = None
         if isinstance(error, UnknownServerError):
-            level = logging.WARNING if failures == 1 else logging.DEBUG
-            logger.log(level, "%s: trying again after %s", self._host.name, error)
+            self._log_server_error(plan.node, error)
         elif not error.retriable:
             self._raise_once(error)
         return self._runtime.clock.now() + self._backoff.delay(failures, self._runtime.rng)
@@ -432,8 +434,7 @@ class Fetcher:
         elif code == ErrorCode.CORRUPT_MESSAGE:
             self._break(part, error)
         elif isinstance(error, UnknownServerError):
-            level = logging.WARNING if partition.failures == 1 else logging.DEBUG
-            logger.log(level, "%s: trying again after %s", self._host.name, error)
+            self._log_server_error(partition.tp, error)
         elif not error.retriable:
             partition.handle(Refusal(part.state, error))
             self._on_data()
@@ -443,6 +444,32 @@ class Fetcher:
                     partition.tp, data.current_leader.leader_id, data.current_leader.leader_epoch
                 )
             self._cluster.request_update()
+
+    def _log_server_error(self, kind: object, error: KafkaError) -> None:
+        logger.log(
+            self._limit.level(logging.WARNING, kind, self._runtime.clock.now()),
+            "%s: fetch failed: %s; trying again",
+            self._host.name,
+            error,
+            extra=fields_of(self._host.fields, error=error),
+        )
+
+    def _log_session(self, node: NodeId, event: Accepted | Rejected | Lost) -> None:
+        """Log a fetch session that ended before the consumer ended it."""
+        if isinstance(event, Accepted) or not logger.isEnabledFor(logging.DEBUG):
+            return
+        why = f"error code {event.error_code}" if isinstance(event, Rejected) else "no response"
+        logger.debug(
+            "%s: fetch session with broker %d starts over: %s",
+            self._host.name,
+            node,
+            why,
+            extra=fields_of(
+                self._host.fields,
+                broker=str(node),
+                error_code=event.error_code if isinstance(event, Rejected) else None,
+            ),
+        )
 
     def _rest(self, partition: Partition) -> None:
         """Leave a partition alone for a while, the longer the oftener it failed in a row."""

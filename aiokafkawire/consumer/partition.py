@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 
 from aiokafkawire.cluster.metadata import Leader
@@ -24,6 +24,7 @@ from aiokafkawire.errors import (
     NoOffset,
     UnsupportedVersion,
 )
+from aiokafkawire.logs import NO_FIELDS, fields_of
 from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.types import ANY_LEADER_EPOCH, NodeId, OffsetAndMetadata, TopicPartition
 from aiokafkawire.wire.error_codes import ErrorCode
@@ -49,6 +50,7 @@ __all__ = (
     "Refusal",
     "Refused",
     "Renewed",
+    "ResetReason",
     "ResetTo",
     "Resetting",
     "SoughtTo",
@@ -75,6 +77,16 @@ class Ago:
     """A time before the one at which it is asked for."""
 
     milliseconds: int
+
+
+class ResetReason(Enum):
+    """Reason for looking up a position by time or end of the log."""
+
+    SEEK = "seek"
+    NOT_COMMITTED = "no committed offset"
+    OUT_OF_RANGE = "offset out of range"
+    TRUNCATED = "log truncated"
+    RECREATED = "topic recreated"
 
 
 class ReadReplica(NamedTuple):
@@ -108,6 +120,7 @@ class Resetting:
 
     timestamp: int | Ago
     not_before: float = 0.0
+    why: ResetReason = ResetReason.SEEK
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -277,7 +290,7 @@ class Partition:
     `known_end` the one of them where the log ends for this reader. `not_before` is when it may be
     fetched again after `failures` in a row, `max_bytes` a limit of its own for a message that is
     larger than the usual one, `replica` a follower to fetch from. `acknowledged` is the offset
-    that the coordinator is known to keep.
+    that the coordinator is known to keep. `fields` are the consumer's, for log lines.
     """
 
     __slots__ = (
@@ -285,6 +298,7 @@ class Partition:
         "_troubles",
         "acknowledged",
         "failures",
+        "fields",
         "high_watermark",
         "known_end",
         "last_stable_offset",
@@ -299,8 +313,15 @@ class Partition:
         "tp",
     )
 
-    def __init__(self, tp: TopicPartition, policy: str, state: State) -> None:
+    def __init__(
+        self,
+        tp: TopicPartition,
+        policy: str,
+        state: State,
+        fields: Mapping[str, object] = NO_FIELDS,
+    ) -> None:
         self.tp = tp
+        self.fields = fields
         self.policy = policy
         self.state = state
         self.paused = False
@@ -433,13 +454,13 @@ class Partition:
         return self.acknowledged is None or self.acknowledged < read
 
 
-def _by_policy(p: Partition, why: str) -> State:
+def _by_policy(p: Partition, why: ResetReason, text: str) -> State:
     point = reset_point(p.policy)
     if point is not None:
-        return Resetting(point)
+        return Resetting(point, why=why)
     return Broken(
         NoOffset(
-            f"{why}, and auto_offset_reset is 'none': seek to go on",
+            f"{text}, and auto_offset_reset is 'none': seek to go on",
             partitions=(p.tp,),
             topic=p.tp.topic,
             partition=p.tp.partition,
@@ -451,14 +472,14 @@ def _by_policy(p: Partition, why: str) -> State:
 
 def _start_at_committed(p: Partition, state: State, event: CommittedKnown) -> State:
     if event.offset is None:
-        return _by_policy(p, "nothing is committed")
+        return _by_policy(p, ResetReason.NOT_COMMITTED, "nothing is committed")
     p.acknowledged = event.offset.offset
     return Positioned(FetchBuffer(event.offset.offset, event.offset.leader_epoch))
 
 
 def _start_at_listed(p: Partition, state: Resetting, event: Listed) -> State:
     if event.offset is None:
-        return Resetting(LogPoint.LATEST)
+        return Resetting(LogPoint.LATEST, why=state.why)
     return Positioned(FetchBuffer(event.offset, event.leader_epoch), event.leader)
 
 
@@ -480,7 +501,7 @@ def _ask_again(p: Partition, state: AwaitingCommitted, event: LookupFailed) -> S
 
 
 def _list_again(p: Partition, state: Resetting, event: LookupFailed) -> State:
-    again = Resetting(state.timestamp, event.again_at)
+    again = replace(state, not_before=event.again_at)
     return again if event.error.retriable else Refused(event.error, again)
 
 
@@ -542,9 +563,20 @@ def _truncated(p: Partition, state: Positioned | Validating, event: EpochEnded) 
         )
         return Broken(error, state.buffer)
     if not known:
-        logger.warning("%s: %s; going on by auto_offset_reset (%s)", p.tp, what, p.policy)
-        return _by_policy(p, what)
-    logger.warning("%s: %s; going on there", p.tp, what)
+        logger.warning(
+            "%s: %s; continuing by auto_offset_reset=%s",
+            p.tp,
+            what,
+            p.policy,
+            extra=fields_of(p.fields, tp=p.tp, offset=position),
+        )
+        return _by_policy(p, ResetReason.TRUNCATED, what)
+    logger.warning(
+        "%s: %s; continuing there",
+        p.tp,
+        what,
+        extra=fields_of(p.fields, tp=p.tp, offset=event.end_offset),
+    )
     return Positioned(FetchBuffer(event.end_offset, event.leader_epoch), state.leader)
 
 
@@ -552,7 +584,7 @@ def _out_of_range(p: Partition, state: Positioned, event: OutOfRange) -> State:
     if not state.buffer.empty:
         # What was fetched before is still given; the next fetch finds out again.
         return state
-    return _by_policy(p, f"the log has no offset {state.buffer.position}")
+    return _by_policy(p, ResetReason.OUT_OF_RANGE, f"the log has no offset {state.buffer.position}")
 
 
 def _break(p: Partition, state: Positioned, event: Damaged) -> State:
@@ -571,7 +603,7 @@ def _start_over(p: Partition, state: State, event: Renewed) -> State:
     p.acknowledged = None
     p.forget_given()
     p.replica = None
-    return _by_policy(p, "the topic was deleted and made anew")
+    return _by_policy(p, ResetReason.RECREATED, "the topic was deleted and made anew")
 
 
 TRANSITIONS: Mapping[tuple[type, type], Callable[[Partition, Any, Any], State]] = {

@@ -34,6 +34,7 @@ from .partition import (
     Validating,
 )
 from .search import LeaderSearch, MissingPartitions
+from .start_log import StartLog
 
 __all__ = ("CommittedOffsets", "Positioner")
 
@@ -70,6 +71,7 @@ class Positioner:
         assignment: Assignment,
         committed: CommittedOffsets | None,
         lister: OffsetLister,
+        policy: str,
         let_go: Callable[[Partition], bool],
         on_change: Callable[[], None],
         heard: Callable[[KafkaError | None], None],
@@ -90,6 +92,7 @@ class Positioner:
         self._search = LeaderSearch(config.retry_backoff_ms / 1000)
         self._missing = MissingPartitions(config.default_api_timeout_ms / 1000)
         self._wake = Signal()
+        self.log = StartLog(host.name, host.fields, policy)
 
     def wake(self) -> None:
         """Positions may be missing, or leaders are known that were not."""
@@ -99,6 +102,7 @@ class Positioner:
         """Begin look-ups as they become due, until the host stops."""
         while self._host.running:
             now = self._runtime.clock.now()
+            self.log.log_sought(now)
             # Of what is about to go a callback may ask the position.
             owned = self._assignment.values()
             self._follow_leaders([p for p in owned if not p.revoked], now)
@@ -275,6 +279,7 @@ class Positioner:
             event = events.get(partition.tp)
             if event is not None:
                 partition.handle(event)
+        self.log.found(asked, events, self._runtime.clock.now())
         self._on_change()
         self._wake.set()
 

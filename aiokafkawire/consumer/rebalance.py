@@ -14,6 +14,7 @@ from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.group.offsets import GroupOffsets
 from aiokafkawire.group.states import Generation
+from aiokafkawire.logs import RateLimit, count_partitions, fields_of, list_partitions
 from aiokafkawire.runtime import NEVER, Host, Runtime, being_cancelled, current_task
 from aiokafkawire.types import TopicPartition
 
@@ -81,6 +82,7 @@ class Rebalance:
         self._assignment = assignment
         self._offsets = offsets
         self._hooks = hooks
+        self._limit = RateLimit()
         self._mine: dict[TopicPartition, Partition] = {}
         self._going: frozenset[TopicPartition] = frozenset()
         self._last_callback: anyio.Event | None = None
@@ -114,7 +116,9 @@ class Rebalance:
         also if it brought nothing.
         """
         for tp in partitions:
-            partition = Partition(tp, self._config.auto_offset_reset, AwaitingCommitted())
+            partition = Partition(
+                tp, self._config.auto_offset_reset, AwaitingCommitted(), self._host.fields
+            )
             self._mine[tp] = partition
             self._assignment.add(partition)
         self._hooks.changed()
@@ -149,14 +153,12 @@ class Rebalance:
             await self._tell(self.listener.on_partitions_revoked, partitions, self._take_turn())
         await self.commit_processed(self._still_mine(going))
         partitions = [partition.tp for partition in self._still_mine(going)]
+        uncommitted: list[TopicPartition] = []
         for partition in self._let_go(partitions):
             if not self._config.enable_auto_commit and partition.uncommitted:
                 self.unsent[partition.tp] = REVOKED
-                logger.info(
-                    "group %s: %s goes with records that were given and not committed",
-                    self._config.group_id,
-                    partition.tp,
-                )
+                uncommitted.append(partition.tp)
+        self._log_revoked(partitions, uncommitted)
         self._offsets.ended(partitions, REVOKED, lost=False)
         self._hooks.changed()
 
@@ -168,11 +170,32 @@ class Rebalance:
                 self.lost[partition.tp] = self.unsent[partition.tp] = reason
         self._offsets.ended(partitions, f"the partition was lost: {reason}", lost=True)
         logger.warning(
-            "group %s: lost %d partitions: %s", self._config.group_id, len(partitions), reason
+            "Group %s: lost %s without a commit: %s (%s)",
+            self._config.group_id,
+            count_partitions(partitions),
+            list_partitions(partitions),
+            reason,
+            extra=fields_of(self._host.fields, partitions=len(partitions)),
         )
         if self.listener is not None:
             self._tell_later(self.listener.on_partitions_lost, partitions)
         self._hooks.changed()
+
+    def _log_revoked(
+        self, partitions: Collection[TopicPartition], uncommitted: Collection[TopicPartition]
+    ) -> None:
+        text = f"revoked {count_partitions(partitions)}: {list_partitions(partitions)}"
+        if uncommitted:
+            text += (
+                f"; records given and not committed, read again by the next owner:"
+                f" {list_partitions(uncommitted)}"
+            )
+        logger.info(
+            "Group %s: %s",
+            self._config.group_id,
+            text,
+            extra=fields_of(self._host.fields, partitions=len(partitions)),
+        )
 
     def _of(self, partitions: Collection[TopicPartition]) -> list[Partition]:
         """Those that the group gave: one assigned by hand meanwhile may have the same name."""
@@ -224,10 +247,11 @@ class Rebalance:
         except KafkaError as error:
             self._hooks.counters.commit_failures += 1
             logger.warning(
-                "group %s: the commit before giving partitions back failed, their records since"
-                " the last one are delivered again: %s",
+                "Group %s: the commit before revocation failed: %s; records since the last commit"
+                " are read again",
                 self._config.group_id,
                 error,
+                extra=fields_of(self._host.fields, error=error, partitions=len(offsets)),
             )
 
     # --- callbacks ---
@@ -240,7 +264,13 @@ class Rebalance:
                 f"the rebalance listener is {MAX_CALLBACKS:,} calls behind: it was not told of"
                 f" {len(partitions)} partitions ({getattr(callback, '__name__', callback)})"
             )
-            logger.error("group %s: %s", self._config.group_id, failure)
+            logger.log(
+                self._limit.level(logging.ERROR, None, self._clock.now()),
+                "Group %s: %s",
+                self._config.group_id,
+                failure,
+                extra=fields_of(self._host.fields, error=failure),
+            )
             self._hooks.raise_once(failure)
             return
         # The turn is taken here: tasks need not start in the order in which they are spawned.
@@ -264,7 +294,13 @@ class Rebalance:
                 await turn.before.wait()
             error = await self._call(name, callback, partitions)
             if error is not None:
-                logger.info("%s raised %r", name, error)
+                logger.info(
+                    "Group %s: %s raised %r; the next call raises it",
+                    self._config.group_id,
+                    name,
+                    error,
+                    extra=fields_of(self._host.fields, error=error),
+                )
                 self._hooks.raise_once(error)
         finally:
             turn.over.set()
@@ -297,5 +333,11 @@ class Rebalance:
         finally:
             self._callback_task = None
         if scope.cancelled_caught:
-            logger.warning("%s took over %g s and was cancelled", name, timeout_s)
+            logger.warning(
+                "Group %s: %s took over %g s and was cancelled",
+                self._config.group_id,
+                name,
+                timeout_s,
+                extra=dict(self._host.fields),
+            )
         return None

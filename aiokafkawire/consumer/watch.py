@@ -18,15 +18,22 @@ OUTAGE_S = 60.0
 
 
 class Outage:
-    """Tells once of each time that no broker answers for `OUTAGE_S`."""
+    """Tells once of each time that no broker answers for `OUTAGE_S`.
+
+    `over_s` is the length of the outage that the last call of `heard` ended, else None.
+    """
 
     def __init__(self) -> None:
         self._since: float | None = None
         self._told = False
+        self.over_s: float | None = None
 
     def heard(self, failure: KafkaError | None, now: float) -> str | None:
         """A broker answered (None, or an error of its own), or none could be reached."""
+        self.over_s = None
         if failure is None or isinstance(failure, BrokerError):
+            if self._told and self._since is not None:
+                self.over_s = now - self._since
             self._since = None
             self._told = False
             return None

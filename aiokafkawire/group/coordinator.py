@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import anyio
 
@@ -14,6 +14,7 @@ from aiokafkawire.cluster.routing import Coordinator, CoordinatorType, Node
 from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.connection import ByVersion, Lane
 from aiokafkawire.errors import GroupFailed, KafkaError, ProtocolError, UnknownServerError
+from aiokafkawire.logs import count_partitions, fields_of, list_partitions
 from aiokafkawire.runtime import Host, Runtime, Signal, wait_until
 from aiokafkawire.types import GroupMetadata, NodeId
 from aiokafkawire.wire import ApiKey, Request, Response
@@ -130,7 +131,7 @@ class GroupMember:
         self._config = config
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._owner = owner
-        self._leader = Leader(cluster, runtime.clock, config.group_id, self._assignors)
+        self._leader = Leader(cluster, runtime.clock, config.group_id, self._assignors, host.fields)
         settings = settings_of(config, assignors)
         self._machine = Membership(settings, runtime.rng, self._clock.now())
         self._events: deque[on.Event] = deque()
@@ -139,6 +140,7 @@ class GroupMember:
         self._closed = anyio.Event()
         self._entered: s.Generation | None = None
         self._lost: s.Generation | None = None
+        self._logged: s.Assignment = ()
 
     # --- what the consumer says and asks ---
 
@@ -326,26 +328,59 @@ class GroupMember:
                 self._start("leave", self._leave(effect))
             case do.RevokePartitions(request, partitions):
                 self._owner.withdraw(partitions)
+                self._log(
+                    f"revoking {count_partitions(partitions)}: {list_partitions(partitions)}",
+                    logging.DEBUG,
+                    partitions=len(partitions),
+                )
                 self._start("revoke", self._revoke(request, partitions))
             case do.LosePartitions(partitions, reason):
                 self._lost = self._lost or self._entered
                 self._owner.lose(partitions, reason)
             case do.EnterGeneration(generation, owned):
-                self._log(f"generation {generation.number}: {len(owned)} partitions")
                 self._entered = generation
+                self._log_joined(generation, owned)
                 if not generation.leads:
                     self._leader.stand_down()
                 self._owner.entered_generation(generation, owned)
                 self.metadata_changed()
             case do.AssignPartitions(partitions):
+                if partitions and partitions[0] not in self._logged:
+                    # A cooperative member gets them after it has given back others (KIP-429).
+                    self._log(
+                        f"assigned {count_partitions(partitions)} more: "
+                        f"{list_partitions(partitions)}",
+                        partitions=len(partitions),
+                    )
                 self._owner.assign(partitions)
             case do.Interrupt():
                 self._owner.interrupt()
             case do.Note(text, warning):
                 self._log(text, logging.WARNING if warning else logging.INFO)
 
-    def _log(self, text: str, level: int = logging.INFO) -> None:
-        logger.log(level, "group %s: %s", self.group_id, text)
+    def _log_joined(self, generation: s.Generation, owned: s.Assignment) -> None:
+        self._logged = owned
+        role = "leader" if generation.leads else "follower"
+        self._log(
+            f"joined generation {generation.number} as {generation.member_id} ({role}, "
+            f"{generation.protocol}): {count_partitions(owned)}: {list_partitions(owned)}",
+            protocol=generation.protocol,
+            partitions=len(owned),
+        )
+
+    def _log(
+        self,
+        text: str,
+        level: int = logging.INFO,
+        error: KafkaError | None = None,
+        **values: Any,
+    ) -> None:
+        generation = self._machine.generation or self._entered
+        if generation is not None:
+            known = {"member_id": generation.member_id, "generation": generation.number}
+            values = known | values
+        extra = fields_of(self._host.fields, error=error, **values, group=self.group_id)
+        logger.log(level, "Group %s: %s", self.group_id, text, extra=extra)
 
     def _start(self, name: str, work: Callable[[], Awaitable[on.Event]]) -> None:
         async def run() -> None:
@@ -416,6 +451,8 @@ class GroupMember:
         return min(self._clock.now() + limit_ms / 1000 + JOIN_SLACK_S, self._rebalance_deadline())
 
     def _join(self, effect: do.SendJoin) -> Callable[[], Awaitable[on.Answer]]:
+        reason = f" ({effect.reason})" if effect.reason else ""
+        self._log(f"joining at broker {effect.node}{reason}", logging.DEBUG)
         try:
             protocols = [self._protocol(assignor, effect) for assignor in self._assignors.values()]
         except GroupFailed as error:
@@ -457,6 +494,9 @@ class GroupMember:
         return JoinGroupRequestProtocol(name=assignor.name, metadata=subscription)
 
     def _sync(self, effect: do.SendSync) -> Callable[[], Awaitable[on.Answer]]:
+        number, count = effect.generation.number, len(effect.assignments)
+        assignments = f" with the assignments of {count} members" if count else ""
+        self._log(f"synchronising generation {number}{assignments}", logging.DEBUG)
         message = SyncGroupRequest(
             group_id=self.group_id,
             generation_id=effect.generation.number,
@@ -520,7 +560,14 @@ class GroupMember:
                     message, to=Coordinator(self.group_id), deadline=effect.deadline
                 )
             except KafkaError as error:
-                self._log(f"left without the coordinator's knowledge: {error}")
+                self._log(
+                    f"left ({effect.reason}), but LeaveGroup failed: {error}; the coordinator"
+                    " notices it when the session times out",
+                    error=error,
+                    member_id=effect.member_id,
+                )
+            else:
+                self._log(f"left ({effect.reason})", member_id=effect.member_id)
             return on.LeftGroup(effect.request)
 
         return leave
@@ -537,6 +584,10 @@ class GroupMember:
     def _make_assignment(self, effect: do.MakeAssignment) -> Callable[[], Awaitable[on.Answer]]:
         async def make() -> on.Answer:
             try:
+                self._log(
+                    f"assigning partitions to {len(effect.members)} members by {effect.protocol}",
+                    logging.DEBUG,
+                )
                 assignments = await self._leader.assign(effect.protocol, effect.members)
             except KafkaError as error:
                 return on.Refused(effect.request, error)

@@ -71,7 +71,10 @@ def doubt_server(
     after, effects = steps.try_again(m, state, None, now)
     if m.server_failures > 1:
         return after, effects
-    return after, (do.Note(f"joining again after {event.error}", warning=True), *effects)
+    return after, (
+        do.Note(f"JoinGroup or SyncGroup failed: {event.error}; joining again", warning=True),
+        *effects,
+    )
 
 
 def join_anew_later(m: Membership, state: s.Joining, event: on.Answer, now: float) -> Outcome:
@@ -243,7 +246,7 @@ def refuse_assignment(
         return distrust(m, state, on.Contradicted(event.request, wrong), now)
     m.reason = "the assignment does not fit the subscription"
     after, effects = steps.try_again(m, state, state.pulse.node, now)
-    return after, (do.Note(f"joining the group again: {wrong}"), *effects)
+    return after, (do.Note(f"rejoining: {wrong}"), *effects)
 
 
 def become_stable(m: Membership, state: s.Syncing, event: on.Synced, now: float) -> Outcome:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.metadata import MetadataSnapshot
 from aiokafkawire.errors import GroupFailed, MalformedMessage
+from aiokafkawire.logs import NO_FIELDS, RateLimit, fields_of
 from aiokafkawire.runtime import Clock
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ErrorCode
@@ -38,7 +39,10 @@ class Leader:
         clock: Clock,
         group_id: str,
         assignors: Mapping[str, Assignor],
+        fields: Mapping[str, object] = NO_FIELDS,
     ) -> None:
+        self._fields = fields
+        self._limit = RateLimit()
         self._cluster = cluster
         self._clock = clock
         self._group_id = group_id
@@ -75,11 +79,15 @@ class Leader:
     def _read(self, joined: Sequence[s.JoinedMember]) -> list[MemberSubscription]:
         members, unreadable = subscriptions_of(joined)
         for member_id, error in unreadable.items():
-            logger.warning(
-                "group %s: member %s gets no partitions, as its subscription cannot be read: %s",
+            logger.log(
+                self._limit.level(logging.WARNING, member_id, self._clock.now()),
+                "Group %s: member %s gets no partitions: its subscription cannot be decoded: %s",
                 self._group_id,
                 member_id,
                 error,
+                extra=fields_of(
+                    self._fields, error=error, group=self._group_id, member_id=member_id
+                ),
             )
         return members
 

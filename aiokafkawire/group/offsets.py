@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
@@ -16,6 +17,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
+from aiokafkawire.logs import fields_of, list_offsets
 from aiokafkawire.runtime import Promise, Runtime, Signal
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition, by_topic
 from aiokafkawire.wire import NO_ID, ApiKey
@@ -57,6 +59,8 @@ from .commits import (
 from .states import NO_GENERATION
 
 __all__ = ("Committed", "Credentials", "GroupOffsets", "commit_request", "fetch_request")
+
+logger = logging.getLogger("aiokafkawire.group")
 
 LAST_WITH_TOPIC_NAMES = 9
 FIRST_WITH_GROUPS = 8
@@ -284,9 +288,39 @@ class GroupOffsets:
             if isinstance(error, UnsupportedVersion):
                 _explain(error)
             return Unanswered(effect.request, error)
+        codes = read_committed(response, ids)
+        self._log_commit(effect.offsets, codes, credentials, broker)
         present = self._credentials()
         keeping = present is not None and present.keeping
-        return Answered(effect.request, read_committed(response, ids), keeping, broker)
+        return Answered(effect.request, codes, keeping, broker)
+
+    def _log_commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        codes: Mapping[TopicPartition, int],
+        credentials: Credentials,
+        broker: str,
+    ) -> None:
+        if not logger.isEnabledFor(logging.DEBUG):
+            return
+        refused = {tp: code for tp, code in codes.items() if code != ErrorCode.NONE}
+        kept = {tp: offset.offset for tp, offset in offsets.items() if tp not in refused}
+        text = f"committed {list_offsets(kept)}"
+        if refused:
+            text += f"; refused (error codes): {list_offsets(refused)}"
+        logger.debug(
+            "Group %s: %s",
+            self._group_id,
+            text,
+            extra=fields_of(
+                client_id=self._cluster.config.client_id,
+                group=self._group_id,
+                member_id=credentials.member_id or None,
+                generation=credentials.generation,
+                broker=broker,
+                partitions=len(offsets),
+            ),
+        )
 
     def _perform(self, effects: Iterable[CommitEffect]) -> None:
         self._settled.set()

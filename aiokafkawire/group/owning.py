@@ -26,7 +26,7 @@ def beat(m: Membership, state: AnyInside, now: float) -> tuple[AnyInside, Sequen
     pulse = state.pulse
     effects: tuple[do.Effect, ...] = ()
     if now >= pulse.session_ends:
-        text = "no heartbeat was answered for a whole session timeout"
+        text = "no heartbeat was answered for a whole session timeout: looking for the coordinator"
         told: tuple[do.Effect, ...] = () if pulse.silent else (do.Note(text, warning=True),)
         effects = (*told, do.ForgetCoordinator(silent=pulse.node))
         pulse = replace(m.new_pulse(None, now), next_at=now, silent=True)
@@ -52,8 +52,8 @@ def beat_at_once(m: Membership, state: s.Inside, event: on.Doubted, now: float) 
 
 def beaten(m: Membership, state: s.Inside, event: on.Answer, now: float) -> Outcome:
     after = steps.with_pulse(state, m.new_pulse(state.pulse.node, now))
-    text = "heartbeats are answered again"
-    return after, ((do.Note(text, warning=True),) if state.pulse.silent else ())
+    text = "heartbeats succeed again"
+    return after, ((do.Note(text),) if state.pulse.silent else ())
 
 
 def beat_there(m: Membership, state: s.Inside, event: on.CoordinatorFound, now: float) -> Outcome:
@@ -73,7 +73,10 @@ def beat_in_spite(m: Membership, state: s.Inside, event: on.ServerFailed, now: f
     after, effects = beat_later(m, state, event, now)
     if state.pulse.attempt:
         return after, effects
-    return after, (do.Note(f"a heartbeat failed: {event.error}", warning=True), *effects)
+    return after, (
+        do.Note(f"heartbeat failed: {event.error}; trying again", warning=True),
+        *effects,
+    )
 
 
 def beat_elsewhere(m: Membership, state: s.Inside, event: on.Answer, now: float) -> Outcome:
@@ -121,7 +124,7 @@ def rebalance_while_due(
 
 def rejoin_for(m: Membership, state: s.Stable, event: on.Rejoin, now: float) -> Outcome:
     after, effects = steps.rebalance(m, state, event.reason, now)
-    return after, (do.Note(f"joining the group again: {event.reason}"), *effects)
+    return after, (do.Note(f"rejoining: {event.reason}"), *effects)
 
 
 def revoke_now(m: Membership, state: s.RevocationDue, event: on.Event, now: float) -> Outcome:

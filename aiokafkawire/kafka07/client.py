@@ -18,6 +18,7 @@ from aiokafkawire.kafka07.messages import Messages
 from aiokafkawire.kafka07.options import Kafka07Config, Kafka07Options, make_config
 from aiokafkawire.kafka07.reading import Fetched, ReadLoop, refusal
 from aiokafkawire.kafka07.session import Exchanges
+from aiokafkawire.logs import fields_of
 from aiokafkawire.records.compression import Compression, compress
 from aiokafkawire.runtime import NEVER, Address, Host, Runtime
 from aiokafkawire.runtime import Client as BaseClient
@@ -63,7 +64,11 @@ class Client(BaseClient[Exchanges]):
         self.config: Kafka07Config = make_config(server, options)
         self._address = Address(*parse_address(self.config.server))
         self._name = str(self._address)
-        super().__init__("client", f"kafka07.Client server={self._name!r}")
+        super().__init__(
+            "client",
+            f"kafka07.Client server={self._name!r}",
+            fields=fields_of(broker=self._name),
+        )
 
     # --- life --------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from aiokafkawire.errors import (
     MalformedFrame,
     RequestTimedOut,
 )
+from aiokafkawire.logs import fields_of
 from aiokafkawire.runtime import Host, Promise, TaskHandle, Transport, copy_of
 from aiokafkawire.wire.frame import FrameReader
 from aiokafkawire.wire.kafka07 import MIN_FRAME_BYTES
@@ -123,7 +124,7 @@ class Connection:
             self.poison(self._ended(f"connection lost: {error}"))
         except KafkaError as error:
             error.broker = self.name
-            logger.warning("%s: %s", self.name, error)
+            logger.warning("%s: %s", self.name, error, extra=fields_of(error=error))
             self.poison(error)
         finally:
             self.poison(ClientClosed("the client is closing"))

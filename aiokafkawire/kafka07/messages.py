@@ -10,6 +10,7 @@ from aiokafkawire.connection import Backoff
 from aiokafkawire.errors import ConnectionFailed, ConnectionLost, RequestTimedOut
 from aiokafkawire.kafka07.options import Kafka07Config
 from aiokafkawire.kafka07.reading import Fetched, Heard, Message, ReadLoop
+from aiokafkawire.logs import fields_of
 from aiokafkawire.runtime import Runtime, checkpoint
 from aiokafkawire.wire.kafka07 import FetchRequest
 
@@ -82,5 +83,5 @@ class Messages:
                 error.attempt = failures
                 if again_at >= give_up_at:
                     raise
-                logger.info("%s; tried again", error)
+                logger.info("%s; trying again", error, extra=fields_of(error=error))
                 await runtime.clock.sleep_until(again_at)

@@ -19,6 +19,7 @@ from aiokafkawire.errors import (
 )
 from aiokafkawire.kafka07.connection import Connection
 from aiokafkawire.kafka07.options import Kafka07Config
+from aiokafkawire.logs import fields_of
 from aiokafkawire.runtime import NEVER, Address, Host, Runtime, Session, Transport
 from aiokafkawire.wire import kafka07
 
@@ -133,7 +134,7 @@ class Exchanges(Session):
             await connection.ask(frame, "OFFSETS", deadline)
         except ConnectionLost as error:
             # What was produced is what this is about.
-            logger.debug("%s", error)
+            logger.debug("%s", error, extra=fields_of(error=error))
 
     def raise_lost(self, *, sent: bool = True) -> None:
         """Raise `ConnectionLost` for what was produced before a connection ended; once.

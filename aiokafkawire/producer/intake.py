@@ -7,6 +7,7 @@ from typing import Any
 
 from aiokafkawire.config import ProducerConfig
 from aiokafkawire.errors import UnknownTopic
+from aiokafkawire.logs import RateLimit, fields_of
 from aiokafkawire.producer.columns import Columns
 from aiokafkawire.producer.delivery import Deliveries, Delivery
 from aiokafkawire.producer.new_record import RECORD_OVERHEAD_BYTES, NewRecord
@@ -16,6 +17,7 @@ from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import InTransaction, Transaction
 from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.runtime import Runtime, loop_home, on_trio
+from aiokafkawire.types import TopicPartition
 
 __all__ = ("Intake",)
 
@@ -42,7 +44,7 @@ class Intake:
         self._transactions = sender.transactions
         self._machine = None if sender.transactions is None else sender.transactions.machine
         self._rng = runtime.rng
-        self._told_lack = ""
+        self._lack_limit = RateLimit()
         self._now = runtime.clock.now
         self._wall_ns = runtime.clock.wall_ns
         self._home, self._here = loop_home()
@@ -269,11 +271,14 @@ class Intake:
                     topic=topic,
                     partition=partition,
                 )
-            if lacks != self._told_lack:
-                self._told_lack = lacks
-                logger.warning(
-                    "%s: %s; waiting for it up to max_block_ms", self._sender.host.name, lacks
-                )
+            host = self._sender.host
+            logger.log(
+                self._lack_limit.level(logging.WARNING, lacks, self._now()),
+                "%s: %s; waiting for it up to max_block_ms",
+                host.name,
+                lacks,
+                extra=fields_of(host.fields, tp=TopicPartition(topic, partition)),
+            )
 
     def _ask_partitioner(self, queues: TopicQueues, key: bytes | None) -> PartitionQueue:
         partitioner = self._config.partitioner

@@ -9,6 +9,7 @@ the wire, and until then batches can still move to another leader.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import Protocol
 from uuid import UUID
@@ -18,9 +19,11 @@ from aiokafkawire.config import ProducerConfig
 from aiokafkawire.connection import Backoff, Channel, Lane
 from aiokafkawire.connection.versions import MAX_WITHOUT_TOPIC_IDS
 from aiokafkawire.errors import ClientClosed, KafkaError, UnsupportedVersion
+from aiokafkawire.logs import fields_of
 from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.answer import Answer, from_failure
 from aiokafkawire.producer.batch import Batch
+from aiokafkawire.producer.delivery import Appended, Split
 from aiokafkawire.producer.exchange import (
     FIRST_WITH_FORMAT_2,
     BuiltRequest,
@@ -41,6 +44,8 @@ from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.produce import ProduceResponse
 
 __all__ = ("OFFLOAD_BYTES", "Context", "NodeSender")
+
+logger = logging.getLogger("aiokafkawire.producer")
 
 OFFLOAD_BYTES = 64 * 1024
 """Batches from this size on are compressed outside the event loop."""
@@ -504,8 +509,34 @@ class NodeSender:
         # What is said of a batch that was given up may be of an epoch that is over.
         late = batch.done
         context.accumulator.answered(batch, answer, now, now + wait_s)
+        if logger.isEnabledFor(logging.DEBUG) and not late:
+            self._log_answer(batch, answer, wait_s)
         if late and context.transactions is not None:
             context.transactions.landed()
         if answer.verdict is Verdict.FATAL and not late:
             assert isinstance(answer.error, KafkaError)
             context.fail(answer.error)
+
+    def _log_answer(self, batch: Batch, answer: Answer, wait_s: float) -> None:
+        outcome = batch.receipt.value
+        if outcome is None:
+            what = f"sent again in {wait_s:.3f} s"
+        elif isinstance(outcome, Split):
+            what = f"split into {len(outcome.parts)} batches"
+        else:
+            what = "delivered" if isinstance(outcome, Appended) else "failed"
+        tp = TopicPartition(batch.receipt.topic, batch.receipt.partition)
+        logger.debug(
+            "%s: batch for %s, attempt %d: %s: %s",
+            self._context.host.name,
+            tp,
+            batch.attempts,
+            what,
+            answer.error,
+            extra=fields_of(
+                self._context.host.fields,
+                error=answer.error,
+                tp=tp,
+                broker=str(self.node_id),
+            ),
+        )

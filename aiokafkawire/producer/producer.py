@@ -16,6 +16,7 @@ from aiokafkawire.errors import (
     UnknownTopic,
     WrongTransactionState,
 )
+from aiokafkawire.logs import fields_of
 from aiokafkawire.producer.columns import Columns
 from aiokafkawire.producer.delivery import Deliveries, Delivery, Receipt
 from aiokafkawire.producer.intake import Intake
@@ -106,7 +107,14 @@ class Producer(Client[_Session], absent=ABSENT_OF_PRODUCER):
         self.config = make(ProducerConfig, options)
         parse_pin(self.config.api_version)
         who = f"producer {self.config.client_id}"
-        super().__init__("producer", label("Producer", self.config), who=who)
+        super().__init__(
+            "producer",
+            label("Producer", self.config),
+            who=who,
+            fields=fields_of(
+                client_id=self.config.client_id, transactional_id=self.config.transactional_id
+            ),
+        )
 
     # --- life ---------------------------------------------------------------------------------
 

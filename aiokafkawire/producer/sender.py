@@ -9,6 +9,7 @@ from aiokafkawire.cluster import AnyNode, Cluster, Update
 from aiokafkawire.config import ProducerConfig
 from aiokafkawire.connection import Backoff
 from aiokafkawire.errors import ClientClosed, KafkaError, RequestTimedOut, UnsupportedVersion
+from aiokafkawire.logs import fields_of
 from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.delivery import Outcome, Receipt, Split
 from aiokafkawire.producer.node_sender import NodeSender
@@ -21,7 +22,7 @@ from aiokafkawire.producer.topic_queues import TopicQueues
 from aiokafkawire.producer.transactions import Transactions
 from aiokafkawire.records import Compression
 from aiokafkawire.runtime import NEVER, Host, Runtime, Signal, copy_of
-from aiokafkawire.types import NodeId, TopicPartition
+from aiokafkawire.types import NodeId, ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire import NO_ID, ErrorCode, error_for
 from aiokafkawire.wire.messages.init_producer_id import InitProducerIdRequest
 
@@ -123,7 +124,12 @@ class Sender:
 
     def _cannot_go_on(self, error: KafkaError, told: bool) -> None:
         if self.failure is None and (self.transactions is None or not told):
-            logger.error("%s: the producer cannot go on: %s", self.host.name, error)
+            logger.error(
+                "%s: the producer cannot go on: %s",
+                self.host.name,
+                error,
+                extra=fields_of(self.host.fields, error=error),
+            )
             if not told:
                 self.untold = error
         self.end(error)
@@ -311,8 +317,6 @@ class Sender:
                 continue
             try:
                 await self._identify(identities)
-                if failures > QUIET_FAILURES:
-                    logger.warning("%s: there is a producer id now", self.host.name)
                 failures = 0
             except UnsupportedVersion as error:
                 self._without_identity(error)
@@ -327,7 +331,13 @@ class Sender:
                 identities.failure = error
                 # A broker that has just started is still loading: nothing to worry anybody with.
                 level = logging.WARNING if failures == QUIET_FAILURES + 1 else logging.DEBUG
-                logger.log(level, "%s: no producer id yet: %s", self.host.name, error)
+                logger.log(
+                    level,
+                    "%s: no producer id yet: %s; trying again",
+                    self.host.name,
+                    error,
+                    extra=fields_of(self.host.fields, error=error),
+                )
                 await clock.sleep_until(clock.now() + backoff.delay(failures, self.runtime.rng))
 
     async def _identify(self, identities: Identities) -> None:
@@ -337,6 +347,9 @@ class Sender:
         if response.error_code != ErrorCode.NONE:
             raise error_for(response.error_code, api="InitProducerId", broker=broker)
         identities.granted(response.producer_id, response.producer_epoch)
+        log_producer_id(
+            self.host, ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+        )
         self.accumulator.wake_all()
 
     def _without_identity(self, error: KafkaError) -> None:
@@ -348,8 +361,22 @@ class Sender:
             " that a retry may write a record twice",
             self.host.name,
             error,
+            extra=fields_of(self.host.fields, error=error),
         )
         self.accumulator.without_identity()
+
+
+def log_producer_id(host: Host, identity: ProducerIdAndEpoch) -> None:
+    """Log a producer id that was assigned."""
+    logger.info(
+        "%s: producer id %d, epoch %d",
+        host.name,
+        identity.producer_id,
+        identity.epoch,
+        extra=fields_of(
+            host.fields, producer_id=identity.producer_id, producer_epoch=identity.epoch
+        ),
+    )
 
 
 async def _settled(receipt: Receipt, deadline: float) -> None:

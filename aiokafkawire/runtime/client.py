@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from aiokafkawire.config.names import Absent
+from aiokafkawire.logs import NO_FIELDS
 from aiokafkawire.runtime.base import Runtime
 from aiokafkawire.runtime.host import Host
 from aiokafkawire.runtime.lifecycle import Lifecycle, Session
@@ -49,11 +50,17 @@ class Client(Generic[S], metaclass=_ClientType):
         return [name for name in super().__dir__() if not type(self).is_absent(name)]
 
     def __init__(
-        self, name: str, label: str, runtime: Runtime | None = None, who: str = ""
+        self,
+        name: str,
+        label: str,
+        runtime: Runtime | None = None,
+        who: str = "",
+        fields: Mapping[str, object] = NO_FIELDS,
     ) -> None:
-        """`name` says what it is, `label` all that `repr` shows, `who` what lines of the log do."""
+        """`name` says what it is, `label` all that `repr` shows, `who` what lines of the log do,
+        and `fields` their `extra`."""
         self._given_runtime = runtime
-        self._lifecycle: Lifecycle[S] = Lifecycle(name, label, who)
+        self._lifecycle: Lifecycle[S] = Lifecycle(name, label, who, fields)
 
     def __repr__(self) -> str:
         return str(self._lifecycle)

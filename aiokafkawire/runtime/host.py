@@ -13,13 +13,15 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Protocol, TypeVarTuple
 
 import anyio
 import anyio.abc
 import anyio.lowlevel
+
+from aiokafkawire.logs import NO_FIELDS, fields_of
 
 __all__ = (
     "CANCEL_GRACE_S",
@@ -209,13 +211,18 @@ class Host:
     States: new, running (between `start` and `stop`), stopped. `on_crash` hears of a task that
     raised: a defect, since tasks answer for their own errors; the owner then poisons itself.
     `on_end` is called when the tasks begin to end, be it by `abort`, be it because the event loop
-    ends, which on asyncio cancels the tasks of everybody at once.
+    ends, which on asyncio cancels the tasks of everybody at once. `fields` identify the client in
+    the `extra` of its log lines.
     """
 
     def __init__(
-        self, name: str, on_crash: Callable[[TaskHandle, Exception], None] | None = None
+        self,
+        name: str,
+        on_crash: Callable[[TaskHandle, Exception], None] | None = None,
+        fields: Mapping[str, object] = NO_FIELDS,
     ) -> None:
         self.name = name
+        self.fields = fields
         self.on_end: Callable[[], None] | None = None
         self._on_crash = on_crash
         self._tasks: list[TaskHandle] = []
@@ -281,7 +288,9 @@ class Host:
             await self._finished.wait()
         if not self._finished.is_set():
             left = ", ".join(handle.name for handle in self._tasks)
-            logger.warning("%s: tasks did not end when cancelled: %s", self.name, left)
+            logger.warning(
+                "%s: tasks did not end when cancelled: %s", self.name, left, extra=dict(self.fields)
+            )
 
     async def _supervise(self) -> None:
         try:
@@ -294,7 +303,7 @@ class Host:
                     self._ending()
         except Exception:
             # An exception that left a trio system task would take down the whole run.
-            logger.exception("%s: supervisor failed", self.name)
+            logger.exception("%s: supervisor failed", self.name, extra=dict(self.fields))
         except BaseException as error:
             if not _passed_on(error):
                 raise
@@ -330,6 +339,12 @@ class Host:
             self._tasks.remove(handle)
         if handle.error is not None:
             if self._on_crash is None:
-                logger.error("%s: task %s failed", self.name, handle.name, exc_info=handle.error)
+                logger.error(
+                    "%s: task %s failed",
+                    self.name,
+                    handle.name,
+                    exc_info=handle.error,
+                    extra=fields_of(self.fields, error=handle.error),
+                )
             else:
                 self._on_crash(handle, handle.error)

@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Generic, NoReturn, TypeVar, cast
 
@@ -15,6 +15,7 @@ import anyio
 
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.errors import ClientClosed, KafkaError, WrongEventLoop
+from aiokafkawire.logs import NO_FIELDS, fields_of
 from aiokafkawire.runtime.base import NEVER, Address
 from aiokafkawire.runtime.host import (
     Home,
@@ -75,11 +76,17 @@ class Lifecycle(Generic[S]):
     named (`label`, and where it was made) in a ResourceWarning, and its tasks are ended.
     """
 
-    def __init__(self, name: str, label: str = "", who: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        label: str = "",
+        who: str = "",
+        fields: Mapping[str, object] = NO_FIELDS,
+    ) -> None:
         self.name = name
         self.label = label or name
         self.phase = Phase.NEW
-        self.host = Host(who or name)
+        self.host = Host(who or name, fields=fields)
         self.session: S | None = None
         self.failure: KafkaError | None = None
         self.open: S | None = None  # the session, while the client runs
@@ -144,7 +151,7 @@ class Lifecycle(Generic[S]):
             self.refuse()
         self._go(Step.ENTERED)
         self._closed = anyio.Event()
-        self.host = host = Host(self.host.name, self._crashed)
+        self.host = host = Host(self.host.name, self._crashed, self.host.fields)
         _lives.add(cast("Lifecycle[Session]", self))
         try:
             await host.start()
@@ -210,7 +217,7 @@ class Lifecycle(Generic[S]):
             # After a defect a goodbye may fail of it again; what failed first is told.
             if self.failure is None:
                 raise
-            logger.exception("%s: the goodbye failed too", self.host.name)
+            logger.exception("%s: closing failed too", self.host.name, extra=dict(self.host.fields))
         finally:
             await self._end()
 
@@ -226,6 +233,7 @@ class Lifecycle(Generic[S]):
             "%s: still closing: it waits for brokers for at most %.0f s more; Ctrl-C cuts it short",
             self.host.name,
             left_s,
+            extra=dict(self.host.fields),
         )
 
     def abort(self) -> None:
@@ -257,7 +265,13 @@ class Lifecycle(Generic[S]):
     def _crashed(self, task: TaskHandle, error: Exception) -> None:
         if isinstance(error, ClientClosed) and not self.host.running:
             return  # what it waited for has ended a moment before it
-        logger.error("%s: task %s failed", self.host.name, task.name, exc_info=error)
+        logger.error(
+            "%s: task %s failed",
+            self.host.name,
+            task.name,
+            exc_info=error,
+            extra=fields_of(self.host.fields, error=error),
+        )
         if self.failure is None:
             self.failure = KafkaError(
                 f"the {self.name} is broken: its task {task.name!r} failed: {error!r}"

@@ -238,7 +238,7 @@ async def test_a_topic_that_stays_away_is_told_of_once(
             await cluster.topic("nope", soon(0.3))
         assert scripted.asked.count(["nope"]) > 1
     (told,) = [record.getMessage() for record in caplog.records]
-    assert "topic 'nope' is not there: UNKNOWN_TOPIC_OR_PARTITION" in told
+    assert "topic 'nope' does not exist or is not available: UNKNOWN_TOPIC_OR_PARTITION" in told
 
 
 async def test_with_creation_off_an_unknown_topic_is_told_soon():

@@ -275,6 +275,7 @@ async def test_an_outage_is_logged_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("aiokafkawire.cluster.schedule.UNREACHABLE_LOG_S", 0.0)
+    caplog.set_level("INFO", "aiokafkawire.cluster")
     failed: list[int] = []
 
     async def hang_up(_: Any, __: Any) -> Response | None:
@@ -297,6 +298,9 @@ async def test_an_outage_is_logged_once(
                 await cluster.wait_update(cluster.metadata.version, soon(0.01))
     told = [record for record in caplog.records if "no broker can be reached" in record.message]
     assert len(told) == 1
+    (back,) = [record for record in caplog.records if "reached again" in record.message]
+    assert back.kafka_outage_ms > 0
+    assert f"after {back.kafka_outage_ms / 1_000:.3f} s" in back.message
 
 
 @pytest.mark.parametrize(

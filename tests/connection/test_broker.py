@@ -547,9 +547,14 @@ async def test_a_loss_is_told_once_with_the_client_and_again_when_it_is_over(
             for _ in range(3):
                 await outcome_of(client.request(COMMIT, deadline=soon()))
             await client.request(HEARTBEAT, deadline=soon())
-    lost, back = (record.getMessage() for record in caplog.records)
-    assert lost == f"test: {server.address}: the broker closed the connection"
-    assert back == f"test: {server.address}: connected again"
+    lost, back = caplog.records
+    assert lost.getMessage() == (
+        f"test: disconnected from broker {server.address}: the broker closed the connection;"
+        " the next request reconnects"
+    )
+    assert back.getMessage().startswith(f"test: reconnected to broker {server.address} after ")
+    assert lost.kafka_error == "ConnectionLost"
+    assert back.kafka_outage_ms >= 0
 
 
 async def test_a_close_after_a_request_without_an_answer_is_a_warning(

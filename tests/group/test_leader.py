@@ -144,7 +144,7 @@ async def test_a_leader_counts_and_watches(caplog: pytest.LogCaptureFixture) -> 
         ]
         with caplog.at_level(logging.WARNING):
             encoded = await leader.assign("range", joined)
-        assert "group g: member odd gets no partitions" in caplog.text
+        assert "Group g: member odd gets no partitions" in caplog.text
         assert flatten(decode_assignment(encoded["me"]).assigned_partitions) == [P0, P1]
         assert leader.outdated() is None
         await broker.create_topic("to-come", 1)

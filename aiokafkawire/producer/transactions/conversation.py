@@ -13,6 +13,7 @@ from aiokafkawire.errors import (
     ProtocolError,
     UnsupportedVersion,
 )
+from aiokafkawire.logs import fields_of
 from aiokafkawire.producer.transactions.machine import TransactionMachine
 from aiokafkawire.producer.transactions.outcomes import Outcome
 from aiokafkawire.producer.transactions.requests import (
@@ -180,8 +181,13 @@ class Conversation:
         machine = self._machine
         if machine.trouble is not None and machine.attempts == QUIET_FAILURES + 1:
             logger.warning(
-                "%s: transactions of %r do not go on: %s",
+                "%s: the transaction of %r is held up: %s; trying again",
                 self._cluster.config.client_id,
                 machine.transactional_id,
                 machine.trouble,
+                extra=fields_of(
+                    client_id=self._cluster.config.client_id,
+                    transactional_id=machine.transactional_id,
+                    error=machine.trouble,
+                ),
             )

@@ -16,6 +16,7 @@ from aiokafkawire.errors import (
     TransactionFailed,
     WrongTransactionState,
 )
+from aiokafkawire.logs import fields_of
 from aiokafkawire.producer.accumulator import Accumulator
 from aiokafkawire.producer.delivery import Failed as DeliveryFailed
 from aiokafkawire.producer.delivery import Outcome as DeliveryOutcome
@@ -50,7 +51,7 @@ from aiokafkawire.producer.transactions.states import (
     UsePartition,
 )
 from aiokafkawire.runtime import NEVER, Host, Runtime, Signal, copy_of
-from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, ProducerIdAndEpoch, TopicPartition
 
 __all__ = ("FIRST_IMPLICIT_PRODUCE", "LAST_CLASSIC_PRODUCE", "Transactions")
 
@@ -132,6 +133,7 @@ class Transactions:
         self.identities = CoordinatedIdentities(self._admits, self._numbers_lost)
         accumulator.identities = self.identities
         self._config = config
+        self._producer_id: int | None = None
         self._now = runtime.clock.now
         self._cluster = cluster
         self._accumulator = accumulator
@@ -424,6 +426,9 @@ class Transactions:
         state = self.machine.state
         if isinstance(state, Ready):
             self.identities.current = state.identity
+            if state.identity.producer_id != self._producer_id:
+                # The epoch may change with each transaction (KIP-890).
+                self._note_producer_id(state.identity)
             kept, self.machine.kept = self.machine.kept, []
             for commit in kept:  # the last positions of a partition count
                 if commit.kept is not None:
@@ -432,6 +437,21 @@ class Transactions:
             self._fail(state.error, self.awaited)
         self._keep_buffer_in_step()
         self._heard.set()
+
+    def _note_producer_id(self, identity: ProducerIdAndEpoch) -> None:
+        self._producer_id = identity.producer_id
+        logger.info(
+            "Transactional id %s: producer id %d, epoch %d",
+            self._config.transactional_id,
+            identity.producer_id,
+            identity.epoch,
+            extra=fields_of(
+                client_id=self._config.client_id,
+                transactional_id=self._config.transactional_id,
+                producer_id=identity.producer_id,
+                producer_epoch=identity.epoch,
+            ),
+        )
 
     def _tell_kept(
         self,
@@ -442,7 +462,16 @@ class Transactions:
             kept(offsets)
         except KafkaError as error:
             # The consumer was closed meanwhile; the offsets are committed all the same.
-            logger.debug("%s: the consumer was not told: %s", self._config.client_id, error)
+            logger.debug(
+                "%s: the consumer of committed offsets is closed: %s",
+                self._config.client_id,
+                error,
+                extra=fields_of(
+                    client_id=self._config.client_id,
+                    error=error,
+                    transactional_id=self._config.transactional_id,
+                ),
+            )
 
     def _gap(self) -> bool:
         """Whether sequence numbers cannot go on under this epoch, now that nothing has one."""

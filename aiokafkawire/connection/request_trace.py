@@ -1,0 +1,87 @@
+"""One log line per request, with its latency, at level TRACE."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from aiokafkawire.errors import KafkaError
+from aiokafkawire.logs import NO_FIELDS, TRACE, fields_of
+
+if TYPE_CHECKING:
+    from aiokafkawire.connection.channel import Pending
+    from aiokafkawire.connection.in_flight import Call
+
+__all__ = ("RequestTrace", "request_trace")
+
+logger = logging.getLogger("aiokafkawire.connection.requests")
+
+SIZE_PREFIX_BYTES = 4
+"""The length that precedes each frame."""
+
+
+class RequestTrace:
+    """Logs the requests of one connection.
+
+    Args:
+        broker: Name of the broker.
+        fields: Fields of the client.
+    """
+
+    __slots__ = ("_broker", "_fields")
+
+    def __init__(self, broker: str, fields: Mapping[str, object]) -> None:
+        self._broker = broker
+        self._fields = fields
+
+    def answered(self, call: Call[Pending], latency_s: float, frame_bytes: int) -> None:
+        """Log a response of `frame_bytes` without its length prefix."""
+        size_bytes = frame_bytes + SIZE_PREFIX_BYTES
+        self._log(
+            call,
+            f"{latency_s * 1_000:.3f} ms, {call.payload.size_bytes} bytes sent,"
+            f" {size_bytes} received",
+            self._extra(call, latency_s) | fields_of(response_bytes=size_bytes),
+        )
+
+    def written(self, call: Call[Pending]) -> None:
+        """Log a request that has no response."""
+        text = f"{call.payload.size_bytes} bytes sent, no response expected"
+        self._log(call, text, self._extra(call, None))
+
+    def failed(self, call: Call[Pending], error: KafkaError, now: float) -> None:
+        """Log a request that failed on this side: deadline, lost connection, bad response."""
+        latency_s = now - call.sent_at if call.sent else None
+        when = "before it was sent" if latency_s is None else f"after {latency_s * 1_000:.3f} ms"
+        text = f"failed {when}: {error.reason}"
+        self._log(call, text, self._extra(call, latency_s) | fields_of(error=error))
+
+    def _log(self, call: Call[Pending], text: str, extra: dict[str, object]) -> None:
+        pending, number = call.payload, call.correlation_id
+        logger.log(
+            TRACE,
+            "%s v%d to broker %s, correlation id %d: %s",
+            pending.api,
+            pending.version,
+            self._broker,
+            number,
+            text,
+            extra=extra,
+        )
+
+    def _extra(self, call: Call[Pending], latency_s: float | None) -> dict[str, object]:
+        return fields_of(
+            self._fields,
+            broker=self._broker,
+            api=call.payload.api,
+            api_version=call.payload.version,
+            correlation_id=call.correlation_id,
+            latency_ms=None if latency_s is None else round(latency_s * 1_000, 3),
+            request_bytes=call.payload.size_bytes,
+        )
+
+
+def request_trace(broker: str, fields: Mapping[str, object] = NO_FIELDS) -> RequestTrace | None:
+    """Return the request log of a new connection; None unless level TRACE is enabled now."""
+    return RequestTrace(broker, fields) if logger.isEnabledFor(TRACE) else None

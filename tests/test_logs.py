@@ -1,0 +1,397 @@
+"""Log lines: their fields, their levels, the request trace, and that none repeats in a storm."""
+
+from __future__ import annotations
+
+import ast
+import json
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+import aiokafkawire
+from aiokafkawire import logs
+from aiokafkawire.broker import Broker
+from aiokafkawire.broker.faults import Answer, Close
+from aiokafkawire.connection import request_trace
+from aiokafkawire.consumer import Consumer
+from aiokafkawire.errors import ConnectionLost
+from aiokafkawire.producer import Producer
+from aiokafkawire.runtime import with_runtime
+from aiokafkawire.testing.simulation import World
+from aiokafkawire.types import TopicPartition
+from aiokafkawire.wire import ApiKey, ErrorCode, error_for
+
+PACKAGE = Path(aiokafkawire.__file__).parent
+CLIENT_ROOMS = ("cluster", "connection", "consumer", "group", "kafka07", "producer", "runtime")
+CALLS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
+HOST = "10.0.0.1"
+QUICK: dict[str, Any] = {
+    "fetch_max_wait_ms": 50,
+    "heartbeat_interval_ms": 50,
+    "retry_backoff_ms": 10,
+    "reconnect_backoff_ms": 10,
+}
+
+
+class Lines(logging.Handler):
+    """Keeps the records of the package, from a level on."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    def texts(self, *parts: str) -> list[str]:
+        texts = [record.getMessage() for record in self.records]
+        return [text for text in texts if all(part in text for part in parts)]
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    """Everything that the package logs."""
+    root, handler = logging.getLogger("aiokafkawire"), Lines(1)
+    before = root.level
+    root.addHandler(handler)
+    root.setLevel(1)
+    try:
+        yield handler
+    finally:
+        root.setLevel(before)
+        root.removeHandler(handler)
+
+
+def calls_of(path: Path) -> Iterator[ast.Call]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id == "logger"
+            and node.func.attr in CALLS
+        ):
+            yield node
+
+
+@pytest.mark.parametrize("room", CLIENT_ROOMS)
+def test_every_log_call_of_a_client_has_extra_fields(room: str) -> None:
+    without = [
+        f"{path.relative_to(PACKAGE)}:{call.lineno}"
+        for path in (PACKAGE / room).rglob("*.py")
+        for call in calls_of(path)
+        if "extra" not in {keyword.arg for keyword in call.keywords}
+    ]
+    assert without == []
+
+
+def test_no_field_collides_with_an_attribute_of_log_records() -> None:
+    record = logging.makeLogRecord({})
+    assert not set(logs.FIELDS) & {*vars(record), "message", "asctime"}
+    assert all(re.fullmatch(r"kafka_[a-z_]+", name) for name in logs.FIELDS)
+
+
+def test_fields_are_built_from_errors_and_partitions() -> None:
+    error = ConnectionLost("reset", sent=True, broker="3 at h:9092", api="Produce", topic="t")
+    assert logs.fields_of({"kafka_client_id": "c"}, error=error, partition=None) == {
+        "kafka_client_id": "c",
+        "kafka_error": "ConnectionLost",
+        "kafka_broker": "3 at h:9092",
+        "kafka_api": "Produce",
+        "kafka_topic": "t",
+    }
+    assert logs.fields_of(error=ValueError(), tp=TopicPartition("t", 1)) == {
+        "kafka_error": "ValueError",
+        "kafka_topic": "t",
+        "kafka_partition": 1,
+    }
+    with pytest.raises(KeyError, match="kafka_colour"):
+        logs.fields_of(colour="red")
+
+
+def test_an_error_code_is_a_plain_number() -> None:
+    error = error_for(ErrorCode.UNKNOWN_SERVER_ERROR, api="Fetch")
+    found = logs.fields_of(error=error)
+    assert json.loads(json.dumps(found))["kafka_error_code"] == -1
+
+
+def test_lists_of_partitions_are_bounded() -> None:
+    partitions = [TopicPartition("t", n) for n in range(25)]
+    assert logs.list_partitions([]) == "none"
+    assert logs.list_partitions([TopicPartition("a", 1), TopicPartition("b", 0)]) == "a [1], b [0]"
+    assert logs.list_partitions(partitions).endswith(", 19] and 5 more")
+    assert logs.list_offsets({partitions[0]: 7, partitions[1]: 9}) == "t [0: 7, 1: 9]"
+    assert logs.count_partitions(partitions[:1]) == "1 partition"
+    assert logs.count_partitions(range(12_000)) == "12,000 partitions"
+
+
+def test_a_rate_limit_lets_one_line_of_a_kind_through_per_interval() -> None:
+    limit = logs.RateLimit(60.0, max_kinds=2)
+    levels = [limit.level(logging.WARNING, "a", now) for now in (0.0, 1.0, 59.9, 60.0, 61.0)]
+    assert [level == logging.WARNING for level in levels] == [True, False, False, True, False]
+    assert limit.level(logging.WARNING, "b", 61.0) == logging.WARNING
+    assert limit.level(logging.WARNING, "c", 61.0) == logging.WARNING  # and "a" is forgotten
+    assert limit.level(logging.WARNING, "b", 62.0) == logging.DEBUG
+    assert limit.level(logging.WARNING, "a", 62.0) == logging.WARNING
+
+
+def test_a_failure_streak_is_logged_once_and_has_a_length() -> None:
+    streak = logs.FailureStreak()
+    assert streak.ended(1.0) is None
+    levels = [streak.failed(logging.WARNING, now) for now in (2.0, 3.0)]
+    assert levels == [logging.WARNING, logging.DEBUG]
+    assert streak.ended(7.0) == 5.0
+    assert streak.failed(logging.WARNING, 8.0) == logging.WARNING
+
+
+def rows(heading: str) -> dict[str, str]:
+    """A table of docs/logging.md: its first column by its second."""
+    page = (PACKAGE.parent / "docs" / "logging.md").read_text(encoding="utf-8")
+    section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return dict(re.findall(r"^\| `([\w.]+)` \| (.*) \|$", section, re.MULTILINE))
+
+
+def test_the_page_lists_all_fields_and_loggers() -> None:
+    assert rows("Fields") == dict(logs.FIELDS)
+    sources = [path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")]
+    names = re.findall(r'getLogger\("(aiokafkawire\.[\w.]+)"\)', "".join(sources))
+    assert set(rows("Loggers")) == set(names)
+
+
+async def read_one(broker: Broker, **options: Any) -> None:
+    """Read a record as the only member of a group."""
+    async with Consumer(
+        "t",
+        bootstrap_servers=broker.bootstrap_servers,
+        client_id="reader",
+        group_id="billing",
+        **QUICK | options,
+    ) as consumer:
+        with anyio.fail_after(30):
+            await consumer.getone()
+
+
+@pytest.mark.anyio
+async def test_lines_of_a_group_say_who_joined_with_which_partitions_and_where_it_starts(
+    lines: Lines,
+) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("t", partitions=3)
+        options = {"bootstrap_servers": broker.bootstrap_servers, "client_id": "writer"}
+        async with Producer(**options) as producer:
+            await producer.send_and_wait("t", b"v", partition=1)
+        await read_one(broker, auto_offset_reset="earliest")
+        async with Producer(**options) as producer:
+            await producer.send_and_wait("t", b"v", partition=1)
+        await read_one(broker)
+        cluster = broker.cluster_id
+    info = [record for record in lines.records if record.levelno >= logging.INFO]
+    told = lines.texts("connected to cluster")
+    assert len(told) == 4
+    assert re.fullmatch(
+        rf"producer writer: connected to cluster {cluster}: 1 broker \(\d+ at 127.0.0.1:\d+\),"
+        r" controller \d+",
+        told[0],
+    )
+    assert len(lines.texts("producer writer: producer id ", ", epoch 0")) == 2
+    joined = lines.texts("Group billing: joined generation 1 as reader-", "leader, range")
+    assert joined[0].endswith(": 3 partitions: t [0, 1, 2]")
+    who = "consumer reader of group billing: "
+    assert lines.texts(who, "no committed offset for t [0, 1, 2]", "auto_offset_reset=earliest")
+    (start,) = lines.texts(who, "start position of 3 partitions", "beginning of the log")
+    assert start.endswith("): t [0: 0, 1: 0, 2: 0]")
+    (start,) = lines.texts(who, "(committed offset): t [")
+    assert "1: 1" in start
+    assert len(lines.texts("Group billing: revoked 3 partitions: t [0, 1, 2]")) == 2
+    assert len(lines.texts("Group billing: left (")) == 2
+    for record in info:
+        if record.name.startswith("aiokafkawire.broker"):
+            continue
+        fields = {name: value for name, value in vars(record).items() if name in logs.FIELDS}
+        assert fields["kafka_client_id"] in {"reader", "writer"}, record.getMessage()
+        assert ("kafka_group" in fields) == (fields["kafka_client_id"] == "reader")
+        assert json.loads(json.dumps(fields)) == fields
+    (one,) = [r for r in info if "(committed offset)" in r.getMessage()]
+    assert vars(one)["kafka_reset"] == "committed offset"
+    joins = [vars(r) for r in info if ": joined generation" in r.getMessage()]
+    assert joins[0]["kafka_partitions"] == 3
+    assert joins[0]["kafka_generation"] == 1
+    assert joins[0]["kafka_member_id"].startswith("reader-")
+
+
+@pytest.mark.anyio
+async def test_a_consumer_that_starts_at_the_end_by_default_says_so(lines: Lines) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("t", partitions=2)
+        async with Consumer(
+            "t", bootstrap_servers=broker.bootstrap_servers, group_id="g", **QUICK
+        ) as consumer:
+            await consumer.getmany(timeout_ms=100)
+            with anyio.fail_after(30):
+                while not lines.texts("end of the log): t [0: 0, 1: 0]"):
+                    await consumer.getmany(timeout_ms=20)
+    (told,) = lines.texts("no committed offset for t [0, 1]")
+    assert "starting at the end (auto_offset_reset=latest)" in told
+    levels = {record.levelno for record in lines.records if record.getMessage() == told}
+    assert levels == {logging.INFO}
+
+
+@pytest.mark.anyio
+async def test_a_first_seek_is_a_start_position_and_later_ones_are_not(lines: Lines) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("t", partitions=1)
+        async with Consumer(bootstrap_servers=broker.bootstrap_servers, **QUICK) as consumer:
+            consumer.assign(TopicPartition("t", 0))
+            consumer.seek(TopicPartition("t", 0), 0)
+            await consumer.getmany(timeout_ms=50)
+            consumer.seek(TopicPartition("t", 0), 0)
+            await consumer.getmany(timeout_ms=50)
+    assert len(lines.texts("(set by seek()): t [0: 0]")) == 1
+
+
+@pytest.mark.anyio
+async def test_debug_lines_show_versions_metadata_coordinator_and_commits(lines: Lines) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("t", partitions=1)
+        options = {"bootstrap_servers": broker.bootstrap_servers}
+        async with Producer(**options) as producer:
+            await producer.send_and_wait("t", b"v")
+        await read_one(broker, auto_offset_reset="earliest")
+    assert lines.texts("connected to broker", "versions:", "Produce 1", "Metadata 1")
+    assert lines.texts("metadata ", "topics added: t")
+    assert lines.texts("Coordinator of group billing: broker ")
+    assert lines.texts("Group billing: joining at broker ")
+    assert lines.texts("Group billing: synchronising generation 1")
+    assert lines.texts("Group billing: committed t [0: 1]")
+
+
+@pytest.mark.anyio
+async def test_a_batch_that_is_sent_again_is_logged_at_debug(lines: Lines) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("t", partitions=1)
+        options = {"bootstrap_servers": broker.bootstrap_servers, "retry_backoff_ms": 10}
+        async with Producer(**options) as producer:
+            broker.on(ApiKey.PRODUCE, Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER), times=1)
+            await producer.send_and_wait("t", b"v")
+    (told,) = lines.texts("batch for t-0, attempt 1: sent again in ")
+    assert "NOT_LEADER" in told
+
+
+@pytest.mark.anyio
+async def test_each_request_is_traced_with_its_latency(lines: Lines) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("t", partitions=1)
+        options = {"bootstrap_servers": broker.bootstrap_servers, "client_id": "writer"}
+        async with Producer(**options) as producer:
+            await producer.send_and_wait("t", b"v" * 300)
+            count = producer.metrics()["responses_total"]
+        async with Producer(**options, acks=0) as producer:
+            await producer.send_and_wait("t", b"v")
+    traced = [r for r in lines.records if r.name == "aiokafkawire.connection.requests"]
+    assert {record.levelname for record in traced} == {"TRACE"}
+    assert len([r for r in traced if "received" in r.getMessage()]) >= count
+    first = next(r for r in traced if vars(r)["kafka_api"] == "Produce")
+    fields = vars(first)
+    assert re.fullmatch(
+        rf"Produce v{fields['kafka_api_version']} to broker \d+ at 127.0.0.1:\d+, correlation id"
+        rf" {fields['kafka_correlation_id']}: {fields['kafka_latency_ms']:.3f} ms,"
+        rf" {fields['kafka_request_bytes']} bytes sent, {fields['kafka_response_bytes']} received",
+        first.getMessage(),
+    )
+    assert fields["kafka_request_bytes"] > 300
+    assert fields["kafka_client_id"] == "writer"
+    assert lines.texts("Produce v", "bytes sent, no response expected")
+
+
+@pytest.mark.anyio
+async def test_a_request_that_fails_is_traced_with_the_reason(lines: Lines) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("t", partitions=1)
+        options = {"bootstrap_servers": broker.bootstrap_servers}
+        async with Producer(**options, retry_backoff_ms=10) as producer:
+            broker.on(ApiKey.PRODUCE, Close(), times=1)
+            await producer.send_and_wait("t", b"v")
+    (told,) = lines.texts("Produce v", "failed after ")
+    assert "the broker closed the connection" in told
+
+
+def test_requests_are_not_traced_unless_wanted(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "aiokafkawire")
+    assert request_trace.request_trace("1 at h:9092") is None
+    caplog.set_level("TRACE", "aiokafkawire.connection.requests")
+    assert request_trace.request_trace("1 at h:9092") is not None
+
+
+OUTAGE_S = 600.0
+
+
+def outage_lines(lines: Lines, outages: int, outage_s: float) -> Counter[str]:
+    """Lines from INFO on of a producer and a group consumer, while the broker is away."""
+    world = World(7, backend="asyncio")
+    broker = Broker(host=HOST, runtime=world.runtime(HOST))
+    options = {"heartbeat_interval_ms": 3_000, "session_timeout_ms": 45_000}
+
+    async def consume(consumer: Consumer) -> None:
+        async for _ in consumer:
+            pass
+
+    async def produce(producer: Producer) -> None:
+        for _ in range(int((outages * (outage_s + 10) + 60) / 0.5)):
+            await producer.send("t", b"v")
+            await anyio.sleep(0.5)
+
+    async def main() -> None:
+        async with broker:
+            await broker.create_topic("t", partitions=6)
+            servers = broker.bootstrap_servers
+            (node,) = broker.nodes
+            consumer = with_runtime(
+                Consumer("t", bootstrap_servers=servers, group_id="g", **options),
+                world.runtime("10.0.1.1"),
+            )
+            producer = with_runtime(
+                Producer(bootstrap_servers=servers, delivery_timeout_ms=3_600_000),
+                world.runtime("10.0.1.2"),
+            )
+            async with consumer, producer, anyio.create_task_group() as tasks:
+                tasks.start_soon(consume, consumer)
+                tasks.start_soon(produce, producer)
+                await anyio.sleep(20)
+                lines.records.clear()
+                for _ in range(outages):
+                    await broker.kill(node)
+                    await anyio.sleep(outage_s)
+                    await broker.restart(node)
+                    await anyio.sleep(10)
+                await anyio.sleep(20)
+                tasks.cancel_scope.cancel()
+
+    world.run(main)
+    told = [r for r in lines.records if r.levelno >= logging.INFO and "broker" not in r.name]
+    return Counter(re.sub(r"\d[\d.:]*", "#", f"{r.levelname} {r.getMessage()}") for r in told)
+
+
+def test_a_long_outage_takes_few_lines(lines: Lines) -> None:
+    counts = outage_lines(lines, outages=1, outage_s=OUTAGE_S)
+    assert max(counts.values()) <= 2, counts
+    assert counts.total() <= 30, counts
+    assert any("can be reached again after" in text for text in counts), counts
+    lengths = [
+        vars(r)["kafka_outage_ms"] / 1_000
+        for r in lines.records
+        if "can be reached again after" in r.getMessage()
+    ]
+    assert all(OUTAGE_S - 15 < length < OUTAGE_S + 15 for length in lengths)
+
+
+def test_a_broker_that_comes_and_goes_does_not_fill_the_log(lines: Lines) -> None:
+    """Thirty outages of half a second in five minutes."""
+    counts = outage_lines(lines, outages=30, outage_s=0.5)
+    warnings = {text: n for text, n in counts.items() if text.startswith(("WARNING", "ERROR"))}
+    assert all(n <= 6 for n in warnings.values()), warnings
