@@ -144,7 +144,8 @@ class WrongEventLoop(KafkaError):
     """The client was called in another event loop than the one in which it was started.
 
     What to do: start it in the loop that uses it. With pytest-asyncio, give the fixture that makes
-    it and the test the same `loop_scope`; from another thread, hand the call over to the loop.
+    it and the test the same `loop_scope`. From another thread, as in a `def` endpoint, hand the
+    call over: `anyio.from_thread.run` or `asyncio.run_coroutine_threadsafe`.
     """
 
 

@@ -30,6 +30,7 @@ __all__ = (
     "TaskHandle",
     "being_cancelled",
     "current_task",
+    "in_event_loop",
     "loop_checkpoint",
     "loop_clock",
     "loop_home",
@@ -53,6 +54,11 @@ def on_trio() -> bool:
     import trio  # noqa: PLC0415
 
     return trio.lowlevel.in_trio_run()
+
+
+def in_event_loop() -> bool:
+    """Return whether an event loop runs in this thread."""
+    return on_trio() or asyncio._get_running_loop() is not None
 
 
 def loop_clock() -> Callable[[], float]:

@@ -21,6 +21,7 @@ from aiokafkawire.runtime.host import (
     Home,
     Host,
     TaskHandle,
+    in_event_loop,
     loop_home,
     thread_notifier,
 )
@@ -121,10 +122,18 @@ class Lifecycle(Generic[S]):
         """Raise `WrongEventLoop` if the client runs in another event loop than this one."""
         home = self._home
         if self.open is not None and home is not None and home._thread_id != self._here():
+            if not in_event_loop():
+                raise WrongEventLoop(
+                    f"no event loop runs in this thread, and the {self.name} belongs to the one in"
+                    " which it was started: call it there, from a thread by"
+                    " asyncio.run_coroutine_threadsafe(…, loop) or, in a worker thread of anyio"
+                    " (a 'def' endpoint of FastAPI), anyio.from_thread.run(…)"
+                )
             raise WrongEventLoop(
-                f"the {self.name} was started in another event loop, or in that of another thread,"
-                " and belongs to it: make one here (with pytest-asyncio, give fixture and test the"
-                " same loop_scope)"
+                f"the {self.name} was started in another event loop, and belongs to it: start one"
+                " in this loop (with pytest-asyncio, give fixture and test the same loop_scope);"
+                " in a thread, hand the call over to the loop of the"
+                f" {self.name} instead of running another one"
             )
 
     def refuse(self) -> NoReturn:

@@ -266,7 +266,7 @@ async def test_no_batch_takes_a_record_from_another_event_loop(bootstrap_servers
         first = producer.send_nowait(topic, b"here", partition=0)
 
         def elsewhere() -> None:
-            with pytest.raises(WrongEventLoop):
+            with pytest.raises(WrongEventLoop, match="no event loop runs in this thread"):
                 producer.send_nowait(topic, b"in a thread", partition=0)
             with pytest.raises(WrongEventLoop):
                 asyncio.run(producer.send(topic, b"in another loop", partition=0))

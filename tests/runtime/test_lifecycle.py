@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
 import pytest
 
@@ -640,6 +641,27 @@ async def test_a_client_belongs_to_one_event_loop():
             assert isinstance(in_another_loop(work), WrongEventLoop)
         client.life.running_here()
     assert client.said_goodbye
+
+
+async def test_the_wrong_event_loop_is_told_from_a_thread_without_one():
+    async def use() -> None:
+        client.life.running_here()
+
+    def use_without_a_loop() -> str:
+        with pytest.raises(WrongEventLoop) as caught:
+            client.life.running_here()
+        return str(caught.value)
+
+    async with Client() as client:
+        in_another = str(in_another_loop(use))
+        assert "the client was started in another event loop" in in_another
+        assert "start one in this loop" in in_another
+        in_none = await anyio.to_thread.run_sync(use_without_a_loop)
+        assert "no event loop runs in this thread" in in_none
+        assert "anyio.from_thread.run(" in in_none
+        assert "start one" not in in_none
+        # What the text says works.
+        await anyio.to_thread.run_sync(lambda: anyio.from_thread.run(use))
 
 
 def test_a_client_whose_event_loop_is_gone_may_be_closed_in_another() -> None:
