@@ -110,6 +110,8 @@ def test_a_process_says_goodbye_in_reverse():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_has_a_loop_of_its_own_and_says_no_goodbyes_of_its_parent():
     forked = PROGRAMME + (
+        "import warnings\n"
+        "warnings.simplefilter('ignore', DeprecationWarning)\n"  # of forks beside threads, 3.12
         "child = os.fork()\n"
         "if not child:\n"
         "    blocking.call(tell, 'in child')\n"

@@ -14,13 +14,14 @@ from typing import Any
 import aiokafka
 import aiokafka.admin
 import aiokafka.errors
-import confluent_kafka
-import confluent_kafka.admin
 import pytest
 
 import aiokafkawire
 from aiokafkawire import Consumer, OffsetAndTimestamp, Producer, Record, RecordMetadata, kafka07
 from aiokafkawire.config import names
+
+confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
+pytest.importorskip("confluent_kafka.admin")
 
 with warnings.catch_warnings():
     # It reads its own files in a way that Python 3.11 deprecates.

@@ -6,11 +6,12 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import confluent_kafka
 import pytest
-from confluent_kafka import admin
 
 from .hosted import DEADLINE_S, HostedBroker, hosted_broker, repeat_until
+
+confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
+admin = pytest.importorskip("confluent_kafka.admin")
 
 pytestmark = pytest.mark.slow
 

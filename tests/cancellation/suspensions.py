@@ -148,21 +148,42 @@ async def by_timeout(attempt: Attempt) -> None:
 
 
 async def by_wait_for(attempt: Attempt) -> None:
-    """The timeout's callback is run by hand instead of by the clock."""
+    """The timeout's callback is run by hand instead of by the clock.
+
+    Up to Python 3.11 `wait_for` sets its timer by `call_later`, later ones by `call_at`.
+    """
     loop = asyncio.get_running_loop()
-    call_later = loop.call_later
+    call_later, call_at = loop.call_later, loop.call_at
+    timers: list[asyncio.TimerHandle] = []
 
-    def catch(delay: float, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        if delay == FAR_S:
-            attempt.cancel = lambda: callback(*args)
-        return call_later(delay, callback, *args, **kwargs)
+    def catch(handle: asyncio.TimerHandle, callback: Callable[..., Any], *args: Any) -> None:
+        def fire() -> None:
+            if not handle.cancelled():
+                handle.cancel()
+                callback(*args)
 
-    with mock.patch.object(loop, "call_later", catch):
-        waiting = asyncio.wait_for(attempt.run(), FAR_S)
+        timers.append(handle)
+        attempt.cancel = fire
+
+    def later(delay: float, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        with mock.patch.object(loop, "call_at", call_at):  # which asyncio's `call_later` calls
+            handle = call_later(delay, callback, *args, **kwargs)
+        if delay == FAR_S and not timers:
+            catch(handle, callback, *args)
+        return handle
+
+    def at(when: float, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        handle = call_at(when, callback, *args, **kwargs)
+        if not timers and when > loop.time() + FAR_S / 2:
+            catch(handle, callback, *args)
+        return handle
+
+    with mock.patch.object(loop, "call_later", later), mock.patch.object(loop, "call_at", at):
         try:
-            await waiting
+            await asyncio.wait_for(attempt.run(), FAR_S)
         except TimeoutError:
             assert attempt.outcome.cancelled
+    assert timers, "wait_for sets its timer in a way that this does not know"
 
 
 def ways() -> list[tuple[str, Way, When]]:

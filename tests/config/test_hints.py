@@ -8,13 +8,14 @@ import warnings
 from typing import Any
 
 import aiokafka
-import confluent_kafka
 import pytest
 
 from aiokafkawire import Consumer, Producer
 from aiokafkawire.config import ConsumerConfig, ProducerConfig, hints, options_of
 from aiokafkawire.errors import InvalidOption
 from tests.docs.pages import ROOT
+
+confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 
 with warnings.catch_warnings():
     # It reads its own files in a way that Python 3.11 deprecates.

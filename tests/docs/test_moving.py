@@ -9,7 +9,6 @@ import warnings
 from typing import Any
 
 import aiokafka
-import confluent_kafka
 import pytest
 
 import aiokafkawire
@@ -17,6 +16,8 @@ from aiokafkawire import Consumer, Producer, errors
 from aiokafkawire.config import ConsumerConfig, ProducerConfig, options_of
 
 from .pages import ROOT
+
+confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 
 with warnings.catch_warnings():
     # It reads its own files in a way that Python 3.11 deprecates.

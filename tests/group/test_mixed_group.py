@@ -6,13 +6,14 @@ import threading
 from typing import Any
 
 import anyio
-import confluent_kafka
 import pytest
 
 from aiokafkawire.broker import Broker
 from tests.consumer.helpers import TIMEOUT_S, consumer, numbers, produce
 
 from .test_coordinator import COOPERATIVE, Reader
+
+confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 
 PARTITIONS = 4
 

@@ -7,10 +7,11 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import confluent_kafka
 import pytest
 
 from ..hosted import DEADLINE_S, HostedBroker, hosted_broker, repeat_until
+
+confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 
 with warnings.catch_warnings():
     # It reads a file of its own in a way that Python will not have for ever.
