@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from aiokafkawire.broker.client_log import ClientLog
 from aiokafkawire.broker.coordination import Coordination
 from aiokafkawire.broker.features import TRANSACTION_VERSION, finalized
 from aiokafkawire.broker.fetch_sessions import FetchSessions
@@ -57,6 +58,10 @@ class State(Session):
     addresses: dict[int, Address] = field(default_factory=dict)
     fetch_sessions: dict[int, FetchSessions] = field(default_factory=dict)
     replication: Replication | None = None
+    client_log: ClientLog = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.client_log = ClientLog(self.clock.now)
 
     @property
     def oldest_release(self) -> Release:

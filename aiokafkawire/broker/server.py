@@ -11,6 +11,7 @@ import anyio
 
 from aiokafkawire.broker.apis import CONTROLLER_HANDLERS, HANDLERS
 from aiokafkawire.broker.call import Call, Disconnect, Peer, State
+from aiokafkawire.broker.client_log import ClientLog, error_codes
 from aiokafkawire.broker.faults import (
     Answer,
     Close,
@@ -22,7 +23,7 @@ from aiokafkawire.broker.faults import (
     RequestLog,
     SeenRequest,
 )
-from aiokafkawire.broker.releases import NotServed, Release, Versions
+from aiokafkawire.broker.releases import NODE_CLIENT_ID, NotServed, Release, Versions
 from aiokafkawire.errors import (
     KafkaError,
     MalformedFrame,
@@ -35,7 +36,11 @@ from aiokafkawire.wire.api import APIS
 from aiokafkawire.wire.codec import decode_prefix
 from aiokafkawire.wire.frame import FrameReader
 from aiokafkawire.wire.header import RequestHeader, decode_request_header, encode_response
-from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from aiokafkawire.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
 
 __all__ = ("MAX_QUEUED_BYTES", "MAX_QUEUED_REQUESTS", "ServerConnection", "Site")
 
@@ -73,6 +78,10 @@ class Site(Protocol):
         ...
 
 
+class _Refused(Disconnect):
+    """The request is of an API or a version that is not served."""
+
+
 class ServerConnection:
     """Two tasks run it: `read` fills a queue of frames, `serve` answers them in order."""
 
@@ -87,6 +96,8 @@ class ServerConnection:
         self._emptied = Signal()
         self._ended = False
         self._muted = False
+        self._client: str | None = None
+        self._internal = False
         self.idle_since = site.state.clock.now()
         self.name = f"node {site.node_id}: connection {number} from {transport.peer}"
 
@@ -129,6 +140,8 @@ class ServerConnection:
                 if buffers:
                     await self._site.not_paused()
                     await self._transport.send(buffers)
+        except _Refused:
+            pass  # it is logged
         except Disconnect as reason:
             logger.warning("%s: closed: %s", self.name, reason)
         except OSError as error:
@@ -137,9 +150,28 @@ class ServerConnection:
             # A defect here must cost this client its connection, not everybody the broker.
             logger.exception("%s: closed: a request could not be carried out", self.name)
         finally:
+            if self._client is not None:
+                self._log.disconnected(self.name, self._client, internal=self._internal)
             self._transport.abort()
             with anyio.CancelScope(shield=True):
                 await self._transport.aclose()
+
+    @property
+    def _log(self) -> ClientLog:
+        return self._site.state.client_log
+
+    def _introduce(self, header: RequestHeader, message: object = None) -> str:
+        """Describe the client by its first request."""
+        client = "a client without id"
+        if header.client_id is not None:
+            client = f"client {header.client_id!r}"
+        if isinstance(message, ApiVersionsRequest) and message.client_software_name:
+            client += f" ({message.client_software_name} {message.client_software_version})"
+        if self._client is None:
+            self._client = client
+            self._internal = (header.client_id or "").startswith(NODE_CLIENT_ID)
+            self._log.connected(self.name, client, internal=self._internal)
+        return self._client
 
     def hang_up(self) -> None:
         """End it as soon as it is idle."""
@@ -175,7 +207,7 @@ class ServerConnection:
             header = decode_request_header(frame)
         except UnsupportedVersion as error:
             self._unreadable(error)
-            return self._refuse(str(error))
+            return self._refuse(str(error), self._client or "a client")
         except MalformedMessage as error:
             self._unreadable(error)
             raise Disconnect(str(error)) from error
@@ -188,7 +220,9 @@ class ServerConnection:
             message, _ = decode_prefix(cls, header.api_version, frame[header.header_size :])
         except MalformedMessage as error:
             self._unreadable(error)
-            return self._refuse(str(error))
+            return self._refuse(str(error), self._introduce(header))
+        if self._client is None:
+            self._introduce(header, message)
         seen = SeenRequest(
             api_key=header.api_key,
             version=header.api_version,
@@ -212,20 +246,23 @@ class ServerConnection:
     def _unreadable(self, error: KafkaError) -> None:
         self._site.requests.unreadable.append(f"{self.name}: {error}")
 
-    def _refuse(self, reason: str) -> list[Buffer]:
+    def _refuse(self, reason: str, client: str) -> list[Buffer]:
         """What an API or a version is answered that this release does not have."""
-        if self._release.not_served is NotServed.CLOSED:
-            raise Disconnect(reason)
-        logger.warning("%s: not answered: %s", self.name, reason)
+        closes = self._release.not_served is NotServed.CLOSED
+        consequence = "closed" if closes else "not answered"
+        self._log.refused(self.name, client, reason, consequence)
+        if closes:
+            raise _Refused(reason)
         return []
 
     def _refuse_version(self, header: RequestHeader, served: Versions | None) -> list[Buffer]:
+        request = f"{APIS[header.api_key].name} (API key {header.api_key}) v{header.api_version}"
         if served is None:
-            return self._refuse(f"{header.api_key.name} is not served")
+            return self._refuse(f"{request} is not served", self._introduce(header))
         if header.api_key is not ApiKey.API_VERSIONS:
             return self._refuse(
-                f"version {header.api_version} of {header.api_key.name} is not served "
-                f"({served.low} to {served.high} are)"
+                f"{request} is not served (v{served.low} to v{served.high} are)",
+                self._introduce(header),
             )
         own = ApiVersion(api_key=header.api_key, min_version=served.low, max_version=served.high)
         response = ApiVersionsResponse(
@@ -287,5 +324,19 @@ class ServerConnection:
             peer=self._peer,
         )
         response = await _HANDLERS[seen.api_key].handle(call, seen.message)
+        if logger.isEnabledFor(logging.DEBUG):
+            self._log_errors(seen, response)
         self._site.requests.settle(seen, response, carried_out=True)
         return response
+
+    def _log_errors(self, seen: SeenRequest, response: Response | None) -> None:
+        codes = list(dict.fromkeys(code.name for code in error_codes(response)))
+        if codes:
+            logger.debug(
+                "%s: %s v%d of %s is answered %s",
+                self.name,
+                APIS[seen.api_key].name,
+                seen.version,
+                self._client,
+                ", ".join(codes),
+            )

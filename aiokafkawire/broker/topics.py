@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import re
 import zlib
@@ -32,6 +33,8 @@ __all__ = (
     "Topic",
     "check_topic_name",
 )
+
+logger = logging.getLogger("aiokafkawire.broker")
 
 NO_LEADER = -1
 
@@ -307,6 +310,12 @@ class Cluster:
         except StorageError:
             self._remove(topic)
             raise
+        logger.info(
+            "Topic %s: created with %d partitions, replication factor %d",
+            name,
+            len(replicas),
+            len(replicas[0]),
+        )
         return topic
 
     def add_partitions(
@@ -349,6 +358,7 @@ class Cluster:
         except StorageError:
             del topic.partitions[present:]
             raise
+        logger.info("Topic %s: %d partitions instead of %d", topic.name, count, present)
 
     def truncate(self, partition: Partition, offset: int) -> None:
         """Cut the log's end off, as an unclean leader change does: the leader's epoch rises."""
@@ -370,6 +380,7 @@ class Cluster:
             self.topics.update(kept)
             self._by_id[topic.topic_id] = topic
             raise
+        logger.info("Topic %s: deleted", topic.name)
         for partition in topic.partitions:
             partition.deleted = True
             # What cannot be deleted now is deleted before the name is used again.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 from typing import cast
@@ -76,6 +77,12 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
     help="Speak Kafka 0.7 at this port too, with logs of its own. 0 takes a free one.",
 )
 @assignments_option("broker, such as group_initial_rebalance_delay_ms=3000")
+@click.option(
+    "-v",
+    "--verbose",
+    count=True,
+    help="Log clients, topics, groups and refused requests; -vv also errors that are answered.",
+)
 @quiet_option
 @backend_option
 def broker(
@@ -92,6 +99,7 @@ def broker(
     racks: str | None,
     kafka07_port: int | None,
     assignments: tuple[str, ...],
+    verbose: int,
     quiet: bool,
     backend: str,
 ) -> None:
@@ -102,6 +110,9 @@ def broker(
     """
     if port and port + nodes - 1 > LAST_PORT:
         raise InvalidOption(f"--port {port} leaves no room for {nodes} nodes below {LAST_PORT}")
+    if verbose:
+        level = logging.INFO if verbose == 1 else logging.DEBUG
+        logging.getLogger("aiokafkawire.broker").setLevel(level)
     wanted = [parse_topic(text) for text in topics]
     options: BrokerOptions = {
         "auto_create_topics": auto_create,

@@ -53,6 +53,21 @@ def test_it_greets_on_stderr_and_warns_of_an_open_door() -> None:
     assert "no authentication" in err
 
 
+def test_verbose_shows_clients_topics_and_groups() -> None:
+    with serving("-v", "-t", "orders:2") as (servers, process):
+        aiokafkawire("produce", "-b", servers, "-t", "orders", stdin=b"book\n")
+        read = ("consume", "-b", servers, "-G", "billing", "-o", "beginning", "-c", "1", "orders")
+        assert aiokafkawire(*read).stdout == b"book\n"
+        interrupt(process)
+        err = end(process)[1].decode()
+    assert "Topic orders: created with 2 partitions, replication factor 1" in err
+    assert "(aiokafkawire " in err
+    assert "connected" in err
+    assert "disconnected" in err
+    assert "Group billing: member " in err
+    assert "Group billing: generation 1 is stable: 1 members" in err
+
+
 def test_a_port_in_use_is_one_line(cli: Cli) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

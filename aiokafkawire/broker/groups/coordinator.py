@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import cast
 from uuid import UUID
 
+from aiokafkawire.broker.client_log import Repeats
 from aiokafkawire.broker.groups.events import (
+    Commit,
     CoordinatorMoved,
     Delete,
     Event,
     GroupState,
+    Heartbeat,
+    Leave,
     Reply,
     Result,
     Tick,
 )
 from aiokafkawire.broker.groups.machine import NO_DEADLINE, ClassicGroup
+from aiokafkawire.broker.groups.members import Member
 from aiokafkawire.broker.groups.offsets import OffsetStore
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.refusal import Refusal
@@ -30,6 +37,10 @@ logger = logging.getLogger("aiokafkawire.broker")
 
 MAX_GROUPS = 10_000
 """Groups known at once; unused ones without offsets go first."""
+
+
+MAX_LINES_OF_A_GROUP = 100
+"""Log lines in a minute; more are logged at DEBUG."""
 
 
 class Groups:
@@ -45,6 +56,7 @@ class Groups:
         self._groups: dict[str, ClassicGroup] = {}
         self._armed = NO_DEADLINE
         self._rearm = Signal()
+        self._repeats = Repeats(clock.now, of_a_key=MAX_LINES_OF_A_GROUP)
         for group_id in offsets.groups():
             self._groups[group_id] = self._made(group_id)
 
@@ -89,16 +101,12 @@ class Groups:
 
     def handle(self, group: ClassicGroup, event: Event) -> None:
         """Let a group carry out an event, and hand out the replies."""
-        before = group.state, group.generation
-        replies = group.handle(event, self._clock.now())
-        if (group.state, group.generation) != before:
-            logger.debug(
-                "group %s: %s, generation %d, %d members",
-                group.group_id,
-                group.state.value,
-                group.generation,
-                len(group.members),
-            )
+        if not logger.isEnabledFor(logging.INFO) or isinstance(event, Heartbeat | Commit):
+            replies = group.handle(event, self._clock.now())
+        else:
+            state, members = (group.state, group.generation), dict(group.members)
+            replies = group.handle(event, self._clock.now())
+            self._log_changes(group, event, state, members)
         for reply in replies:
             _promise(reply).resolve(reply.result)
         if group.next_deadline() < self._armed:
@@ -118,6 +126,36 @@ class Groups:
                 if group.next_deadline() <= now:
                     self.handle(group, Tick())
 
+    def _log_changes(
+        self,
+        group: ClassicGroup,
+        event: Event,
+        state: tuple[GroupState, int],
+        members: Mapping[str, Member],
+    ) -> None:
+        """Log what an event changed in a group."""
+        name = group.group_id
+        log = functools.partial(self._repeats.log, name, logging.INFO)
+        for member_id in group.members.keys() - members.keys():
+            member = group.members[member_id]
+            client = f"client {member.client_id!r} at {member.client_host}"
+            log("Group %s: member %s joined, %s", name, member_id, client)
+        for member_id in members.keys() - group.members.keys():
+            log("Group %s: member %s %s", name, member_id, _GONE.get(type(event), "removed"))
+        if (group.state, group.generation) == state:
+            return
+        if group.state is GroupState.STABLE:
+            log(
+                "Group %s: generation %d is stable: %d members, leader %s, assignor %s",
+                name,
+                group.generation,
+                len(group.members),
+                group.leader,
+                group.protocol,
+            )
+        else:
+            log("Group %s: %s, generation %d", name, group.state.value, group.generation)
+
     def _made(self, group_id: str) -> ClassicGroup:
         return ClassicGroup(
             group_id,
@@ -133,6 +171,11 @@ class Groups:
                 del self._groups[group.group_id]
                 return
         raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are too many groups")
+
+
+_GONE: Mapping[type[Event], str] = MappingProxyType(
+    {Leave: "left", Tick: "removed: its session or its time to rejoin ran out"}
+)
 
 
 def _promise(reply: Reply) -> Promise[Result]:

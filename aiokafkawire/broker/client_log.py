@@ -1,0 +1,100 @@
+"""Log lines about clients: connections, refused requests, errors that are answered."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Hashable, Iterator
+
+from aiokafkawire.wire import ErrorCode
+
+__all__ = ("ClientLog", "Repeats", "error_codes")
+
+logger = logging.getLogger("aiokafkawire.broker")
+
+WINDOW_S = 60.0
+MAX_LINES_OF_A_KEY = 5
+MAX_CONNECTIONS_OF_A_CLIENT = 20
+MAX_LINES = 1_000
+"""Log lines in `WINDOW_S`: of one event, of one client's connections, and of all events."""
+
+
+class Repeats:
+    """Decides which repeated events are logged: some of each kind in a minute."""
+
+    def __init__(self, now: Callable[[], float], of_a_key: int = MAX_LINES_OF_A_KEY) -> None:
+        self._now = now
+        self._of_a_key = of_a_key
+        self._since = now()
+        self._counts: dict[Hashable, int] = {}
+        self._total = 0
+
+    def level(self, key: Hashable, level: int) -> int:
+        """Return `level`, or DEBUG for an event that was logged often in this minute."""
+        now = self._now()
+        if now >= self._since + WINDOW_S:
+            self._since, self._total = now, 0
+            self._counts.clear()
+        count = self._counts.get(key, 0)
+        if count >= self._of_a_key or self._total >= MAX_LINES:
+            return logging.DEBUG
+        self._counts[key] = count + 1
+        self._total += 1
+        return level
+
+    def log(self, key: Hashable, level: int, text: str, *arguments: object) -> None:
+        """Log an event, and say once when more of its kind are logged at DEBUG."""
+        if not logger.isEnabledFor(level):
+            return
+        actual = self.level(key, level)
+        logger.log(actual, text, *arguments)
+        if actual == level and self._counts.get(key) == self._of_a_key:
+            logger.log(level, "More lines like the last one are logged at DEBUG for a while")
+
+
+class ClientLog:
+    """Logs the clients of a broker, without repeating one that reconnects or asks in a loop."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._connections = Repeats(now, of_a_key=MAX_CONNECTIONS_OF_A_CLIENT)
+        self._refusals = Repeats(now)
+
+    def connected(self, connection: str, client: str, *, internal: bool) -> None:
+        """Log a connection at its first request. `internal`: another node connected."""
+        self._log(
+            logging.DEBUG if internal else logging.INFO, "%s: %s connected", connection, client
+        )
+
+    def disconnected(self, connection: str, client: str, *, internal: bool) -> None:
+        level = logging.DEBUG if internal else logging.INFO
+        self._log(level, "%s: %s disconnected", connection, client)
+
+    def refused(self, connection: str, client: str, reason: str, consequence: str) -> None:
+        """Log a request in an API or a version that is not served."""
+        self._refusals.log(
+            (client, reason),
+            logging.WARNING,
+            "%s: %s: %s, asked by %s",
+            connection,
+            consequence,
+            reason,
+            client,
+        )
+
+    def _log(self, level: int, text: str, connection: str, client: str) -> None:
+        self._connections.log((client, text), level, text, connection, client)
+
+
+def error_codes(message: object) -> Iterator[ErrorCode]:
+    """Yield each error code of a response, at any depth."""
+    if isinstance(message, list):
+        for each in message:
+            yield from error_codes(each)
+    elif dataclasses.is_dataclass(message):
+        for field in dataclasses.fields(message):
+            value = getattr(message, field.name)
+            if field.name.endswith("error_code"):
+                if value:
+                    yield ErrorCode(value)
+            elif not isinstance(value, (str, int, bytes)):
+                yield from error_codes(value)
