@@ -56,7 +56,7 @@ def instructions(*names: str) -> int:
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=600,
     )
     found = re.search(r"Collected : (\d+)", ran.stderr)
     assert found is not None, ran.stderr
