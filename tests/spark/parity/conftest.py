@@ -20,7 +20,8 @@ TIMEOUT_S = 400
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    ours = [item for item in items if item.path == HERE / "test_parity.py"]
+    files = {HERE / "test_parity.py", HERE / "test_migration.py"}
+    ours = [item for item in items if item.path in files]
     for item in ours:
         item.add_marker(pytest.mark.timeout(TIMEOUT_S))
     if not asked_for(config.args, config.invocation_params.dir, "", HERE):
