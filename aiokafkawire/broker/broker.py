@@ -142,7 +142,11 @@ class Broker(Client[State]):
     async def _start(self, runtime: Runtime, host: Host) -> State:
         self._runtime = runtime
         directory = self._data_dir
-        self._store = store = MemoryStore() if directory is None else DirectoryStore(directory)
+        self._store = store = (
+            MemoryStore()
+            if directory is None
+            else DirectoryStore(directory, clock=runtime.clock.now)
+        )
         store.open()
         node_ids = range(1, len(self._bind) + 1)
         try:

@@ -318,12 +318,20 @@ class _Lines:
 
 
 class DirectoryStore:
-    """Keeps everything under one directory, which belongs to one broker at a time."""
+    """Keeps everything under one directory, which belongs to one broker at a time.
 
-    def __init__(self, directory: Path, files: Files | None = None) -> None:
+    Without a clock, a subject whose writes fail again and again is logged once.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        files: Files | None = None,
+        clock: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self._directory = directory
         self._files = files or Files()
-        self._failures = failures = WriteFailures()
+        self._failures = failures = WriteFailures(clock)
         self._lock: IO[str] | None = None
         self._cluster = directory / "cluster.json"
         self._offsets = _Lines(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,9 +20,13 @@ MAX_WARNINGS = 10
 
 
 class WriteFailures:
-    """Remembers what cannot be written: one WARNING when that begins, one INFO when it ends."""
+    """Remembers what cannot be written: one WARNING when that begins, one INFO when it ends.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    Args:
+        clock: Seconds on the runtime's clock.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._failing: dict[str, bool] = {}
         self._warned_at: dict[str, float] = {}

@@ -296,8 +296,8 @@ def test_a_topic_with_the_name_of_a_deleted_one_has_no_offsets(tmp_path: Path) -
 def failing_broker(
     monkeypatch: pytest.MonkeyPatch, directory: Path, failing: Failing, **options: bool
 ) -> Broker:
-    def store(place: Path) -> DirectoryStore:
-        return DirectoryStore(place, failing.files)
+    def store(place: Path, clock: Callable[[], float]) -> DirectoryStore:
+        return DirectoryStore(place, failing.files, clock)
 
     monkeypatch.setattr("aiokafkawire.broker.broker.DirectoryStore", store)
     return Broker(data_dir=directory, **options)  # type: ignore[arg-type]

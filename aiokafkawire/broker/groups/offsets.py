@@ -114,7 +114,7 @@ class OffsetStore:
 
     def forget_topics_but(self, topics: Container[str]) -> None:
         """Forget the offsets of topics that were deleted when it could not be stored."""
-        known = {tp.topic for offsets in self._groups.values() for tp in offsets}
+        known = dict.fromkeys(tp.topic for offsets in self._groups.values() for tp in offsets)
         for topic in known:
             if topic not in topics:
                 self.forget_topic(topic)
