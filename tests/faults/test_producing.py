@@ -16,7 +16,6 @@ from aiokafkawire.errors import (
     DeliveryTimedOut,
     DeliveryUnknown,
     KafkaError,
-    UnsupportedVersion,
 )
 from aiokafkawire.producer import Delivery, Producer
 from aiokafkawire.types import TopicPartition
@@ -447,20 +446,6 @@ async def test_a_request_that_the_broker_closes_the_connection_on_is_given_up(
                 assert (await deliveries[partition]).offset == 0
         assert fault.hits < 12
         assert (await producer.send_and_wait(topic, b"small", partition=1)).offset == 0
-
-
-@pytest.mark.parametrize("acks", [2, 3])
-async def test_acks_that_no_broker_of_today_takes_are_refused_once(
-    broker: Broker, topic: str, acks: int, caplog: pytest.LogCaptureFixture
-):
-    async with producer_on(broker, acks=acks) as producer:
-        delivery = await producer.send(topic, b"v")
-        with pytest.raises(UnsupportedVersion, match=f"acks={acks} works with Kafka 0.8 only"):
-            await delivery
-        with pytest.raises(UnsupportedVersion, match="take 'all', 0 or 1"):
-            await producer.send(topic, b"v")
-    assert broker.requests.of(ApiKey.PRODUCE) == []
-    assert sum("acks=" in record.getMessage() for record in caplog.records) == 1
 
 
 async def test_leaving_names_what_could_not_be_sent(broker: Broker, new_topic: NewTopic):
