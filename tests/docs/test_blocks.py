@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+import logging
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -30,6 +32,22 @@ WRITTEN_ADDRESS = "localhost:9092"
 NODES = 3
 
 BLOCKS = {page: blocks_of(page) for page in PAGES}
+
+
+@pytest.fixture(autouse=True)
+def log_levels() -> Iterator[None]:
+    """Undo what a page about logging sets: later tests look at log lines."""
+    before = {name: logger.level for name, logger in loggers().items()}
+    handlers = list(logging.root.handlers)
+    yield
+    for name, logger in loggers().items():
+        logger.setLevel(before.get(name, logging.NOTSET))
+    logging.root.handlers[:] = handlers
+
+
+def loggers() -> dict[str, logging.Logger]:
+    names = [name for name in logging.root.manager.loggerDict if name.startswith("aiokafkawire")]
+    return {"": logging.root} | {name: logging.getLogger(name) for name in names}
 
 
 class Done(BaseException):
