@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from aiokafkawire._about import is_pure_asked_for, not_built
+from aiokafkawire._about import compiled_kernel, is_pure_asked_for, not_built
 
 __all__ = (
     "COMPILED",
@@ -60,7 +60,8 @@ def load_source() -> ModuleType:
     return sys.modules[name]
 
 
-if TYPE_CHECKING or not is_pure_asked_for():
+# Without a compiled kernel, as in a zip file, the import system finds the source by itself.
+if TYPE_CHECKING or not is_pure_asked_for() or compiled_kernel() is None:
     try:
         from ._kernel import (
             COMPILED,
@@ -86,7 +87,7 @@ if TYPE_CHECKING or not is_pure_asked_for():
     except ImportError as error:
         raise ImportError(STALE) from error
 
-    if not COMPILED:
+    if not COMPILED and not is_pure_asked_for():
         logging.getLogger("aiokafkawire").warning("slower than it could be: %s", not_built())
 else:
     _own = {"load_source", "restore"}
