@@ -87,7 +87,8 @@ class ClientConfig:
     api_version: str | None = _text(
         None,
         meaning='Kafka release of the brokers, as "0.8.2"; from "0.10" on they tell what they'
-        ' speak, and below "2.4" no flexible versions are used, as some mock brokers need it.',
+        ' speak, and below "2.4" no versions newer than those of 2.3 are used, as some mock brokers'
+        " need it.",
     )
     request_timeout_ms: int = _number(
         30_000, 1, meaning="How long the answer to one request is awaited, before another attempt."

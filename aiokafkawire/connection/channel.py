@@ -14,7 +14,7 @@ from aiokafkawire.connection.counters import Counters
 from aiokafkawire.connection.in_flight import MAX_QUEUED, Call, InFlight, QueueFull
 from aiokafkawire.connection.request_trace import request_trace
 from aiokafkawire.connection.throttle import throttle_s
-from aiokafkawire.connection.versions import Versions
+from aiokafkawire.connection.versions import Versions, add_version_advice
 from aiokafkawire.errors import ConnectionLost, KafkaError, ProtocolError, RequestTimedOut
 from aiokafkawire.logs import NO_FIELDS, RateLimit, fields_of
 from aiokafkawire.runtime import (
@@ -431,6 +431,7 @@ class Channel:
             _, response = decode_response(pending.response, pending.version, frame)
         except KafkaError as error:
             error.broker, error.api = self.name, pending.api
+            add_version_advice(error, pending.response, pending.version)
             self._fail(call, error)
             raise
         except BaseException as defect:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from aiokafkawire.errors import InvalidOption, UnsupportedVersion
+from aiokafkawire.errors import InvalidOption, KafkaError, MalformedMessage, UnsupportedVersion
 from aiokafkawire.wire import APIS, NO_ID, ApiKey, Request, Response
 from aiokafkawire.wire.header import Written
 from aiokafkawire.wire.messages.api_versions import ApiVersionsResponse
@@ -16,12 +16,36 @@ from aiokafkawire.wire.messages.offset_commit import OffsetCommitRequest
 from aiokafkawire.wire.messages.offset_fetch import OffsetFetchRequest
 from aiokafkawire.wire.messages.produce import ProduceRequest
 
-__all__ = ("RELEASES", "ApiRange", "ByVersion", "Pin", "Versions", "choose_version", "parse_pin")
+__all__ = (
+    "RELEASES",
+    "ApiRange",
+    "ByVersion",
+    "Pin",
+    "Versions",
+    "add_version_advice",
+    "choose_version",
+    "parse_pin",
+)
 
 R = TypeVar("R", bound=Response)
 
 FIRST_WITH_API_VERSIONS = (0, 10)
 FIRST_WITH_FLEXIBLE_VERSIONS = (2, 4)
+
+_HIGHEST_OF_2_3: Mapping[int, int] = {
+    ApiKey.PRODUCE: 7,
+    ApiKey.LEADER_AND_ISR: 2,
+    ApiKey.LEAVE_GROUP: 2,
+    ApiKey.DESCRIBE_GROUPS: 3,
+    ApiKey.CREATE_TOPICS: 3,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 1,
+    ApiKey.ADD_OFFSETS_TO_TXN: 1,
+    ApiKey.END_TXN: 1,
+    ApiKey.DESCRIBE_CONFIGS: 2,
+    ApiKey.ELECT_LEADERS: 0,
+}
+"""Of the APIs whose later versions are not all flexible: 2.4 has LeaveGroup v3 and v4, for one."""
+
 
 TRANSACTION_FEATURE = "transaction.version"
 
@@ -126,11 +150,13 @@ class Versions:
         return cls(ranges, None, features, response.finalized_features_epoch)
 
     def without_flexible(self) -> Versions:
-        """The same without the versions that have compact fields and tagged ones (KIP-482)."""
+        """Return only the versions that Kafka 2.3 has: none of them is flexible (KIP-482)."""
         ranges = {}
         for key, told in self.ranges.items():
             flexible_from = APIS[ApiKey(key)].flexible_from if key in APIS else None
-            high = told.high if flexible_from is None else min(told.high, flexible_from - 1)
+            high = min(told.high, _HIGHEST_OF_2_3.get(key, told.high))
+            if flexible_from is not None:
+                high = min(high, flexible_from - 1)
             if told.low <= high:
                 ranges[key] = ApiRange(told.low, high)
         return replace(self, ranges=ranges)
@@ -179,6 +205,19 @@ class Versions:
 
     def _who(self) -> str:
         return f"the broker (Kafka {self.release})" if self.release else "the broker"
+
+
+def add_version_advice(error: KafkaError, response: type[Response], version: int) -> None:
+    """Name the remedy for a malformed response in a flexible version.
+
+    Mock brokers and proxies get these versions wrong. The bytes stay an error, because a stray one
+    may as well be a field read at the wrong place.
+    """
+    faulty = isinstance(error, MalformedMessage) and response.is_flexible(version)
+    if faulty and response.api_key != ApiKey.API_VERSIONS:
+        error.reason += (
+            '; set api_version="2.3" if this is a mock or a proxy with faulty flexible versions'
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,18 @@ from collections.abc import Mapping
 
 import pytest
 
+from aiokafkawire.broker import releases
 from aiokafkawire.connection.versions import (
     RELEASES,
     ApiRange,
     ByVersion,
     Versions,
+    add_version_advice,
     choose_version,
     parse_pin,
 )
-from aiokafkawire.errors import InvalidOption, UnsupportedVersion
-from aiokafkawire.wire import APIS, NO_ID, ApiKey
+from aiokafkawire.errors import InvalidOption, MalformedMessage, UnsupportedVersion
+from aiokafkawire.wire import APIS, NO_ID, ApiKey, Response
 from aiokafkawire.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsResponse,
@@ -28,6 +30,7 @@ from aiokafkawire.wire.messages.fetch import (
     ForgottenTopic,
 )
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest
+from aiokafkawire.wire.messages.metadata import MetadataResponse
 from aiokafkawire.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from aiokafkawire.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -225,6 +228,30 @@ def test_without_flexible_versions():
         9999: ApiRange(0, 1),
     }
     assert versions.features == {"feature": 1}
+
+
+def test_without_flexible_versions_no_version_is_newer_than_2_3():
+    ranges = Versions(EVERYTHING.ranges).without_flexible().ranges
+    served = releases.RELEASES["2.3"].served
+    assert len(ranges.keys() & served.keys()) > 20
+    for key in ranges.keys() & served.keys():
+        assert ranges[key].high <= served[ApiKey(key)].high, ApiKey(key).name
+    assert ranges[ApiKey.LEAVE_GROUP].high == 2  # 2.4 has version 3 too, which is not flexible
+
+
+@pytest.mark.parametrize(
+    ("response", "version", "advised"),
+    [(MetadataResponse, 9, True), (MetadataResponse, 8, False), (ApiVersionsResponse, 3, False)],
+)
+def test_a_malformed_flexible_response_names_the_remedy(
+    response: type[Response], version: int, advised: bool
+):
+    error = MalformedMessage("1 trailing bytes", message=response.__name__, version=version)
+    add_version_advice(error, response, version)
+    assert ('api_version="2.3"' in str(error)) is advised
+    other = UnsupportedVersion("no")
+    add_version_advice(other, response, version)
+    assert "api_version" not in str(other)
 
 
 @pytest.mark.parametrize("text", [None, "auto"])
