@@ -29,7 +29,7 @@ SERVERS = [
     pytest.param((DEFAULT_VERSION, 3), id=f"{DEFAULT_VERSION}, three nodes"),
 ]
 JAVA_TIMEOUT_SECONDS = 60.0
-QUIET_MS = 3_000
+QUIET_MS = 8_000
 """After so long without a record the console consumer ends."""
 WITHIN_S = 30.0
 FIRST_THAT_CHECKS_MEMBERS = (2, 5)
