@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from aiokafkawire.cli.standard import replace_closed
+
 __all__ = ("main",)
 
 OPTIONAL = frozenset({"click", "rich"})
@@ -16,6 +18,7 @@ OPTIONAL = frozenset({"click", "rich"})
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command (by default that of `sys.argv`) and return its exit code."""
+    replace_closed()
     try:
         from aiokafkawire.cli.application import run  # noqa: PLC0415 - click may be missing
 
@@ -29,4 +32,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
             " install it with pip install 'aiokafkawire[cli]'",
             file=sys.stderr,
         )
-        return 1
+        return 2

@@ -12,6 +12,7 @@ from aiokafkawire.cli.arguments import client_options
 from aiokafkawire.cli.problems import FAILED, OK, Failure, explain, one_line
 from aiokafkawire.cli.running import Interruption, run
 from aiokafkawire.cli.shared import PATIENCE_MS, client_arguments
+from aiokafkawire.cli.standard import require_stdout
 from aiokafkawire.cli.streams import Output
 from aiokafkawire.cluster import Cluster, Controller, Route
 from aiokafkawire.config import ClientConfig, make, nearest
@@ -134,8 +135,13 @@ class Administration(NamedTuple):
     options: dict[str, Any]
     backend: str
 
-    def carry_out(self, work: Work, *, all_topics: bool = False) -> int:
-        """Connect and do some work; its errors take a line each. Gives the exit code."""
+    def carry_out(self, work: Work, *, all_topics: bool = False, prints: bool = True) -> int:
+        """Connect and do some work; its errors take a line each. Gives the exit code.
+
+        Work that `prints` is not begun when stdout is closed.
+        """
+        if prints:
+            require_stdout()
         failed: list[Exception] = []
 
         async def connect(_: Interruption) -> None:

@@ -14,6 +14,7 @@ from aiokafkawire.broker import Broker, BrokerConfig, BrokerOptions
 from aiokafkawire.cli.arguments import option_values
 from aiokafkawire.cli.running import Interruption, run
 from aiokafkawire.cli.shared import assignments_option, backend_option, quiet_option
+from aiokafkawire.cli.standard import require_stdout
 from aiokafkawire.cli.streams import Output
 from aiokafkawire.errors import InvalidOption
 
@@ -108,6 +109,7 @@ def broker(
     It is for development and tests. When it is ready, the first line on stdout is what clients
     take as bootstrap servers (-b); with --kafka07-port the second is what those of 0.7 take.
     """
+    require_stdout()
     if port and port + nodes - 1 > LAST_PORT:
         raise InvalidOption(f"--port {port} leaves no room for {nodes} nodes below {LAST_PORT}")
     if verbose:

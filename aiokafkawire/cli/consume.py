@@ -21,6 +21,7 @@ from aiokafkawire.cli.progress import Progress
 from aiokafkawire.cli.reading import Plan, Reader
 from aiokafkawire.cli.running import Interruption, run
 from aiokafkawire.cli.shared import PATIENCE_MS, client_arguments
+from aiokafkawire.cli.standard import require_stdout
 from aiokafkawire.cli.streams import Output
 from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.consumer import Consumer
@@ -99,6 +100,7 @@ def consume(
     With -G the TOPICS are shared with the other members of the group, and what was printed is
     committed; a topic that starts with ^ is a regular expression.
     """
+    require_stdout()
     printer = choose_printer(form, delimiter, key_delimiter, null=null, as_json=as_json)
     start, until_ms = parse_offsets(offsets)
     plan = Plan(

@@ -89,7 +89,7 @@ def delete_command(
     async def change(access: Access) -> Errors:
         return await requests.delete(access, names)
 
-    return admin.carry_out(change)
+    return admin.carry_out(change, prints=False)
 
 
 @groups.command("reset-offsets", short_help="Let a group begin elsewhere.")
@@ -164,7 +164,7 @@ def delete_offsets_command(
         chosen = [tp for name in dict.fromkeys(topics) for tp in choose(access, name, ())]
         return await requests.delete_offsets(access, group, chosen)
 
-    return admin.carry_out(change, all_topics=True)
+    return admin.carry_out(change, all_topics=True, prints=False)
 
 
 def choose(access: Access, topic: str, partitions: Sequence[int]) -> list[TopicPartition]:

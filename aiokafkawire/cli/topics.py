@@ -154,7 +154,7 @@ def create_command(
         ignored = ErrorCode.TOPIC_ALREADY_EXISTS if if_missing else None
         return [error for error in errors if getattr(error, "code", None) != ignored]
 
-    return admin.carry_out(change)
+    return admin.carry_out(change, prints=False)
 
 
 @topics.command("delete", short_help="Delete topics and their records.")
@@ -170,7 +170,7 @@ def delete_command(
     async def change(access: Access) -> list[KafkaError]:
         return await delete(access, names)
 
-    return admin.carry_out(change)
+    return admin.carry_out(change, prints=False)
 
 
 @topics.command("add-partitions", short_help="Give a topic more partitions.")
@@ -191,7 +191,7 @@ def add_partitions_command(
     async def change(access: Access) -> list[KafkaError]:
         return await add_partitions(access, name, total)
 
-    return admin.carry_out(change)
+    return admin.carry_out(change, prints=False)
 
 
 # --- the requests -----------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from aiokafkawire.cli.demo.view import LiveView, PlainView, Screen, View, verdic
 from aiokafkawire.cli.problems import FAILED, OK, Failure
 from aiokafkawire.cli.running import Interruption, run
 from aiokafkawire.cli.shared import backend_option
+from aiokafkawire.cli.standard import require_stdout
 
 __all__ = ("demo",)
 
@@ -52,6 +53,7 @@ def demo(*, path: str | None, brokers: str | None, plain: bool, backend: str) ->
     At the end the counts are compared with those made straight from the text: exits with 0 if
     nothing was lost and nothing counted twice.
     """
+    require_stdout()
     if path == "":
         raise Failure("INPUT is empty; give a file or a folder")
     files = default_files() if path is None else files_at(Path(path))

@@ -1,0 +1,66 @@
+"""The standard streams of a process that was started without some of them, as with `>&-`."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import NoReturn
+
+from aiokafkawire.cli.problems import Failure
+
+__all__ = ("ClosedStream", "replace_closed", "require_stdout")
+
+STANDARD = (("stdin", os.O_RDONLY), ("stdout", os.O_WRONLY), ("stderr", os.O_WRONLY))
+
+
+class ClosedStream(io.TextIOBase):
+    """Stands for stdin or stdout where it is closed; each use of it raises `Failure`."""
+
+    encoding = "utf-8"
+    errors = "strict"
+
+    def __init__(self, use: str) -> None:
+        self._use = use
+
+    def isatty(self) -> bool:
+        return False
+
+    def fileno(self) -> int:
+        self._fail()
+
+    def read(self, size: int | None = -1, /) -> str:
+        self._fail()
+
+    def write(self, text: str, /) -> int:
+        self._fail()
+
+    def _fail(self) -> NoReturn:
+        raise Failure(self._use)
+
+
+def replace_closed() -> None:
+    """Replace the streams that Python left None, because their descriptors are closed.
+
+    What is written to stderr is lost then; stdin and stdout become `ClosedStream`s. The null device
+    takes the descriptors: else a socket or a file would get them, and what some library writes to
+    stderr. An error printed to a stderr that is None would go to stdout.
+    """
+    for name, flags in STANDARD:
+        if getattr(sys, name) is not None:
+            continue
+        # The lowest free number is the one that is missing.
+        descriptor = os.open(os.devnull, flags)
+        os.set_inheritable(descriptor, True)
+        if name == "stderr":
+            sys.stderr = os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace")
+        elif name == "stdout":
+            sys.stdout = ClosedStream("stdout is closed, but the command prints to it")
+        else:
+            sys.stdin = ClosedStream("stdin is closed, but the command reads it")
+
+
+def require_stdout() -> None:
+    """Raise `Failure` if stdout is closed, before anything is done."""
+    if isinstance(sys.stdout, ClosedStream):
+        sys.stdout.fileno()
