@@ -7,6 +7,7 @@ when it is made again unchanged.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -58,13 +59,23 @@ _CONTEXT = (
 )
 
 
+def _names(text: str, name: str, value: Any) -> bool:
+    """Return whether a text names a value: as `topic orders`, or by itself if that is clear."""
+    forms = [re.escape(f"{name} {value}")]
+    if isinstance(value, str):
+        forms.append(re.escape(repr(value)))
+        if name == "api" or ":" in value:
+            forms.append(re.escape(value))
+    return re.search(rf"(?<![\w.-])(?:{'|'.join(forms)})(?![\w-]|\.\w)", text) is not None
+
+
 class KafkaError(Exception):
     """The root of all errors of this package.
 
-    `reason` is the sentence without the context; `str()` appends the context that is known:
-    `broker`, `api`, `transactional_id`, `group`, `topic`, `partition`, `offset`, `attempt` (None
-    where it is not known or does not apply). `retriable` says whether the same call, made again
-    unchanged, can succeed.
+    `reason` is the sentence without the context; `str()` appends the context that is known and that
+    the sentence does not name: `broker`, `api`, `transactional_id`, `group`, `topic`, `partition`,
+    `offset`, `attempt` (None where it is not known or does not apply). `retriable` says whether the
+    same call, made again unchanged, can succeed.
 
     What to do: as the text says; it is raised itself only for what no other class tells better.
     """
@@ -99,11 +110,15 @@ class KafkaError(Exception):
             self.retriable = retriable
 
     def __str__(self) -> str:
-        known = [
-            f"{name} {value}" for name in _CONTEXT if (value := getattr(self, name)) is not None
-        ]
         text = self.reason or type(self).__name__
-        return f"{text} ({', '.join(known)})" if known else text
+        known = {name: value for name in _CONTEXT if (value := getattr(self, name)) is not None}
+        rest = {name: value for name, value in known.items() if not _names(text, name, value)}
+        if "topic" in rest and "partition" in known:
+            # The partition that the text names may be one of another topic.
+            rest = {name: value for name, value in known.items() if name in {*rest, "partition"}}
+        if not rest:
+            return text
+        return f"{text} ({', '.join(f'{name} {value}' for name, value in rest.items())})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Keyword-only context does not survive Exception's own pickling.

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import pytest
 
-from aiokafkawire import errors
+from aiokafkawire import Consumer, Producer, errors
+from aiokafkawire.broker import Broker
 
 
 def test_a_call_that_does_not_fit_is_pythons_runtime_error_too():
@@ -24,6 +26,100 @@ def test_the_context_stands_behind_the_reason():
     )
     assert error.retriable
     assert error.sent
+
+
+CONTEXT: dict[str, Any] = {
+    "broker": "17",
+    "api": "Fetch",
+    "transactional_id": "billing-1",
+    "group": "readers",
+    "topic": "orders",
+    "partition": 23,
+    "offset": 41,
+    "attempt": 5,
+}
+
+
+def made(name: str, reason: str, **context: Any) -> errors.KafkaError:
+    """An error of the class with that name."""
+    error_class = getattr(errors, name)
+    if issubclass(error_class, errors.BrokerError):
+        context |= {"code": 3, "name": "UNKNOWN_TOPIC_OR_PARTITION"}
+    elif error_class is errors.DeliveriesFailed:
+        context = {"count": 1, "first": None}
+    error = error_class(reason, **context)
+    assert isinstance(error, errors.KafkaError)
+    return error
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_the_context_that_the_reason_names_is_not_repeated(name: str):
+    error = made(name, "cause (topic orders, partition 23); repeated", **CONTEXT)
+    text = str(error)
+    for value in ("orders", "23"):
+        assert text.count(value) == 1
+    if error.topic is not None:
+        rest = "broker 17, api Fetch, transactional_id billing-1, group readers"
+        assert text.endswith(f"; repeated ({rest}, offset 41, attempt 5)")
+        nested = made(name, f"again: {error}", **CONTEXT)
+        assert str(nested) == f"again: {text}"
+
+
+@pytest.mark.parametrize(
+    ("reason", "context", "text"),
+    [
+        ("topic 'x' is new", {"topic": "x"}, "topic 'x' is new"),
+        ("no such topic: 'x'", {"topic": "x"}, "no such topic: 'x'"),
+        ("a topic x.", {"topic": "x"}, "a topic x."),
+        ("it has no Fetch", {"api": "Fetch"}, "it has no Fetch"),
+        ("h:1 refused", {"broker": "h:1"}, "h:1 refused"),
+        ("partition 3 is full", {"partition": 3}, "partition 3 is full"),
+        # Another word or number that only begins or ends like it names nothing.
+        ("topic x.y", {"topic": "x"}, "topic x.y (topic x)"),
+        ("topic x-1", {"topic": "x"}, "topic x-1 (topic x)"),
+        ("x is not a name", {"topic": "x"}, "x is not a name (topic x)"),
+        ("at 1 o'clock", {"broker": "1"}, "at 1 o'clock (broker 1)"),
+        ("partition 30", {"partition": 3}, "partition 30 (partition 3)"),
+        ("it has no FetchSnapshot", {"api": "Fetch"}, "it has no FetchSnapshot (api Fetch)"),
+        ("h:10 refused", {"broker": "h:1"}, "h:10 refused (broker h:1)"),
+        # A partition without its topic may be one of another topic.
+        (
+            "partition 3 is full",
+            {"topic": "x", "partition": 3},
+            "partition 3 is full (topic x, partition 3)",
+        ),
+        ("it's x (", {"topic": "(("}, "it's x ( (topic (()"),
+    ],
+)
+def test_what_names_the_context(reason: str, context: dict[str, Any], text: str):
+    assert str(errors.KafkaError(reason, **context)) == text
+
+
+async def test_errors_of_clients_name_each_place_once():
+    async with Broker(auto_create_topics=False) as broker:
+        await broker.create_topic("orders-of-today", partitions=2)
+        options: Any = {
+            "bootstrap_servers": broker.bootstrap_servers,
+            "default_api_timeout_ms": 300,
+            "max_block_ms": 300,
+            "allow_auto_create_topics": False,
+        }
+        seen: list[errors.KafkaError] = []
+        async with Producer(**options) as producer:
+            for topic, partition in (("unheard-of", None), ("orders-of-today", 77)):
+                with pytest.raises(errors.KafkaError) as caught:
+                    await producer.send_and_wait(topic, b"x", partition=partition)
+                seen.append(caught.value)
+        del options["max_block_ms"]
+        async with Consumer("unheard-of", **options) as consumer:
+            with pytest.raises(errors.KafkaError) as caught:
+                await consumer.getmany(timeout_ms=2_000)
+            seen.append(caught.value)
+    assert [error.topic for error in seen] == ["unheard-of", "orders-of-today", "unheard-of"]
+    for error in seen:
+        assert str(error).count(str(error.topic)) == 1, str(error)
+        if error.partition is not None:
+            assert str(error).count(str(error.partition)) == 1, str(error)
 
 
 def test_only_a_record_that_no_broker_has_is_sent_again_without_harm():
