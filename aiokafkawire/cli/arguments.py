@@ -9,6 +9,7 @@ import types
 import typing
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
 
@@ -19,6 +20,7 @@ __all__ = (
     "Place",
     "Position",
     "client_options",
+    "one_topic",
     "option_values",
     "parse_delimiter",
     "parse_header",
@@ -40,6 +42,8 @@ ESCAPES = {
 TRUE = frozenset({"true", "yes", "on", "1"})
 FALSE = frozenset({"false", "no", "off", "0"})
 NOTHING = frozenset({"none", "null", ""})
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MAX_INT64 = 2**63 - 1
 
 
 class Place(Enum):
@@ -65,22 +69,53 @@ class Position:
 
 
 def parse_offset(text: str) -> Position:
-    """Read the argument of `-o`: beginning, end, stored, N, -N, s@MS or e@MS."""
+    """Read the argument of `-o`: beginning, end, stored, N, -N, s@TIME or e@TIME."""
     if text in {"beginning", "end", "stored"}:
         return Position(Place(text))
-    kind, at, rest = text.rpartition("@")
-    digits = rest.removeprefix("-") if not at else rest
-    if digits.isascii() and digits.isdigit() and (kind in {"s", "e"} if at else True):
-        number = int(digits)
-        if at:
-            return Position(Place.FROM_TIME if kind == "s" else Place.UNTIL_TIME, number)
-        if rest.startswith("-"):
-            return Position(Place.END, number)
-        return Position(Place.OFFSET, number)
+    kind, at, rest = text.partition("@")
+    if at:
+        place = {"s": Place.FROM_TIME, "e": Place.UNTIL_TIME}.get(kind)
+        number = _time_ms(rest)
+    else:
+        place = Place.END if text.startswith("-") else Place.OFFSET
+        number = _digits(text.removeprefix("-"))
+    if place is not None and number is not None and 0 <= number <= MAX_INT64:
+        return Position(place, number)
     raise InvalidOption(
-        f"-o {text!r} is no offset: give beginning, end, stored, N, -N (the last N),"
-        " s@MS (from a time in milliseconds) or e@MS (until a time)"
+        f"-o {text!r} is no offset: give beginning, end, stored, N, -N (the last N), s@TIME (from a"
+        " time, as 2026-11-24T10:00:00Z or in milliseconds since 1970) or e@TIME (until a time)"
     )
+
+
+def _digits(text: str) -> int | None:
+    # More digits than these are no 64-bit number, and int() takes long for very many.
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else None
+
+
+def _time_ms(text: str) -> int | None:
+    """Milliseconds since 1970 of a number of them or an ISO 8601 time, UTC unless it says else."""
+    if (number := _digits(text)) is not None:
+        return number
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    # Rounded up: the first record at or after a time is sought.
+    return -((EPOCH - time) // timedelta(milliseconds=1))
+
+
+def one_topic(option: str | None, arguments: Sequence[str], rule: str, usage: str) -> str:
+    """The topic of `-t` or of an argument, of which there must be one; `usage` says where."""
+    given = [*([] if option is None else [option]), *arguments]
+    if not given:
+        raise InvalidOption(f"the topic is missing: {usage}")
+    if len(given) > 1:
+        raise InvalidOption(f"{' and '.join(map(repr, given))} are given: {rule}")
+    if not given[0]:
+        raise InvalidOption("the topic must not be empty")
+    return given[0]
 
 
 def unescape(text: str) -> bytes:

@@ -12,6 +12,7 @@ from aiokafkawire.cli.arguments import (
     Place,
     Position,
     client_options,
+    one_topic,
     parse_delimiter,
     parse_offset,
 )
@@ -36,7 +37,7 @@ RESETS = {Place.BEGINNING: "earliest", Place.END: "latest"}
 
 @click.command(short_help="Print records of a topic, or of a group's share.")
 @client_arguments
-@click.option("-t", "--topic", help="Topic to read without a group.")
+@click.option("-t", "--topic", help="The topic; as good as TOPIC.")
 @click.option(
     "-p",
     "--partition",
@@ -51,9 +52,10 @@ RESETS = {Place.BEGINNING: "earliest", Place.END: "latest"}
     "offsets",
     multiple=True,
     metavar="OFFSET",
-    help="Where to start: beginning, end, stored, N, -N (the last N of each partition), s@MS"
-    " (milliseconds since 1970); e@MS is where to stop. With -G: beginning or end, for"
-    " partitions without a committed offset.  [default: beginning; end with -G]",
+    help="Where to start: beginning, end, stored, N, -N (the last N of each partition), s@TIME"
+    " (as 2026-11-24T10:00:00Z, or milliseconds since 1970); e@TIME is where to stop. With -G:"
+    " beginning or end, for partitions without a committed offset."
+    "  [default: beginning; end with -G]",
 )
 @click.option("-c", "--count", type=click.IntRange(min=1), help="Stop after so many records.")
 @click.option(
@@ -74,8 +76,8 @@ RESETS = {Place.BEGINNING: "earliest", Place.END: "latest"}
 @click.option("-K", "--key-delimiter", help="Print the key, and this between key and value.")
 @click.option("-Z", "--null", is_flag=True, help="Print null keys and values as NULL.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see docs/cli.md.")
-@click.option("-G", "--group", metavar="GROUP", help="Read TOPICS as a member of this group.")
-@click.argument("topics", nargs=-1)
+@click.option("-G", "--group", metavar="GROUP", help="Read the TOPICs as a member of this group.")
+@click.argument("topics", nargs=-1, metavar="TOPIC...")
 def consume(
     *,
     brokers: str,
@@ -95,9 +97,9 @@ def consume(
     group: str | None,
     topics: tuple[str, ...],
 ) -> None:
-    """Print records, until Ctrl-C unless -c, -e or e@MS say otherwise.
+    """Print records of TOPIC, until Ctrl-C unless -c, -e or e@TIME say otherwise.
 
-    With -G the TOPICS are shared with the other members of the group, and what was printed is
+    With -G the TOPICs are shared with the other members of the group, and what was printed is
     committed; a topic that starts with ^ is a regular expression.
     """
     require_stdout()
@@ -190,7 +192,7 @@ def parse_offsets(offsets: tuple[str, ...]) -> tuple[Position | None, int | None
         elif position.place is not Place.UNTIL_TIME and start is None:
             start = position
         else:
-            raise InvalidOption("-o is given twice: one start and one e@MS can be")
+            raise InvalidOption("-o is given twice: one start and one e@TIME can be")
     return start, until_ms
 
 
@@ -202,11 +204,8 @@ def _topics(topic: str | None, group: str | None, topics: tuple[str, ...]) -> tu
         if not names:
             raise InvalidOption("-G is given without topics: -G GROUP TOPIC…")
         return names
-    if topics:
-        raise InvalidOption(f"{topics[0]!r}: topics without an option are for -G; use -t")
-    if topic is None:
-        raise InvalidOption("-t is missing: say which topic to read, or -G GROUP TOPIC…")
-    return (topic,)
+    rule = "without -G one topic is read"
+    return (one_topic(topic, topics, rule, "consume TOPIC, or -G GROUP TOPIC…"),)
 
 
 def _check_group(plan: Plan, start: Position | None) -> None:

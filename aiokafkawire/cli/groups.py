@@ -15,7 +15,7 @@ from aiokafkawire.cli.access import (
     print_out,
     require_topics,
 )
-from aiokafkawire.cli.arguments import Place, Position, parse_offset
+from aiokafkawire.cli.arguments import Place, Position, one_topic, parse_offset
 from aiokafkawire.cli.group_requests import Group
 from aiokafkawire.cli.problems import Failure
 from aiokafkawire.cli.reading import describe as described
@@ -95,7 +95,7 @@ def delete_command(
 @groups.command("reset-offsets", short_help="Let a group begin elsewhere.")
 @administration
 @json_option
-@click.option("-t", "--topic", required=True, help="The topic.")
+@click.option("-t", "--topic", help="The topic; as good as TOPIC.")
 @click.option(
     "-p",
     "--partition",
@@ -109,25 +109,30 @@ def delete_command(
     "--offset",
     required=True,
     metavar="OFFSET",
-    help="beginning, end, N, -N (N before the end), s@MS (milliseconds since 1970).",
+    help="beginning, end, N, -N (N before the end), s@TIME (as 2026-11-24T10:00:00Z, or"
+    " milliseconds since 1970).",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be committed, and do nothing.")
 @click.argument("group")
+@click.argument("topics", nargs=-1, metavar="TOPIC")
 def reset_command(
     admin: Administration,
     *,
     as_json: bool,
-    topic: str,
+    topic: str | None,
     partitions: tuple[int, ...],
     offset: str,
     dry_run: bool,
     group: str,
+    topics: tuple[str, ...],
 ) -> int:
-    """Commit offsets in the place of GROUP, which must have no members; prints them."""
+    """Commit offsets of TOPIC in the place of GROUP, which must have no members; prints them."""
     position = parse_position(offset)
+    usage = "reset-offsets GROUP TOPIC"
+    name = one_topic(topic, topics, "offsets of one topic are reset at a time", usage)
 
     async def change(access: Access) -> Errors:
-        chosen = choose(access, topic, partitions)
+        chosen = choose(access, name, partitions)
         offsets = await requests.offsets_at(access, chosen, position)
         missing = [tp for tp in chosen if tp not in offsets]
         if missing:
@@ -181,7 +186,7 @@ def parse_position(text: str) -> Position:
     """Read the argument of `-o`. Raises `InvalidOption`."""
     position = parse_offset(text)
     if position.place in {Place.STORED, Place.UNTIL_TIME}:
-        raise InvalidOption(f"-o {text!r} is no place to begin at: give beginning, end, N, s@MS")
+        raise InvalidOption(f"-o {text!r} is no place to begin at: give beginning, end, N, s@TIME")
     return position
 
 

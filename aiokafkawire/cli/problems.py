@@ -29,7 +29,7 @@ ADVICE: tuple[tuple[type[BaseException], str], ...] = (
     (errors.MalformedFrame, "check that the port in -b is Kafka's"),
     (errors.ProtocolError, "check that what listens there is Kafka"),
     (errors.AuthenticationFailed, "check the credentials"),
-    (errors.UnknownTopic, "check -t, or create the topic"),
+    (errors.UnknownTopic, "check its name, or create the topic"),
     (errors.DeliveryTimedOut, "it is safe to send again; -X delivery_timeout_ms gives more time"),
     (errors.DeliveryUnknown, "the log may hold it or not: look before sending again"),
     (errors.RequestTimedOut, "check that the broker is well, or raise -X request_timeout_ms"),

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
+from click.shell_completion import CompletionItem
 
-from aiokafkawire.cli.arguments import client_options, parse_delimiter, parse_header
+from aiokafkawire.cli.arguments import client_options, one_topic, parse_delimiter, parse_header
 from aiokafkawire.cli.json_lines import InvalidLine, Outgoing, from_json
 from aiokafkawire.cli.problems import Failure, explain, one_line
 from aiokafkawire.cli.progress import Progress
@@ -31,6 +32,9 @@ CLOSE_TIMEOUT_MS = 300
 """For a command that is cut off; any other waits for all deliveries before it closes."""
 FAILURES_TOLD = 5
 """Failed records told one by one; all are counted."""
+
+FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
+ANY_FILE = CompletionItem("", type="file")
 
 Parser = Callable[[bytes], Outgoing | None]
 
@@ -83,7 +87,7 @@ class Form:
 @click.option("-l", "--lines", is_flag=True, help="Files hold a record a line, as stdin does.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see docs/cli.md.")
 @click.argument(
-    "files", nargs=-1, type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
+    "arguments", nargs=-1, metavar="[TOPIC] [FILE]...", shell_complete=lambda *_: [ANY_FILE]
 )
 def produce(
     *,
@@ -102,14 +106,14 @@ def produce(
     count: int | None,
     lines: bool,
     as_json: bool,
-    files: tuple[Path, ...],
+    arguments: tuple[str, ...],
 ) -> None:
-    """Send each line of stdin as a record, or each of FILES as one record (with -l, its lines).
+    """Send each line of stdin to TOPIC as a record, or each FILE as one (with -l, its lines).
 
-    Delimiters may be written \\n, \\t, \\xNN. Exits with 1 unless every record was delivered.
+    With -t, and with --json, all arguments are FILEs. Delimiters may be written \\n, \\t, \\xNN.
+    Exits with 1 unless every record was delivered.
     """
-    if topic is None and not as_json:
-        raise InvalidOption("-t is missing: say which topic to send to")
+    topic, files = parse_arguments(topic, arguments, as_json=as_json)
     form = Form(
         delimiter=b"\n" if as_json else parse_delimiter("-D", delimiter),
         key_delimiter=None if key_delimiter is None else parse_delimiter("-K", key_delimiter),
@@ -138,6 +142,27 @@ def produce(
         await sender.run(pieces, options, count, progress, interruption)
 
     run(send, backend=backend)
+
+
+def parse_arguments(
+    topic: str | None, arguments: tuple[str, ...], *, as_json: bool
+) -> tuple[str | None, tuple[Path, ...]]:
+    """Read `[TOPIC] [FILE]...`, where there is a TOPIC only if neither -t nor --json is given."""
+    names = arguments
+    if topic is None and not as_json:
+        if names and Path(names[0]).is_file():
+            raise InvalidOption(
+                f"{names[0]!r} is a file: say which topic to send it to, as produce TOPIC FILE"
+                " (-t for a topic of that name)"
+            )
+        usage = "produce TOPIC [FILE]…"
+        topic, names = one_topic(None, names[:1], "", usage), names[1:]
+    try:
+        return topic, tuple(FILE.convert(name, None, None) for name in names)
+    except click.BadParameter as error:
+        also = "; with --json all arguments are files: -t gives the topic"
+        hint = also if as_json and topic is None else ""
+        raise InvalidOption(f"{error.format_message().rstrip('.')}{hint}") from None
 
 
 class Pieces:

@@ -30,13 +30,31 @@ from aiokafkawire.errors import InvalidOption
         ("-3", Position(Place.END, 3)),
         ("s@1700000000000", Position(Place.FROM_TIME, 1_700_000_000_000)),
         ("e@5", Position(Place.UNTIL_TIME, 5)),
+        ("s@2026-11-24T10:00:00Z", Position(Place.FROM_TIME, 1_795_514_400_000)),
+        ("e@2026-11-24T10:00:00.5Z", Position(Place.UNTIL_TIME, 1_795_514_400_500)),
+        ("s@2026-11-24T11:00:00+01:00", Position(Place.FROM_TIME, 1_795_514_400_000)),
+        ("s@2026-11-24 10:00", Position(Place.FROM_TIME, 1_795_514_400_000)),
+        ("s@2026-11-24", Position(Place.FROM_TIME, 1_795_478_400_000)),
+        ("s@20261124T100000Z", Position(Place.FROM_TIME, 1_795_514_400_000)),
+        ("s@1970-01-01T00:00:00Z", Position(Place.FROM_TIME, 0)),
+        # No record has a part of a millisecond: the first one after it is meant.
+        ("s@1970-01-01T00:00:00.000001Z", Position(Place.FROM_TIME, 1)),
+        ("s@9223372036854775807", Position(Place.FROM_TIME, 2**63 - 1)),
     ],
 )
 def test_offsets(text: str, position: Position) -> None:
     assert parse_offset(text) == position
 
 
-@pytest.mark.parametrize("text", ["", "-", "first", "1.5", "s@", "x@3", "@3", "--3", "s@-3", "²"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "-", "first", "1.5", "s@", "x@3", "@3", "--3", "s@-3", "²", "s@²"),
+        *("s@yesterday", "s@2026-13-01", "s@10:00", "x@2026-11-24", "s@1969-12-31T23:59:59Z"),
+        *("s@9223372036854775808", "9223372036854775808", "-9223372036854775808"),
+        "s@0001-01-01T00:00:00+23:59",
+    ],
+)
 def test_what_is_no_offset_is_refused_with_what_is_one(text: str) -> None:
     with pytest.raises(InvalidOption, match=r"beginning, end, stored, N, -N"):
         parse_offset(text)

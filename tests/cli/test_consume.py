@@ -71,6 +71,8 @@ def test_topic_to_stdout(backend: str, servers: str, fill: Fill) -> None:
         (("-o", "-20"), b"0\n1\n2\n3\n4\n"),
         (("-o", "s@3000"), b"3\n4\n"),
         (("-o", "s@9000"), b""),
+        (("-o", "s@1970-01-01T00:00:03Z"), b"3\n4\n"),
+        (("-o", "e@1970-01-01T01:00:02+01:00"), b"0\n1\n"),
         (("-o", "e@2000"), b"0\n1\n"),
         (("-o", "1", "-o", "e@2001"), b"1\n2\n"),
         (("-o", "s@1000", "-o", "e@0"), b""),
@@ -86,6 +88,12 @@ def test_where_to_start_and_stop_and_how_to_print(
 ) -> None:
     given = ("-b", servers, "-t", five, "-p", "0", "-e", "-q", *arguments)
     assert cli("consume", *given) == (0, printed, "")
+
+
+def test_a_topic_needs_no_option(cli: Cli, servers: str, five: str) -> None:
+    given = ("-b", servers, "-p", "0", "-e", "-q", "-c", "1")
+    assert cli("consume", five, *given) == (0, b"0\n", "")
+    assert cli("consume", *given, five) == (0, b"0\n", "")
 
 
 def test_an_offset_beyond_the_end_is_noted(cli: Cli, servers: str, fill: Fill) -> None:
@@ -238,8 +246,10 @@ def test_ctrl_c_while_nobody_reads_the_output(servers: str, fill: Fill) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "-t is missing"),
-        (["-t", "t", "u"], "'u': topics without an option are for -G; use -t"),
+        ([], "the topic is missing: consume TOPIC, or -G GROUP TOPIC…"),
+        (["-t", "t", "u"], "'t' and 'u' are given: without -G one topic is read"),
+        (["t", "u"], "'t' and 'u' are given: without -G one topic is read"),
+        ([""], "the topic must not be empty"),
         (["-G", "", "t"], "-G must not be empty"),
         (["-G", "g"], "-G is given without topics"),
         (["-G", "g", "t", "-p", "1"], "-p and -G exclude each other"),

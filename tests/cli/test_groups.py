@@ -51,6 +51,19 @@ def test_a_group_is_listed_described_and_deleted(cli: Cli, servers: str):
 
 
 @slow
+def test_a_topic_needs_no_option(cli: Cli, servers: str):
+    make(cli, servers, "optional", "with-option")
+    reset = ("groups", "reset-offsets", "-b", servers, "without-option")
+    assert cli(*reset, "optional", "-o", "end")[0] == 0
+    code, out, err = cli(*reset, "-o", "end")
+    assert (code, out) == (2, b"")
+    assert "the topic is missing: reset-offsets GROUP TOPIC" in err
+    code, out, err = cli(*reset, "one", "-t", "two", "-o", "end")
+    assert (code, out) == (2, b"")
+    assert "'two' and 'one' are given: offsets of one topic are reset" in err
+
+
+@slow
 def test_nothing_is_done_when_it_is_only_tried(cli: Cli, servers: str):
     make(cli, servers, "tried", "trying")
     reset = ("groups", "reset-offsets", "-b", servers, "untried", "-t", "tried", "-o", "end")

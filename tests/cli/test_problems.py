@@ -27,7 +27,7 @@ def test_failed_deliveries_name_their_count_and_the_first() -> None:
 def test_options_of_the_code_are_not_told_to_a_shell() -> None:
     reason = "topic 'x' does not exist, and allow_auto_create_topics is off"
     text = explain(errors.UnknownTopic(reason, topic="x"))
-    assert text == "topic 'x' does not exist; check -t, or create the topic"
+    assert text == "topic 'x' does not exist; check its name, or create the topic"
 
 
 def test_a_partition_that_is_not_there_is_left_to_the_key() -> None:

@@ -146,7 +146,13 @@ def test_what_the_broker_refuses_is_told(cli: Cli, servers: str, lines: Lines) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "-t is missing"),
+        ([], "the topic is missing: produce TOPIC"),
+        (["t", "no-such-file"], "'no-such-file' does not exist"),
+        (["-t", "t", "no-such-file"], "'no-such-file' does not exist"),
+        (["t", "."], "is a directory"),
+        (["--json", "no-such-file"], "with --json all arguments are files"),
+        ([__file__], "is a file: say which topic to send it to"),
+        ([__file__, __file__], "is a file: say which topic to send it to"),
         (["-t", "t", "-X", "lingr_ms=5"], "unknown option 'lingr_ms'; did you mean 'linger_ms'?"),
         (["-t", "t", "-X", "acks=1", "-X", "enable_idempotence=true"], "needs acks='all'"),
         (["-t", "t", "-K", ""], "-K must not be empty"),
@@ -231,6 +237,16 @@ def test_a_name_that_does_not_exist(cli: Cli, lines: Lines) -> None:
     code, _, err = cli("produce", *given)
     assert code == 1
     assert "'nowhere.invalid' cannot be resolved" in err.splitlines()[-1]
+
+
+def test_a_topic_needs_no_option(cli: Cli, servers: str, lines: Lines) -> None:
+    path = lines(b"one\ntwo\n")
+    assert cli("produce", "-b", servers, "no-option", "-l", path, "-p", "0") == (0, b"", "")
+    assert cli("produce", "-b", servers, "no-option", path, "-p", "0") == (0, b"", "")
+    done = aiokafkawire("produce", "-b", servers, "no-option", "-p", "0", stdin=b"three\n")
+    assert (done.returncode, done.stderr) == (0, b"")
+    given = ("-b", servers, "-e", "-q", "-p", "0", "-f", "[%s]")
+    assert cli("consume", "no-option", *given) == (0, b"[one][two][one\ntwo\n][three]", "")
 
 
 def test_a_topic_that_may_not_be_made(cli: Cli, lines: Lines) -> None:
