@@ -60,7 +60,8 @@ class Batch:
     the records. `expires_at`, `linger_until` and `not_before` are seconds of the clock.
     `large_losses` counts the connections that were lost after a large request with it. `by_name`:
     an attempt named the topic, not its id; `old_topic`: the one under way is to a topic that was
-    deleted and made anew since.
+    deleted and made anew since. `maybe_in_deleted_topic`: that topic may have held the records, so
+    that the batch may be sent again but never fail as not written.
     """
 
     __slots__ = (
@@ -71,6 +72,7 @@ class Batch:
         "large_losses",
         "last_error",
         "linger_until",
+        "maybe_in_deleted_topic",
         "not_before",
         "old_topic",
         "order",
@@ -107,7 +109,7 @@ class Batch:
         self.attempts = 0
         self.large_losses = 0
         self.by_name = False
-        self.old_topic = False
+        self.old_topic = self.maybe_in_deleted_topic = False
         self.not_before = 0.0
         self.stamp: Stamp | None = None
         self.uncertain = False
@@ -117,6 +119,16 @@ class Batch:
     def done(self) -> bool:
         """Whether it has its outcome."""
         return self.state is _DONE
+
+    @property
+    def maybe_written(self) -> bool:
+        """Whether an earlier attempt may have written the records, if only to a deleted topic."""
+        return self.uncertain or self.maybe_in_deleted_topic
+
+    def leave_deleted_topic(self) -> None:
+        """Note that what an earlier attempt may have written is in the deleted topic alone."""
+        self.uncertain = False
+        self.maybe_in_deleted_topic = True
 
     @property
     def count(self) -> int:

@@ -265,7 +265,7 @@ class PartitionQueue:
         elif batch.attempts > self.policy.retries:
             self._failed(batch, answer, now, not_before)
         elif now >= batch.expires_at:
-            self._expired(batch, maybe_written=batch.uncertain)
+            self._expired(batch, batch.maybe_written)
         else:
             self._wait_again(batch, not_before)
 
@@ -273,7 +273,10 @@ class PartitionQueue:
         self, batch: Batch, answer: Answer, now: float, not_before: float
     ) -> None:
         # A request by its id cannot have reached the topic that there is now.
-        batch.uncertain = not batch.old_topic or batch.by_name
+        if batch.old_topic and not batch.by_name:
+            batch.leave_deleted_topic()
+        else:
+            batch.uncertain = True
         if answer.closed_after_bytes:
             batch.large_losses += 1
             if batch.large_losses >= MAX_LARGE_LOSSES:
@@ -335,7 +338,7 @@ class PartitionQueue:
     def _failed(self, batch: Batch, answer: Answer, _: float, __: float) -> None:
         assert answer.error is not None
         error = answer.error
-        if batch.uncertain:
+        if batch.maybe_written:
             why = f"an earlier attempt may have written it; the last one: {error}"
             self._fail(batch, _unknown(batch, why, error))
         else:
@@ -413,16 +416,17 @@ class PartitionQueue:
         self.sequences.lost()
         for batch in self.in_flight:
             batch.old_topic = True
-            batch.uncertain = batch.uncertain and batch.by_name
+            if batch.uncertain and not batch.by_name:
+                batch.leave_deleted_topic()
         for batch in list(self.waiting):
             if batch.uncertain and batch.by_name:
                 self._fail(batch, _unknown(batch, MADE_ANEW, batch.last_error))
-            else:
-                batch.uncertain = False
+            elif batch.uncertain:
+                batch.leave_deleted_topic()
         self._take_numbers_back()
 
     def _maybe_written(self, batch: Batch) -> bool:
-        return batch.uncertain or batch.state is BatchState.IN_FLIGHT
+        return batch.maybe_written or batch.state is BatchState.IN_FLIGHT
 
     def _fail(
         self,
@@ -463,6 +467,7 @@ class PartitionQueue:
                 receipt, records, (*batch.order, number), batch.linger_until, batch.expires_at
             )
             part.attempts = batch.attempts
+            part.maybe_in_deleted_topic = batch.maybe_in_deleted_topic
             part.last_error = batch.last_error
             part.not_before = not_before
             part.reserved_bytes = batch.reserved_bytes * records.count // batch.count

@@ -358,6 +358,32 @@ def test_what_was_sent_by_name_and_may_be_in_the_new_topic_is_unknown(cluster, t
             delivery.result()
 
 
+@pytest.mark.parametrize("learned", ["while waiting", "in flight"])
+@pytest.mark.parametrize("end", ["refused", "expired", "aborted"])
+def test_a_record_that_the_deleted_topic_may_hold_is_unknown(cluster, learned, end):
+    """It was never written to the new topic, but a consumer of the old one may have read it."""
+    delivery = cluster.append(0, b"00000001")
+    [request] = cluster.send_all()
+    cluster.process(request)
+    cluster.make_topic_anew()
+    if learned == "in flight":
+        cluster.learn_topic()
+        cluster.lose(request)
+    else:
+        cluster.lose(request)
+        cluster.learn_topic()
+    if end == "refused":
+        cluster.pass_time(0.2)
+        [request] = cluster.send_all()
+        cluster.reply(request, ErrorCode.INVALID_RECORD)
+    elif end == "expired":
+        cluster.pass_time(11)
+    else:
+        cluster.topic.by_partition[0].abort(ClientClosed("closed"))
+    with pytest.raises(DeliveryUnknown):
+        delivery.result()
+
+
 def test_an_acknowledgement_of_the_old_topic_says_nothing_of_the_new_one(cluster, three):
     _, requests = three
     cluster.make_topic_anew()

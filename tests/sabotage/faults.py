@@ -40,15 +40,15 @@ PRODUCER = (
         "a_batch_that_went_out_counts_as_unsent",
         "producing",
         "aiokafkawire.producer.partition_queue",
-        "return batch.uncertain or batch.state is BatchState.IN_FLIGHT",
+        "return batch.maybe_written or batch.state is BatchState.IN_FLIGHT",
         "return False",
     ),
     Sabotage(
         "doubt_forgotten_when_sent_again",
         "producing",
         "aiokafkawire.producer.partition_queue",
-        "batch.uncertain = not batch.old_topic or batch.by_name",
-        "batch.uncertain = False",
+        "            batch.uncertain = True\n        if answer.closed_after_bytes",
+        "            batch.uncertain = False\n        if answer.closed_after_bytes",
     ),
     Sabotage(
         "the_buffer_has_no_end",
