@@ -55,9 +55,13 @@ def fake_python(folder: Path, version: str, exit_code: int) -> Path:
 
 
 def newest(path: Path, pyenv: Path) -> subprocess.CompletedProcess[str]:
+    bash = shutil.which("bash")
+    assert bash is not None
+    # Not the whole PATH: the machine may have a newer Python of its own there.
+    (path / "bash").symlink_to(bash)
     return subprocess.run(
         [str(NEWEST)],
-        env={"PATH": f"{path}:/usr/bin:/bin", "PYENV_ROOT": str(pyenv), "HOME": str(path)},
+        env={"PATH": str(path), "PYENV_ROOT": str(pyenv), "HOME": str(path)},
         capture_output=True,
         text=True,
         timeout=30,
