@@ -1,9 +1,9 @@
 """What of a Markdown page is code to run.
 
 Blocks tagged `python` run in the order of the page. A comment on the line before a block says
-otherwise: `compiled only: REASON`, `file: PATH` (a file of the user's project), `pytest` (a test
-file of that project), `asyncio only`. A comment that begins with `hidden` holds code that a reader
-need not see; it runs in its place.
+otherwise: `compiled only: REASON`, `file: PATH` (a file of the user's project, in any language),
+`pytest` (a test file of that project), `asyncio only`. A comment that begins with `hidden` holds
+code that a reader need not see; it runs in its place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 FENCE = re.compile(r"(`{3,})(.*)")
-COMMENT = re.compile(r"<!-- (compiled only: \S.*|file: [\w/]+\.py|pytest|asyncio only) -->")
+COMMENT = re.compile(r"<!-- (compiled only: \S.*|file: [\w/.-]+\.\w+|pytest|asyncio only) -->")
 HIDDEN = "<!-- hidden"
 END_OF_HIDDEN = "-->"
 
@@ -43,6 +43,10 @@ class Block:
     code: str
     kind: Kind
     path: str = ""
+
+    @property
+    def is_python(self) -> bool:
+        return not self.path or self.path.endswith(".py")
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
@@ -78,7 +82,7 @@ def blocks_of(page: Path) -> list[Block]:
                 last = lines.index(end, number)
             except ValueError:
                 raise ValueError(f"{page.name}:{number}: {line} has no end") from None
-            if fence is None or fence[2] == "python":
+            if fence is None or fence[2] == "python" or kind is Kind.FILE:
                 code = "\n".join(lines[number:last])
                 what = (Kind.RUN, "") if fence is None else (kind, path)
                 found.append(Block(page, number + 1, code, *what))

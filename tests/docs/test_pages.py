@@ -38,6 +38,10 @@ import asyncio
 ```python
 app = 1
 ```
+<!-- file: shop/order.avsc -->
+```json
+{}
+```
 <!-- compiled only: but there is text in between -->
 Text.
 ````python
@@ -61,20 +65,24 @@ def test_blocks_come_in_order_with_their_lines_and_kinds(page: Path):
         (22, Kind.TEST_FILE),
         (26, Kind.RUN_ON_ASYNCIO),
         (30, Kind.FILE),
-        (35, Kind.RUN),
+        (34, Kind.FILE),
+        (39, Kind.RUN),
     ]
     assert blocks[0].code == "first = 1\nsecond = 2"
     assert blocks[1].code == "third = 3"
-    assert blocks[6].code == "```"
-    assert [block.path for block in blocks if block.path] == ["shop/app.py"]
+    assert blocks[7].code == "```"
+    assert [block.path for block in blocks if block.path] == ["shop/app.py", "shop/order.avsc"]
+    assert [block.is_python for block in blocks].count(False) == 1
 
 
 def test_the_files_of_a_page_are_written(page: Path, tmp_path: Path):
     page.write_text(PAGE)
     write_project(page, tmp_path / "project")
-    written = [path for path in (tmp_path / "project").rglob("*") if path.is_file()]
-    assert written == [tmp_path / "project" / "shop" / "app.py"]
-    assert written[0].read_text() == "app = 1\n"
+    shop = tmp_path / "project" / "shop"
+    written = {path for path in (tmp_path / "project").rglob("*") if path.is_file()}
+    assert written == {shop / "app.py", shop / "order.avsc"}
+    assert (shop / "app.py").read_text() == "app = 1\n"
+    assert (shop / "order.avsc").read_text() == "{}\n"
 
 
 def test_commands_stand_at_a_prompt_of_a_console(page: Path):
