@@ -6,6 +6,7 @@ import functools
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from aiokafkawire.cli.arguments import client_options
@@ -67,7 +68,9 @@ class Access(NamedTuple):
         )
 
 
-def admin_options(brokers: str, assignments: Iterable[str]) -> dict[str, Any]:
+def admin_options(
+    brokers: str | None, assignments: Iterable[str], config: Path | None = None
+) -> dict[str, Any]:
     """The options of a command that only asks and changes. Raises `InvalidOption`."""
     return client_options(
         ClientConfig,
@@ -78,6 +81,7 @@ def admin_options(brokers: str, assignments: Iterable[str]) -> dict[str, Any]:
             "close_timeout_ms": CLOSE_TIMEOUT_MS,
             "default_api_timeout_ms": PATIENCE_MS,
         },
+        config=config,
     )
 
 
@@ -130,7 +134,7 @@ Work = Callable[[Access], Awaitable[Sequence[Exception]]]
 
 
 class Administration(NamedTuple):
-    """What a command that only asks and changes is given by `-b`, `-X` and `--backend`."""
+    """What a command that only asks and changes is given by `client_arguments`."""
 
     options: dict[str, Any]
     backend: str
@@ -163,8 +167,15 @@ def administration(function: Callable[..., int]) -> Callable[..., int]:
 
     @functools.wraps(function)
     def command(
-        *, brokers: str, assignments: tuple[str, ...], quiet: bool, backend: str, **others: Any
+        *,
+        brokers: str | None,
+        config: Path | None,
+        assignments: tuple[str, ...],
+        quiet: bool,
+        backend: str,
+        **others: Any,
     ) -> int:
-        return function(Administration(admin_options(brokers, assignments), backend), **others)
+        options = admin_options(brokers, assignments, config)
+        return function(Administration(options, backend), **others)
 
     return client_arguments(command)

@@ -5,18 +5,32 @@ All of it raises `InvalidOption`, whose text says what would have been right.
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import types
 import typing
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
-from aiokafkawire.config import ClientConfig, make, unknown_hint
+from aiokafkawire.config import (
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    check_field,
+    make,
+    option_hint,
+    parse_servers,
+    unknown_hint,
+)
 from aiokafkawire.errors import InvalidOption
 
 __all__ = (
+    "CONFIG_VARIABLE",
+    "SERVERS_VARIABLE",
     "Place",
     "Position",
     "client_options",
@@ -42,6 +56,8 @@ ESCAPES = {
 TRUE = frozenset({"true", "yes", "on", "1"})
 FALSE = frozenset({"false", "no", "off", "0"})
 NOTHING = frozenset({"none", "null", ""})
+SERVERS_VARIABLE = "AIOKAFKAWIRE_BOOTSTRAP_SERVERS"
+CONFIG_VARIABLE = "AIOKAFKAWIRE_CONFIG"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_INT64 = 2**63 - 1
 
@@ -166,14 +182,38 @@ def client_options(
     assignments: Iterable[str],
     given: dict[str, Any],
     defaults: dict[str, Any] | None = None,
+    *,
+    chosen: dict[str, Any] | None = None,
+    config: Path | None = None,
 ) -> dict[str, Any]:
-    """The keyword arguments of a client: `defaults`, over them what `-X` says, over that `given`.
+    """Return the keyword arguments of a client.
 
-    A name is that of the option class; dots may stand for underscores. A name that is not an
-    option, or a value that does not fit, raises `InvalidOption`.
+    A name is that of the option class; dots may stand for underscores.
+
+    Args:
+        config_class: The options of the client.
+        assignments: What `-X` says.
+        given: What other flags say; they go before `-X`. None is nothing.
+        defaults: Used where nothing else is said.
+        chosen: What a command chooses; it goes before the environment and the file, after `-X`.
+        config: The file of `--config`.
+
+    Raises:
+        InvalidOption: A name is not an option, a value does not fit, or there are no brokers.
     """
-    options = {**(defaults or {}), **option_values(config_class, assignments)}
-    options.update({name: value for name, value in given.items() if value is not None})
+    options = {
+        **(defaults or {}),
+        **({} if config is None else _file_values(config_class, config)),
+        **_environment_values(),
+        **(chosen or {}),
+        **option_values(config_class, assignments),
+        **{name: value for name, value in given.items() if value is not None},
+    }
+    if "bootstrap_servers" not in options:
+        raise InvalidOption(
+            f"brokers are missing: give -b HOST:PORT, {SERVERS_VARIABLE} in the environment, or"
+            " bootstrap_servers in the file of --config"
+        )
     make(config_class, options)
     return options
 
@@ -183,15 +223,64 @@ def option_values(config_class: type[Any], assignments: Iterable[str]) -> dict[s
     hints = typing.get_type_hints(config_class)
     options: dict[str, Any] = {}
     for assignment in assignments:
-        name, equals, text = assignment.partition("=")
-        name = name.strip().replace(".", "_")
-        if not equals or not name:
-            raise InvalidOption(f"-X {assignment!r} is not of the form option=value")
+        name, text = _assignment(assignment, "-X ")
         if name not in hints:
             advice = unknown_hint(name, config_class) or f"; there are {', '.join(hints)}"
             raise InvalidOption(f"unknown option {name!r}{advice}")
-        options[name] = _value(name, text.strip(), hints[name])
+        options[name] = _value(name, text, hints[name])
     return options
+
+
+def _environment_values() -> dict[str, Any]:
+    servers = os.environ.get(SERVERS_VARIABLE)
+    return {"bootstrap_servers": servers} if servers else {}
+
+
+def _file_values(config_class: type[ClientConfig], path: Path) -> dict[str, Any]:
+    """What a file says, an option a line; options that only other clients have are left out.
+
+    Lines that begin with # or ! are comments. Raises `InvalidOption`, with the line's number.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise InvalidOption(f"{path} is not UTF-8: {error}") from None
+    options: dict[str, Any] = {}
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if not line or line.startswith(("#", "!")):
+            continue
+        try:
+            name, value = _file_value(line)
+        except InvalidOption as error:
+            raise InvalidOption(f"{path}, line {number}: {error}") from None
+        options[name] = value
+    known = {field.name for field in dataclasses.fields(config_class)}
+    return {name: value for name, value in options.items() if name in known}
+
+
+def _file_value(line: str) -> tuple[str, Any]:
+    name, text = _assignment(line, "")
+    known: dict[str, None] = {}
+    for owner in (ProducerConfig, ConsumerConfig):
+        for field in dataclasses.fields(owner):
+            known[field.name] = None
+            if field.name == name:
+                value = _value(name, text, typing.get_type_hints(owner)[name])
+                check_field(field, value)
+                if name == "bootstrap_servers":
+                    parse_servers(value)
+                return name, value
+    written = line.partition("=")[0].strip()
+    raise InvalidOption(f"unknown option {written!r}{option_hint(written, [*known])}")
+
+
+def _assignment(text: str, before: str) -> tuple[str, str]:
+    """Read option=value, where dots may stand for underscores in the option."""
+    name, equals, value = text.partition("=")
+    name = name.strip().replace(".", "_")
+    if not equals or not name:
+        raise InvalidOption(f"{before}{text!r} is not of the form option=value")
+    return name, value.strip()
 
 
 def _value(name: str, text: str, hint: Any) -> Any:

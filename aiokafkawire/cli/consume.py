@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -80,7 +81,8 @@ RESETS = {Place.BEGINNING: "earliest", Place.END: "latest"}
 @click.argument("topics", nargs=-1, metavar="TOPIC...")
 def consume(
     *,
-    brokers: str,
+    brokers: str | None,
+    config: Path | None,
     assignments: tuple[str, ...],
     quiet: bool,
     backend: str,
@@ -118,21 +120,28 @@ def consume(
     if group is not None:
         _check_group(plan, start)
     reset = RESETS.get(start.place) if start is not None else None
+    chosen: dict[str, Any] = {} if reset is None else {"auto_offset_reset": reset}
+    commits = group is not None or plan.start.place is Place.STORED
+    if not commits:
+        # A file may have the options of an application, and those of its group.
+        chosen["enable_auto_commit"] = False
     options = client_options(
         ConsumerConfig,
         assignments,
         {"bootstrap_servers": brokers, "group_id": group},
         {
             "allow_auto_create_topics": False,
-            "auto_offset_reset": reset or ("latest" if group is not None else "earliest"),
+            "auto_offset_reset": "latest" if group is not None else "earliest",
             "close_timeout_ms": CLOSE_TIMEOUT_MS,
             "default_api_timeout_ms": PATIENCE_MS,
-            "enable_auto_commit": group is not None or plan.start.place is Place.STORED,
+            "enable_auto_commit": commits,
             "max_poll_records": MAX_POLL_RECORDS,
         },
+        chosen=chosen,
+        config=config,
     )
     if plan.start.place is Place.STORED and "group_id" not in options:
-        raise InvalidOption("-o stored needs -X group_id=GROUP, or -G")
+        raise InvalidOption("-o stored needs a group: -X group_id=GROUP, or -G")
 
     async def read(_: Interruption) -> None:
         await read_all(plan, printer, options)

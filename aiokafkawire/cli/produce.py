@@ -91,7 +91,8 @@ class Form:
 )
 def produce(
     *,
-    brokers: str,
+    brokers: str | None,
+    config: Path | None,
     assignments: tuple[str, ...],
     quiet: bool,
     backend: str,
@@ -130,6 +131,9 @@ def produce(
             "default_api_timeout_ms": PATIENCE_MS,
             "max_block_ms": PATIENCE_MS,
         },
+        # A file may name that of an application, which another producer would fence.
+        chosen={"transactional_id": None},
+        config=config,
     )
     parser: Parser = form.json if as_json else form.plain
     whole_files = bool(files) and not lines and not as_json

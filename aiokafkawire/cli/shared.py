@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from aiokafkawire.cli.arguments import CONFIG_VARIABLE, SERVERS_VARIABLE
 from aiokafkawire.cli.running import BACKENDS
 
 __all__ = (
@@ -73,17 +75,25 @@ def assignments_option(example: str) -> Callable[[F], F]:
 
 
 def client_arguments(function: F) -> F:
-    """`-b`, `-X`, `-q` and `--backend`."""
+    """`-b`, `-F`, `-X`, `-q` and `--backend`."""
     for option in (
         backend_option,
         quiet_option,
         assignments_option("client, such as linger_ms=50"),
         click.option(
+            "-F",
+            "--config",
+            type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
+            envvar=CONFIG_VARIABLE,
+            show_envvar=True,
+            metavar="FILE",
+            help="Read options of the client from FILE, an option=value a line.",
+        ),
+        click.option(
             "-b",
             "--brokers",
-            required=True,
             metavar="HOST:PORT,…",
-            help="Bootstrap servers.",
+            help=f"Bootstrap servers.  [env var: {SERVERS_VARIABLE}]",
         ),
     ):
         function = option(function)

@@ -88,7 +88,13 @@ def list_command(
 @topics.command("describe", short_help="Print partitions, leaders and replicas.")
 @administration
 @json_option
-@click.option("-c", "--configs", is_flag=True, help="The settings that are a topic's own, too.")
+@click.option(
+    "-c",
+    "--topic-configs",
+    "configs",
+    is_flag=True,
+    help="The settings that are a topic's own, too.",
+)
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 def describe_command(
     admin: Administration,
@@ -129,7 +135,7 @@ def describe_command(
 )
 @click.option(
     "-c",
-    "--config",
+    "--topic-config",
     "configs",
     multiple=True,
     metavar="NAME=VALUE",

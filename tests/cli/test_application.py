@@ -77,7 +77,7 @@ def test_the_version() -> None:
         (["broker", "--prot", "5"], "--port"),
         (["broker", "--port", "many"], "'--port'"),
         (["broker", "--backend", "twisted"], "'--backend'"),
-        (["produce", "-t", "t"], "Missing option '-b'"),
+        (["groups", "delete"], "Missing argument 'GROUP...'"),
     ],
 )
 def test_wrong_usage_is_one_line_and_2(

@@ -1,0 +1,177 @@
+"""Where options come from: flags, the environment, a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafkawire.cli.arguments import client_options
+from aiokafkawire.config import ClientConfig, ConsumerConfig, ProducerConfig
+from aiokafkawire.errors import InvalidOption
+
+from .conftest import Cli
+from .shell import aiokafkawire
+
+SERVERS = "AIOKAFKAWIRE_BOOTSTRAP_SERVERS"
+CONFIG = "AIOKAFKAWIRE_CONFIG"
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (SERVERS, CONFIG):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """A config file of this content."""
+
+    def put(text: str) -> Path:
+        path = tmp_path / "kafka.properties"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return put
+
+
+def test_a_file_has_an_option_a_line(write: Write):
+    path = write(
+        "# brokers\n! of the test cluster\n\n"
+        "bootstrap.servers = one:1, two:2\n  linger_ms=7\r\nclient_id=a=b # c\nlinger_ms=8\n"
+    )
+    options = client_options(ProducerConfig, (), {}, config=path)
+    assert options == {"bootstrap_servers": "one:1, two:2", "linger_ms": 8, "client_id": "a=b # c"}
+
+
+def test_a_file_serves_every_client(write: Write):
+    path = write("bootstrap_servers=h:1\nlinger_ms=7\ngroup.id=g\n")
+    servers = {"bootstrap_servers": "h:1"}
+    assert client_options(ClientConfig, (), {}, config=path) == servers
+    assert client_options(ProducerConfig, (), {}, config=path) == servers | {"linger_ms": 7}
+    assert client_options(ConsumerConfig, (), {}, config=path) == servers | {"group_id": "g"}
+
+
+def test_flags_go_before_the_environment_and_that_before_the_file(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+):
+    path = write("bootstrap_servers=file:1\nlinger_ms=1\nretries=1\nacks=1\nmax_block_ms=1\n")
+
+    def servers(*assignments: str, flag: str | None = None) -> Any:
+        given = {"bootstrap_servers": flag}
+        return client_options(ProducerConfig, assignments, given, config=path)["bootstrap_servers"]
+
+    assert servers() == "file:1"
+    monkeypatch.setenv(SERVERS, "")
+    assert servers() == "file:1"
+    monkeypatch.setenv(SERVERS, "environment:1")
+    assert servers() == "environment:1"
+    assert servers("bootstrap_servers=x:1") == "x:1"
+    assert servers("bootstrap_servers=x:1", flag="flag:1") == "flag:1"
+
+    options = client_options(
+        ProducerConfig,
+        ["acks=0"],
+        {},
+        {"linger_ms": 0, "retries": 0, "compression_type": "gzip"},
+        config=path,
+        chosen={"retries": 2, "acks": "all"},
+    )
+    assert (options["linger_ms"], options["retries"], options["acks"]) == (1, 2, 0)
+    assert (options["max_block_ms"], options["compression_type"]) == (1, "gzip")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a line", "line 1: 'a line' is not of the form option=value"),
+        ("\n=5", "line 2: '=5' is not of the form option=value"),
+        ("linger=5", "line 1: unknown option 'linger'; did you mean 'linger_ms'?"),
+        ("batch.size=5", "line 1: unknown option 'batch.size'; did you mean 'batch_size_bytes'?"),
+        ("security.protocol=SSL", "line 1: unknown option 'security.protocol'; TLS and SASL"),
+        ("segment_bytes=1", "line 1: unknown option 'segment_bytes'"),
+        ("linger_ms=soon", "line 1: linger_ms must be a whole number, not 'soon'"),
+        ("group_id=g\nfetch_min_bytes=-1", "line 2: fetch_min_bytes must be at least 0"),
+        ("bootstrap_servers=h:port", "line 1: "),
+        ("partitioner=mine", "line 1: partitioner is Python code"),
+    ],
+)
+def test_a_wrong_line_is_named(text: str, message: str, write: Write):
+    path = write(text)
+    # Also by a client that does not have the option.
+    for config_class in (ClientConfig, ProducerConfig, ConsumerConfig):
+        with pytest.raises(InvalidOption) as failure:
+            client_options(config_class, (), {"bootstrap_servers": "h:1"}, config=path)
+        assert str(failure.value).startswith(f"{path}, {message}")
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path):
+    path = tmp_path / "binary"
+    path.write_bytes(b"client_id=\xff\n")
+    with pytest.raises(InvalidOption, match="is not UTF-8"):
+        client_options(ClientConfig, (), {}, config=path)
+
+
+def test_brokers_must_come_from_somewhere():
+    with pytest.raises(InvalidOption, match=f"-b HOST:PORT, {SERVERS} in the environment, or"):
+        client_options(ClientConfig, (), {})
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("consume", "t"),
+        ("produce", "t"),
+        ("topics", "list"),
+        ("topics", "create", "t"),
+        ("groups", "list"),
+        ("txns", "list"),
+    ],
+    ids=" ".join,
+)
+def test_every_command_takes_brokers_from_anywhere(
+    arguments: tuple[str, ...], cli: Cli, write: Write, monkeypatch: pytest.MonkeyPatch
+):
+    code, out, err = cli(*arguments)
+    assert (code, out, err.count("\n")) == (2, b"", 1)
+    assert "brokers are missing" in err
+    path = str(write("bootstrap_servers=no-number:port"))
+    for given in (("--config", path), ("-F", path)):
+        code, _, err = cli(*arguments, *given)
+        assert (code, err.count("\n")) == (2, 1)
+        assert f"{path}, line 1: " in err
+    monkeypatch.setenv(CONFIG, path)
+    assert f"{path}, line 1: " in cli(*arguments)[2]
+    monkeypatch.setenv(CONFIG, f"{path}-not")
+    code, _, err = cli(*arguments)
+    assert (code, err.count("\n")) == (2, 1)
+    assert CONFIG in err
+    assert "does not exist" in err
+    monkeypatch.delenv(CONFIG)
+    monkeypatch.setenv(SERVERS, "no-number:port")
+    code, _, err = cli(*arguments)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "no-number:port" in err
+
+
+@pytest.mark.slow
+def test_commands_with_a_file_and_the_environment(servers: str, write: Write):
+    text = "group_id=of-the-file\nenable_auto_commit=true\nauto_offset_reset=earliest\n"
+    path = str(write(f"bootstrap_servers={servers}\ntransactional_id=of-an-application\n{text}"))
+    # What a program uses for transactions is not taken away from it.
+    done = aiokafkawire("produce", "configured", "-p", "0", stdin=b"one\n", env={CONFIG: path})
+    assert (done.returncode, done.stderr) == (0, b"")
+    given = ("configured", "-e", "-q", "-F", path)
+    assert aiokafkawire("consume", *given).stdout == b"one\n"
+    # Nothing was committed for the group of the file.
+    assert aiokafkawire("consume", *given, "-o", "stored").stdout == b"one\n"
+    assert aiokafkawire("consume", *given, "-o", "stored").stdout == b""
+    # -o is a flag, and goes before the file.
+    done = aiokafkawire("consume", "-G", "other", *given, "-o", "end")
+    assert (done.returncode, done.stdout) == (0, b"")
+    done = aiokafkawire("topics", "list", env={SERVERS: servers})
+    assert b"configured\n" in done.stdout
