@@ -22,7 +22,7 @@ BESIDE := $(MAKE) --no-print-directory --output-sync=target --keep-going --jobs
 # compile all of them again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test kafka test-brokers test-spark parity pipeline exactly-once brokers proofs simulate sabotage endurance faults soak \
+.PHONY: help demo test kafka test-brokers test-spark parity pipeline exactly-once brokers proofs simulate mutation endurance faults soak \
         fuzz fuzz-guided bench bench-kernel kernel-cost bench-scale bench-more bench-spark \
         lint actionlint docs diagrams check fast test-python test-lowest wheel dist dist-tools test-dist release format clean
 
@@ -86,8 +86,8 @@ simulate: $(READY) ## Programmes by seed in a simulated world (SEEDS=2000, FIRST
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),200) --first $(or $(FIRST),0) \
 	  $(if $(PROGRAMME),--programme $(PROGRAMME))
 
-sabotage: $(READY) ## Plant faults in the client, one at a time: which programme catches each (SEEDS=500)
-	$(BIN)/python -m tests.sabotage --seeds $(or $(SEEDS),500) --first $(or $(FIRST),0) $(FAULT)
+mutation: $(READY) ## Plant mutations in the client, one at a time: which programme catches each (SEEDS=500)
+	$(BIN)/python -m tests.mutation --seeds $(or $(SEEDS),500) --first $(or $(FIRST),0) $(MUTATION)
 
 endurance: $(READY) ## All proofs of bad days on three real nodes (20 minutes)
 	$(BIN)/python -m tests.endurance

@@ -513,6 +513,7 @@ class Cluster:
 
     def _lost(self, to: Route) -> None:
         """What was known of a way has proved wrong."""
+        # mutation: moved-coordinator-not-forgotten
         if isinstance(to, Coordinator):
             self._coordinators.forget(to)
         self._refresher.request_update()

@@ -337,6 +337,7 @@ class _Reading:
     ) -> PartitionMetadata:
         # Whoever tells ids tells epochs; older brokers may leave them open.
         comparable = told.leader_epoch >= 0 or topic.topic_id != NO_ID
+        # mutation: stale-metadata-moves-leader-back
         if known is not None and comparable and told.leader_epoch < known.leader_epoch:
             # A broker that lags behind; what it says of the leader is out of date.
             self._note(

@@ -93,6 +93,7 @@ class RefreshSchedule:
 
     def failed(self, now: float, rng: random.Random) -> None:
         self._unreachable_since = min(self._unreachable_since, now)
+        # mutation: failed-metadata-not-requested-again
         self.ask()
         self._ended(now, rng)
 

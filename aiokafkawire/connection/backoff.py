@@ -51,6 +51,7 @@ class Reconnect:
         self.next_attempt_at = now + self._backoff.delay(self.failures, rng)
 
     def succeeded(self) -> None:
+        # mutation: failures-kept-after-reconnect
         self.failures = 0
         self.next_attempt_at = -math.inf
 

@@ -226,6 +226,7 @@ class Channel:
             buffers = encode_written(written, version, number, self._client_id)
             pending = Pending(api, version, response, buffers, written.read)
         call: Call[Pending] | None = None
+        # mutation: request-written-into-another
         if expect_response and not self._outgoing.busy:
             call = calls.begin(pending, deadline, now)
         if call is not None:
@@ -236,6 +237,7 @@ class Channel:
             self._hand_over(buffers)
         else:
             call = self._queue(pending, deadline, expect_response, now)
+        # mutation: deadline-missed-by-sleeping-timer
         if deadline < self._timer.at:
             self._timer.move(deadline)
         return call
@@ -309,6 +311,7 @@ class Channel:
         if isinstance(error, ConnectionLost) or (
             not call.sent and isinstance(error, ProtocolError)
         ):
+            # mutation: written-request-counts-as-unsent
             return ConnectionLost(error.reason, sent=call.sent, broker=self.name, api=api)
         mine = copy_of(error)
         mine.broker, mine.api = self.name, api

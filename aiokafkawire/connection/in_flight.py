@@ -170,8 +170,10 @@ class InFlight(Generic[T]):
         """`submit` and `take` in one, for a request that expects a response and has nothing in its
         way: it is to be written now. None if something is, and then nothing is done."""
         waiting = self._waiting
+        # mutation: throttle-ignored
         if self.queue or len(waiting) >= self._max_in_flight or now < self.throttled_until:
             return None
+        # mutation: request-times-out-before-deadline
         limit = max(deadline, now + self._request_timeout_s)
         call = Call(self.next_correlation_id, deadline, limit, payload, True, _SENT, True, now)
         waiting.append(call)
@@ -181,6 +183,7 @@ class InFlight(Generic[T]):
     def _number(self, call: Call[T]) -> None:
         """Note the deadline of a call that bears the next correlation id."""
         number = call.correlation_id
+        # mutation: correlation-ids-reused
         self.next_correlation_id = 0 if number == MAX_CORRELATION_ID else number + 1
         if len(self._deadlines) > STALE_HEAP_ENTRIES:
             self._forget_finished()
@@ -199,6 +202,7 @@ class InFlight(Generic[T]):
                 self._waiting.append(call)
             else:
                 self.one_way.append(call)
+            # mutation: queued-request-times-out-before-deadline
             call.limit = max(call.deadline, now + self._request_timeout_s)
             self.queue.popleft()
             call.on(_WRITTEN)
@@ -241,6 +245,7 @@ class InFlight(Generic[T]):
             call.on(CallEvent.CANCELLED)
             self._note_idle(now)
         elif call.state is CallState.SENT:
+            # mutation: cancelled-request-frees-its-slot
             call.on(CallEvent.CANCELLED)
 
     def throttle(self, until: float) -> None:
@@ -279,6 +284,7 @@ class InFlight(Generic[T]):
                 expired.append(call)
         silent = None
         for under_way in (self._waiting, self.one_way):
+            # mutation: silent-broker-never-times-out
             if under_way and under_way[0].limit <= now:
                 silent = under_way[0]
         idle = not len(self) and now >= self._idle_since + self._max_idle_s
@@ -290,6 +296,7 @@ class InFlight(Generic[T]):
 
     def close(self) -> list[Call[T]]:
         """The connection has ended: all calls that somebody still waits for, the oldest first."""
+        # mutation: queued-requests-hang-after-disconnect
         left = [
             call
             for call in (*self._waiting, *self.one_way, *self.queue)

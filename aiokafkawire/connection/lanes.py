@@ -29,6 +29,7 @@ class Lane(enum.Enum):
 _LANES: Mapping[int, Lane] = {
     ApiKey.FETCH: Lane.FETCH,
     ApiKey.PRODUCE: Lane.PRODUCE,
+    # mutation: heartbeats-wait-behind-join
     ApiKey.JOIN_GROUP: Lane.JOIN,
     ApiKey.SYNC_GROUP: Lane.JOIN,
 }

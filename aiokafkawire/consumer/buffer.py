@@ -66,6 +66,7 @@ class Cursor:
 
     def close(self) -> None:
         """Give nothing more."""
+        # mutation: iterator-keeps-records-after-seek
         self.ready = _NOTHING
 
     @property
@@ -331,6 +332,7 @@ class FetchBuffer:
                         extra=fields_of(),
                     )
                 lease = self._leases[caller] = Lease(start)
+        # mutation: earlier-chunks-count-as-processed
         lease.start = min(lease.start, start)
         return lease
 
@@ -342,8 +344,10 @@ class FetchBuffer:
     def processed(self) -> int:
         """All records before this offset are processed, by whoever was given them."""
         position = self.position
+        # mutation: commit-passes-running-record
         if not self._leases:
             return position
+        # mutation: commit-passes-slower-task
         return min(lease.start for lease in self._leases.values())
 
 

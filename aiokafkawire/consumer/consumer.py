@@ -497,6 +497,7 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
     def _set_paused(self, partitions: tuple[PartitionArgument, ...], paused: bool) -> None:
         core = self._running
         for tp in topic_partitions(partitions):
+            # mutation: resume-ignored
             self._owned(core, tp).paused = paused
         core.moved()
 
@@ -617,6 +618,7 @@ class RecordIterator:
     async def __anext__(self) -> Record:
         """The next record. Lets other tasks run at least every 256 records."""
         for record in self._cursor.ready:
+            # mutation: iterated-records-do-not-reset-poll-timer
             if self._touched is not None:
                 self._touched()
             return record

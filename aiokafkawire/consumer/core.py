@@ -349,6 +349,7 @@ class Core(Session):
         if cursor is None or cursor.owner is not owner:
             return None
         record = cursor.next()
+        # mutation: buffered-records-do-not-reset-poll-timer
         if record is not None:
             self.touched()
         return record

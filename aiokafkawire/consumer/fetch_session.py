@@ -157,6 +157,7 @@ class FetchSession:
             state.session_id,
             state.epoch,
             tuple(p for p in chosen if before.get(p.partition.tp) != wanted[p.partition.tp]),
+            # mutation: fetch-session-never-forgets-partitions
             tuple((tp, was.topic_id) for tp, was in before.items() if tp not in wanted),
             wanted,
             max_version,

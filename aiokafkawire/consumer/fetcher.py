@@ -425,6 +425,7 @@ class Fetcher:
             offset=part.offset,
         )
         self._rest(partition)
+        # mutation: missing-offset-on-follower-resets-position
         if part.from_follower and code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             # Whatever is the matter with the follower, the leader knows better.
             partition.replica = None

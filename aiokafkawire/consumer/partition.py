@@ -341,6 +341,7 @@ class Partition:
     def handle(self, event: Event) -> None:
         """Go to the next state. An answer to a state that is over has no effect."""
         asked = getattr(event, "asked", self.state)
+        # mutation: stale-response-accepted-after-seek
         if asked is not self.state:
             return
         self._given = self.given
@@ -390,6 +391,7 @@ class Partition:
     @property
     def readable(self) -> FetchBuffer | None:
         """The buffer to give records from, if any may be given."""
+        # mutation: paused-partition-read
         if self.paused or self.revoked or not isinstance(self.state, Positioned):
             return None
         return self.state.buffer
@@ -430,8 +432,10 @@ class Partition:
         if buffer is None:
             return None
         known = self.acknowledged if asked is None else asked.offset
+        # mutation: seek-back-not-committed
         if known is not None and buffer.processed <= known <= buffer.position:
             return None
+        # mutation: commit-off-by-one
         return OffsetAndMetadata(buffer.processed, leader_epoch=buffer.leader_epoch)
 
     def read_up_to(self) -> OffsetAndMetadata | None:
@@ -496,6 +500,7 @@ def _ask_committed(p: Partition, state: State, event: ToCommitted) -> State:
 
 
 def _ask_again(p: Partition, state: AwaitingCommitted, event: LookupFailed) -> State:
+    # mutation: reset-to-latest-after-lookup-error
     again = AwaitingCommitted(event.again_at)
     return again if event.error.retriable else Refused(event.error, again)
 
@@ -581,6 +586,7 @@ def _truncated(p: Partition, state: Positioned | Validating, event: EpochEnded) 
 
 
 def _out_of_range(p: Partition, state: Positioned, event: OutOfRange) -> State:
+    # mutation: fetched-records-dropped-when-out-of-range
     if not state.buffer.empty:
         # What was fetched before is still given; the next fetch finds out again.
         return state

@@ -151,6 +151,7 @@ class Rebalance:
         going = self._of(partitions)
         if self.listener is not None:
             await self._tell(self.listener.on_partitions_revoked, partitions, self._take_turn())
+        # mutation: no-commit-on-revocation
         await self.commit_processed(self._still_mine(going))
         partitions = [partition.tp for partition in self._still_mine(going)]
         uncommitted: list[TopicPartition] = []

@@ -291,9 +291,11 @@ class Commits:
         return self._backoff.delay(attempt, self._rng)
 
     def acknowledge(self, tp: TopicPartition, sent: Wanted) -> Iterable[Settle]:
+        # mutation: newer-commit-forgotten-with-older
         if self.wanted.get(tp) == sent:
             del self.wanted[tp]
         for number, ticket in list(self.tickets.items()):
+            # mutation: commit-acknowledged-by-older-one
             if number <= sent.ticket and tp in ticket.open:
                 ticket.open.remove(tp)
                 if not ticket.open:
@@ -352,6 +354,7 @@ def _answered(m: Commits, state: Sending, event: Answered, now: float) -> Outcom
         code = event.codes.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR)
         rebalancing = code == ErrorCode.REBALANCE_IN_PROGRESS
         outside = state.generation == NO_GENERATION
+        # mutation: illegal-generation-counts-as-committed
         if code == ErrorCode.NONE:
             kept[tp] = sent.offset
             effects += m.acknowledge(tp, sent)
@@ -365,6 +368,7 @@ def _answered(m: Commits, state: Sending, event: Answered, now: float) -> Outcom
             held = True
             doubted |= not moves_on
         elif error_for(code).retriable and not (code in _ABSENT and absent >= MAX_ABSENT):
+            # mutation: refused-commit-sent-without-backoff
             delayed = True
             forgotten |= code in _ELSEWHERE
         else:
@@ -444,6 +448,7 @@ def _end_while_held(m: Commits, state: Held, event: Ended, now: float) -> Outcom
 def _release(m: Commits, state: Held, event: Rejoined, now: float) -> Outcome:
     # In the generation after the next somebody else may have read further in between.
     still = set(event.owned) if event.generation <= state.generation + 1 else set()
+    # mutation: held-commits-sent-without-ownership
     gone = [tp for tp in m.wanted if tp not in still]
     _, effects = _end(m, state, Ended(gone, True, "the partition went to another member"), now)
     return Idle(), effects

@@ -218,6 +218,7 @@ class GroupMember:
         records: the coordinator then refuses what it would accept from nobody in particular, or of
         the generation that came after.
         """
+        # mutation: lost-member-offsets-sent-in-new-generation
         generation = self._lost or self._machine.generation or self._entered
         if generation is None:
             return GroupMetadata(self.group_id, group_instance_id=self._config.group_instance_id)

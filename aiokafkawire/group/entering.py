@@ -168,6 +168,7 @@ def rejoined(
     wrong = contradiction(steps.identity_of(state), event)
     if wrong is not None:
         return distrust(m, state, on.Contradicted(event.request, wrong), now)
+    # mutation: missed-generation-ignored
     if event.generation > state.generation.number + 1:
         # In between, what this member has may have been given to others.
         m.reason = "the group had a generation without this member"
@@ -282,6 +283,7 @@ def take_difference(m: Membership, state: s.Resyncing, event: on.Synced, now: fl
     given = tuple(sorted(set(event.assignment)))
     stays, had = set(given), set(state.assignment)
     going = tuple(tp for tp in state.assignment if tp not in stays)
+    # mutation: new-partition-dropped-in-cooperative-rebalance
     coming = tuple(tp for tp in given if tp not in had)
     if not going and state.leaving is None:
         return settle(m, s.Stable(state.generation, state.pulse, given), coming, now)

@@ -427,6 +427,7 @@ def fetch_request(
                 for topic, tps in grouped.items()
             ],
         )
+        # mutation: offsets-fetched-without-require-stable
         return OffsetFetchRequest(groups=[group], require_stable=stable)
 
     all_known = all(ids.get(topic, NO_ID) != NO_ID for topic in grouped)

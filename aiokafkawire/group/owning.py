@@ -51,6 +51,7 @@ def beat_at_once(m: Membership, state: s.Inside, event: on.Doubted, now: float) 
 
 
 def beaten(m: Membership, state: s.Inside, event: on.Answer, now: float) -> Outcome:
+    # mutation: heartbeats-stop-after-first
     after = steps.with_pulse(state, m.new_pulse(state.pulse.node, now))
     text = "heartbeats succeed again"
     return after, ((do.Note(text),) if state.pulse.silent else ())
@@ -82,6 +83,7 @@ def beat_in_spite(m: Membership, state: s.Inside, event: on.ServerFailed, now: f
 def beat_elsewhere(m: Membership, state: s.Inside, event: on.Answer, now: float) -> Outcome:
     attempt = state.pulse.attempt + 1
     next_at = now + m.backoff_s(attempt)
+    # mutation: heartbeats-go-to-old-coordinator
     pulse = replace(state.pulse, request=None, attempt=attempt, next_at=next_at, node=None)
     return steps.with_pulse(state, pulse), (do.ForgetCoordinator(),)
 

@@ -209,6 +209,7 @@ def quiet_leave(m: Membership, member_id: str, now: float, reason: str) -> Seque
 
 
 def leave(m: Membership, member_id: str, after: s.After, deadline: float, now: float) -> Outcome:
+    # mutation: static-member-leaves-group
     if not member_id or m.settings.group_instance_id is not None:
         return ended(m, after)
     request = m.new_request()

@@ -98,6 +98,7 @@ class Accumulator:
         """Whether a record fits into the buffer now."""
         if self._granted and self.used_bytes > self._buffer_bytes - size_bytes:
             self.take_back()
+        # mutation: buffer-unbounded
         return self.used_bytes + size_bytes <= self._buffer_bytes
 
     def append(
@@ -337,6 +338,7 @@ class Accumulator:
         receipt = batch.receipt
         del self.incomplete[receipt]
         self._granted.pop(batch, None)
+        # mutation: failed-batches-keep-buffer-space
         self.used_bytes -= batch.reserved_bytes
         outcome = receipt.value
         assert outcome is not None
@@ -420,6 +422,7 @@ class Accumulator:
             for queue in topic.all_queues.values():
                 leader = leader_of(queue.topic_partition)
                 if leader != queue.leader:
+                    # mutation: moved-partition-stays-with-old-leader
                     self._drop_active(queue)
                     queue.leader = leader
                     self._touch(queue)

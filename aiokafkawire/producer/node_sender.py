@@ -108,6 +108,7 @@ class NodeSender:
         self._request_timeout_s = config.request_timeout_ms / 1_000
         self._acks = config.required_acks
         self._terms: Terms = {
+            # mutation: acks-one-instead-of-all
             "acks": self._acks,
             "timeout_ms": config.request_timeout_ms,
             "transactional_id": config.transactional_id,

@@ -40,6 +40,7 @@ VERDICTS: Mapping[ErrorCode, Verdict] = {
     ErrorCode.DUPLICATE_SEQUENCE_NUMBER: Verdict.APPENDED,
     # The leader wrote the records, then the acknowledgements of the replicas did not come, too few
     # were in sync afterwards, the leader moved or its disk failed.
+    # mutation: timed-out-append-counts-as-refused
     ErrorCode.REQUEST_TIMED_OUT: Verdict.RETRY_UNCERTAIN,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Verdict.RETRY_UNCERTAIN,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: Verdict.RETRY_UNCERTAIN,

@@ -160,6 +160,7 @@ class PartitionQueue:
         if head.attempts:
             if any(other.order < head.order for other in self.in_flight):
                 return NEVER
+        # mutation: max-in-flight-exceeded
         elif len(self.in_flight) >= self.policy.max_in_flight:
             return NEVER
         if sequences is not None:
@@ -220,6 +221,7 @@ class PartitionQueue:
 
     def _may_number(self, sequences: PartitionSequences) -> bool:
         identities, state = sequences.identities, sequences.state
+        # mutation: records-sent-before-partition-added
         if not identities.local and not identities.admits(self.topic_partition):
             return False
         if type(state) is Flowing and state.identity is identities.current:
@@ -276,6 +278,7 @@ class PartitionQueue:
         if batch.old_topic and not batch.by_name:
             batch.leave_deleted_topic()
         else:
+            # mutation: uncertainty-cleared-before-retry
             batch.uncertain = True
         if answer.closed_after_bytes:
             batch.large_losses += 1
@@ -426,6 +429,7 @@ class PartitionQueue:
         self._take_numbers_back()
 
     def _maybe_written(self, batch: Batch) -> bool:
+        # mutation: sent-batch-counts-as-unsent
         return batch.maybe_written or batch.state is BatchState.IN_FLIGHT
 
     def _fail(
@@ -450,6 +454,7 @@ class PartitionQueue:
         """Go on with the halves, under the same numbers."""
         assert batch.records is not None
         body_bytes = len(batch.records.columns().data)
+        # mutation: last-half-of-split-lost
         pieces = batch.records.split(BATCH_OVERHEAD_BYTES + body_bytes // 2)
         starts: list[int] = []
         parts: list[Batch] = []
@@ -472,6 +477,7 @@ class PartitionQueue:
             part.not_before = not_before
             part.reserved_bytes = batch.reserved_bytes * records.count // batch.count
             if batch.stamp is not None and not self._draining():
+                # mutation: split-halves-share-sequence
                 base = advance(batch.stamp.base_sequence, start)
                 part.stamp = Stamp(batch.stamp.identity, base)
             starts.append(start)
@@ -489,6 +495,7 @@ class PartitionQueue:
     def _wait_again(self, batch: Batch, not_before: float) -> None:
         batch.handle(BatchEvent.REFUSED)
         batch.old_topic = False
+        # mutation: delivery-timeout-restarts-with-each-attempt
         batch.not_before = not_before
         self.in_flight.remove(batch)
         if self._draining() and not batch.uncertain:
@@ -501,6 +508,7 @@ class PartitionQueue:
             if other.order > batch.order:
                 break
             position += 1
+        # mutation: refused-batch-goes-to-front
         self.waiting.insert(position, batch)
 
     def _remove(self, batch: Batch) -> None:
@@ -524,6 +532,7 @@ class PartitionQueue:
         """Behind a gap, batches that surely are not in the log get new numbers later."""
         if self._draining():
             for batch in self.waiting:
+                # mutation: uncertain-batch-gets-new-sequence
                 if not batch.uncertain:
                     batch.stamp = None
 

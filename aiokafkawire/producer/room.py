@@ -62,4 +62,5 @@ class Room:
         finally:
             self.crowded = len(self._waiting) > 1
             self._waiting.remove(signal)
+            # mutation: one-waiter-woken-for-freed-space
             self.freed()

@@ -100,6 +100,7 @@ class Identities:
         if self.current == identity:
             self.raised += 1
             last = identity.epoch >= MAX_EPOCH
+            # mutation: epoch-not-bumped-after-gap
             self.current = (
                 None if last else ProducerIdAndEpoch(identity.producer_id, identity.epoch + 1)
             )
@@ -216,6 +217,7 @@ def _fail(state: Flowing, event: Failed) -> State:
     is_last = advance(stamp.base_sequence, event.count) == state.next_sequence
     if event.certain and is_last:
         # The broker never took these numbers, and none after them are in use: give them again.
+        # mutation: sequence-kept-after-refusal
         return Flowing(state.identity, stamp.base_sequence)
     resume = stamp.base_sequence if event.certain else None
     return Draining(state.identity, event.certain, resume)
@@ -277,6 +279,7 @@ class PartitionSequences:
         under way could so come before the first, which nobody could put right any more.
         """
         current = self.identities.current
+        # mutation: first-batches-in-flight-together
         return current is None or current.producer_id != self._known_producer_id
 
     def acknowledged(self, stamp: Stamp) -> None:

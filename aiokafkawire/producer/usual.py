@@ -106,6 +106,7 @@ class UsualForm:
         if len(frame) != size:
             return None
         begins, told, error, base_offset, appended_at, _, ends = layout.unpack(frame)
+        # mutation: error-of-short-produce-response-ignored
         if error or told != partition or begins != before or ends != after:
             return None
         return _tuple(Answer, (_APPENDED, None, base_offset, appended_at, False, NO_ERRORS, 0))

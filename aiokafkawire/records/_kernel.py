@@ -371,6 +371,7 @@ class RecordsUnderWay:
         put_bytes(at, headers, len(headers))
         if not index:
             self.base_timestamp = self.max_timestamp = timestamp_ms
+        # mutation: last-timestamp-taken-for-latest
         elif timestamp_ms > self.max_timestamp:
             self.max_timestamp = timestamp_ms
         self.count = index + 1

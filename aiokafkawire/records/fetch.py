@@ -258,6 +258,7 @@ class FetchedBatches:
             self.heavy = HeavyBatch(batch, self._check_crcs, self._max_decompressed_bytes)
             return True
         if self._check_crcs:
+            # mutation: crc-not-checked
             batch.check_crc()
         self._open(batch)
         return True
@@ -300,6 +301,7 @@ class FetchedBatches:
 
     def _open(self, batch: BatchView) -> None:
         """Begin with the records of a batch, unless the application may see none of them."""
+        # mutation: control-records-returned
         if (self._committed_only and self._is_aborted(batch)) or batch.is_control:
             return
         limit, bound = self._inline_bytes, self._max_decompressed_bytes
@@ -340,6 +342,7 @@ class FetchedBatches:
         count = len(columns)
         self.taken_bytes += len(columns.data) * count // max(batch.count, count, 1)
         self._missing -= count
+        # mutation: records-before-position-returned
         start = bisect_left(columns.offsets, self.position)
         if start == count:
             return None
@@ -351,14 +354,17 @@ class FetchedBatches:
         """Follow the aborted transactions up to this batch, and say whether it is of one."""
         if batch.producer_id < 0:
             return False
+        # mutation: single-aborted-batch-returned
         while self._aborted and self._aborted[-1][1] <= batch.last_offset:
             self._aborted_producers.add(self._aborted.pop()[0])
         if batch.producer_id not in self._aborted_producers:
             return False
         if batch.is_control:
             if control_type(batch, self._max_decompressed_bytes) == ABORT_MARKER:
+                # mutation: abort-marker-ignored
                 self._aborted_producers.discard(batch.producer_id)
             return False
+        # mutation: aborted-records-returned
         return batch.is_transactional
 
 

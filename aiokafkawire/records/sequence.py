@@ -135,6 +135,7 @@ class Records(Sequence[Record]):
             before = self._ends[number - 1] if number else 0
             parts.append(
                 segment._replace(
+                    # mutation: slice-of-batch-begins-too-early
                     start=segment.start + max(start - before, 0),
                     stop=segment.start + min(stop, self._ends[number]) - before,
                 )

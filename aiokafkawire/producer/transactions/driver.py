@@ -282,6 +282,7 @@ class Transactions:
     def check_still(self, transaction: Transaction | None) -> None:
         """Raise unless this transaction is open, in which a call began that had to wait."""
         self.check_open()
+        # mutation: waiting-record-joins-next-transaction
         if self.machine.transaction is not transaction:
             raise WrongTransactionState(
                 "the transaction in which the record was to be sent has ended meanwhile",
@@ -419,6 +420,7 @@ class Transactions:
         state = self.machine.state
         if not isinstance(state, Aborting) or state.transaction.protocol is Protocol.IMPLICIT:
             return True
+        # mutation: abort-overtakes-expired-record
         return not self._accumulator.late
 
     def _moved(self) -> None:

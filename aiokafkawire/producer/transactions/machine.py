@@ -413,6 +413,7 @@ TRANSITIONS: Mapping[tuple[type[Any], type[Any]], Transition] = {
     (Detached, Detach): stay,
     # records
     **_rows(_OPEN, (RecordsSent,), sent),
+    # mutation: commit-ignores-failed-record
     **_rows(_OPEN, (RecordsFailed,), records_failed),
     **_rows(_OPEN, (NumbersLost,), numbers_lost),
     **_rows(_FAILED, (RecordsSent,), sent),

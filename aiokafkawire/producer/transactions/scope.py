@@ -53,6 +53,7 @@ class TransactionScope:
         transaction = self._transaction
         assert transaction is not None
         unended = self._transactions.unended(transaction)
+        # mutation: cancelled-body-committed
         if error is not None:
             if unended or self._transactions.detaching(transaction):
                 await self._abort(error)

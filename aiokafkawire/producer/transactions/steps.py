@@ -146,6 +146,7 @@ def stay(_: TransactionMachine, state: State, __: Event, ___: float) -> State:
 
 
 def sent(_: TransactionMachine, state: Going, __: RecordsSent, ___: float) -> State:
+    # mutation: implicit-transaction-not-ended
     if state.transaction.protocol is Protocol.IMPLICIT:
         state.transaction.known = True
     return state

@@ -44,6 +44,7 @@ class UsualEnd:
         producer_id, epoch = end.identity.producer_id, end.identity.epoch
         if version != FIRST_IMPLICIT:
             return self._request(producer_id, epoch, committed=end.committed)
+        # mutation: short-end-request-always-commits
         rest = _REQUEST.pack(producer_id, epoch, end.committed)
         body = (self._before, rest)
         return Written(EndTxnRequest, body, sum(map(len, body)), partial(_read, end))

@@ -1,4 +1,4 @@
-"""Plant each fault in turn and say which programme caught it: `python -m tests.sabotage`."""
+"""Plant each mutation in turn and print which programme caught it: `python -m tests.mutation`."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.sabotage.faults import SABOTAGES
-from tests.sabotage.outsiders import OUTSIDERS
+from tests.mutation.mutations import BLIND, MUTATIONS
 
-PATIENCE_S = 1_800
-"""For one fault; the seeds that it needs are bounded, too."""
+TIMEOUT_S = 1_800
+"""For one mutation; the number of its seeds is bounded, too."""
 
-HEADS = ("Fault", "Thought up by", "Programme", "Seed", "Runs", "Seen as")
+HEADS = ("Mutation", "Author", "Programme", "Seed", "Runs", "Caught by")
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
-FROM = "<!-- from: python -m tests.sabotage --write -->\n"
+FROM = "<!-- from: python -m tests.mutation --write -->\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What came of one fault. `error`: it could not be tried."""
+class Result:
+    """The outcome for one mutation. With an `error` it could not be planted or run."""
 
     name: str
     result: dict[str, Any] = field(default_factory=dict)
@@ -40,9 +39,9 @@ class Found:
 
     @property
     def row(self) -> tuple[str, ...]:
-        by = "outsiders" if any(each.name == self.name for each in OUTSIDERS) else "insiders"
+        by = "blind" if self.name in BLIND else "informed"
         if self.error:
-            return (f"`{self.name}`", by, "COULD NOT BE TRIED", "", "", self.error)
+            return (f"`{self.name}`", by, "ERROR", "", "", self.error)
         runs = str(self.result["runs"])
         if not self.caught:
             return (f"`{self.name}`", by, "not caught", "", runs, "")
@@ -51,88 +50,88 @@ class Found:
         return (f"`{self.name}`", by, f"`{programme}`", seed, runs, seen)
 
 
-def tried(name: str, seeds: int, first: int) -> Found:
-    """Try one fault, in processes of its own. A seed that fails without it as well says nothing."""
+def run_one(name: str, seeds: int, first: int) -> Result:
+    """Run one mutation in its own processes. A seed that fails without it does not count."""
     runs = 0
     while runs < seeds:
-        command = [sys.executable, "-m", "tests.sabotage.one", name]
+        command = [sys.executable, "-m", "tests.mutation.one", name]
         command += ["--seeds", str(seeds), "--first", str(first), "--skip", str(runs)]
         ran = _run(command)
         lines = ran.stdout.splitlines()
         if ran.returncode != 0 or not lines:
-            return Found(name, error=(ran.stderr.splitlines() or ["it said nothing"])[-1])
+            return Result(name, error=(ran.stderr.splitlines() or ["no output"])[-1])
         result: dict[str, Any] = json.loads(lines[-1])
         if not result["caught"] or _is_green(result):
-            return Found(name, result)
+            return Result(name, result)
         runs = result["runs"]
-    return Found(name, {"caught": False, "runs": seeds})
+    return Result(name, {"caught": False, "runs": seeds})
 
 
 def _is_green(result: dict[str, Any]) -> bool:
-    """Whether the seed that failed is right without the fault."""
+    """Return whether the seed that failed passes without the mutation."""
     command = [sys.executable, "-m", "tests.simulation", "--seed", str(result["seed"])]
     command += ["--programme", result["programme"], "--backend", result["backend"]]
     green = _run(command).returncode == 0
     if not green:
-        print(f"fails without any fault: {shlex.join(command[1:])}", file=sys.stderr)
+        print(f"fails without a mutation: {shlex.join(command[1:])}", file=sys.stderr)
     return green
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            command, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 1, "", f"not over after {PATIENCE_S} s")
+        return subprocess.CompletedProcess(command, 1, "", f"not finished after {TIMEOUT_S} s")
 
 
-def try_all(names: list[str], seeds: int, first: int, jobs: int) -> Iterator[Found]:
+def run_all(names: list[str], seeds: int, first: int, jobs: int) -> Iterator[Result]:
     with ThreadPoolExecutor(jobs) as pool:
-        for done in as_completed([pool.submit(tried, name, seeds, first) for name in names]):
+        for done in as_completed([pool.submit(run_one, name, seeds, first) for name in names]):
             yield done.result()
 
 
-def table(found: list[Found]) -> str:
+def table(found: list[Result]) -> str:
     lines = [HEADS, ("---",) * len(HEADS), *(each.row for each in found)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def write(text: str) -> None:
-    """Put a table into the page, in the place of the one that stands there."""
+    """Replace the table of the page."""
     before, _, after = PAGE.read_text().partition(FROM)
     _, _, rest = after.partition("\n\n")
     PAGE.write_text(f"{before}{FROM}{text}\n\n{rest}")
 
 
-def kept(path: Path | None) -> dict[str, Found]:
-    """What came of faults that were tried before."""
+def read_results(path: Path | None) -> dict[str, Result]:
+    """Return the results of earlier runs."""
     lines = path.read_text().splitlines() if path is not None and path.exists() else []
-    return {each["name"]: Found(**each) for each in map(json.loads, lines)}
+    return {each["name"]: Result(**each) for each in map(json.loads, lines)}
 
 
 def arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m tests.sabotage", description=__doc__)
-    parser.add_argument("names", nargs="*", help="these alone")
-    parser.add_argument("--seeds", type=int, default=500, help="that a fault is given at most")
-    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser = argparse.ArgumentParser("python -m tests.mutation", description=__doc__)
+    parser.add_argument("names", nargs="*", help="run only these")
+    parser.add_argument("--seeds", type=int, default=500, help="how many to run at most for each")
+    parser.add_argument("--first", type=int, default=0, help="the first one")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--keep", type=Path, help="a file of results: what stands in it is not run")
-    parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.name}")
+    parser.add_argument("--keep", type=Path, help="file of results; skip mutations that are in it")
+    parser.add_argument("--write", action="store_true", help=f"replace the table in {PAGE.name}")
     return parser
 
 
 def main() -> int:
     parser = arguments()
     asked = parser.parse_args()
-    unknown = sorted(set(asked.names) - SABOTAGES.keys())
+    unknown = sorted(set(asked.names) - MUTATIONS.keys())
     if unknown:
-        parser.error(f"there is no {', '.join(unknown)}")
+        parser.error(f"unknown: {', '.join(unknown)}")
     began = time.monotonic()
-    names = asked.names or list(SABOTAGES)
-    known = kept(asked.keep)
+    names = asked.names or list(MUTATIONS)
+    known = read_results(asked.keep)
     left = [name for name in names if name not in known]
-    for each in try_all(left, asked.seeds, asked.first, asked.jobs):
+    for each in run_all(left, asked.seeds, asked.first, asked.jobs):
         known[each.name] = each
         print("  ".join(each.row), file=sys.stderr, flush=True)
         if asked.keep is not None and not each.error:

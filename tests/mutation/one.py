@@ -1,6 +1,6 @@
-"""Run programmes by seed with one fault planted, until one fails; prints what came of it as JSON.
+"""Run programmes by seed with one mutation planted, until one fails; print the result as JSON.
 
-A process of its own for each fault: `python -m tests.sabotage.one NAME --seeds 500`.
+Each mutation takes a process of its own: `python -m tests.mutation.one NAME --seeds 500`.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ import argparse
 import json
 import logging
 
-from tests.sabotage.faults import SABOTAGES
-from tests.sabotage.planting import Sabotage, plant
+from tests.mutation.mutations import MUTATIONS
+from tests.mutation.planting import Mutation, plant
 
 __all__ = ("until_caught",)
 
 
-def until_caught(sabotage: Sabotage, first: int, seeds: int, skip: int = 0) -> dict[str, object]:
-    """Plant the fault and try seeds, those of the programme that is named for it before the others.
+def until_caught(mutation: Mutation, first: int, seeds: int, skip: int = 0) -> dict[str, object]:
+    """Plant the mutation and run seeds until one fails, those of its own programme first.
 
-    `runs` of the result is how many were tried, those left out (`skip`) included.
+    `runs` of the result counts the seeds that were run, and those left out by `skip`.
     """
-    plant(sabotage)
-    # Only now: these bring in the package.
+    plant(mutation)
+    # These import the package, which must not happen before.
     from tests.simulation.programmes import load
     from tests.simulation.runner import jobs_of, perform, spare_the_collector
 
@@ -29,7 +29,7 @@ def until_caught(sabotage: Sabotage, first: int, seeds: int, skip: int = 0) -> d
     spare_the_collector()
     jobs = sorted(
         jobs_of(range(first, first + seeds), load()),
-        key=lambda job: job.programme != sabotage.programme,
+        key=lambda job: job.programme != mutation.programme,
     )
     for runs, job in enumerate(jobs[skip:], skip + 1):
         played = perform(job, shown_lines=0)
@@ -47,13 +47,13 @@ def until_caught(sabotage: Sabotage, first: int, seeds: int, skip: int = 0) -> d
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser("python -m tests.sabotage.one", description=__doc__)
-    parser.add_argument("name", choices=sorted(SABOTAGES))
+    parser = argparse.ArgumentParser("python -m tests.mutation.one", description=__doc__)
+    parser.add_argument("name", choices=sorted(MUTATIONS))
     parser.add_argument("--seeds", type=int, default=500)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--skip", type=int, default=0, help="runs that are known to say nothing")
+    parser.add_argument("--skip", type=int, default=0, help="leave out the first runs")
     asked = parser.parse_args()
-    print(json.dumps(until_caught(SABOTAGES[asked.name], asked.first, asked.seeds, asked.skip)))
+    print(json.dumps(until_caught(MUTATIONS[asked.name], asked.first, asked.seeds, asked.skip)))
 
 
 if __name__ == "__main__":

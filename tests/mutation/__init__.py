@@ -1,0 +1,1 @@
+"""Mutations of the client, planted one at a time: programmes by seed must catch each."""
