@@ -26,7 +26,7 @@ from aiokafkawire.cli.running import Stopped
 from aiokafkawire.cli.shared import Suggesting
 from aiokafkawire.errors import InvalidOption, KafkaError
 
-__all__ = ("application", "run")
+__all__ = ("application", "expand_mode", "run")
 
 COMMANDS = {
     "broker": "aiokafkawire.cli.broker",
@@ -34,6 +34,7 @@ COMMANDS = {
     "decode": "aiokafkawire.cli.decode",
     "demo": "aiokafkawire.cli.demo.command",
     "groups": "aiokafkawire.cli.groups",
+    "metadata": "aiokafkawire.cli.metadata",
     "produce": "aiokafkawire.cli.produce",
     "topics": "aiokafkawire.cli.topics",
     "txns": "aiokafkawire.cli.txns",
@@ -41,11 +42,31 @@ COMMANDS = {
 """Where each command stands, under its own name; a shell waits for the import of one only."""
 
 
+MODES = {"-P": "produce", "-C": "consume", "-L": "metadata"}
+"""kcat's options for what to do, and the commands that do it."""
+
 NAME = "aiokafkawire: "
+
+
+def expand_mode(arguments: list[str]) -> list[str]:
+    """Return the command that arguments of kcat stand for; others come back as they are."""
+    if not arguments or not arguments[0].startswith("-"):
+        return arguments
+    first, rest = arguments[0][:2], arguments[0][2:]
+    if first in MODES and not arguments[0].startswith("--"):
+        # Short options may be written together, as in -CJ.
+        return [MODES[first], *([f"-{rest}"] if rest else []), *arguments[1:]]
+    for index, argument in enumerate(arguments):
+        if argument in MODES:
+            return [MODES[argument], *arguments[:index], *arguments[index + 1 :]]
+    return ["consume", *arguments] if "-G" in arguments else arguments
 
 
 class Commands(Suggesting):
     """The commands, imported when they are asked for."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, expand_mode(args))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

@@ -19,10 +19,11 @@ from aiokafkawire.cli.arguments import (
 )
 from aiokafkawire.cli.formats import NULL, Printer, compile_format, default_printer
 from aiokafkawire.cli.json_lines import to_json
+from aiokafkawire.cli.kcat import record_printer
 from aiokafkawire.cli.progress import Progress
 from aiokafkawire.cli.reading import Plan, Reader
 from aiokafkawire.cli.running import Interruption, run
-from aiokafkawire.cli.shared import PATIENCE_MS, client_arguments
+from aiokafkawire.cli.shared import PATIENCE_MS, client_arguments, kcat_json_option
 from aiokafkawire.cli.standard import require_stdout
 from aiokafkawire.cli.streams import Output
 from aiokafkawire.config import ConsumerConfig
@@ -77,6 +78,7 @@ RESETS = {Place.BEGINNING: "earliest", Place.END: "latest"}
 @click.option("-K", "--key-delimiter", help="Print the key, and this between key and value.")
 @click.option("-Z", "--null", is_flag=True, help="Print null keys and values as NULL.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see docs/cli.md.")
+@kcat_json_option
 @click.option("-G", "--group", metavar="GROUP", help="Read the TOPICs as a member of this group.")
 @click.argument("topics", nargs=-1, metavar="TOPIC...")
 def consume(
@@ -96,6 +98,7 @@ def consume(
     key_delimiter: str | None,
     null: bool,
     as_json: bool,
+    as_kcat: bool,
     group: str | None,
     topics: tuple[str, ...],
 ) -> None:
@@ -105,7 +108,9 @@ def consume(
     committed; a topic that starts with ^ is a regular expression.
     """
     require_stdout()
-    printer = choose_printer(form, delimiter, key_delimiter, null=null, as_json=as_json)
+    printer = choose_printer(
+        form, delimiter, key_delimiter, null=null, as_json=as_json, as_kcat=as_kcat
+    )
     start, until_ms = parse_offsets(offsets)
     plan = Plan(
         topics=_topics(topic, group, topics),
@@ -153,10 +158,12 @@ def consume(
         return
 
 
-async def read_all(plan: Plan, printer: Printer, options: dict[str, Any]) -> None:
-    """Carry out a plan."""
+async def read_all(plan: Plan, printer: Printer | None, options: dict[str, Any]) -> None:
+    """Carry out a plan. Without a printer records are printed in the form of kcat."""
     shown = not plan.quiet and sys.stderr.isatty() and not sys.stdout.isatty()
     async with Consumer(**options) as consumer:
+        if printer is None:
+            printer = record_printer(consumer._source)
         reader = Reader(consumer, plan, printer, Output(sys.stdout.fileno()))
         await reader.prepare()
         async with Progress("records", shown=shown) as progress:
@@ -170,13 +177,23 @@ def choose_printer(
     *,
     null: bool = False,
     as_json: bool = False,
-) -> Printer:
-    """How records are printed; raises `InvalidOption` where options contradict each other."""
+    as_kcat: bool = False,
+) -> Printer | None:
+    """How records are printed; None is kcat's JSON, for which a consumer is needed.
+
+    Raises `InvalidOption` where options contradict each other.
+    """
     parts = [
         name for name, given in (("-D", delimiter), ("-K", key_delimiter)) if given is not None
     ]
-    if as_json and (form is not None or parts or null):
-        raise InvalidOption("--json has a form of its own: leave out -f, -D, -K and -Z")
+    if as_kcat and as_json:
+        raise InvalidOption("-J is another form: leave out --json, or -J")
+    if (as_json or as_kcat) and (form is not None or parts or null):
+        given = [*(["-f"] if form is not None else []), *parts, *(["-Z"] if null else [])]
+        name = "--json" if as_json else "-J"
+        raise InvalidOption(f"{name} has a form of its own: leave out {' and '.join(given)}")
+    if as_kcat:
+        return None
     if as_json:
         return to_json
     if form is not None and parts:

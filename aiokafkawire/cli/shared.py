@@ -19,6 +19,7 @@ __all__ = (
     "backend_option",
     "client_arguments",
     "json_option",
+    "kcat_json_option",
     "quiet_option",
 )
 
@@ -61,6 +62,10 @@ def json_option(function: F) -> F:
     return click.option(
         "--json", "as_json", is_flag=True, help="One JSON object a line; see docs/cli.md."
     )(function)
+
+
+def kcat_json_option(function: F) -> F:
+    return click.option("-J", "as_kcat", is_flag=True, help="JSON in the form of kcat.")(function)
 
 
 def assignments_option(example: str) -> Callable[[F], F]:

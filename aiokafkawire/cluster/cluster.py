@@ -103,6 +103,11 @@ class Cluster:
         """The cluster as last told."""
         return self._refresher.metadata
 
+    @property
+    def metadata_source(self) -> str | None:
+        """The broker that `metadata` is from: its address, with its number before it if known."""
+        return self._refresher.told_by
+
     def add_topics(self, topics: Iterable[str]) -> None:
         """Keep the metadata of these topics fresh, once more for each call."""
         fresh = self._refresher.interest.add(topics)

@@ -27,6 +27,7 @@ from aiokafkawire.runtime.phases import Phase
 from aiokafkawire.types import (
     AnyPartition,
     GroupMetadata,
+    NodeId,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionArgument,
@@ -528,6 +529,18 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
         """
         core = self._running
         return await core.lister.all(times_to_look_up(timestamps_ms), self._deadline(core))
+
+    def _source(self, tp: TopicPartition) -> NodeId:
+        """The broker that a partition is read from: its leader, or a replica that is nearer.
+
+        -1 if none is known.
+        """
+        core = self._running
+        owned = core.assignment.get(tp)
+        if owned is not None and owned.replica is not None:
+            return owned.replica.node
+        leader = core.cluster.metadata.leader(tp)
+        return -1 if leader is None else leader.node
 
     def lag(self, partition: AnyPartition) -> int | None:
         """How many offsets the position is behind the end, as of the last fetch.

@@ -11,7 +11,7 @@ from typing import Any
 import click
 import pytest
 
-from aiokafkawire.cli.application import application
+from aiokafkawire.cli.application import application, expand_mode
 from aiokafkawire.cli.application import run as run_command
 
 from .pages import PAGES, ROOT, commands_of
@@ -32,6 +32,7 @@ def parsed(line: str) -> dict[str, Any]:
     _, *words = shlex.split(re.sub(r" [<>] .*", "", line))
     command: click.Command | None = application
     name: str | None = PROGRAM
+    words = expand_mode(words)
     while isinstance(command, click.Group):
         name, command, words = command.resolve_command(click.Context(command), words)
     assert command is not None

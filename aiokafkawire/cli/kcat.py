@@ -1,0 +1,131 @@
+"""kcat's forms: a record and a cluster's metadata as JSON (`-J`), metadata as text (`-L`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aiokafkawire.cli.formats import Printer
+from aiokafkawire.cli.tables import json_line
+from aiokafkawire.cluster import MetadataSnapshot, PartitionMetadata, TopicMetadata
+from aiokafkawire.records import Record
+from aiokafkawire.types import NodeId, TimestampType, TopicPartition
+
+__all__ = ("metadata_form", "metadata_text", "record_printer")
+
+TIMESTAMP_TYPES = {TimestampType.CREATE_TIME: "create", TimestampType.LOG_APPEND_TIME: "logappend"}
+NO_LEADER = "Broker: Leader not available"
+"""librdkafka's text for LEADER_NOT_AVAILABLE."""
+
+
+def record_printer(broker_of: Callable[[TopicPartition], NodeId]) -> Printer:
+    """Return a function that prints a record as a line of JSON, as `kcat -C -J` does.
+
+    Args:
+        broker_of: Gives the broker that a partition is read from.
+    """
+
+    def printed(record: Record) -> bytes:
+        form: dict[str, Any] = {
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+        }
+        kind = TIMESTAMP_TYPES.get(TimestampType(record.timestamp_type))
+        if kind is not None:
+            form |= {"tstype": kind, "ts": record.timestamp_ms}
+        form["broker"] = broker_of(TopicPartition(record.topic, record.partition))
+        if record.headers:
+            # Names and values take turns, as names may repeat.
+            form["headers"] = [
+                part for name, value in record.headers for part in (name, _text(value))
+            ]
+        form |= {"key": _text(record.key), "payload": _text(record.value)}
+        return json_line(form).encode()
+
+    return printed
+
+
+def _text(data: bytes | None) -> str | None:
+    # kcat writes bytes that are no UTF-8 as they are, which no reader of JSON takes.
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+def metadata_form(
+    metadata: MetadataSnapshot, source: str | None, topics: Sequence[TopicMetadata], query: str
+) -> dict[str, Any]:
+    """Return the metadata of a cluster as `kcat -L -J` has it.
+
+    Args:
+        metadata: What is known of the cluster.
+        source: Address of the broker that it is from.
+        topics: Topics to show.
+        query: The topic that was asked for, or `*`.
+    """
+    node_id, name = _origin(metadata, source)
+    return {
+        "originating_broker": {"id": node_id, "name": name},
+        "query": {"topic": query},
+        "controllerid": metadata.controller_id,
+        "brokers": [
+            {"id": node.node_id, "name": str(node.address)} for _, node in _nodes(metadata)
+        ],
+        "topics": [
+            {
+                "topic": topic.name,
+                "partitions": [_partition_form(each) for each in _partitions(topic)],
+            }
+            for topic in topics
+        ],
+    }
+
+
+def metadata_text(
+    metadata: MetadataSnapshot, source: str | None, topics: Sequence[TopicMetadata], query: str
+) -> str:
+    """Return the metadata of a cluster as `kcat -L` prints it; see `metadata_form`."""
+    node_id, name = _origin(metadata, source)
+    what = "all topics" if query == "*" else query
+    lines = [f"Metadata for {what} (from broker {node_id}: {name}):"]
+    lines.append(f" {len(metadata.nodes)} brokers:")
+    for number, node in _nodes(metadata):
+        role = " (controller)" if number == metadata.controller_id else ""
+        lines.append(f"  broker {number} at {node.address}{role}")
+    lines.append(f" {len(topics)} topics:")
+    for topic in topics:
+        lines.append(f'  topic "{topic.name}" with {len(topic.partitions)} partitions:')
+        for each in _partitions(topic):
+            replicas, isrs = (",".join(map(str, ids)) for ids in (each.replicas, each.isr))
+            error = f", {NO_LEADER}" if each.leader_id < 0 else ""
+            lines.append(
+                f"    partition {each.partition}, leader {each.leader_id},"
+                f" replicas: {replicas}, isrs: {isrs}{error}"
+            )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _origin(metadata: MetadataSnapshot, source: str | None) -> tuple[NodeId, str]:
+    """The number and the name of the broker that the metadata is from, as librdkafka has them."""
+    for number, node in _nodes(metadata):
+        if source in {str(node.address), f"{number} at {node.address}"}:
+            return number, f"{node.address}/{number}"
+    return -1, f"{source}/bootstrap"
+
+
+def _nodes(metadata: MetadataSnapshot) -> list[tuple[NodeId, Any]]:
+    return sorted(metadata.nodes.items())
+
+
+def _partitions(topic: TopicMetadata) -> list[PartitionMetadata]:
+    return [each for _, each in sorted(topic.partitions.items())]
+
+
+def _partition_form(each: PartitionMetadata) -> dict[str, Any]:
+    error = {"error": NO_LEADER} if each.leader_id < 0 else {}
+    return {
+        "partition": each.partition,
+        **error,
+        "leader": each.leader_id,
+        "replicas": [{"id": node_id} for node_id in each.replicas],
+        "isrs": [{"id": node_id} for node_id in each.isr],
+    }
