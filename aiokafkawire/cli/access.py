@@ -178,4 +178,4 @@ def administration(function: Callable[..., int]) -> Callable[..., int]:
         options = admin_options(brokers, assignments, config)
         return function(Administration(options, backend), **others)
 
-    return client_arguments(command)
+    return client_arguments(ClientConfig)(command)

@@ -30,6 +30,7 @@ __all__ = ("application", "expand_mode", "run")
 
 COMMANDS = {
     "broker": "aiokafkawire.cli.broker",
+    "completion": "aiokafkawire.cli.completion",
     "consume": "aiokafkawire.cli.consume",
     "decode": "aiokafkawire.cli.decode",
     "demo": "aiokafkawire.cli.demo.command",

@@ -77,7 +77,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
     type=click.IntRange(0, LAST_PORT),
     help="Speak Kafka 0.7 at this port too, with logs of its own. 0 takes a free one.",
 )
-@assignments_option("broker, such as group_initial_rebalance_delay_ms=3000")
+@assignments_option(BrokerConfig, "broker, such as group_initial_rebalance_delay_ms=3000")
 @click.option(
     "-v",
     "--verbose",

@@ -38,7 +38,7 @@ RESETS = {Place.BEGINNING: "earliest", Place.END: "latest"}
 
 
 @click.command(short_help="Print records of a topic, or of a group's share.")
-@client_arguments
+@client_arguments(ConsumerConfig)
 @click.option("-t", "--topic", help="The topic; as good as TOPIC.")
 @click.option(
     "-p",

@@ -67,7 +67,7 @@ class Form:
 
 
 @click.command(short_help="Send records from stdin or files.")
-@client_arguments
+@client_arguments(ProducerConfig)
 @click.option("-t", "--topic", help="Topic; with --json it goes before what a line says.")
 @click.option(
     "-p",

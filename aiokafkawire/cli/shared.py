@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import click
 
 from aiokafkawire.cli.arguments import CONFIG_VARIABLE, SERVERS_VARIABLE
 from aiokafkawire.cli.running import BACKENDS
+from aiokafkawire.config import ClientConfig, ConsumerConfig, ProducerConfig
 
 __all__ = (
     "PATIENCE_MS",
@@ -25,6 +27,12 @@ __all__ = (
 
 PATIENCE_MS = 15_000
 """How long the first contact may take (default_api_timeout_ms); somebody waits at a shell."""
+
+EXAMPLES: dict[type[ClientConfig], str] = {
+    ClientConfig: "client_id=shell",
+    ConsumerConfig: "fetch_min_bytes=1000",
+    ProducerConfig: "linger_ms=50",
+}
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,23 +76,37 @@ def kcat_json_option(function: F) -> F:
     return click.option("-J", "as_kcat", is_flag=True, help="JSON in the form of kcat.")(function)
 
 
-def assignments_option(example: str) -> Callable[[F], F]:
+def assignments_option(config_class: type[Any], example: str) -> Callable[[F], F]:
     """`-X`, which takes what `arguments.option_values` reads."""
+
+    def complete(_context: click.Context, _parameter: click.Parameter, begin: str) -> list[str]:
+        names = [field.name for field in dataclasses.fields(config_class)]
+        return [f"{name}=" for name in names if name.startswith(begin.replace(".", "_"))]
+
     return click.option(
         "-X",
         "assignments",
         multiple=True,
         metavar="OPTION=VALUE",
         help=f"An option of the {example}. May be repeated.",
+        shell_complete=complete,
     )
 
 
-def client_arguments(function: F) -> F:
-    """`-b`, `-F`, `-X`, `-q` and `--backend`."""
+def client_arguments(config_class: type[ClientConfig]) -> Callable[[F], F]:
+    """`-b`, `-F`, `-X`, `-q` and `--backend` of a command with such a client."""
+
+    def add(function: F) -> F:
+        return _client_arguments(function, config_class)
+
+    return add
+
+
+def _client_arguments(function: F, config_class: type[ClientConfig]) -> F:
     for option in (
         backend_option,
         quiet_option,
-        assignments_option("client, such as linger_ms=50"),
+        assignments_option(config_class, f"client, such as {EXAMPLES[config_class]}"),
         click.option(
             "-F",
             "--config",

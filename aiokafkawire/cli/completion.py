@@ -1,0 +1,28 @@
+"""`aiokafkawire completion`: a script that completes commands and options in a shell."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+__all__ = ("completion",)
+
+PROGRAM = "aiokafkawire"
+VARIABLE = "_AIOKAFKAWIRE_COMPLETE"
+"""click's name for it: the script asks by it what can follow."""
+
+
+@click.command(short_help="Print a script that completes commands in a shell.")
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+def completion(*, shell: str) -> None:
+    """Print a script for SHELL that completes commands, options and their values.
+
+    \b
+    bash: eval "$(aiokafkawire completion bash)" in ~/.bashrc
+    zsh:  eval "$(aiokafkawire completion zsh)" in ~/.zshrc
+    fish: aiokafkawire completion fish > ~/.config/fish/completions/aiokafkawire.fish
+    """
+    found = get_completion_class(shell)
+    assert found is not None
+    root = click.get_current_context().find_root().command
+    click.echo(found(root, {}, PROGRAM, VARIABLE).source())
