@@ -45,6 +45,10 @@ class Assignment:
     def __contains__(self, tp: object) -> bool:
         return tp in self._partitions
 
+    def has(self, partitions: Mapping[TopicPartition, object]) -> bool:
+        """Whether all of these are owned."""
+        return partitions.keys() <= self._partitions.keys()
+
     def get(self, tp: TopicPartition) -> Partition | None:
         """A partition, if it is owned."""
         return self._partitions.get(tp)

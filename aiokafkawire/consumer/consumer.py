@@ -21,6 +21,7 @@ from aiokafkawire.runtime import (
     Runtime,
     checkpoint,
     current_task,
+    in_slices,
     label,
 )
 from aiokafkawire.runtime.phases import Phase
@@ -356,7 +357,12 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
         core = self._running
         group = core.need_group()
         group.member.touched()
-        if offsets is not None:
+        if isinstance(offsets, Mapping):
+            wanted: dict[TopicPartition, OffsetAndMetadata] = {}
+            async for items in in_slices([*offsets.items()]):
+                wanted |= offsets_to_commit(core.assignment, dict(items))
+            await core.commit(wanted)
+        elif offsets is not None:
             await core.commit(offsets_to_commit(core.assignment, offsets))
         else:
             core.raise_lost()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.metadata import Update
@@ -19,6 +19,7 @@ from aiokafkawire.runtime import (
     Session,
     checkpoint,
     copy_of,
+    in_slices,
     loop_checkpoint,
 )
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
@@ -132,12 +133,13 @@ class Core(Session):
         """Whether something waits for the coordinator, so that leaving may take its time."""
         if self.group is None:
             return False
-        partitions = self.assignment.values()
         if self.group.member.unnamed:
             return True
         if self.group.parting or self.group.offsets.is_awaited:
             return True
-        return self.config.enable_auto_commit and bool(to_commit(partitions))
+        return self.config.enable_auto_commit and any(
+            partition.to_commit() is not None for partition in self.assignment.values()
+        )
 
     async def close(self, deadline: float, limit: float) -> None:
         """Commit what is processed up to the deadline, leave the group, close the connections.
@@ -238,7 +240,7 @@ class Core(Session):
         self, group: GroupParts, offsets: dict[TopicPartition, OffsetAndMetadata]
     ) -> None:
         try:
-            await self._commit_quietly(group, offsets)
+            await self._commit_quietly(group, [group.offsets.submit(offsets)], len(offsets))
         finally:
             group.parting -= 1
             self._follow()
@@ -518,25 +520,37 @@ class Core(Session):
         while True:
             due = max(due + interval_s, clock.now())
             await clock.sleep_until(due)
-            errors = self.cluster.metadata.errors
-            owned = [
-                partition
-                for partition in self.assignment.values()
-                # Of a topic that is gone the coordinator would refuse it, time and again.
-                if not partition.revoked
-                and errors.get(partition.tp.topic) != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            ]
-            offsets = to_commit(owned, group.offsets.pending(p.tp for p in owned))
-            if offsets:
-                await self._commit_quietly(group, offsets)
+            tickets: list[int] = []
+            count = 0
+            async for partitions in in_slices(self.assignment.values()):
+                offsets = self._uncommitted(group, partitions)
+                if offsets:
+                    tickets.append(group.offsets.submit(offsets))
+                    count += len(offsets)
+            if tickets:
+                await self._commit_quietly(group, tickets, count)
 
-    async def _commit_quietly(
-        self, group: GroupParts, offsets: dict[TopicPartition, OffsetAndMetadata]
-    ) -> None:
+    def _uncommitted(
+        self, group: GroupParts, partitions: Iterable[Partition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What is to be committed of some partitions, as far as they are still owned."""
+        errors = self.cluster.metadata.errors
+        owned = [
+            partition
+            for partition in partitions
+            # Of a topic that is gone the coordinator would refuse it, time and again.
+            if not partition.revoked
+            and self.assignment.get(partition.tp) is partition
+            and errors.get(partition.tp.topic) != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        ]
+        return to_commit(owned, group.offsets.pending(p.tp for p in owned))
+
+    async def _commit_quietly(self, group: GroupParts, tickets: Sequence[int], count: int) -> None:
+        """Wait for commits of `count` partitions; a failure is logged."""
         clock = self.runtime.clock
         deadline = clock.now() + self.config.default_api_timeout_ms / 1000
         try:
-            await group.offsets.commit(offsets, deadline)
+            await group.offsets.acknowledged(tickets, deadline)
         except KafkaError as error:
             self.counters.commit_failures += 1
             logger.log(
@@ -544,7 +558,7 @@ class Core(Session):
                 "Group %s: auto-commit failed: %s; trying again",
                 self.config.group_id,
                 error,
-                extra=fields_of(self._host.fields, error=error, partitions=len(offsets)),
+                extra=fields_of(self._host.fields, error=error, partitions=count),
             )
             return
         outage_s = self._commits.ended(clock.now())
@@ -564,7 +578,7 @@ class Core(Session):
     async def commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit what is owned. Raises `CommitFailed` for what is not."""
         group = self.need_group()
-        if not group.manual:
+        if not group.manual and not self.assignment.has(offsets):
             for tp in offsets:
                 if tp not in self.assignment:
                     reason = group.rebalance.lost.pop(tp, None)

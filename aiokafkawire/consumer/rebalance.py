@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from aiokafkawire.errors import KafkaError
 from aiokafkawire.group.offsets import GroupOffsets
 from aiokafkawire.group.states import Generation
 from aiokafkawire.logs import RateLimit, count_partitions, fields_of, list_partitions
-from aiokafkawire.runtime import NEVER, Host, Runtime, being_cancelled, current_task
+from aiokafkawire.runtime import NEVER, Host, Runtime, being_cancelled, current_task, in_slices
 from aiokafkawire.types import TopicPartition
 
 from .assignment import Assignment, to_commit
@@ -231,20 +231,27 @@ class Rebalance:
 
     # --- committing ---
 
-    async def commit_processed(self, partitions: Collection[Partition]) -> None:
+    async def commit_processed(self, partitions: Sequence[Partition]) -> None:
         """The last commit of partitions that go; a failure is logged, and they go all the same.
 
         What the application asked for and what is not acknowledged yet goes with it.
         """
-        offsets = self._offsets.pending(partition.tp for partition in partitions)
-        if self._config.enable_auto_commit:
-            offsets |= to_commit(partitions, offsets)
-        if not offsets:
+        tickets: list[int] = []
+        count = 0
+        async for some in in_slices(partitions):
+            owned = [p for p in some if self._is_owned(p)]
+            offsets = self._offsets.pending(partition.tp for partition in owned)
+            if self._config.enable_auto_commit:
+                offsets |= to_commit(owned, offsets)
+            if offsets:
+                tickets.append(self._offsets.submit(offsets, last=True))
+                count += len(offsets)
+        if not tickets:
             return
         timeout_s = self._config.request_timeout_ms / 1000
         deadline = min(self._clock.now() + timeout_s, self.close_deadline)
         try:
-            await self._offsets.commit(offsets, deadline, last=True)
+            await self._offsets.acknowledged(tickets, deadline)
         except KafkaError as error:
             self._hooks.counters.commit_failures += 1
             logger.warning(
@@ -252,8 +259,12 @@ class Rebalance:
                 " are read again",
                 self._config.group_id,
                 error,
-                extra=fields_of(self._host.fields, error=error, partitions=len(offsets)),
+                extra=fields_of(self._host.fields, error=error, partitions=count),
             )
+
+    def _is_owned(self, partition: Partition) -> bool:
+        tp = partition.tp
+        return self._mine.get(tp) is partition or self._assignment.get(tp) is partition
 
     # --- callbacks ---
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import repeat
+from typing import Any, NamedTuple
 
 from aiokafkawire.connection.backoff import Backoff
 from aiokafkawire.errors import CommitFailed, KafkaError
@@ -34,6 +35,7 @@ __all__ = (
     "Held",
     "Idle",
     "Kept",
+    "PartKept",
     "Rejoined",
     "SendCommit",
     "Sending",
@@ -62,8 +64,7 @@ _ELSEWHERE = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVA
 _ABSENT = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """An offset that is not acknowledged yet; `ticket` is the newest one that asks for it."""
 
     offset: OffsetAndMetadata
@@ -163,6 +164,17 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
+class PartKept:
+    """The coordinator keeps these partitions' offsets; the answer for the others follows.
+
+    A commit of very many partitions goes out in several requests, each answered by itself.
+    """
+
+    request: int
+    partitions: Collection[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
 class Unanswered:
     request: int
     error: KafkaError
@@ -188,7 +200,7 @@ class Waiting:
     """The rebalance is still on."""
 
 
-CommitEvent = Waiting | Submitted | CommitDue | Answered | Unanswered | Ended | Rejoined
+CommitEvent = Waiting | Submitted | CommitDue | PartKept | Answered | Unanswered | Ended | Rejoined
 
 
 # --- effects ----------------------------------------------------------------------------------
@@ -259,7 +271,7 @@ class Commits:
 
     def handle(self, event: CommitEvent, now: float) -> Sequence[CommitEffect]:
         """Go to the next state. An answer to a request that is not under way has no effect."""
-        if isinstance(event, Answered | Unanswered) and not (
+        if isinstance(event, PartKept | Answered | Unanswered) and not (
             isinstance(self.state, Sending) and self.state.request == event.request
         ):
             return ()
@@ -292,7 +304,7 @@ class Commits:
 
     def acknowledge(self, tp: TopicPartition, sent: Wanted) -> Iterable[Settle]:
         # mutation: newer-commit-forgotten-with-older
-        if self.wanted.get(tp) == sent:
+        if self.wanted.get(tp) is sent:
             del self.wanted[tp]
         for number, ticket in list(self.tickets.items()):
             # mutation: commit-acknowledged-by-older-one
@@ -323,8 +335,9 @@ def _submit(m: Commits, state: CommitState, event: Submitted, now: float) -> Out
     if not event.offsets:
         return state, (Settle(event.ticket, None),)
     m.tickets[event.ticket] = Ticket(set(event.offsets), event.last)
-    for tp, offset in event.offsets.items():
-        m.wanted[tp] = Wanted(offset, event.ticket)
+    m.wanted.update(
+        zip(event.offsets, map(Wanted, event.offsets.values(), repeat(event.ticket)), strict=True)
+    )
     return state, ()
 
 
@@ -342,6 +355,23 @@ def _send(m: Commits, state: Idle | Delayed, event: CommitDue, now: float) -> Ou
     sending = Sending(request, dict(m.wanted), event.generation, attempt, absent=absent)
     offsets = {tp: wanted.offset for tp, wanted in m.wanted.items()}
     return sending, (SendCommit(request, offsets),)
+
+
+def _part_kept(m: Commits, state: Sending, event: PartKept, now: float) -> Outcome:
+    sent = dict(state.sent)
+    # Partitions that ended meanwhile are not in it any more.
+    part = {tp: sent.pop(tp) for tp in event.partitions if tp in sent}
+    for tp, wanted in part.items():
+        if m.wanted.get(tp) is wanted:
+            del m.wanted[tp]
+    effects: list[CommitEffect] = [Kept({tp: wanted.offset for tp, wanted in part.items()})]
+    for number, ticket in list(m.tickets.items()):
+        kept = [tp for tp in ticket.open & part.keys() if number <= part[tp].ticket]
+        ticket.open.difference_update(kept)
+        if kept and not ticket.open:
+            del m.tickets[number]
+            effects.append(Settle(number, None))
+    return replace(state, sent=sent), effects
 
 
 def _answered(m: Commits, state: Sending, event: Answered, now: float) -> Outcome:
@@ -475,6 +505,7 @@ TRANSITIONS: Mapping[tuple[type, type], Handler] = {
     (Idle, Rejoined): _stay,
     (Sending, Submitted): _submit,
     (Sending, CommitDue): _stay,
+    (Sending, PartKept): _part_kept,
     (Sending, Answered): _answered,
     (Sending, Unanswered): _unanswered,
     (Sending, Ended): _end_while_sending,

@@ -305,6 +305,8 @@ class GroupMember:
             error.group = self.group_id
         if self._machine.state is not before:
             self._deadline_moved.set()
+        if type(self._machine.state) is not type(before):
+            # A heartbeat alone changes nothing for the owner.
             self._owner.changed()
 
     def _perform(self, effect: do.Effect) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
+
+import anyio
 
 from aiokafkawire.cluster.cluster import Cluster
 from aiokafkawire.cluster.routing import AnyNode, Coordinator
@@ -18,7 +21,7 @@ from aiokafkawire.errors import (
     UnsupportedVersion,
 )
 from aiokafkawire.logs import fields_of, list_offsets
-from aiokafkawire.runtime import Promise, Runtime, Signal
+from aiokafkawire.runtime import Promise, Runtime, Signal, in_slices
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition, by_topic
 from aiokafkawire.wire import NO_ID, ApiKey
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
@@ -50,6 +53,7 @@ from .commits import (
     Ended,
     ForgetCoordinator,
     Kept,
+    PartKept,
     Rejoined,
     SendCommit,
     Settle,
@@ -58,13 +62,24 @@ from .commits import (
 )
 from .states import NO_GENERATION
 
-__all__ = ("Committed", "Credentials", "GroupOffsets", "commit_request", "fetch_request")
+__all__ = (
+    "MAX_OFFSETS",
+    "Committed",
+    "Credentials",
+    "GroupOffsets",
+    "commit_request",
+    "fetch_request",
+)
 
 logger = logging.getLogger("aiokafkawire.group")
 
 LAST_WITH_TOPIC_NAMES = 9
 FIRST_WITH_GROUPS = 8
 FIRST_WITH_REQUIRE_STABLE = 7
+
+MAX_OFFSETS = 10_000
+"""Partitions of one request. More would keep the event loop for tens of milliseconds, and of
+OffsetCommit make a batch of records that brokers refuse (INVALID_COMMIT_OFFSET_SIZE)."""
 
 
 class Credentials(NamedTuple):
@@ -167,6 +182,8 @@ class GroupOffsets:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What was asked to be committed of these and is not acknowledged yet."""
         wanted = self._machine.wanted
+        if not wanted:
+            return {}
         return {tp: wanted[tp].offset for tp in partitions if tp in wanted}
 
     async def quiet(self, partitions: Collection[TopicPartition], deadline: float) -> None:
@@ -174,7 +191,7 @@ class GroupOffsets:
 
         What is fetched before would be older than what was processed. Raises `RequestTimedOut`.
         """
-        while any(tp in self._machine.wanted for tp in partitions):
+        while self._machine.wanted and any(tp in self._machine.wanted for tp in partitions):
             if not await self._settled.wait(deadline):
                 raise RequestTimedOut(
                     "a commit is not acknowledged yet", api="OffsetCommit", group=self._group_id
@@ -192,13 +209,23 @@ class GroupOffsets:
         Cancelling the wait does not take the commit back. Raises `CommitFailed`, `BrokerError`,
         `RequestTimedOut` at the deadline.
         """
-        promise: Promise[None] = Promise()
+        await self.acknowledged([self.submit(offsets, last=last)], deadline)
+
+    def submit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, last: bool = False
+    ) -> int:
+        """Begin to commit, as `commit`, and return the ticket for `acknowledged`."""
         ticket, effects = self._machine.submit(offsets, self._runtime.clock.now(), last=last)
-        self._waiting[ticket] = promise
+        self._waiting[ticket] = Promise()
         self._perform(effects)
         self._changed.set()
+        return ticket
+
+    async def acknowledged(self, tickets: Sequence[int], deadline: float) -> None:
+        """Wait until what `submit` began is acknowledged. Raises as `commit`."""
         try:
-            await promise.wait(deadline)
+            for ticket in tickets:
+                await self._waiting[ticket].wait(deadline)
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
@@ -208,8 +235,9 @@ class GroupOffsets:
                 group=self._group_id,
             ) from None
         finally:
-            self._waiting.pop(ticket, None)
-            self._machine.abandon(ticket)
+            for ticket in tickets:
+                self._waiting.pop(ticket, None)
+                self._machine.abandon(ticket)
 
     def ended(self, partitions: Collection[TopicPartition], reason: str, *, lost: bool) -> None:
         """These partitions are not owned any more: their commits fail."""
@@ -272,6 +300,26 @@ class GroupOffsets:
         if credentials is None:
             error = CommitFailed("this consumer is not a member of its group at present")
             return Unanswered(effect.request, error)
+        if len(effect.offsets) <= MAX_OFFSETS:
+            return await self._send_request(effect, credentials)
+        answers: list[Answered | Unanswered] = []
+
+        async def send(part: SendCommit) -> None:
+            answer = await self._send_request(part, credentials)
+            if isinstance(answer, Answered) and not any(answer.codes.values()):
+                kept = PartKept(part.request, part.offsets.keys())
+                self._perform(self._machine.handle(kept, self._runtime.clock.now()))
+            else:
+                answers.append(answer)
+
+        async with anyio.create_task_group() as tasks:
+            async for some in in_slices([*effect.offsets.items()], MAX_OFFSETS):
+                tasks.start_soon(send, SendCommit(effect.request, dict(some)))
+        return joined(effect.request, answers)
+
+    async def _send_request(
+        self, effect: SendCommit, credentials: Credentials
+    ) -> Answered | Unanswered:
         ids = {tp.topic: self._cluster.metadata.topic_id(tp.topic) for tp in effect.offsets}
         message = commit_request(self._group_id, credentials, effect.offsets, ids)
         timeout_s = self._cluster.config.request_timeout_ms / 1000
@@ -384,6 +432,19 @@ def commit_request(
             for topic, tps in by_topic(offsets).items()
         ],
     )
+
+
+def joined(request: int, answers: Iterable[Answered | Unanswered]) -> Answered | Unanswered:
+    """The answer of a commit that went out in parts, for all that was not kept.
+
+    What went wrong with one part alone is the answer for all: they are sent again, or refused.
+    """
+    whole = Answered(request, {})
+    for answer in answers:
+        if isinstance(answer, Unanswered):
+            return answer
+        whole = replace(answer, codes={**whole.codes, **answer.codes})
+    return whole
 
 
 def read_committed(

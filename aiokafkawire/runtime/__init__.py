@@ -33,6 +33,7 @@ from aiokafkawire.runtime.waiting import (
     Signal,
     checkpoint,
     copy_of,
+    in_slices,
     wait_until,
 )
 
@@ -58,6 +59,7 @@ __all__ = (
     "checkpoint",
     "copy_of",
     "current_task",
+    "in_slices",
     "label",
     "loop_checkpoint",
     "loop_home",

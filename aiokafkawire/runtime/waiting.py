@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 import anyio
@@ -18,7 +18,19 @@ import anyio.lowlevel
 from aiokafkawire.runtime.base import NEVER
 from aiokafkawire.runtime.host import on_trio
 
-__all__ = ("Alarm", "Errand", "Promise", "Signal", "checkpoint", "copy_of", "wait_until")
+__all__ = (
+    "Alarm",
+    "Errand",
+    "Promise",
+    "Signal",
+    "checkpoint",
+    "copy_of",
+    "in_slices",
+    "wait_until",
+)
+
+SLICE = 1_000
+"""Items of a long loop between two steps of the event loop: a few milliseconds of work."""
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
@@ -33,6 +45,18 @@ async def checkpoint() -> None:
         await anyio.lowlevel.checkpoint()
     else:
         await asyncio.sleep(0)
+
+
+async def in_slices(items: Sequence[T], size: int = SLICE) -> AsyncIterator[Sequence[T]]:
+    """Give items by the slice, and let other tasks run between slices.
+
+    Whatever was true of the items may have changed by the next slice. Without a second slice
+    nothing is waited for.
+    """
+    for start in range(0, len(items), size):
+        if start:
+            await checkpoint()
+        yield items[start : start + size]
 
 
 def copy_of(error: E) -> E:

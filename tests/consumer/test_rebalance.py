@@ -33,9 +33,13 @@ class FakeOffsets:
         self.waiting: dict[TopicPartition, OffsetAndMetadata] = {}
         self.fails = False
 
-    async def commit(self, offsets: Any, deadline: float, *, last: bool = False) -> None:
+    def submit(self, offsets: Any, *, last: bool = False) -> int:
         assert last
         self.calls.append(("commit", {tp: offset.offset for tp, offset in offsets.items()}))
+        return len(self.calls)
+
+    async def acknowledged(self, tickets: Any, deadline: float) -> None:
+        assert tickets
         if self.fails:
             raise CommitFailed("too late")
 

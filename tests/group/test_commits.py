@@ -49,6 +49,7 @@ STATES = (
 EVENTS = (
     c.Submitted(9, at(p0=7), False),
     c.CommitDue(3),
+    c.PartKept(1, [P0]),
     c.Answered(1, {P0: 0}),
     c.Unanswered(1, ConnectionLost("gone")),
     c.Ended([P0], True, "gone"),
@@ -56,10 +57,10 @@ EVENTS = (
     c.Waiting(),
 )
 EXPECTED = {
-    "Idle": ["Idle", "Sending", None, None, "Idle", "Idle", None],
-    "Sending": ["Sending", "Sending", "Idle", "Delayed", "Sending", "Sending", None],
-    "Delayed": ["Delayed", "Sending", None, None, "Delayed", "Delayed", None],
-    "Held": ["Held", "Held", None, None, "Held", "Idle", "Held"],
+    "Idle": ["Idle", "Sending", None, None, None, "Idle", "Idle", None],
+    "Sending": ["Sending", "Sending", "Sending", "Idle", "Delayed", "Sending", "Sending", None],
+    "Delayed": ["Delayed", "Sending", None, None, None, "Delayed", "Delayed", None],
+    "Held": ["Held", "Held", None, None, None, "Held", "Idle", "Held"],
 }
 
 
@@ -90,6 +91,54 @@ def test_a_last_commit_does_not_wait_for_the_rebalance_that_waits_for_it() -> No
     sent = send(m)
     assert sent.offsets == at(p0=7)
     assert settled(answer(m, sent)) == {first: None, last: None}
+
+
+def kept(effects: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for effect in effects:
+        if isinstance(effect, c.Kept):
+            found |= effect.offsets
+    return found
+
+
+def test_parts_of_a_commit_are_kept_one_by_one() -> None:
+    m = machine()
+    both, _ = m.submit(at(p0=5, p1=6), 0.0)
+    one, _ = m.submit(at(p1=6), 0.0)
+    sent = send(m)
+    effects = m.handle(c.PartKept(sent.request, [P1]), 0.0)
+    assert (kept(effects), settled(effects)) == (at(p1=6), {one: None})
+    later, _ = m.submit(at(p0=7), 0.0)
+    effects = m.handle(c.PartKept(sent.request, [P0]), 0.0)
+    assert (kept(effects), settled(effects)) == (at(p0=5), {both: None})
+    assert isinstance(m.state, c.Sending)
+    m.handle(c.Answered(sent.request, {}), 0.0)
+    assert settled(answer(m, send(m))) == {later: None}
+
+
+def test_a_part_that_ended_in_a_rebalance_is_not_kept() -> None:
+    m = machine()
+    ticket, _ = m.submit(at(p0=5, p1=6), 0.0)
+    sent = send(m)
+    m.handle(c.PartKept(sent.request, [P0]), 0.0)
+    outcome = settled(m.handle(c.Ended([P1], False, "given back"), 0.0))
+    assert isinstance(outcome[ticket], CommitFailed)
+    assert kept(m.handle(c.PartKept(sent.request, [P1]), 0.0)) == {}
+    m.handle(c.Answered(sent.request, {}), 0.0)
+    assert not m.due(0.0)
+
+
+def test_parts_that_a_rebalance_refuses_go_out_in_the_next_generation() -> None:
+    m = machine()
+    ticket, _ = m.submit(at(p0=5, p1=6), 0.0)
+    sent = send(m)
+    m.handle(c.PartKept(sent.request, [P0]), 0.0)
+    m.handle(c.Answered(sent.request, {P1: ErrorCode.REBALANCE_IN_PROGRESS}, keeping=True), 0.0)
+    assert isinstance(m.state, c.Held)
+    m.handle(c.Rejoined(4, [P0, P1]), 0.0)
+    again = send(m, generation=4)
+    assert again.offsets == at(p1=6)
+    assert settled(answer(m, again)) == {ticket: None}
 
 
 def test_outside_of_a_membership_no_rebalance_is_waited_for() -> None:

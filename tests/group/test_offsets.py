@@ -138,6 +138,58 @@ async def test_one_commit_is_under_way_and_the_newest_wins() -> None:
             assert len(broker.requests.of(ApiKey.OFFSET_COMMIT)) <= 4
 
 
+MANY = 21
+
+
+@pytest.fixture
+def few_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have `MANY` partitions go out in three requests."""
+    monkeypatch.setattr("aiokafkawire.group.offsets.MAX_OFFSETS", 10)
+
+
+@pytest.mark.usefixtures("few_offsets")
+async def test_a_commit_of_very_many_partitions_goes_out_in_several_requests() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", MANY)
+        async with consumer(broker, group_id="g", enable_auto_commit=False) as reader:
+            offsets = {TopicPartition("orders", number): number for number in range(MANY)}
+            reader.assign([P0])
+            with anyio.fail_after(TIMEOUT_S):
+                await reader.commit(offsets)
+                assert len(broker.requests.of(ApiKey.OFFSET_COMMIT)) == 3
+                found = await reader.committed(*offsets)
+    assert {tp: known.offset for tp, known in found.items() if known is not None} == offsets
+
+
+@pytest.mark.usefixtures("few_offsets")
+async def test_the_part_of_a_commit_that_got_no_answer_is_sent_again() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", MANY)
+        async with consumer(broker, group_id="g", enable_auto_commit=False) as reader:
+            offsets = {TopicPartition("orders", number): number for number in range(MANY)}
+            reader.assign([P0])
+            await reader.commit({P0: 0})
+            broker.on(ApiKey.OFFSET_COMMIT, Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE), times=1)
+            with anyio.fail_after(TIMEOUT_S):
+                await reader.commit(offsets)
+                assert len(broker.requests.of(ApiKey.OFFSET_COMMIT)) == 5
+                found = await reader.committed(*offsets)
+    assert {tp: known.offset for tp, known in found.items() if known is not None} == offsets
+
+
+@pytest.mark.usefixtures("few_offsets")
+async def test_a_refused_part_of_a_commit_fails_it() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", MANY)
+        async with consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader:
+            offsets = {TopicPartition("orders", number): 0 for number in range(MANY)}
+            while len(reader.assignment()) < MANY:
+                await reader.getmany(timeout_ms=100)
+            broker.on(ApiKey.OFFSET_COMMIT, Answer(ErrorCode.ILLEGAL_GENERATION), times=1)
+            with anyio.fail_after(TIMEOUT_S), pytest.raises(CommitFailed):
+                await reader.commit(offsets)
+
+
 @pytest.mark.slow
 async def test_a_commit_without_an_answer_ends_at_its_deadline() -> None:
     async with Broker() as broker:
