@@ -52,7 +52,7 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What stands under a marker: a statement, or an entry of a dict or call within one.
+    """The code under a marker: a statement, or an entry of a dict or call within one.
 
     `block` is the list that has it, at `index`; `function` is the innermost one around it.
     """

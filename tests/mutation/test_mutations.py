@@ -1,4 +1,4 @@
-"""Each marker has one mutation, which changes the marked statement whatever things are called."""
+"""Each marker has one mutation, which changes the marked statement under any names."""
 
 import ast
 import builtins

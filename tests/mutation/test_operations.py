@@ -1,4 +1,4 @@
-"""What each operation makes of a marked statement."""
+"""Each operation changes a marked statement, or an entry of one, as its name says."""
 
 import ast
 
