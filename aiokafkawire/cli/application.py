@@ -53,13 +53,12 @@ def expand_mode(arguments: list[str]) -> list[str]:
     """Return the command that arguments of kcat stand for; others come back as they are."""
     if not arguments or not arguments[0].startswith("-"):
         return arguments
-    first, rest = arguments[0][:2], arguments[0][2:]
-    if first in MODES and not arguments[0].startswith("--"):
-        # Short options may be written together, as in -CJ.
-        return [MODES[first], *([f"-{rest}"] if rest else []), *arguments[1:]]
     for index, argument in enumerate(arguments):
-        if argument in MODES:
-            return [MODES[argument], *arguments[:index], *arguments[index + 1 :]]
+        # Short options may be written together, as in -CJ.
+        mode, rest = argument[:2], argument[2:]
+        if mode in MODES and (not rest or rest.isalpha()):
+            others = [f"-{rest}"] if rest else []
+            return [MODES[mode], *arguments[:index], *others, *arguments[index + 1 :]]
     return ["consume", *arguments] if "-G" in arguments else arguments
 
 
@@ -67,7 +66,13 @@ class Commands(Suggesting):
     """The commands, imported when they are asked for."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, expand_mode(args))
+        try:
+            return super().parse_args(ctx, expand_mode(args))
+        except click.NoSuchOption as error:
+            ctx.fail(
+                f"{error.format_message().rstrip('.')}: a command comes first, or one of"
+                f" {', '.join(MODES)}"
+            )
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

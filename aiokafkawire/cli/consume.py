@@ -39,7 +39,7 @@ RESETS = {Place.BEGINNING: "earliest", Place.END: "latest"}
 
 @click.command(short_help="Print records of a topic, or of a group's share.")
 @client_arguments(ConsumerConfig)
-@click.option("-t", "--topic", help="The topic; as good as TOPIC.")
+@click.option("-t", "--topic", help="The topic; the same as TOPIC.")
 @click.option(
     "-p",
     "--partition",
@@ -80,7 +80,7 @@ RESETS = {Place.BEGINNING: "earliest", Place.END: "latest"}
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see docs/cli.md.")
 @kcat_json_option
 @click.option("-G", "--group", metavar="GROUP", help="Read the TOPICs as a member of this group.")
-@click.argument("topics", nargs=-1, metavar="TOPIC...")
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 def consume(
     *,
     brokers: str | None,
@@ -125,11 +125,13 @@ def consume(
     if group is not None:
         _check_group(plan, start)
     reset = RESETS.get(start.place) if start is not None else None
-    chosen: dict[str, Any] = {} if reset is None else {"auto_offset_reset": reset}
     commits = group is not None or plan.start.place is Place.STORED
+    # A file may have the options of an application: its static member would be fenced.
+    chosen: dict[str, Any] = {"group_instance_id": None}
     if not commits:
-        # A file may have the options of an application, and those of its group.
         chosen["enable_auto_commit"] = False
+    if reset is not None:
+        chosen["auto_offset_reset"] = reset
     options = client_options(
         ConsumerConfig,
         assignments,

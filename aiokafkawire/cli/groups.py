@@ -95,7 +95,7 @@ def delete_command(
 @groups.command("reset-offsets", short_help="Let a group begin elsewhere.")
 @administration
 @json_option
-@click.option("-t", "--topic", help="The topic; as good as TOPIC.")
+@click.option("-t", "--topic", help="The topic; the same as TOPIC.")
 @click.option(
     "-p",
     "--partition",
@@ -114,7 +114,7 @@ def delete_command(
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be committed, and do nothing.")
 @click.argument("group")
-@click.argument("topics", nargs=-1, metavar="TOPIC")
+@click.argument("topics", nargs=-1, metavar="[TOPIC]")
 def reset_command(
     admin: Administration,
     *,

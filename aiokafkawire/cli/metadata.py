@@ -30,7 +30,7 @@ ALL = "*"
 @administration
 @json_option
 @kcat_json_option
-@click.option("-t", "--topic", help="The topic; as good as TOPIC.")
+@click.option("-t", "--topic", help="The topic; the same as TOPIC.")
 @click.argument("topics", nargs=-1, metavar="[TOPIC]")
 def metadata(
     admin: Administration,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from aiokafkawire.config import ClientConfig, ConsumerConfig, ProducerConfig
 from aiokafkawire.errors import InvalidOption
 
 from .conftest import Cli
-from .shell import aiokafkawire
+from .shell import aiokafkawire, running
 
 SERVERS = "AIOKAFKAWIRE_BOOTSTRAP_SERVERS"
 CONFIG = "AIOKAFKAWIRE_CONFIG"
@@ -175,3 +176,21 @@ def test_commands_with_a_file_and_the_environment(servers: str, write: Write):
     assert (done.returncode, done.stdout) == (0, b"")
     done = aiokafkawire("topics", "list", env={SERVERS: servers})
     assert b"configured\n" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_static_member_of_an_application_is_not_fenced(servers: str, write: Write):
+    text = f"bootstrap_servers={servers}\ngroup_instance_id=of-an-application\n"
+    path = str(write(f"{text}auto_offset_reset=earliest\n"))
+    assert aiokafkawire("produce", "static", "-F", path, stdin=b"one\n").returncode == 0
+    group = ("consume", "-G", "static-group", "static", "-F", path)
+    with running(*group, "-X", "group_instance_id=of-an-application") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"one\n"
+        with running(*group) as other:
+            assert other.stderr is not None
+            assert b"assigned" in other.stderr.readline()
+            described = ("groups", "describe", "static-group", "-F", path, "--json")
+            members = json.loads(aiokafkawire(*described).stdout)["members"]
+            names = {member["group_instance_id"] for member in members}
+            assert names == {"of-an-application", None}

@@ -121,6 +121,8 @@ def test_metadata_is_kcats_json():
         ("-b h:1 -L -t t", "metadata -b h:1 -t t"),
         ("-LJ -b h:1", "metadata -J -b h:1"),
         ("-C -b h:1 -t t", "consume -b h:1 -t t"),
+        ("-b h:1 -t t -CJe -o -5", "consume -b h:1 -t t -Je -o -5"),
+        ("-Ct t -b h:1", "consume -t t -b h:1"),
         ("-b h:1 -t t -P", "produce -b h:1 -t t"),
         ("-b h:1 -G g t", "consume -b h:1 -G g t"),
         ("-G g -b h:1 t", "consume -G g -b h:1 t"),
@@ -141,6 +143,7 @@ def test_modes_of_kcat_are_commands(typed: str, meant: str):
     [
         (("-L", "-b", "h:1", "-J", "--json"), "--json and -J exclude each other"),
         (("-L", "-b", "h:1", "t", "u"), "'t' and 'u' are given: give one topic, or none for all"),
+        (("-b", "h:1", "-t", "t"), "a command comes first, or one of -P, -C, -L; see"),
         (("-C", "-b", "h:1", "t", "-J", "--json"), "leave out --json"),
         (("-C", "-b", "h:1", "t", "-J", "-f", "%s"), "leave out -f"),
         (("-C", "-b", "h:1", "t", "-J", "-Z"), "leave out -Z"),
