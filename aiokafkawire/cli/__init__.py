@@ -1,4 +1,4 @@
-"""The command line: `aiokafkawire produce | consume | topics | groups | decode | broker | demo`.
+"""The command line: `aiokafkawire produce`, `consume`, `metadata`, `topics` and so on.
 
 Importing this module needs nothing beyond the package's own dependencies; the commands need
 click and rich, which the extra `cli` brings.

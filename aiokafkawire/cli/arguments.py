@@ -123,7 +123,7 @@ def _time_ms(text: str) -> int | None:
 
 
 def one_topic(option: str | None, arguments: Sequence[str], rule: str, usage: str) -> str:
-    """The topic of `-t` or of an argument, of which there must be one; `usage` says where."""
+    """Return the one topic that `-t` or the arguments name. Raises `InvalidOption`."""
     given = [*([] if option is None else [option]), *arguments]
     if not given:
         raise InvalidOption(f"the topic is missing: {usage}")
