@@ -39,7 +39,7 @@ def all_commands(group: click.Group, *before: str) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("words", all_commands(application), ids=" ".join)
 def test_every_command_has_help_for_each_of_its_options(words: tuple[str, ...]) -> None:
     shown = CliRunner().invoke(application, [*words, "-h"])
-    assert shown.exit_code == 0
+    assert shown.exit_code == 0, shown.output
     command: click.Command | None = application
     for word in words:
         assert isinstance(command, click.Group)

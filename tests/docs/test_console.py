@@ -33,10 +33,13 @@ def parsed(line: str) -> dict[str, Any]:
     command: click.Command | None = application
     name: str | None = PROGRAM
     words = expand_mode(words)
+    # A command keeps the help option of its first context: each gets its parent's settings.
+    context: click.Context | None = None
     while isinstance(command, click.Group):
-        name, command, words = command.resolve_command(click.Context(command), words)
+        context = click.Context(command, context, name, **command.context_settings)
+        name, command, words = command.resolve_command(context, words)
     assert command is not None
-    return command.make_context(name, words).params
+    return command.make_context(name, words, context).params
 
 
 @pytest.mark.parametrize("line", COMMANDS)
