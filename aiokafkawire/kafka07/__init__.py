@@ -12,9 +12,9 @@ partition, and whoever writes learns of a failure from the connection's end alon
 """
 
 from aiokafkawire.kafka07.client import Client
-from aiokafkawire.kafka07.messages import Messages
+from aiokafkawire.kafka07.message_stream import MessageStream
 from aiokafkawire.kafka07.options import Kafka07Config, Kafka07Options
-from aiokafkawire.kafka07.reading import Fetched, Message
+from aiokafkawire.kafka07.partition_reader import FetchResult, MessageAndOffset
 from aiokafkawire.wire.kafka07 import EARLIEST, LATEST, ErrorCode
 
 __all__ = (
@@ -22,9 +22,9 @@ __all__ = (
     "LATEST",
     "Client",
     "ErrorCode",
-    "Fetched",
+    "FetchResult",
     "Kafka07Config",
     "Kafka07Options",
-    "Message",
-    "Messages",
+    "MessageAndOffset",
+    "MessageStream",
 )

@@ -14,10 +14,10 @@ from aiokafkawire.errors import (
     ProtocolError,
     RecordTooLarge,
 )
-from aiokafkawire.kafka07.messages import Messages
+from aiokafkawire.kafka07.message_stream import MessageStream
 from aiokafkawire.kafka07.options import Kafka07Config, Kafka07Options, make_config
-from aiokafkawire.kafka07.reading import Fetched, ReadLoop, refusal
-from aiokafkawire.kafka07.session import Exchanges
+from aiokafkawire.kafka07.partition_reader import FetchResult, PartitionReader, broker_error
+from aiokafkawire.kafka07.session import Kafka07Session
 from aiokafkawire.logs import fields_of
 from aiokafkawire.records.compression import Compression, compress
 from aiokafkawire.runtime import NEVER, Address, Host, Runtime
@@ -31,14 +31,14 @@ __all__ = ("ANY_PARTITION", "Client")
 ANY_PARTITION = -1
 """The broker chooses a partition, at random."""
 
-CODECS = {"none": 0, "gzip": int(Compression.GZIP), "snappy": int(Compression.SNAPPY)}
+CODEC_IDS = {"none": 0, "gzip": int(Compression.GZIP), "snappy": int(Compression.SNAPPY)}
 
 CompressionName = Literal["none", "gzip", "snappy"]
 
 T = TypeVar("T")
 
 
-class Client(BaseClient[Exchanges]):
+class Client(BaseClient[Kafka07Session]):
     """Talks to one broker of Kafka 0.7, at `server` ("host:port"), on one connection.
 
     Calls of several tasks take turns. A call makes one attempt, within `request_timeout_ms`, and
@@ -84,33 +84,33 @@ class Client(BaseClient[Exchanges]):
         """
         await super().stop()
 
-    async def _start(self, runtime: Runtime, host: Host) -> Exchanges:
-        session = Exchanges(self.config, self._address, runtime, host)
+    async def _start(self, runtime: Runtime, host: Host) -> Kafka07Session:
+        session = Kafka07Session(self.config, self._address, runtime, host)
         await session.connect()
         return session
 
     async def _close(self, left_with: BaseException | None) -> Exception | None:
         self._lifecycle.check_loop()
         session = self._lifecycle.session
-        untold = self._lifecycle.untold()
+        unreported = self._lifecycle.untold()
         deadline = NEVER
         if session is not None:
             deadline = session.runtime.clock.now() + self.config.close_timeout_ms / 1_000
         failures: list[KafkaError] = []
 
-        async def goodbye(session: Exchanges) -> None:
+        async def flush_session(session: Kafka07Session) -> None:
             try:
                 await session.flush(session.deadline())
             except KafkaError as error:
                 failures.append(error)
 
-        await self._lifecycle.leave(goodbye, deadline)
+        await self._lifecycle.leave(flush_session, deadline)
         try:
             if session is not None:
-                session.raise_lost()
+                session.raise_if_produces_lost()
         except ConnectionLost as error:
             failures.append(error)
-        return next(iter([*failures, *([untold] if untold else [])]), None)
+        return next(iter([*failures, *([unreported] if unreported else [])]), None)
 
     # --- writing -----------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class Client(BaseClient[Exchanges]):
         `max.message.size` at most. Returns when the request is handed to the network, which
         promises nothing; see the class. Raises `RecordTooLarge` before anything is sent.
         """
-        request = self._produce(topic, partition, payloads, compression_type)
+        request = self._build_produce_request(topic, partition, payloads, compression_type)
         session = self._lifecycle.running_here()
         await session.send(request, "PRODUCE", topic, session.deadline())
 
@@ -144,7 +144,7 @@ class Client(BaseClient[Exchanges]):
         one it ends the connection, and those before it stay.
         """
         requests = tuple(
-            self._produce(topic, partition, payloads, compression_type)
+            self._build_produce_request(topic, partition, payloads, compression_type)
             for topic, partition, payloads in sets
         )
         if requests:
@@ -165,35 +165,37 @@ class Client(BaseClient[Exchanges]):
 
     async def fetch(
         self, topic: str, partition: int, offset: int, *, max_size: int | None = None
-    ) -> Fetched:
+    ) -> FetchResult:
         """Read at most `max_size` bytes (`fetch_size_bytes` unless given) of a log.
 
         At the end of the log, and of a topic that was never written to, there is nothing to read,
         which is no error. Raises `BrokerError` with `code` OFFSET_OUT_OF_RANGE or WRONG_PARTITION,
         `UnknownServerError` for a topic whose name is not allowed.
         """
-        return await self._read(self._fetch(topic, partition, offset, max_size))
+        return await self._fetch_once(self._build_fetch_request(topic, partition, offset, max_size))
 
     async def multi_fetch(
         self, positions: Iterable[tuple[str, int, int]], *, max_size: int | None = None
-    ) -> list[Fetched]:
+    ) -> list[FetchResult]:
         """Read of several partitions (topic, partition, offset) in one request, each as `fetch`.
 
         The result has their order. An error of one is its `error`, and the others stand.
         """
-        requests = tuple(self._fetch(*position, max_size) for position in positions)
+        requests = tuple(self._build_fetch_request(*position, max_size) for position in positions)
         if not requests:
             return []
         request = kafka07.MultiFetchRequest(requests=requests)
-        parts = await self._ask(request, "MULTIFETCH", lambda frame: _parts(frame, len(requests)))
+        responses = await self._request(
+            request, "MULTIFETCH", lambda frame: _decode_multi_fetch(frame, len(requests))
+        )
         return [
-            self._fetched(request, part, "MULTIFETCH")
-            for request, part in zip(requests, parts, strict=True)
+            self._fetch_result(request, response, "MULTIFETCH")
+            for request, response in zip(requests, responses, strict=True)
         ]
 
     def messages(
         self, topic: str, partition: int, offset: int, *, until_end: bool = False
-    ) -> Messages:
+    ) -> MessageStream:
         """Read a partition from `offset` on, for ever, or with `until_end` to its present end.
 
         An async iterator of `Message`. It asks anew every `fetch_backoff_ms` at the end of the log,
@@ -203,14 +205,16 @@ class Client(BaseClient[Exchanges]):
         After an error it may be asked again, and stands where it stood.
         """
         check_string(topic)
-        loop = ReadLoop(
+        reader = PartitionReader(
             topic,
             partition,
             offset,
             size_bytes=self.config.fetch_size_bytes,
             max_size_bytes=self.config.fetch_size_max_bytes,
         )
-        return Messages(loop, self._read, self._runtime, self.config, until_end=until_end)
+        return MessageStream(
+            reader, self._fetch_once, self._runtime, self.config, until_end=until_end
+        )
 
     async def offsets(
         self, topic: str, partition: int, time: int = LATEST, max_number: int = 1
@@ -227,24 +231,24 @@ class Client(BaseClient[Exchanges]):
         request = kafka07.OffsetsRequest(
             topic=topic, partition=partition, time=time, max_number=max_number
         )
-        response = await self._ask(request, "OFFSETS", kafka07.decode_offsets_response)
+        response = await self._request(request, "OFFSETS", kafka07.decode_offsets_response)
         if response.error:
-            raise refusal(
+            raise broker_error(
                 response.error, broker=self._name, api="OFFSETS", topic=topic, partition=partition
             )
         return response.offsets
 
     async def beginning_offset(self, topic: str, partition: int) -> int:
         """The first offset of a partition."""
-        return await self._one_offset(topic, partition, EARLIEST)
+        return await self._get_one_offset(topic, partition, EARLIEST)
 
     async def end_offset(self, topic: str, partition: int) -> int:
         """The offset that the next message of a partition will begin at."""
-        return await self._one_offset(topic, partition, LATEST)
+        return await self._get_one_offset(topic, partition, LATEST)
 
     # --- requests ----------------------------------------------------------------------------
 
-    def _produce(
+    def _build_produce_request(
         self,
         topic: str,
         partition: int,
@@ -258,10 +262,10 @@ class Client(BaseClient[Exchanges]):
             if not isinstance(payload, bytes):
                 raise TypeError(f"a payload must be bytes, not {type(payload).__name__}")
         messages = [kafka07.Message(payload=payload) for payload in payloads]
-        codec = _codec(compression_type or self.config.compression_type)
+        codec = _codec_id(compression_type or self.config.compression_type)
         if codec and messages:
-            packed = compress(codec, kafka07.encode_messages(messages))
-            messages = [kafka07.Message(payload=packed, attributes=codec)]
+            compressed = compress(codec, kafka07.encode_messages(messages))
+            messages = [kafka07.Message(payload=compressed, attributes=codec)]
         limit = self.config.max_message_size_bytes
         for message in messages:
             if len(message.payload) > limit:
@@ -275,7 +279,7 @@ class Client(BaseClient[Exchanges]):
             topic=topic, partition=partition, messages=kafka07.encode_messages(messages)
         )
 
-    def _fetch(
+    def _build_fetch_request(
         self, topic: str, partition: int, offset: int, max_size: int | None
     ) -> kafka07.FetchRequest:
         check_string(topic)
@@ -284,7 +288,7 @@ class Client(BaseClient[Exchanges]):
             raise ValueError(f"max_size must not be below 0, it is {size}")
         return kafka07.FetchRequest(topic=topic, partition=partition, offset=offset, max_size=size)
 
-    async def _one_offset(self, topic: str, partition: int, time: int) -> int:
+    async def _get_one_offset(self, topic: str, partition: int, time: int) -> int:
         offsets = await self.offsets(topic, partition, time)
         if not offsets:
             raise MalformedMessage(
@@ -296,18 +300,18 @@ class Client(BaseClient[Exchanges]):
             )
         return offsets[0]
 
-    async def _read(self, request: kafka07.FetchRequest) -> Fetched:
-        response = await self._ask(request, "FETCH", kafka07.decode_fetch_response)
-        fetched = self._fetched(request, response, "FETCH")
+    async def _fetch_once(self, request: kafka07.FetchRequest) -> FetchResult:
+        response = await self._request(request, "FETCH", kafka07.decode_fetch_response)
+        fetched = self._fetch_result(request, response, "FETCH")
         if fetched.error is not None:
             raise fetched.error
         return fetched
 
-    async def _ask(
+    async def _request(
         self, request: kafka07.Request, api: str, decode: Callable[[memoryview], T]
     ) -> T:
         session = self._lifecycle.running_here()
-        frame = await session.ask(request, api, session.deadline())
+        frame = await session.request(request, api, session.deadline())
         try:
             return decode(frame)
         except MalformedMessage as error:
@@ -315,13 +319,13 @@ class Client(BaseClient[Exchanges]):
             session.broken(error)
             raise
 
-    def _fetched(
+    def _fetch_result(
         self, request: kafka07.FetchRequest, response: kafka07.FetchResponse, api: str
-    ) -> Fetched:
+    ) -> FetchResult:
         topic, partition, offset = request.topic, request.partition, request.offset
         error: KafkaError | None = None
         if response.error:
-            error = refusal(
+            error = broker_error(
                 response.error,
                 broker=self._name,
                 api=api,
@@ -338,7 +342,7 @@ class Client(BaseClient[Exchanges]):
                 partition=partition,
                 offset=offset,
             )
-        return Fetched(
+        return FetchResult(
             topic=topic,
             partition=partition,
             offset=offset,
@@ -351,7 +355,7 @@ class Client(BaseClient[Exchanges]):
         return self._lifecycle.running_here().runtime
 
 
-def _parts(frame: memoryview, count: int) -> tuple[kafka07.FetchResponse, ...]:
+def _decode_multi_fetch(frame: memoryview, count: int) -> tuple[kafka07.FetchResponse, ...]:
     response = kafka07.decode_multi_fetch_response(frame)
     message = "kafka07 MULTIFETCH response"
     if response.error:
@@ -363,7 +367,7 @@ def _parts(frame: memoryview, count: int) -> tuple[kafka07.FetchResponse, ...]:
     return response.responses
 
 
-def _codec(name: str) -> int:
-    if name not in CODECS:
-        raise InvalidOption(f"compression_type must be one of {', '.join(CODECS)}, not {name!r}")
-    return CODECS[name]
+def _codec_id(name: str) -> int:
+    if name not in CODEC_IDS:
+        raise InvalidOption(f"compression_type must be one of {', '.join(CODEC_IDS)}, not {name!r}")
+    return CODEC_IDS[name]

@@ -14,7 +14,7 @@ from aiokafkawire.kafka07 import Client
 from tests.cancellation.suspensions import each_suspension, ways
 from tests.leaks import nothing_left
 
-from .peer import QUICK
+from .scripted_broker import FAST_OPTIONS
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,7 @@ async def test_a_call_that_is_cancelled_harms_no_other(name: str) -> None:
     async with (
         Broker(kafka07_port=0) as broker,
         nothing_left(timers=False),
-        Client(broker.kafka07_server, **QUICK) as client,
+        Client(broker.kafka07_server, **FAST_OPTIONS) as client,
     ):
         await client.produce("t", [b"a", b"b"], 0)
         for _, way, when in ways():
@@ -57,7 +57,10 @@ async def test_a_call_that_is_cancelled_harms_no_other(name: str) -> None:
 
 
 async def test_flushing_may_be_cancelled() -> None:
-    async with Broker(kafka07_port=0) as broker, Client(broker.kafka07_server, **QUICK) as client:
+    async with (
+        Broker(kafka07_port=0) as broker,
+        Client(broker.kafka07_server, **FAST_OPTIONS) as client,
+    ):
 
         async def produce_and_flush() -> None:
             await client.produce("t", [b"a"], 0)
@@ -74,7 +77,7 @@ async def test_reading_loses_nothing_when_it_is_cancelled() -> None:
     values = [b"%d" % number for number in range(40)]
     async with (
         Broker(kafka07_port=0) as broker,
-        Client(broker.kafka07_server, **QUICK, fetch_size_bytes=30) as client,
+        Client(broker.kafka07_server, **FAST_OPTIONS, fetch_size_bytes=30) as client,
     ):
         await client.produce("t", values, 0)
         await client.flush()
@@ -97,7 +100,7 @@ async def test_starting_may_be_cancelled() -> None:
         for _, way, when in ways():
 
             async def start_and_stop() -> None:
-                async with Client(broker.kafka07_server, **QUICK) as client:
+                async with Client(broker.kafka07_server, **FAST_OPTIONS) as client:
                     await client.produce("t", [b"a"], 0)
 
             async for outcome in each_suspension(start_and_stop, way, when):

@@ -18,12 +18,12 @@ def test_the_keyword_arguments_are_the_options() -> None:
     fields = {field.name: of_class[field.name] for field in dataclasses.fields(Kafka07Config)}
     del fields["server"]
     assert typing.get_type_hints(Kafka07Options) == fields
-    told = [option for option in options_of(Kafka07Config) if option.name in fields]
-    assert all(str(option) in str(Kafka07Options.__doc__) for option in told)
+    expected = [option for option in options_of(Kafka07Config) if option.name in fields]
+    assert all(str(option) in str(Kafka07Options.__doc__) for option in expected)
 
 
 @pytest.mark.parametrize(
-    ("server", "options", "told"),
+    ("server", "options", "expected"),
     [
         ("here:0", {}, "port"),
         ("", {}, "host"),
@@ -37,8 +37,8 @@ def test_the_keyword_arguments_are_the_options() -> None:
         ("here", {"compression_type": "lz4"}, "'none', 'gzip', 'snappy'"),
     ],
 )
-def test_options_that_are_refused(server: Any, options: dict[str, Any], told: str) -> None:
-    with pytest.raises(InvalidOption, match=told):
+def test_options_that_are_refused(server: Any, options: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InvalidOption, match=expected):
         Client(server, **options)
 
 

@@ -10,22 +10,22 @@ from aiokafkawire.kafka07 import Client
 from aiokafkawire.kafka07 import session as module
 from aiokafkawire.runtime import Address, RealRuntime, Transport
 
-from .peer import client_of, hanging_up, silent
+from .scripted_broker import connected_client, disconnect_on_request, silent
 
 
 async def test_the_number_of_waiting_calls_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_WAITING_CALLS", 2)
     refused: list[KafkaError] = []
 
-    async def ask() -> None:
+    async def request() -> None:
         try:
             await client.end_offset("t", 0)
         except KafkaError as error:
             refused.append(error)
 
-    async with client_of(silent) as client, anyio.create_task_group() as tasks:
+    async with connected_client(silent) as client, anyio.create_task_group() as tasks:
         for _ in range(4):
-            tasks.start_soon(ask)
+            tasks.start_soon(request)
             await anyio.wait_all_tasks_blocked()
         # One is under way and two wait.
         assert [error.retriable for error in refused] == [True]
@@ -34,16 +34,16 @@ async def test_the_number_of_waiting_calls_is_bounded(monkeypatch: pytest.Monkey
 
 
 async def test_what_is_lost_on_several_connections_is_counted() -> None:
-    async with client_of(hanging_up) as client:
+    async with connected_client(disconnect_on_request) as client:
         session = client._lifecycle.running()
         for _ in range(3):
             # Past the check of those that write.
-            session._lost, lost = 0, session._lost
+            session._lost_produces, lost = 0, session._lost_produces
             await client.produce("t", [b"a"], 0)
-            session._lost = lost
+            session._lost_produces = lost
             with pytest.raises(ConnectionLost):
                 await client.end_offset("t", 0)
-            session._drop()
+            session._discard_lost_connection()
         with pytest.raises(ConnectionLost, match=r"3 earlier call\(s\) produced"):
             await client.flush()
         await client.flush()
@@ -55,7 +55,7 @@ async def test_a_connection_that_is_not_made_in_time(monkeypatch: pytest.MonkeyP
         await anyio.sleep_forever()
         raise AssertionError
 
-    async with client_of(hanging_up, request_timeout_ms=200) as client:
+    async with connected_client(disconnect_on_request, request_timeout_ms=200) as client:
         with pytest.raises(ConnectionLost):
             await client.end_offset("t", 0)
         monkeypatch.setattr(RealRuntime, "connect", never)
@@ -68,14 +68,14 @@ async def test_a_connection_that_is_not_made_in_time(monkeypatch: pytest.MonkeyP
 
 
 async def test_a_task_that_failed_ends_the_connection() -> None:
-    async with client_of(silent) as client:
+    async with connected_client(silent) as client:
         session = client._lifecycle.running()
 
-        async def ask() -> None:
+        async def request() -> None:
             with pytest.raises(KafkaError, match="a defect"):
                 await client.end_offset("t", 0)
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ask)
+            tasks.start_soon(request)
             await anyio.wait_all_tasks_blocked()
             session.broken(KafkaError("a defect"))

@@ -20,18 +20,18 @@ from aiokafkawire.runtime import copy_of
 from aiokafkawire.wire import kafka07
 from aiokafkawire.wire.kafka07 import ErrorCode
 
-__all__ = ("Fetched", "Heard", "Message", "ReadLoop", "refusal")
+__all__ = ("FetchResult", "MessageAndOffset", "PartitionReader", "ReadStatus", "broker_error")
 
-CODECS = (Compression.GZIP, Compression.SNAPPY)
+SUPPORTED_CODECS = (Compression.GZIP, Compression.SNAPPY)
 
-_REASONS = {
+_ERROR_MESSAGES = {
     ErrorCode.OFFSET_OUT_OF_RANGE: "the log has no such offset; offsets() tells what it has",
     ErrorCode.WRONG_PARTITION: "the topic has no such partition at this broker",
     ErrorCode.UNKNOWN: "the broker failed inside, or no topic can have that name",
 }
 
 
-class Message(NamedTuple):
+class MessageAndOffset(NamedTuple):
     """A payload, and the offset to read from after it.
 
     After a message of a compressed set that is the offset of the set itself, save after its last
@@ -43,7 +43,7 @@ class Message(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
+class FetchResult:
     """What one fetch brought, or `error`. `data` are the bytes of the log from `offset` on.
 
     Iterating gives the whole messages in it and unpacks one compressed set at a time; a message
@@ -57,8 +57,8 @@ class Fetched:
     max_decompressed_bytes: int
     error: KafkaError | None = None
 
-    def __iter__(self) -> Iterator[Message]:
-        for _, message in self.read():
+    def __iter__(self) -> Iterator[MessageAndOffset]:
+        for _, message in self.iter_with_positions():
             if message is not None:
                 yield message
 
@@ -78,7 +78,7 @@ class Fetched:
             raise self._corrupt(error, end) from error
         return end
 
-    def read(self) -> Iterator[tuple[int, Message | None]]:
+    def iter_with_positions(self) -> Iterator[tuple[int, MessageAndOffset | None]]:
         """The messages, each with the offset at which a fetch goes on if it was the last one taken.
 
         None stands for no message: a compressed set that is empty.
@@ -89,22 +89,22 @@ class Fetched:
         try:
             for entry in kafka07.iter_messages(self.data, self.offset):
                 position, following = entry.offset, entry.next_offset
-                given = position
-                for given, payload in self._unpack(entry):
-                    yield given, Message(payload, given)
-                if given != following:
+                payload_offset = position
+                for payload_offset, payload in self._iter_payloads(entry):
+                    yield payload_offset, MessageAndOffset(payload, payload_offset)
+                if payload_offset != following:
                     yield following, None
                 position, following = entry.next_offset, None
         except (MalformedMessage, CorruptRecords) as error:
             raise self._corrupt(error, position, following) from error
 
-    def _unpack(self, entry: kafka07.Entry) -> Iterator[tuple[int, bytes]]:
+    def _iter_payloads(self, entry: kafka07.Entry) -> Iterator[tuple[int, bytes]]:
         start = entry.offset - self.offset
-        whole = memoryview(self.data)[start : entry.next_offset - self.offset]
-        return kafka07.iter_payloads(whole, entry.offset, self._decompress)
+        entry_bytes = memoryview(self.data)[start : entry.next_offset - self.offset]
+        return kafka07.iter_payloads(entry_bytes, entry.offset, self._decompress)
 
     def _decompress(self, codec: int, data: bytes) -> bytes:
-        if codec not in CODECS:
+        if codec not in SUPPORTED_CODECS:
             raise CorruptRecords(f"0.7 has no codec {codec}")
         return bytes(decompress(codec, data, self.max_decompressed_bytes))
 
@@ -120,15 +120,15 @@ class Fetched:
         )
 
 
-class Heard(enum.Enum):
+class ReadStatus(enum.Enum):
     """What an answer meant to the loop."""
 
     MESSAGES = "there are messages to take"
-    NOTHING_NEW = "the log ends here"
-    CUT_OFF = "the message is larger than what was asked for: ask for more"
+    END_OF_LOG = "the log ends here"
+    INCOMPLETE_MESSAGE = "the message is larger than what was asked for: ask for more"
 
 
-class ReadLoop:
+class PartitionReader:
     """Decides what to fetch of one partition, and gives the messages in order.
 
     Take all that there is, then send `request`, then tell the answer with `handle`. What raises
@@ -141,30 +141,30 @@ class ReadLoop:
         self.topic = topic
         self.partition = partition
         self.offset = offset
-        self._usual_size = size_bytes
+        self._initial_size = size_bytes
         self._max_size = max_size_bytes
         self._size = size_bytes
-        self._fetched: Iterator[tuple[int, Message | None]] = iter(())
+        self._messages: Iterator[tuple[int, MessageAndOffset | None]] = iter(())
 
     @property
-    def request(self) -> kafka07.FetchRequest:
+    def next_request(self) -> kafka07.FetchRequest:
         """What to ask for next."""
         return kafka07.FetchRequest(
             topic=self.topic, partition=self.partition, offset=self.offset, max_size=self._size
         )
 
-    def take(self) -> Message | None:
+    def next_message(self) -> MessageAndOffset | None:
         """The next message of what was fetched; None when it is used up.
 
         Raises `CorruptRecords`; what was fetched is then forgotten.
         """
-        for offset, message in self._fetched:
+        for offset, message in self._messages:
             self.offset = offset
             if message is not None:
                 return message
         return None
 
-    def handle(self, fetched: Fetched) -> Heard:
+    def handle_response(self, fetched: FetchResult) -> ReadStatus:
         """Take note of the answer to `request`.
 
         Raises its error, `RecordTooLarge` for a message beyond the largest size, and
@@ -174,16 +174,16 @@ class ReadLoop:
             raise copy_of(fetched.error)
         data = fetched.data
         if not data:
-            return Heard.NOTHING_NEW
+            return ReadStatus.END_OF_LOG
         needed = kafka07.first_message_bytes(data)
         if needed is not None and needed <= len(data):
-            self._size = self._usual_size
-            self._fetched = fetched.read()
-            return Heard.MESSAGES
-        return self._grow(needed, len(data))
+            self._size = self._initial_size
+            self._messages = fetched.iter_with_positions()
+            return ReadStatus.MESSAGES
+        return self._grow_fetch_size(needed, len(data))
 
-    def _grow(self, needed: int | None, got: int) -> Heard:
-        if got < self._size:
+    def _grow_fetch_size(self, needed: int | None, received: int) -> ReadStatus:
+        if received < self._size:
             raise CorruptRecords(
                 "the log's segment ends inside of a message, so none begins at this offset",
                 topic=self.topic,
@@ -200,10 +200,10 @@ class ReadLoop:
                 offset=self.offset,
             )
         self._size = min(2 * self._size, self._max_size) if needed is None else needed
-        return Heard.CUT_OFF
+        return ReadStatus.INCOMPLETE_MESSAGE
 
 
-def refusal(
+def broker_error(
     code: int, *, broker: str, api: str, topic: str, partition: int, offset: int | None = None
 ) -> BrokerError:
     """The error for a code of 0.7, whose numbers mean other things in later versions."""
@@ -214,7 +214,7 @@ def refusal(
         error: BrokerError = UnknownServerError(f"{reason}: {code}", code=code, name=name)
     else:
         kind = UnknownServerError if known is ErrorCode.UNKNOWN else BrokerError
-        error = kind(f"{known.name}: {_REASONS[known]}", code=known, name=known.name)
+        error = kind(f"{known.name}: {_ERROR_MESSAGES[known]}", code=known, name=known.name)
     error.broker, error.api = broker, api
     error.topic, error.partition, error.offset = topic, partition, offset
     return error

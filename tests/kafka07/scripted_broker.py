@@ -13,7 +13,7 @@ from aiokafkawire.kafka07 import Client
 from aiokafkawire.runtime import Address, RealRuntime, Transport
 from aiokafkawire.wire.frame import FrameReader
 
-QUICK: dict[str, Any] = {
+FAST_OPTIONS: dict[str, Any] = {
     "request_timeout_ms": 5_000,
     "close_timeout_ms": 5_000,
     "retry_backoff_ms": 1,
@@ -25,11 +25,11 @@ QUICK: dict[str, Any] = {
 MESSAGE_A = "00000007 01 00 e8b7be43 61"
 """Length, magic, compression, CRC-32 of the payload, the payload "a"."""
 
-FETCHED = "0000000d 0000" + MESSAGE_A
+FETCH_RESPONSE = "0000000d 0000" + MESSAGE_A
 """A FETCH that is answered by this message."""
 
 
-class Peer:
+class ScriptedConnection:
     """One connection, as the broker sees it."""
 
     def __init__(self, transport: Transport) -> None:
@@ -37,7 +37,7 @@ class Peer:
         self._reader = FrameReader(2**31 - 1, 2)
         self._frames: list[memoryview] = []
 
-    async def hear(self) -> bytes:
+    async def receive(self) -> bytes:
         """The next request with its length; nothing at the end of the stream."""
         while not self._frames:
             try:
@@ -50,27 +50,27 @@ class Peer:
         frame = self._frames.pop(0)
         return len(frame).to_bytes(4) + frame
 
-    async def say(self, data: bytes) -> None:
+    async def send(self, data: bytes) -> None:
         await self._transport.send([data])
 
 
-Script = Callable[[Peer], Awaitable[None]]
+Script = Callable[[ScriptedConnection], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
-async def playing(*scripts: Script) -> AsyncIterator[str]:
+async def serve_scripts(*scripts: Script) -> AsyncIterator[str]:
     """The address of a broker whose connections run these, each the next; the last one again.
 
     A connection is closed when its script ends.
     """
     listener = await RealRuntime().listen(Address("127.0.0.1", 0))
-    left = list(scripts)
+    remaining_scripts = list(scripts)
 
     async def play(transport: Transport) -> None:
-        script = left.pop(0) if len(left) > 1 else left[0]
+        script = remaining_scripts.pop(0) if len(remaining_scripts) > 1 else remaining_scripts[0]
         try:
             with contextlib.suppress(OSError):
-                await script(Peer(transport))
+                await script(ScriptedConnection(transport))
         finally:
             with anyio.CancelScope(shield=True):
                 await transport.aclose()
@@ -90,42 +90,42 @@ async def playing(*scripts: Script) -> AsyncIterator[str]:
                 await listener.aclose()
 
 
-def answering(*answers: str | bytes) -> Script:
+def respond_with(*answers: str | bytes) -> Script:
     """Answer each request with the next of these, then close. Hex or bytes, frames and all."""
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: ScriptedConnection) -> None:
         for answer in answers:
-            if not await peer.hear():
+            if not await peer.receive():
                 return
-            await peer.say(bytes.fromhex(answer) if isinstance(answer, str) else answer)
-        await peer.hear()
+            await peer.send(bytes.fromhex(answer) if isinstance(answer, str) else answer)
+        await peer.receive()
 
     return script
 
 
-async def silent(peer: Peer) -> None:
+async def silent(peer: ScriptedConnection) -> None:
     """Read and never answer."""
-    while await peer.hear():
+    while await peer.receive():
         pass
 
 
-async def hanging_up(peer: Peer) -> None:
+async def disconnect_on_request(peer: ScriptedConnection) -> None:
     """Close at the first request."""
-    await peer.hear()
+    await peer.receive()
 
 
 @contextlib.asynccontextmanager
-async def client_of(*scripts: Script, **options: Any) -> AsyncIterator[Client]:
+async def connected_client(*scripts: Script, **options: Any) -> AsyncIterator[Client]:
     async with (
-        playing(*scripts) as server,
-        Client(server, **{**QUICK, **options}) as client,
+        serve_scripts(*scripts) as server,
+        Client(server, **{**FAST_OPTIONS, **options}) as client,
     ):
         yield client
 
 
 @contextlib.asynccontextmanager
-async def talking(**options: Any) -> AsyncIterator[Client]:
+async def embedded_broker_client(**options: Any) -> AsyncIterator[Client]:
     """A client of the embedded broker, whose topics have two partitions."""
     broker = Broker(kafka07_port=0, default_partitions=2, segment_bytes=200)
-    async with broker, Client(broker.kafka07_server, **{**QUICK, **options}) as client:
+    async with broker, Client(broker.kafka07_server, **{**FAST_OPTIONS, **options}) as client:
         yield client

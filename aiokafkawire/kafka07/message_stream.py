@@ -9,79 +9,86 @@ from typing import Self
 from aiokafkawire.connection import Backoff
 from aiokafkawire.errors import ConnectionFailed, ConnectionLost, RequestTimedOut
 from aiokafkawire.kafka07.options import Kafka07Config
-from aiokafkawire.kafka07.reading import Fetched, Heard, Message, ReadLoop
+from aiokafkawire.kafka07.partition_reader import (
+    FetchResult,
+    MessageAndOffset,
+    PartitionReader,
+    ReadStatus,
+)
 from aiokafkawire.logs import fields_of
 from aiokafkawire.runtime import Runtime, checkpoint
 from aiokafkawire.wire.kafka07 import FetchRequest
 
-__all__ = ("CHECKPOINT_EVERY", "Messages")
+__all__ = ("CHECKPOINT_EVERY", "MessageStream")
 
 logger = logging.getLogger("aiokafkawire.kafka07")
 
 CHECKPOINT_EVERY = 256
 """So many messages are given before other tasks may run."""
 
-Read = Callable[[FetchRequest], Awaitable[Fetched]]
+FetchOnce = Callable[[FetchRequest], Awaitable[FetchResult]]
 
 
-class Messages:
-    """An async iterator of `Message`, made by `Client.messages`.
+class MessageStream:
+    """An async iterator of `MessageAndOffset`, made by `Client.messages`.
 
     After an error, and after a cancellation, it stands where it stood: asking again reads on there.
     """
 
     def __init__(
         self,
-        loop: ReadLoop,
-        read: Read,
+        reader: PartitionReader,
+        read: FetchOnce,
         runtime: Callable[[], Runtime],
         config: Kafka07Config,
         *,
         until_end: bool,
     ) -> None:
-        self._loop = loop
-        self._read = read
+        self._reader = reader
+        self._fetch_once = read
         self._runtime = runtime
         self._config = config
         self._until_end = until_end
-        self._given = 0
+        self._since_checkpoint = 0
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     @property
     def next_offset(self) -> int:
         """The offset to read on from, after the last message or at its compressed set."""
-        return self._loop.offset
+        return self._reader.offset
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Message:
-        if self._given >= CHECKPOINT_EVERY:
+    async def __anext__(self) -> MessageAndOffset:
+        if self._since_checkpoint >= CHECKPOINT_EVERY:
             await checkpoint()
-            self._given = 0
-        while (message := self._loop.take()) is None:
-            if await self._fetch() is Heard.NOTHING_NEW:
+            self._since_checkpoint = 0
+        while (message := self._reader.next_message()) is None:
+            if await self._fetch() is ReadStatus.END_OF_LOG:
                 if self._until_end:
                     raise StopAsyncIteration
                 clock = self._runtime().clock
                 await clock.sleep_until(clock.now() + self._config.fetch_backoff_ms / 1_000)
-        self._given += 1
+        self._since_checkpoint += 1
         return message
 
-    async def _fetch(self) -> Heard:
+    async def _fetch(self) -> ReadStatus:
         """Fetch once; repeats what can be repeated, for a time."""
-        self._given = 0
+        self._since_checkpoint = 0
         runtime = self._runtime()
-        give_up_at = runtime.clock.now() + self._config.default_api_timeout_ms / 1_000
+        deadline = runtime.clock.now() + self._config.default_api_timeout_ms / 1_000
         failures = 0
         while True:
             try:
-                return self._loop.handle(await self._read(self._loop.request))
+                return self._reader.handle_response(
+                    await self._fetch_once(self._reader.next_request)
+                )
             except (ConnectionFailed, ConnectionLost, RequestTimedOut) as error:
                 failures += 1
-                again_at = runtime.clock.now() + self._backoff.delay(failures, runtime.rng)
+                retry_at = runtime.clock.now() + self._backoff.delay(failures, runtime.rng)
                 error.attempt = failures
-                if again_at >= give_up_at:
+                if retry_at >= deadline:
                     raise
                 logger.info("%s; trying again", error, extra=fields_of(error=error))
-                await runtime.clock.sleep_until(again_at)
+                await runtime.clock.sleep_until(retry_at)

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafkawire.errors import BrokerError, CorruptRecords, RecordTooLarge, UnknownServerError
-from aiokafkawire.kafka07.reading import Fetched, Heard, Message, ReadLoop, refusal
+from aiokafkawire.kafka07.partition_reader import (
+    FetchResult,
+    MessageAndOffset,
+    PartitionReader,
+    ReadStatus,
+    broker_error,
+)
 from aiokafkawire.records.compression import Compression, compress
 from aiokafkawire.wire import kafka07
 from aiokafkawire.wire.kafka07 import ErrorCode
@@ -27,17 +33,17 @@ def wrapped(inner: bytes, codec: int = Compression.GZIP) -> bytes:
     return kafka07.encode_messages([kafka07.Message(payload=packed, attributes=codec)])
 
 
-def fetched(data: bytes, offset: int = 0, **fields: Any) -> Fetched:
+def fetched(data: bytes, offset: int = 0, **fields: Any) -> FetchResult:
     fields = {"max_decompressed_bytes": 2**20, **fields}
-    return Fetched(topic="t", partition=1, offset=offset, data=data, **fields)
+    return FetchResult(topic="t", partition=1, offset=offset, data=data, **fields)
 
 
-def loop_at(offset: int = 0, size: int = 40, max_size: int = 100) -> ReadLoop:
-    return ReadLoop("t", 1, offset, size_bytes=size, max_size_bytes=max_size)
+def reader_at(offset: int = 0, size: int = 40, max_size: int = 100) -> PartitionReader:
+    return PartitionReader("t", 1, offset, size_bytes=size, max_size_bytes=max_size)
 
 
-def drained(loop: ReadLoop) -> list[Message]:
-    return list(iter(loop.take, None))
+def remaining_messages(reader: PartitionReader) -> list[MessageAndOffset]:
+    return list(iter(reader.next_message, None))
 
 
 def test_messages_come_with_the_offset_after_them() -> None:
@@ -139,80 +145,90 @@ def test_messages_are_those_that_a_consumer_of_0_7_2_gave() -> None:
 
 
 def test_the_loop_goes_on_after_what_was_taken() -> None:
-    loop = loop_at(100)
-    assert loop.request == kafka07.FetchRequest(topic="t", partition=1, offset=100, max_size=40)
-    assert loop.take() is None
-    assert loop.handle(fetched(encoded(b"a", b"b") + b"\0\0", 100)) is Heard.MESSAGES
-    assert loop.take() == (b"a", 111)
-    assert loop.request.offset == 111
-    assert drained(loop) == [(b"b", 122)]
-    assert loop.request.offset == 122
-    assert loop.handle(fetched(b"", 122)) is Heard.NOTHING_NEW
+    reader = reader_at(100)
+    assert reader.next_request == kafka07.FetchRequest(
+        topic="t", partition=1, offset=100, max_size=40
+    )
+    assert reader.next_message() is None
+    assert (
+        reader.handle_response(fetched(encoded(b"a", b"b") + b"\0\0", 100)) is ReadStatus.MESSAGES
+    )
+    assert reader.next_message() == (b"a", 111)
+    assert reader.next_request.offset == 111
+    assert remaining_messages(reader) == [(b"b", 122)]
+    assert reader.next_request.offset == 122
+    assert reader.handle_response(fetched(b"", 122)) is ReadStatus.END_OF_LOG
 
 
 def test_an_empty_set_is_passed_over() -> None:
     empty = wrapped(b"")
-    loop = loop_at()
-    loop.handle(fetched(empty + encoded(b"a")))
-    assert drained(loop) == [(b"a", len(empty) + 11)]
-    loop.handle(fetched(empty, loop.offset))
-    assert drained(loop) == []
-    assert loop.offset == 2 * len(empty) + 11
+    reader = reader_at()
+    reader.handle_response(fetched(empty + encoded(b"a")))
+    assert remaining_messages(reader) == [(b"a", len(empty) + 11)]
+    reader.handle_response(fetched(empty, reader.offset))
+    assert remaining_messages(reader) == []
+    assert reader.offset == 2 * len(empty) + 11
 
 
 def test_a_loop_asks_for_as_much_as_the_message_needs() -> None:
-    loop = loop_at()
+    reader = reader_at()
     data = encoded(bytes(60), b"a")
-    assert loop.handle(fetched(data[:40])) is Heard.CUT_OFF
-    assert loop.request.max_size == 70
-    assert loop.handle(fetched(data[:70])) is Heard.MESSAGES
-    assert len(drained(loop)) == 1
+    assert reader.handle_response(fetched(data[:40])) is ReadStatus.INCOMPLETE_MESSAGE
+    assert reader.next_request.max_size == 70
+    assert reader.handle_response(fetched(data[:70])) is ReadStatus.MESSAGES
+    assert len(remaining_messages(reader)) == 1
     # And for the usual size afterwards.
-    assert loop.request.max_size == 40
+    assert reader.next_request.max_size == 40
 
 
 def test_a_loop_that_cannot_see_the_length_asks_for_twice_as_much() -> None:
-    loop = loop_at(size=3, max_size=5)
-    assert loop.handle(fetched(b"\0\0\0")) is Heard.CUT_OFF
-    assert loop.request.max_size == 5
+    reader = reader_at(size=3, max_size=5)
+    assert reader.handle_response(fetched(b"\0\0\0")) is ReadStatus.INCOMPLETE_MESSAGE
+    assert reader.next_request.max_size == 5
     with pytest.raises(RecordTooLarge) as caught:
-        loop.handle(fetched(b"\0\0\0\x0b\0"))
+        reader.handle_response(fetched(b"\0\0\0\x0b\0"))
     assert caught.value.size_bytes == 15
 
 
 def test_a_message_beyond_the_bound_is_told_with_its_size() -> None:
-    loop = loop_at(7)
+    reader = reader_at(7)
     data = encoded(bytes(91))
     with pytest.raises(RecordTooLarge, match="fetch_size_max_bytes") as caught:
-        loop.handle(fetched(data[:40], 7))
+        reader.handle_response(fetched(data[:40], 7))
     error = caught.value
     assert (error.size_bytes, error.topic, error.partition, error.offset) == (101, "t", 1, 7)
     # It stands where it stood.
-    assert loop.request == kafka07.FetchRequest(topic="t", partition=1, offset=7, max_size=40)
+    assert reader.next_request == kafka07.FetchRequest(
+        topic="t", partition=1, offset=7, max_size=40
+    )
 
 
 def test_a_segment_that_ends_inside_of_a_message_is_damage() -> None:
     for piece in (b"\0", encoded(b"abc")[:-1]):
         with pytest.raises(CorruptRecords, match="segment ends") as caught:
-            loop_at(7).handle(fetched(piece, 7))
+            reader_at(7).handle_response(fetched(piece, 7))
         assert caught.value.offset == 7
 
 
 def test_a_loop_stands_at_damage() -> None:
-    loop = loop_at()
+    reader = reader_at()
     bad = encoded(b"a") + kafka07.encode_messages([kafka07.Message(payload=b"x", crc=1)])
-    loop.handle(fetched(bad))
-    assert loop.take() == (b"a", 11)
+    reader.handle_response(fetched(bad))
+    assert reader.next_message() == (b"a", 11)
     with pytest.raises(CorruptRecords):
-        loop.take()
-    assert loop.take() is None
-    assert loop.request.offset == 11
+        reader.next_message()
+    assert reader.next_message() is None
+    assert reader.next_request.offset == 11
 
 
 def test_errors_are_raised_each_time() -> None:
-    error = refusal(1, broker="b", api="FETCH", topic="t", partition=1, offset=5)
+    error = broker_error(1, broker="b", api="FETCH", topic="t", partition=1, offset=5)
     one = fetched(b"", error=error)
-    for read in (lambda: list(one), lambda: one.next_offset, lambda: loop_at().handle(one)):
+    for read in (
+        lambda: list(one),
+        lambda: one.next_offset,
+        lambda: reader_at().handle_response(one),
+    ):
         with pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE") as caught:
             read()
         assert caught.value is not error
@@ -221,11 +237,11 @@ def test_errors_are_raised_each_time() -> None:
 def test_codes_have_errors_of_their_own() -> None:
     where: dict[str, Any] = {"broker": "b", "api": "FETCH", "topic": "t", "partition": 1}
     for code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.WRONG_PARTITION):
-        error = refusal(code, offset=9, **where)
+        error = broker_error(code, offset=9, **where)
         assert type(error) is BrokerError
         assert (error.code, error.name, error.retriable) == (code, code.name, False)
         assert str(error).endswith("(broker b, api FETCH, topic t, partition 1, offset 9)")
     for number in (-1, 2, 99):
-        unknown = refusal(number, **where)
+        unknown = broker_error(number, **where)
         assert isinstance(unknown, UnknownServerError)
         assert unknown.code == number

@@ -11,11 +11,18 @@ from aiokafkawire.errors import ConnectionLost, CorruptRecords, ProtocolError, R
 from aiokafkawire.kafka07 import LATEST
 from aiokafkawire.wire import kafka07
 
-from .peer import FETCHED, Peer, answering, client_of, hanging_up, talking
+from .scripted_broker import (
+    FETCH_RESPONSE,
+    ScriptedConnection,
+    connected_client,
+    disconnect_on_request,
+    embedded_broker_client,
+    respond_with,
+)
 
 
 async def test_reading_waits_for_what_comes() -> None:
-    async with talking() as client:
+    async with embedded_broker_client() as client:
         messages = client.messages("t", 0, 0)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.produce, "t", [b"a"], 0)
@@ -26,7 +33,7 @@ async def test_reading_waits_for_what_comes() -> None:
 
 async def test_reading_goes_through_all_segments() -> None:
     values = [bytes(90) + b"%d" % number for number in range(9)]
-    async with talking() as client:
+    async with embedded_broker_client() as client:
         for value in values:
             await client.produce("t", [value], 0)
         messages = client.messages("t", 0, 0, until_end=True)
@@ -35,7 +42,7 @@ async def test_reading_goes_through_all_segments() -> None:
 
 
 async def test_a_message_larger_than_a_fetch_is_read() -> None:
-    async with talking(fetch_size_bytes=20, fetch_size_max_bytes=1_000) as client:
+    async with embedded_broker_client(fetch_size_bytes=20, fetch_size_max_bytes=1_000) as client:
         await client.produce("t", [b"a", bytes(500), b"b"], 0)
         messages = client.messages("t", 0, 0, until_end=True)
         assert [len(message.payload) async for message in messages] == [1, 500, 1]
@@ -46,7 +53,7 @@ async def test_a_message_larger_than_a_fetch_is_read() -> None:
 
 
 async def test_an_offset_inside_of_a_message_is_told() -> None:
-    async with talking() as client:
+    async with embedded_broker_client() as client:
         await client.produce("t", [bytes(40)], 0)
         for offset in (1, 7, 48):
             with pytest.raises((CorruptRecords, RecordTooLarge), match="offset"):
@@ -59,26 +66,28 @@ async def test_sets_without_messages_are_passed_over() -> None:
     answer = (2 + len(wrapper)).to_bytes(4) + bytes(2) + wrapper
     asked = 0
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: ScriptedConnection) -> None:
         nonlocal asked
-        while await peer.hear():
+        while await peer.receive():
             asked += 1
-            await peer.say(answer if asked < 50 else bytes.fromhex(FETCHED))
+            await peer.send(answer if asked < 50 else bytes.fromhex(FETCH_RESPONSE))
 
-    async with client_of(script) as client:
+    async with connected_client(script) as client:
         message = await anext(client.messages("t", 0, 0))
         assert message == (b"a", 49 * len(wrapper) + 11)
 
 
 async def test_reading_outlives_lost_connections(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    async with client_of(hanging_up, hanging_up, answering(FETCHED)) as client:
+    async with connected_client(
+        disconnect_on_request, disconnect_on_request, respond_with(FETCH_RESPONSE)
+    ) as client:
         assert await anext(client.messages("t", 0, 0)) == (b"a", 11)
     assert sum("trying again" in record.message for record in caplog.records) == 2
 
 
 async def test_reading_gives_up_after_a_time() -> None:
-    async with client_of(hanging_up, default_api_timeout_ms=1_000) as client:
+    async with connected_client(disconnect_on_request, default_api_timeout_ms=1_000) as client:
         messages = client.messages("t", 0, 0)
         with pytest.raises(ConnectionLost) as caught:
             await anext(messages)
@@ -92,7 +101,7 @@ async def test_other_tasks_run_while_much_is_read() -> None:
     async def other() -> None:
         done.append(0)
 
-    async with talking() as client:
+    async with embedded_broker_client() as client:
         await client.produce("t", [b"a"] * 1_000, 0)
         messages = client.messages("t", 0, 0)
         await anext(messages)
@@ -106,7 +115,7 @@ async def test_other_tasks_run_while_much_is_read() -> None:
 async def test_what_no_repeat_overcomes_is_raised_at_once() -> None:
     # More bytes than were asked for.
     lie = bytes.fromhex("00000406 0000") + bytes(1028)
-    async with client_of(answering(lie), fetch_size_bytes=1_024) as client:
+    async with connected_client(respond_with(lie), fetch_size_bytes=1_024) as client:
         with pytest.raises(ProtocolError, match="1028 bytes came where 1024") as caught:
             await anext(client.messages("t", 0, 0))
         assert caught.value.attempt is None
@@ -117,14 +126,14 @@ async def test_after_damage_reading_goes_on_where_it_is_told_to() -> None:
     good = kafka07.encode_messages([kafka07.Message(payload=b"a")])
     log = good + bad + good
 
-    async def script(peer: Peer) -> None:
-        while frame := await peer.hear():
+    async def script(peer: ScriptedConnection) -> None:
+        while frame := await peer.receive():
             request, _ = kafka07.decode_request(frame[4:])
             assert isinstance(request, kafka07.FetchRequest)
             data = kafka07.FetchResponse(messages=log[request.offset :])
-            await peer.say(kafka07.encode_response(data))
+            await peer.send(kafka07.encode_response(data))
 
-    async with client_of(script) as client:
+    async with connected_client(script) as client:
         messages = client.messages("t", 0, 0, until_end=True)
         assert await anext(messages) == (b"a", 11)
         for _ in range(2):
