@@ -22,8 +22,9 @@ class Assignment:
 
     What a call costs goes by the partitions that have something to give or to tell (`_filled`, in
     the order of their turns, and `_troubles`), not by those that are owned. `roomy`: the
-    partitions whose fetched bytes the last call took below `room_bytes`. `stopped`: the last
-    call gave nothing as it took long enough, or as `heavy` has to be unpacked first.
+    partitions whose fetched bytes the last call took below `room_bytes`, or that it found damaged.
+    `stopped`: the last call gave nothing as it took long enough, or as `heavy` has to be unpacked
+    first.
     """
 
     def __init__(self, room_bytes: int = 0) -> None:
@@ -233,6 +234,7 @@ class Assignment:
     def _damaged(self, partition: Partition, error: KafkaError) -> KafkaError:
         assert isinstance(partition.state, Positioned)
         partition.handle(Damaged(partition.state, error))
+        self.roomy.append(partition)
         return error
 
     # --- committing ---

@@ -7,7 +7,8 @@ is an event. Whatever goes wrong, the next request begins a new session with all
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -16,7 +17,6 @@ from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import NO_ID
 from aiokafkawire.wire.error_codes import ErrorCode
 
-from .partition import Partition
 from .planner import FetchPart
 
 __all__ = (
@@ -40,22 +40,19 @@ LAST_VERSION_WITH_NAMES = 12
 class Wanted(NamedTuple):
     """What a node remembers of one partition.
 
-    `partition` is who was told of it: the node says nothing twice, not even where the log ends.
+    `part.partition` is who was told of it: the node says nothing twice, not even where the log
+    ends.
     """
 
-    partition: Partition
+    part: FetchPart
     topic_id: UUID
-    offset: int
-    leader_epoch: int
-    fetch_epoch: int
-    max_bytes: int
 
 
 class SessionRequest(NamedTuple):
     """One fetch: the partitions to name in it, and those that are not wanted any more.
 
-    `wanted` is all that the node knows then. `max_version` keeps to the versions that name topics
-    where one of them has no id.
+    `wanted` is all that the node knows then, made of `chosen` and `ids`. `max_version` keeps to the
+    versions that name topics where one of them has no id.
     """
 
     session_id: int
@@ -64,6 +61,8 @@ class SessionRequest(NamedTuple):
     forgotten: tuple[tuple[TopicPartition, UUID], ...]
     wanted: Mapping[TopicPartition, Wanted]
     max_version: int | None
+    chosen: tuple[FetchPart, ...] = ()
+    ids: Mapping[str, UUID] = MappingProxyType({})
 
 
 # --- states -----------------------------------------------------------------------------------
@@ -78,12 +77,17 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Going:
-    """The next request bears `epoch`, and names what is not as in `wanted`."""
+    """The next request bears `epoch`, and names what is not as in `wanted`.
+
+    That is what `chosen` and `ids` said: the same objects again name nothing.
+    """
 
     session_id: int
     epoch: int
     wanted: Mapping[TopicPartition, Wanted]
     max_version: int | None
+    chosen: tuple[FetchPart, ...] = ()
+    ids: Mapping[str, UUID] = field(default_factory=dict)
 
 
 State = Beginning | Going
@@ -130,20 +134,17 @@ class FetchSession:
     def request(self, parts: Iterable[FetchPart], ids: Mapping[str, UUID]) -> SessionRequest:
         """What to send in order to fetch exactly these partitions."""
         chosen = tuple(parts)
-        wanted = {
-            part.partition.tp: Wanted(
-                part.partition,
-                ids.get(part.partition.tp.topic, NO_ID),
-                part.offset,
-                part.leader_epoch,
-                part.fetch_epoch,
-                part.max_bytes,
-            )
-            for part in chosen
-        }
         known = NO_ID not in ids.values()
         max_version = None if known else LAST_VERSION_WITH_NAMES
         state = self.state
+        if isinstance(state, Going) and chosen is state.chosen and ids == state.ids:
+            return SessionRequest(
+                state.session_id, state.epoch, (), (), state.wanted, max_version, chosen, ids
+            )
+        wanted = {
+            part.partition.tp: Wanted(part, ids.get(part.partition.tp.topic, NO_ID))
+            for part in chosen
+        }
         if isinstance(state, Going) and (
             # A session is by names or by ids from beginning to end.
             state.max_version != max_version
@@ -151,16 +152,20 @@ class FetchSession:
         ):
             state = Beginning(state.session_id)
         if isinstance(state, Beginning):
-            return SessionRequest(state.ends, FIRST_EPOCH, chosen, (), wanted, max_version)
+            return SessionRequest(
+                state.ends, FIRST_EPOCH, chosen, (), wanted, max_version, chosen, ids
+            )
         before = state.wanted
         return SessionRequest(
             state.session_id,
             state.epoch,
-            tuple(p for p in chosen if before.get(p.partition.tp) != wanted[p.partition.tp]),
+            tuple(p for p in chosen if not _is_known(before.get(p.partition.tp), p)),
             # mutation: fetch-session-never-forgets-partitions
             tuple((tp, was.topic_id) for tp, was in before.items() if tp not in wanted),
             wanted,
             max_version,
+            chosen,
+            ids,
         )
 
 
@@ -169,14 +174,36 @@ def _is_another(was: Wanted | None, now: Wanted) -> bool:
 
     One request cannot both leave out and name it: by names (before version 13) they are the same.
     """
-    return was is not None and (was.partition, was.topic_id) != (now.partition, now.topic_id)
+    if was is None:
+        return False
+    return was.part.partition is not now.part.partition or was.topic_id != now.topic_id
+
+
+def _is_known(was: Wanted | None, part: FetchPart) -> bool:
+    """Whether the node remembers the partition with the very values that it is to be fetched by."""
+    if was is None or was.part is part:
+        return was is not None
+    old = was.part
+    return (old.offset, old.leader_epoch, old.fetch_epoch, old.max_bytes) == (
+        part.offset,
+        part.leader_epoch,
+        part.fetch_epoch,
+        part.max_bytes,
+    )
 
 
 def _begun(state: Beginning, event: Accepted) -> State:
     if event.session_id <= NO_SESSION:
         return Beginning()
     request = event.request
-    return Going(event.session_id, FIRST_EPOCH + 1, request.wanted, request.max_version)
+    return Going(
+        event.session_id,
+        FIRST_EPOCH + 1,
+        request.wanted,
+        request.max_version,
+        request.chosen,
+        request.ids,
+    )
 
 
 def _gone_on(state: Going, event: Accepted) -> State:
@@ -184,7 +211,10 @@ def _gone_on(state: Going, event: Accepted) -> State:
         # The node closed the session, or the request was the first of a new one.
         return _begun(Beginning(), event)
     epoch = FIRST_EPOCH + 1 if state.epoch == MAX_EPOCH else state.epoch + 1
-    return Going(state.session_id, epoch, event.request.wanted, state.max_version)
+    request = event.request
+    return Going(
+        state.session_id, epoch, request.wanted, state.max_version, request.chosen, request.ids
+    )
 
 
 def _rejected(state: State, event: Rejected) -> State:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import NamedTuple
 from uuid import UUID
 
@@ -28,7 +28,7 @@ from aiokafkawire.records import (
     ends_of,
     partial_message_size,
 )
-from aiokafkawire.runtime import Host, Runtime, Signal, checkpoint
+from aiokafkawire.runtime import Host, Runtime, Signal, checkpoint, in_slices
 from aiokafkawire.types import ANY_LEADER_EPOCH, NodeId, TopicPartition
 from aiokafkawire.wire import NO_ID, ApiKey
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
@@ -53,7 +53,7 @@ from .partition import (
     ReadReplica,
     Refusal,
 )
-from .planner import FetchLimits, FetchPart, FetchPlan, FetchPlanner, source_of
+from .planner import FetchLimits, FetchPart, FetchPlan, FetchPlanner
 
 __all__ = ("Fetcher", "fetch_request", "isolation_of")
 
@@ -71,6 +71,9 @@ millisecond."""
 
 BUSY_S = 0.002
 """How long an answer is looked at before others have a turn."""
+
+FOLLOWERS_CHECK_S = 1.0
+"""How often it is looked whether partitions have been fetched from followers for long enough."""
 
 BRIEF_WAIT_MS = 100
 """How long a fetch may wait at the broker that leaves out a partition which is full."""
@@ -129,60 +132,71 @@ class Fetcher:
         self._sessions: dict[NodeId, FetchSession] = {}
         self._wake = Signal()
         self._look_at_all = True
-        self._free: dict[NodeId, None] = {}
-        self._rested: dict[Partition, None] = {}
+        self._changed: dict[Partition, None] = {}
+        self._followers_at = 0.0
 
     def wake(self) -> None:
         """Something changed that may call for a fetch: positions, leaders."""
         self._look_at_all = True
         self._wake.set()
 
-    def _wake_for(self, node: NodeId | None) -> None:
-        """Nothing changed but that this node may be fetched from."""
-        if node is None:
-            self.wake()
-        else:
-            self._free[node] = None
-            self._wake.set()
+    def look_at(self, partitions: Iterable[Partition]) -> None:
+        """Nothing changed but these partitions."""
+        self._changed.update(dict.fromkeys(partitions))
+        self._wake.set()
 
     def gave(self) -> None:
         """The application was given something: there may be room for more."""
-        if self._planner.held_back:
-            self.wake()
-        for partition in self._assignment.roomy:
-            self._wake_for(source_of(partition, self._cluster.metadata.leader))
+        if self._planner.held_back or self._assignment.roomy:
+            self.look_at(self._assignment.roomy)
 
     async def run(self) -> None:
         """Plan and begin fetches, until the host stops."""
         followed: MetadataSnapshot | None = None
         while self._host.running:
-            now = self._runtime.clock.now()
             metadata = self._cluster.metadata
-            if metadata is not followed:
-                # Partitions whose leader is another now do not wait for the old one's answer.
+            is_new = metadata is not followed
+            if is_new:
                 followed = metadata
-                for partition in self._assignment.values():
-                    partition.follow(metadata.leader(partition.tp))
                 self._forget_all_but(metadata.nodes)
                 self._look_at_all = True
-            for plan in self._plans(metadata, now):
+            await self._look(metadata, follow=is_new)
+            now = self._runtime.clock.now()
+            filled = self._assignment.with_data()
+            for plan in self._planner.begin(filled, metadata.leader, now):
                 self._host.spawn(self._fetch, plan, name=f"fetch-{plan.node}")
-            if self._planner.outdated:
-                self._planner.outdated = False
-                self.wake()
-            if not await self._wake.wait(self._planner.next_deadline(self._rested, now)):
-                self._look_at_all = True
+            await self._wake.wait(self._planner.next_deadline(self._planner.rested, now))
 
-    def _plans(self, metadata: MetadataSnapshot, now: float) -> list[FetchPlan]:
-        """The fetches to begin: of all partitions, or of those that nodes have which are free."""
-        look_at_all, self._look_at_all = self._look_at_all, False
-        free, self._free = self._free, {}
-        if look_at_all:
-            owned = self._assignment.values()
-            self._rested = {p: None for p in owned if p.not_before > now}
-            return self._planner.plan(owned, metadata.leader, now, metadata.nodes)
-        filled = self._assignment.with_data()
-        return self._planner.plan_some(free, filled, metadata.leader, now, metadata.nodes)
+    async def _look(self, metadata: MetadataSnapshot, *, follow: bool) -> None:
+        """Look at what changed since the last time, a slice at a time.
+
+        With `follow` partitions follow their leaders first: those whose leader is another now do
+        not wait for the old one's answer.
+        """
+        planner, owned = self._planner, self._assignment
+        if self._look_at_all:
+            self._look_at_all = False
+            self._changed.update(dict.fromkeys((*planner.known(), *owned.values())))
+        self._changed.update(dict.fromkeys(self._due(self._runtime.clock.now())))
+        changed, self._changed = self._changed, {}
+        async for partitions in in_slices([*changed]):
+            now = self._runtime.clock.now()
+            for partition in partitions:
+                if owned.get(partition.tp) is not partition:
+                    planner.forget(partition)
+                    continue
+                if follow:
+                    partition.follow(metadata.leader(partition.tp))
+                planner.look(partition, metadata.leader, now, metadata.nodes)
+
+    def _due(self, now: float) -> list[Partition]:
+        """The partitions that have waited for a time, or for a fetch from another node."""
+        due = [p for p in self._planner.rested if p.not_before <= now]
+        due += self._planner.deferred
+        if now >= self._followers_at:
+            self._followers_at = now + FOLLOWERS_CHECK_S
+            due += [p for p in self._planner.followers if not p.replica or p.replica.until <= now]
+        return due
 
     def _forget_all_but(self, nodes: Container[NodeId]) -> None:
         """Nodes that are gone take their sessions with them; numbers of nodes may be used up."""
@@ -198,7 +212,6 @@ class Fetcher:
         asked = session.request(plan.parts, ids)
         outcome: Accepted | Rejected | Lost = Lost()
         rest_until: float | None = None
-        moved = False
         began = clock.now()
         try:
             response = await self._cluster.request(
@@ -219,8 +232,7 @@ class Fetcher:
             self._heard(None)
             self._counters.fetched(clock.now() - began)
             pause_at = clock.now() + BUSY_S
-            for elsewhere in self._take(plan, response, ids):
-                moved |= elsewhere
+            for _ in self._take(plan, response, ids):
                 if clock.now() > pause_at:
                     await checkpoint()
                     pause_at = clock.now() + BUSY_S
@@ -234,10 +246,7 @@ class Fetcher:
             self._log_session(plan.node, outcome)
             session.handle(outcome)
             self._planner.finished(plan, rest_until)
-            if moved or rest_until is not None:
-                self.wake()
-            else:
-                self._wake_for(plan.node)
+            self._wake.set()
 
     def _failed(self, plan: FetchPlan, error: KafkaError) -> float:
         """Leave a node that failed alone for a while, and tell what time does not mend."""
@@ -247,6 +256,7 @@ class Fetcher:
         for part in plan.parts:
             if part.from_follower:
                 part.partition.replica = None
+                self._changed[part.partition] = None
         if isinstance(error, UnknownServerError):
             self._log_server_error(plan.node, error)
         elif not error.retriable:
@@ -255,11 +265,8 @@ class Fetcher:
 
     def _take(
         self, plan: FetchPlan, response: FetchResponse, ids: dict[str, UUID]
-    ) -> Iterator[bool]:
-        """Take an answer over piece by piece: tiny batches take their time.
-
-        Tells of each whether its partition is to be fetched later, or from another node.
-        """
+    ) -> Iterator[None]:
+        """Take an answer over piece by piece: tiny batches take their time."""
         if response.error_code != ErrorCode.NONE:
             raise error_for(response.error_code, api="Fetch", broker=str(plan.node))
         for part, data in answered(plan, response, ids):
@@ -268,19 +275,19 @@ class Fetcher:
                 high = data.high_watermark if data.high_watermark >= 0 else None
                 for found in ends_of(data.records, part.offset, high):
                     if found is None:
-                        yield False
+                        yield
                     else:
                         extent = found
             if not part.awaited:
                 continue
-            before = part.partition.replica, part.partition.not_before
+            self._changed[part.partition] = None
             if data.error_code != ErrorCode.NONE:
                 self._refused(plan.node, part, data)
             elif data.diverging_epoch.epoch >= 0:
                 self._diverged(part, data)
             else:
                 self._store(plan.node, part, data, extent)
-            yield before != (part.partition.replica, part.partition.not_before)
+            yield
 
     def _store(self, node: NodeId, part: FetchPart, data: PartitionData, extent: Extent) -> None:
         partition = part.partition
@@ -304,7 +311,6 @@ class Fetcher:
         part.buffer.add(batches, len(records), extent)
         self._assignment.filled(partition)
         self._counters.bytes_fetched += len(records)
-        self._planner.got_data(partition.tp)
         self._on_data()
 
     def _note_ends(self, partition: Partition, data: PartitionData) -> None:
@@ -524,6 +530,8 @@ def fetch_request(
 
 def answered(plan: FetchPlan, response: FetchResponse, ids: dict[str, UUID]) -> Iterator[Answered]:
     """The parts of an answer that were asked for, each once."""
+    if not response.responses:
+        return
     names = {topic_id: name for name, topic_id in ids.items() if topic_id != NO_ID}
     parts = {part.partition.tp: part for part in plan.parts}
     for topic in response.responses:

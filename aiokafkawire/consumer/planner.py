@@ -20,7 +20,6 @@ __all__ = (
     "FetchPlan",
     "FetchPlanner",
     "LeaderOf",
-    "source_of",
 )
 
 HOLD_S = 0.1
@@ -79,28 +78,34 @@ class FetchPlan(NamedTuple):
     node: NodeId
     parts: tuple[FetchPart, ...]
     brief: bool = False
+    states: frozenset[Positioned] = frozenset()
 
 
 class FetchPlanner:
     """One fetch at a time for each node, and none for a partition that has data enough.
 
-    Partitions take turns at the front of a request: a broker fills its answer in their order.
-    `held_back`: more than all may have is fetched, so nothing was planned last.
+    `look` takes note of one partition that may be another now; `begin` costs by the nodes and the
+    partitions with data, not by all partitions. Those that brought data go to the end of their
+    node's next request: a broker fills its answer in their order. `held_back`: more than all may
+    have is fetched, so nothing was planned last. `rested` are partitions that may be fetched from
+    some time on, `followers` those that are fetched from a replica for some time, and `deferred`
+    those whose fetch from another node has to end first: all of them have to be looked at again.
     """
 
     def __init__(self, limits: FetchLimits) -> None:
         self._limits = limits
         self._busy: dict[NodeId, FetchPlan] = {}
-        self._under_way: set[Positioned] = set()
         self._in_doubt: set[Positioned] = set()
         self._resting: dict[NodeId, float] = {}
         self._full_since: dict[NodeId, float] = {}
         self._held: dict[NodeId, float] = {}
-        self._turns: dict[TopicPartition, int] = {}
-        self._turn = 0
-        self._sources: dict[NodeId, list[Partition]] = {}
+        self._parts: dict[NodeId, dict[Partition, FetchPart]] = {}
+        self._node_of: dict[Partition, NodeId] = {}
+        self._whole: dict[NodeId, FetchPlan] = {}
+        self.rested: dict[Partition, None] = {}
+        self.followers: dict[Partition, None] = {}
+        self.deferred: dict[Partition, None] = {}
         self.held_back = False
-        self.outdated = False
 
     def plan(
         self,
@@ -109,49 +114,79 @@ class FetchPlanner:
         now: float,
         nodes: Container[NodeId] = (),
     ) -> list[FetchPlan]:
-        """The fetches to begin now. Followers are fetched from only if they are among `nodes`.
-
-        Partitions follow their leaders (`Partition.follow`) when the metadata changes; only those
-        that have followed none yet are looked up here.
-        """
-        if len(self._turns) > 2 * len(partitions):
-            self._turns = {p.tp: self._turns[p.tp] for p in partitions if p.tp in self._turns}
-        plans = self._plan(partitions, partitions, leader_of, now, nodes)
-        self._sources = {}
+        """Look at exactly these partitions, and begin."""
+        owned = dict.fromkeys(partitions)
+        for partition in self.known():
+            if partition not in owned:
+                self.forget(partition)
         for partition in partitions:
-            source = source_of(partition, leader_of)
-            if source is not None:
-                self._sources.setdefault(source, []).append(partition)
-        self.outdated = False
-        return plans
+            self.look(partition, leader_of, now, nodes)
+        return self.begin(partitions, leader_of, now)
 
-    def plan_some(
+    def look(
         self,
-        free: Collection[NodeId],
-        filled: Collection[Partition],
+        partition: Partition,
         leader_of: LeaderOf,
         now: float,
         nodes: Container[NodeId] = (),
-    ) -> list[FetchPlan]:
-        """As `plan`, where nothing changed since but that these nodes answered, or that there is
-        room in partitions that were fetched from them. `filled` are those that have data.
+    ) -> None:
+        """Take note of a partition, whose state, buffer or limits may be others than before.
 
-        So what an answer costs goes by what its node leads. `outdated` says that a partition is to
-        be fetched from another node by now: `plan` finds out.
+        A follower is fetched from only if it is among `nodes`. Partitions follow their leaders
+        (`Partition.follow`) when the metadata changes; only one that has followed none yet is
+        looked up here.
         """
-        some = [partition for node in free for partition in self._sources.get(node, ())]
-        plans = self._plan(some, filled, leader_of, now, nodes)
-        self.outdated = any(source_of(partition, leader_of) not in free for partition in some)
-        return plans
+        self.deferred.pop(partition, None)
+        self.rested.pop(partition, None)
+        self.followers.pop(partition, None)
+        if partition.not_before > now:
+            self.rested[partition] = None
+        leader = _followed(partition, leader_of) if self._wants(partition, now) else None
+        state = partition.state
+        if leader is None or not isinstance(state, Positioned):
+            self._leave_out(partition)
+            return
+        node = _source(partition, leader, now, nodes)
+        if partition.replica is not None:
+            self.followers[partition] = None
+        before = self._node_of.get(partition)
+        if before != node and self._is_under_way(state, node):
+            self.deferred[partition] = None
+            self._leave_out(partition)
+            return
+        part = self._part(partition, state, leader, node)
+        if before == node and self._parts[node][partition] == part:
+            return
+        self._leave_out(partition)
+        self._parts.setdefault(node, {})[partition] = part
+        self._node_of[partition] = node
+        self._whole.pop(node, None)
 
-    def _plan(
-        self,
-        partitions: Iterable[Partition],
-        filled: Iterable[Partition],
-        leader_of: LeaderOf,
-        now: float,
-        nodes: Container[NodeId],
+    def forget(self, partition: Partition) -> None:
+        """The partition is not owned any more."""
+        self.deferred.pop(partition, None)
+        self.rested.pop(partition, None)
+        self.followers.pop(partition, None)
+        self._leave_out(partition)
+
+    def known(self) -> list[Partition]:
+        """The partitions that are to be fetched, now or later."""
+        return [*(self._node_of | self.rested | self.deferred)]
+
+    def _is_under_way(self, state: Positioned, node: NodeId) -> bool:
+        """Whether it is fetched at present, from another node."""
+        return any(state in plan.states for at, plan in self._busy.items() if at != node)
+
+    def _leave_out(self, partition: Partition) -> None:
+        node = self._node_of.pop(partition, None)
+        if node is not None:
+            del self._parts[node][partition]
+            self._whole.pop(node, None)
+
+    def begin(
+        self, filled: Iterable[Partition], leader_of: LeaderOf, now: float
     ) -> list[FetchPlan]:
+        """The fetches to begin now. `filled` are the partitions that have data."""
         self._resting = {node: until for node, until in self._resting.items() if until > now}
         self._held = {node: until for node, until in self._held.items() if until > now}
         full, buffered = self._survey(filled)
@@ -161,23 +196,15 @@ class FetchPlanner:
         self.held_back = buffered >= self._limits.buffer_bytes
         if self.held_back:
             return []
-        wanting = [partition for partition in partitions if self._wants(partition, now)]
-        by_node: dict[NodeId, list[FetchPart]] = {}
-        for partition in sorted(wanting, key=lambda p: self._turns.get(p.tp, 0)):
-            leader = _followed(partition, leader_of)
-            if leader is None:
-                continue
-            node = _source(partition, leader, now, nodes)
-            if node in self._busy or node in self._resting:
+        plans: list[FetchPlan] = []
+        for node, parts in self._parts.items():
+            if not parts or node in self._busy or node in self._resting:
                 continue
             if node in full_nodes and now < (until := self._full_since[node] + HOLD_S):
                 self._held[node] = until
                 continue
-            state = partition.state
-            if isinstance(state, Positioned):
-                part = self._part(partition, state, leader, node)
-                by_node.setdefault(node, []).append(part)
-        return [self._begin(node, parts, node in full_nodes) for node, parts in by_node.items()]
+            plans.append(self._begin(node, node in full_nodes))
+        return plans
 
     def _survey(self, partitions: Iterable[Partition]) -> tuple[list[Partition], int]:
         """Who has enough of data, and how many bytes there are."""
@@ -202,11 +229,8 @@ class FetchPlanner:
             and not partition.revoked
             and partition.not_before <= now
             and state.buffer.size_bytes < self._limits.partition_bytes
-            and not self._waits(state)
+            and state not in self._in_doubt
         )
-
-    def _waits(self, state: Positioned) -> bool:
-        return state in self._under_way or state in self._in_doubt
 
     def doubt(self, state: Positioned) -> None:
         """Do not fetch at this position until it is known what it is worth."""
@@ -231,23 +255,20 @@ class FetchPlanner:
             from_follower=node != leader.node,
         )
 
-    def _begin(self, node: NodeId, parts: list[FetchPart], brief: bool) -> FetchPlan:
-        plan = FetchPlan(node, _alone(parts), brief)
-        self._busy[node] = plan
-        self._under_way.update(part.state for part in plan.parts)
+    def _begin(self, node: NodeId, brief: bool) -> FetchPlan:
+        plan = self._whole.get(node)
+        if plan is None:
+            parts = _alone(tuple(self._parts[node].values()))
+            plan = FetchPlan(node, parts, states=frozenset(part.state for part in parts))
+            self._whole[node] = plan
+        plan = self._busy[node] = plan._replace(brief=brief)
         return plan
 
     def finished(self, plan: FetchPlan, rest_until: float | None = None) -> None:
         """A fetch is over; after a failure its node is left alone until then."""
         self._busy.pop(plan.node, None)
-        self._under_way.difference_update(part.state for part in plan.parts)
         if rest_until is not None:
             self._resting[plan.node] = rest_until
-
-    def got_data(self, tp: TopicPartition) -> None:
-        """The partition had its turn."""
-        self._turn += 1
-        self._turns[tp] = self._turn
 
     def next_deadline(self, partitions: Iterable[Partition], now: float) -> float:
         """When one of these partitions, or a node that is left alone, may be fetched from again."""
@@ -255,17 +276,6 @@ class FetchPlanner:
         later += [until for until in self._resting.values() if until > now]
         later += self._held.values()
         return min(later, default=NEVER)
-
-
-def source_of(partition: Partition, leader_of: LeaderOf) -> NodeId | None:
-    """The node that a partition is fetched from as things stand, if it is."""
-    state = partition.state
-    if not isinstance(state, Positioned):
-        return None
-    if partition.replica is not None:
-        return partition.replica.node
-    leader = state.leader or leader_of(partition.tp)
-    return None if leader is None else leader.node
 
 
 def _followed(partition: Partition, leader_of: LeaderOf) -> Leader | None:
@@ -287,9 +297,9 @@ def _source(partition: Partition, leader: Leader, now: float, nodes: Container[N
     return replica.node
 
 
-def _alone(parts: list[FetchPart]) -> tuple[FetchPart, ...]:
+def _alone(parts: tuple[FetchPart, ...]) -> tuple[FetchPart, ...]:
     """A partition whose next message needs more than usual is fetched by itself."""
     for part in parts:
         if part.partition.max_bytes is not None:
             return (part,)
-    return tuple(parts)
+    return parts

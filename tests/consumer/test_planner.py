@@ -212,12 +212,15 @@ def test_another_leader_ends_the_preference_of_a_follower() -> None:
     assert plan.node == 3
 
 
-def test_turns_of_partitions_that_are_gone_are_forgotten() -> None:
+def test_partitions_that_are_gone_are_forgotten() -> None:
     planner = FetchPlanner(LIMITS)
-    for number in range(100):
-        planner.got_data(TopicPartition("orders", number))
-    planner.plan([partition(P0)], leaders(), 0.0)
-    assert len(planner._turns) == 1
+    owned = [partition(TopicPartition("orders", number)) for number in range(100)]
+    owned[1].not_before = 5.0
+    (plan,) = planner.plan(owned, leaders(), 0.0)
+    planner.finished(plan)
+    (plan,) = planner.plan(owned[:1], leaders(), 0.0)
+    assert [part.partition for part in plan.parts] == owned[:1] == planner.known()
+    assert not planner.rested
 
 
 def test_a_node_that_failed_is_left_alone_for_a_while() -> None:
@@ -235,7 +238,7 @@ def test_partitions_take_turns_at_the_front() -> None:
     owned = [partition(P0), partition(P1)]
     (plan,) = planner.plan(owned, leaders(), 0.0)
     assert [part.partition.tp for part in plan.parts] == [P0, P1]
-    planner.got_data(P0)
+    fill(owned[0], 10)
     planner.finished(plan)
     (plan,) = planner.plan(owned, leaders(), 0.0)
     assert [part.partition.tp for part in plan.parts] == [P1, P0]
@@ -296,7 +299,6 @@ def test_whatever_happens_the_bounds_hold(data: st.DataObject) -> None:
                     if part.awaited:
                         assert part.offset == part.partition.buffer.fetch_offset
                         fill(part.partition, data.draw(st.integers(1, 1_000)))
-                        planner.got_data(part.partition.tp)
                 rest = data.draw(st.one_of(st.none(), st.just(now + 2)))
                 planner.finished(plan, rest)
             case "seek":
@@ -308,7 +310,7 @@ def test_whatever_happens_the_bounds_hold(data: st.DataObject) -> None:
                 one.buffer.take(1, "a")
 
 
-# --- where only some nodes are looked at ------------------------------------------------------
+# --- where only some partitions are looked at ------------------------------------------------
 
 
 def led_by(nodes: int, partitions: int) -> tuple[list[Partition], Any]:
@@ -316,7 +318,7 @@ def led_by(nodes: int, partitions: int) -> tuple[list[Partition], Any]:
     return owned, lambda tp: Leader(tp.partition % nodes + 1, 1)
 
 
-def test_an_answer_costs_by_what_its_node_leads() -> None:
+def test_an_answer_without_data_looks_at_no_partition() -> None:
     owned, leader_of = led_by(4, 40)
     planner = FetchPlanner(LIMITS)
     plans = {plan.node: plan for plan in planner.plan(owned, leader_of, 0.0)}
@@ -329,10 +331,15 @@ def test_an_answer_costs_by_what_its_node_leads() -> None:
         return real(one, now)
 
     planner._wants = wants  # type: ignore[method-assign]
-    (plan,) = planner.plan_some([2], [], leader_of, 0.0)
-    assert [part.partition for part in plan.parts] == owned[1::4] == looked_at
-    assert not planner.outdated
-    assert planner.plan_some([1, 2, 3, 7], [], leader_of, 0.0) == []
+    (plan,) = planner.begin([], leader_of, 0.0)
+    assert plan.parts is plans[2].parts
+    assert planner.begin([], leader_of, 0.0) == []
+    planner.finished(plan)
+    fill(owned[5], 10)
+    planner.look(owned[5], leader_of, 0.0)
+    (plan,) = planner.begin([owned[5]], leader_of, 0.0)
+    assert [part.partition for part in plan.parts] == [owned[1], *owned[9::4], owned[5]]
+    assert looked_at == [owned[5]]
 
 
 def test_what_is_full_holds_and_bounds_there_too() -> None:
@@ -341,27 +348,37 @@ def test_what_is_full_holds_and_bounds_there_too() -> None:
     for plan in planner.plan(owned, leader_of, 0.0):
         planner.finished(plan)
     fill(owned[0], 1_000)
-    assert planner.plan_some([1], [owned[0]], leader_of, 0.0) == []
+    planner.look(owned[0], leader_of, 0.0)
+    (plan,) = planner.begin([owned[0]], leader_of, 0.0)
+    assert plan.node == 2
     assert planner.next_deadline((), 0.0) == HOLD_S
-    assert planner.plan_some([2], [owned[0]], leader_of, 0.0)
+    planner.finished(plan)
     fill(owned[1], 700)
-    assert planner.plan_some([1, 2], owned[:2], leader_of, 1.0) == []
+    planner.look(owned[1], leader_of, 0.0)
+    assert planner.begin(owned[:2], leader_of, 1.0) == []
     assert planner.held_back
 
 
-def test_a_partition_that_is_read_elsewhere_by_now_is_noticed() -> None:
+def test_one_position_is_not_fetched_from_two_nodes_at_once() -> None:
     owned, leader_of = led_by(2, 4)
     planner = FetchPlanner(LIMITS)
-    for replica in (None, ReadReplica(3, 5.0)):
-        owned[0].replica = replica
-        for plan in planner.plan(owned, leader_of, 0.0, {1, 2, 3}):
-            planner.finished(plan)
-    (plan,) = planner.plan_some([3], [], leader_of, 1.0, {1, 2, 3})
-    assert [part.partition for part in plan.parts] == [owned[0]]
-    assert not planner.outdated
-    planner.finished(plan)
-    (plan,) = planner.plan_some([3], [], leader_of, 6.0, {1, 2, 3})
-    assert plan.node == 1  # the leader is asked again
-    assert planner.outdated
-    planner.plan(owned, leader_of, 6.0, {1, 2, 3})
-    assert not planner.outdated
+    nodes = {1, 2, 3}
+    first, _ = planner.plan(owned, leader_of, 0.0, nodes)
+    owned[0].replica = ReadReplica(3, 5.0)
+    planner.look(owned[0], leader_of, 1.0, nodes)
+    assert planner.begin([], leader_of, 1.0) == []
+    assert list(planner.deferred) == [owned[0]]
+    planner.finished(first)
+    planner.look(owned[0], leader_of, 1.0, nodes)
+    plans = planner.begin([], leader_of, 1.0)
+    assert [(plan.node, [p.partition for p in plan.parts]) for plan in plans] == [
+        (1, [owned[2]]),
+        (3, [owned[0]]),
+    ]
+    assert (list(planner.followers), list(planner.deferred)) == ([owned[0]], [])
+    for plan in plans:
+        planner.finished(plan)
+    planner.look(owned[0], leader_of, 6.0, nodes)
+    (plan,) = planner.begin([], leader_of, 6.0)
+    assert [p.partition for p in plan.parts] == [owned[2], owned[0]]
+    assert not planner.followers
