@@ -1,4 +1,4 @@
-"""A client for brokers of Kafka 0.7, whose protocol has nothing in common with later ones.
+"""Client for Kafka 0.7 brokers, whose protocol has nothing in common with later releases.
 
 ::
 
@@ -7,8 +7,8 @@
         async for message in client.messages("clicks", 0, offset=0):
             ...
 
-There are no groups, no metadata and no acknowledgements: whoever reads keeps the offset of each
-partition, and whoever writes learns of a failure from the connection's end alone.
+Kafka 0.7 has no consumer groups, no metadata and no acknowledgements. A reader stores the offset
+of each partition itself. A writer learns of a failure only when the broker closes the connection.
 """
 
 from aiokafkawire.kafka07.client import Client

@@ -1,4 +1,4 @@
-"""The client of a broker of 0.7."""
+"""Client of a Kafka 0.7 broker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from aiokafkawire.wire.primitives import check_string
 __all__ = ("ANY_PARTITION", "Client")
 
 ANY_PARTITION = -1
-"""The broker chooses a partition, at random."""
+"""Partition of a produce request for which the broker chooses a random partition."""
 
 CODEC_IDS = {"none": 0, "gzip": int(Compression.GZIP), "snappy": int(Compression.SNAPPY)}
 
@@ -39,27 +39,33 @@ T = TypeVar("T")
 
 
 class Client(BaseClient[Kafka07Session]):
-    """Talks to one broker of Kafka 0.7, at `server` ("host:port"), on one connection.
+    """Client of one Kafka 0.7 broker, on one connection.
 
-    Calls of several tasks take turns. A call makes one attempt, within `request_timeout_ms`, and
-    connects where there is no connection; a call that is cancelled or meets its deadline ends the
-    connection, and the next call makes a new one. Calls raise `ConnectionFailed`, `ConnectionLost`
-    and `RequestTimedOut`, which a repeat may overcome; `ProtocolError` for what is no answer; and
-    `ValueError` or `TypeError` for what cannot stand in a request.
+    Several tasks may call it; their calls run one after another. A call makes one attempt within
+    `request_timeout_ms` and connects first if there is no connection. A cancelled or timed-out call
+    closes the connection, and the next call opens a new one.
 
-    0.7 does not answer a PRODUCE. `produce` returns when the request is handed to the network, and
-    whether the log has the messages can only be concluded: the broker ends the connection at a
-    request that it refuses, and it works in order, so an answer to a later request tells that what
-    came before was carried out. `flush` asks for such an answer, as `stop` does. Messages whose
-    connection ended before that may be in the log or not; the next call raises `ConnectionLost`,
-    once, and says how many calls it is about. What the broker drops in silence nobody is told: a
-    payload above its `max.message.size`.
+    Every call may raise `ConnectionFailed`, `ConnectionLost` and `RequestTimedOut`, which are worth
+    a retry; `ProtocolError` for a malformed response; and `ValueError` or `TypeError` for arguments
+    that do not fit into a request.
+
+    Kafka 0.7 has no response to PRODUCE. `produce` returns once the request is written to the
+    connection. The broker handles requests in order and closes the connection on a request that it
+    rejects, so a response to a later request confirms all produce requests before it. `flush` and
+    `stop` request such a response. If the connection is lost before, the messages may or may not be
+    in the log: the next call raises `ConnectionLost` once, with the number of produce calls
+    concerned. The broker silently drops a message that exceeds its `max.message.size`.
     """
 
     def __init__(self, server: str, **options: Unpack[Kafka07Options]) -> None:
-        """Check the options; nothing is connected before `start` or `async with`.
+        """Validate the options. `start` or `async with` connects.
 
-        Raises `InvalidOption`.
+        Args:
+            server: Address of the broker, "host:port".
+            **options: See `Kafka07Config`.
+
+        Raises:
+            InvalidOption: An option is unknown or out of range.
         """
         self.config: Kafka07Config = make_config(server, options)
         self._address = Address(*parse_address(self.config.server))
@@ -70,17 +76,25 @@ class Client(BaseClient[Kafka07Session]):
             fields=fields_of(broker=self._name),
         )
 
-    # --- life --------------------------------------------------------------------------------
+    # --- start and stop ----------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect. Raises `ConnectionFailed`. The same as entering `async with`."""
+        """Connect to the broker, as entering `async with` does.
+
+        Raises:
+            ConnectionFailed: The connection could not be opened.
+        """
         await super().start()
 
     async def stop(self) -> None:
-        """Hear that what was produced is carried out, for `close_timeout_ms`, and close.
+        """Flush for at most `close_timeout_ms` and close the connection.
 
-        Without a produce since the last answer that takes no time. Raises `ConnectionLost` or
-        `RequestTimedOut` if the broker did not say so. Calling it again does nothing.
+        Returns at once if no produce request is unconfirmed. Calling it again does nothing.
+
+        Raises:
+            ConnectionLost: The connection was lost before the broker confirmed all produce
+                requests.
+            RequestTimedOut: The broker did not confirm them in time.
         """
         await super().stop()
 
@@ -122,11 +136,20 @@ class Client(BaseClient[Kafka07Session]):
         *,
         compression_type: CompressionName | None = None,
     ) -> None:
-        """Append messages to a partition, in one set: all of them or none.
+        """Append messages to a partition as one message set: all of them or none.
 
-        With a codec they become one compressed message, as large as the broker's
-        `max.message.size` at most. Returns when the request is handed to the network, which
-        promises nothing; see the class. Raises `RecordTooLarge` before anything is sent.
+        Returns once the request is written, without any confirmation; see the class.
+
+        Args:
+            topic: Topic to write to; created by the broker if it does not exist.
+            payloads: The messages.
+            partition: Partition number. Default: the broker chooses one at random.
+            compression_type: Codec of this call, instead of the option `compression_type`. The
+                messages become one compressed message, which the broker's `max.message.size`
+                limits.
+
+        Raises:
+            RecordTooLarge: A message exceeds `max_message_size_bytes`. Nothing was sent.
         """
         request = self._build_produce_request(topic, partition, payloads, compression_type)
         session = self._lifecycle.running_here()
@@ -138,10 +161,14 @@ class Client(BaseClient[Kafka07Session]):
         *,
         compression_type: CompressionName | None = None,
     ) -> None:
-        """Append sets of messages (topic, partition, payloads) in one request.
+        """Append several message sets in one MULTIPRODUCE request.
 
-        Each set is written as by `produce`. The broker goes through them in order: where it refuses
-        one it ends the connection, and those before it stay.
+        The broker appends the sets in order. At a set that it rejects it closes the connection; the
+        sets before it stay in the log.
+
+        Args:
+            sets: Tuples of topic, partition and payloads, as for `produce`.
+            compression_type: As for `produce`.
         """
         requests = tuple(
             self._build_produce_request(topic, partition, payloads, compression_type)
@@ -153,10 +180,13 @@ class Client(BaseClient[Kafka07Session]):
             await session.send(request, "MULTIPRODUCE", requests[-1].topic, session.deadline())
 
     async def flush(self) -> None:
-        """Hear from the broker that it has carried out every produce before this call.
+        """Wait until the broker confirms all earlier produce requests.
 
-        Asks for the end of a log, unless something else was answered since the last produce. Raises
-        `ConnectionLost` if the connection ended before, `RequestTimedOut`.
+        Sends an OFFSETS request, unless a response was received since the last produce request.
+
+        Raises:
+            ConnectionLost: The connection was lost before; messages may or may not be in the log.
+            RequestTimedOut: No response within `request_timeout_ms`.
         """
         session = self._lifecycle.running_here()
         await session.flush(session.deadline())
@@ -166,20 +196,33 @@ class Client(BaseClient[Kafka07Session]):
     async def fetch(
         self, topic: str, partition: int, offset: int, *, max_size: int | None = None
     ) -> FetchResult:
-        """Read at most `max_size` bytes (`fetch_size_bytes` unless given) of a log.
+        """Fetch messages of one partition, starting at a byte offset.
 
-        At the end of the log, and of a topic that was never written to, there is nothing to read,
-        which is no error. Raises `BrokerError` with `code` OFFSET_OUT_OF_RANGE or WRONG_PARTITION,
-        `UnknownServerError` for a topic whose name is not allowed.
+        The result is empty at the end of the log and for a topic that does not exist.
+
+        Args:
+            topic: Topic to read.
+            partition: Partition number.
+            offset: Byte offset of the start of a message.
+            max_size: Maximum number of bytes. Default: `fetch_size_bytes`.
+
+        Raises:
+            BrokerError: `code` is OFFSET_OUT_OF_RANGE or WRONG_PARTITION.
+            UnknownServerError: The topic name is invalid, or the broker failed.
         """
         return await self._fetch_once(self._build_fetch_request(topic, partition, offset, max_size))
 
     async def multi_fetch(
         self, positions: Iterable[tuple[str, int, int]], *, max_size: int | None = None
     ) -> list[FetchResult]:
-        """Read of several partitions (topic, partition, offset) in one request, each as `fetch`.
+        """Fetch messages of several partitions in one MULTIFETCH request.
 
-        The result has their order. An error of one is its `error`, and the others stand.
+        Args:
+            positions: Tuples of topic, partition and byte offset.
+            max_size: Maximum number of bytes per partition. Default: `fetch_size_bytes`.
+
+        Returns:
+            One result per position, in the same order. The error of a partition is its `error`.
         """
         requests = tuple(self._build_fetch_request(*position, max_size) for position in positions)
         if not requests:
@@ -196,13 +239,24 @@ class Client(BaseClient[Kafka07Session]):
     def messages(
         self, topic: str, partition: int, offset: int, *, until_end: bool = False
     ) -> MessageStream:
-        """Read a partition from `offset` on, for ever, or with `until_end` to its present end.
+        """Return an async iterator over the messages of a partition.
 
-        An async iterator of `Message`. It asks anew every `fetch_backoff_ms` at the end of the log,
-        asks for more (`fetch_size_max_bytes` at most) where a message is larger than a fetch, and
-        repeats what can be repeated for `default_api_timeout_ms`. Raises as `fetch` does;
-        `RecordTooLarge`; `CorruptRecords`, whose `next_offset` is where to go on if that is known.
-        After an error it may be asked again, and stands where it stood.
+        At the end of the log it fetches again every `fetch_backoff_ms`. For a message larger than
+        `fetch_size_bytes` it increases the fetch size up to `fetch_size_max_bytes`. It retries
+        connection errors and timeouts for `default_api_timeout_ms`. After an error, iteration may
+        continue from the same position.
+
+        Args:
+            topic: Topic to read.
+            partition: Partition number.
+            offset: Byte offset of the start of a message.
+            until_end: Stop at the end of the log instead of waiting for new messages.
+
+        Raises:
+            RecordTooLarge: Raised by the iterator: a message exceeds `fetch_size_max_bytes`.
+            CorruptRecords: Raised by the iterator: a message is corrupt. `next_offset` is the
+                offset after it, or None if unknown.
+            BrokerError: Raised by the iterator, as by `fetch`.
         """
         check_string(topic)
         reader = PartitionReader(
@@ -219,15 +273,26 @@ class Client(BaseClient[Kafka07Session]):
     async def offsets(
         self, topic: str, partition: int, time: int = LATEST, max_number: int = 1
     ) -> tuple[int, ...]:
-        """At most `max_number` starts of segments last written by `time` (ms), newest first.
+        """Return start offsets of log segments last modified by a given time, newest first.
 
-        `LATEST` begins with the end of the log; `EARLIEST` gives its begin alone. A partition that
-        was never written to has 0 for both, and nothing for a time. Where there is no such topic or
-        partition the broker ends the connection, which is `ConnectionLost`.
+        Args:
+            topic: Topic of the partition.
+            partition: Partition number.
+            time: Unix time in ms, `LATEST` (the end of the log first) or `EARLIEST` (only the
+                start of the log).
+            max_number: Maximum number of offsets.
+
+        Returns:
+            Byte offsets. For a partition without messages: 0 for `LATEST` and `EARLIEST`, nothing
+            for a time.
+
+        Raises:
+            ConnectionLost: Also raised if the topic or the partition does not exist, because the
+                broker then closes the connection.
         """
         check_string(topic)
         if max_number < 0:
-            raise ValueError(f"max_number must not be below 0, it is {max_number}")
+            raise ValueError(f"max_number must be at least 0, not {max_number}")
         request = kafka07.OffsetsRequest(
             topic=topic, partition=partition, time=time, max_number=max_number
         )
@@ -239,11 +304,11 @@ class Client(BaseClient[Kafka07Session]):
         return response.offsets
 
     async def beginning_offset(self, topic: str, partition: int) -> int:
-        """The first offset of a partition."""
+        """Return the first offset of a partition, in bytes."""
         return await self._get_one_offset(topic, partition, EARLIEST)
 
     async def end_offset(self, topic: str, partition: int) -> int:
-        """The offset that the next message of a partition will begin at."""
+        """Return the end offset of a partition, at which the next message will start, in bytes."""
         return await self._get_one_offset(topic, partition, LATEST)
 
     # --- requests ----------------------------------------------------------------------------
@@ -257,7 +322,8 @@ class Client(BaseClient[Kafka07Session]):
     ) -> kafka07.ProduceRequest:
         check_string(topic)
         if isinstance(payloads, bytes | bytearray | memoryview | str):
-            raise TypeError("payloads must be a sequence of bytes, not one of them")
+            kind = type(payloads).__name__
+            raise TypeError(f"payloads must be a sequence of bytes objects, not a single {kind}")
         for payload in payloads:
             if not isinstance(payload, bytes):
                 raise TypeError(f"a payload must be bytes, not {type(payload).__name__}")
@@ -270,7 +336,7 @@ class Client(BaseClient[Kafka07Session]):
         for message in messages:
             if len(message.payload) > limit:
                 raise RecordTooLarge(
-                    f"a payload is over max_message_size_bytes ({limit}): the broker would drop it",
+                    f"a message exceeds max_message_size_bytes ({limit}): the broker would drop it",
                     size_bytes=len(message.payload),
                     topic=topic,
                     partition=partition,
@@ -285,14 +351,14 @@ class Client(BaseClient[Kafka07Session]):
         check_string(topic)
         size = self.config.fetch_size_bytes if max_size is None else max_size
         if size < 0:
-            raise ValueError(f"max_size must not be below 0, it is {size}")
+            raise ValueError(f"max_size must be at least 0, not {size}")
         return kafka07.FetchRequest(topic=topic, partition=partition, offset=offset, max_size=size)
 
     async def _get_one_offset(self, topic: str, partition: int, time: int) -> int:
         offsets = await self.offsets(topic, partition, time)
         if not offsets:
             raise MalformedMessage(
-                "no offset",
+                "the response has no offset",
                 message="kafka07 OFFSETS response",
                 broker=self._name,
                 topic=topic,
@@ -335,7 +401,7 @@ class Client(BaseClient[Kafka07Session]):
             )
         elif len(response.messages) > request.max_size:
             error = ProtocolError(
-                f"{len(response.messages)} bytes came where {request.max_size} were asked for",
+                f"received {len(response.messages)} bytes, requested at most {request.max_size}",
                 broker=self._name,
                 api=api,
                 topic=topic,
@@ -359,10 +425,10 @@ def _decode_multi_fetch(frame: memoryview, count: int) -> tuple[kafka07.FetchRes
     response = kafka07.decode_multi_fetch_response(frame)
     message = "kafka07 MULTIFETCH response"
     if response.error:
-        raise MalformedMessage(f"an error of {response.error} for all", message=message)
+        raise MalformedMessage(f"error code {response.error} for the request", message=message)
     if len(response.responses) != count:
         raise MalformedMessage(
-            f"{len(response.responses)} answers to {count} fetches", message=message
+            f"{len(response.responses)} responses to {count} fetches", message=message
         )
     return response.responses
 

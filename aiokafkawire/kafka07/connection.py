@@ -1,4 +1,4 @@
-"""One live connection to a broker of 0.7: a request at a time."""
+"""A connection to a Kafka 0.7 broker, with one request in flight at a time."""
 
 from __future__ import annotations
 
@@ -24,13 +24,17 @@ logger = logging.getLogger("aiokafkawire.kafka07")
 
 
 class Kafka07Connection:
-    """Sends frames and receives what answers them; a reader task notices the connection's end.
+    """A connection that sends request frames and receives response frames in a reader task.
 
-    Answers bear no mark of what they answer, so whatever does not go as it should poisons the
-    connection: a call that is cancelled or meets its deadline, an answer that nobody waits for, a
-    frame that is none. `unconfirmed_requests` counts the requests without an answer that were
-    written since the last answer came: the broker works in order, so what it answers proves those
-    before it.
+    Responses carry no correlation id. Anything that could assign a response to the wrong request
+    therefore aborts the connection: a cancelled or timed-out call, an unexpected response, a
+    malformed frame.
+
+    Attributes:
+        error: The reason why the connection ended; None while it is open.
+        unconfirmed_requests: Requests without a response (PRODUCE, MULTIPRODUCE) written since the
+            last response. The broker handles requests in order, so a response confirms all
+            requests before it.
     """
 
     def __init__(self, transport: Transport, name: str, max_frame_bytes: int) -> None:
@@ -46,13 +50,13 @@ class Kafka07Connection:
         self._task = host.spawn(self._read, name=f"read {self.name}")
 
     async def send(self, frame: bytes, api: str, deadline: float) -> None:
-        """Write a request that has no answer."""
-        # Some of it may arrive, so it counts before it is written.
+        """Write a request that has no response."""
+        # Counted before the write: a partial write may still reach the broker.
         self.unconfirmed_requests += 1
         await self._send_and_wait(frame, None, api, deadline)
 
     async def request(self, frame: bytes, api: str, deadline: float) -> memoryview:
-        """Write a request, and give the frame that answers it."""
+        """Write a request and return the frame of its response."""
         waiter: Promise[memoryview] = Promise()
         await self._send_and_wait(frame, waiter, api, deadline)
         return waiter.result()
@@ -72,9 +76,10 @@ class Kafka07Connection:
                 completed = True
                 return
             raise RequestTimedOut(
-                "not written before the deadline: the broker does not read, or the network is slow"
+                "request not written before the deadline: the broker does not read from the"
+                " connection, or the network is slow"
                 if waiter is None
-                else "no answer before the deadline",
+                else "no response before the deadline",
                 broker=self.name,
                 api=api,
             )
@@ -91,14 +96,14 @@ class Kafka07Connection:
             if not completed:
                 self.abort(
                     ConnectionLost(
-                        f"it was given up in the middle of a {api}: its answer could be taken for"
-                        " that of another request",
+                        f"connection closed because a {api} call was cancelled or timed out: its"
+                        " response could be taken for that of the next request",
                         broker=self.name,
                     )
                 )
 
     def abort(self, error: KafkaError) -> None:
-        """End the connection; who waits hears why. Later errors are ignored."""
+        """Close the connection and fail the pending call with `error`; keep the first error."""
         if self.error is not None:
             return
         self.error = error
@@ -107,7 +112,7 @@ class Kafka07Connection:
             self._waiter.fail(error)
 
     async def aclose(self) -> None:
-        """End the connection, and wait until it is released."""
+        """Close the connection and wait until the transport is closed."""
         self.abort(ClientClosed("the client is closed"))
         if self._task is not None:
             await self._task.wait()
@@ -134,14 +139,14 @@ class Kafka07Connection:
 
     def _on_frame(self, frame: memoryview) -> None:
         if self._waiter is None or self._waiter.done:
-            raise MalformedFrame("an answer came that nothing was asked for")
+            raise MalformedFrame("received a response without a pending request")
         self.unconfirmed_requests = 0
         self._waiter.resolve(frame)
 
     def _connection_lost(self, reason: str) -> ConnectionLost:
         if self._waiter is not None:
             reason += (
-                "; 0.7 does so for a request that it cannot carry out: a topic or a partition that"
-                " it cannot have, or a limit of its own"
+                "; a 0.7 broker closes the connection on a request that it rejects: check the topic"
+                " name, the partition and the broker's size limits"
             )
         return ConnectionLost(reason, broker=self.name)

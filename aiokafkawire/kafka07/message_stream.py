@@ -1,4 +1,4 @@
-"""Reading a partition message by message."""
+"""Async iterator over the messages of one partition."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = ("CHECKPOINT_EVERY", "MessageStream")
 logger = logging.getLogger("aiokafkawire.kafka07")
 
 CHECKPOINT_EVERY = 256
-"""So many messages are given before other tasks may run."""
+"""Messages returned without suspending before `__anext__` yields to other tasks."""
 
 FetchOnce = Callable[[FetchRequest], Awaitable[FetchResult]]
 
 
 class MessageStream:
-    """An async iterator of `MessageAndOffset`, made by `Client.messages`.
+    """Async iterator of `MessageAndOffset`, returned by `Client.messages`.
 
-    After an error, and after a cancellation, it stands where it stood: asking again reads on there.
+    An error or a cancellation does not move the position: the next `anext()` continues from there.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class MessageStream:
 
     @property
     def next_offset(self) -> int:
-        """The offset to read on from, after the last message or at its compressed set."""
+        """Offset to resume from: after the last message, or at the start of its compressed set."""
         return self._reader.offset
 
     def __aiter__(self) -> Self:
@@ -74,7 +74,7 @@ class MessageStream:
         return message
 
     async def _fetch(self) -> ReadStatus:
-        """Fetch once; repeats what can be repeated, for a time."""
+        """Fetch once, retrying retriable errors for `default_api_timeout_ms`."""
         self._since_checkpoint = 0
         runtime = self._runtime()
         deadline = runtime.clock.now() + self._config.default_api_timeout_ms / 1_000
@@ -90,5 +90,10 @@ class MessageStream:
                 error.attempt = failures
                 if retry_at >= deadline:
                     raise
-                logger.info("%s; trying again", error, extra=fields_of(error=error))
+                logger.info(
+                    "FETCH failed: %s; retrying in %.3f s",
+                    error,
+                    retry_at - runtime.clock.now(),
+                    extra=fields_of(error=error),
+                )
                 await runtime.clock.sleep_until(retry_at)

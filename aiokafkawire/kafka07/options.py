@@ -1,4 +1,4 @@
-"""Options of the client for Kafka 0.7."""
+"""Configuration options of the Kafka 0.7 client."""
 
 from __future__ import annotations
 
@@ -25,56 +25,62 @@ def _number(default: int, minimum: int = 0, *, meaning: str) -> Any:
 class Kafka07Config:
     """Options of `aiokafkawire.kafka07.Client`. Times are in milliseconds, sizes in bytes.
 
-    Sizes have the defaults of Kafka 0.7 where it has such an option.
+    Sizes default to the value of the option of Kafka 0.7, if it has one.
     """
 
-    server: str = dataclasses.field(metadata={"meaning": "The broker: `host:port`.", "text": True})
+    server: str = dataclasses.field(
+        metadata={"meaning": "Address of the broker: `host:port`.", "text": True}
+    )
     socket_connection_setup_timeout_ms: int = _number(
-        10_000, 1, meaning="How long an attempt to connect may take."
+        10_000, 1, meaning="Timeout of one connection attempt."
     )
     request_timeout_ms: int = _number(
-        30_000, 1, meaning="How long a call may take: its turn, connecting, sending, the answer."
+        30_000,
+        1,
+        meaning="Timeout of one call, from waiting for the connection to its response.",
     )
     close_timeout_ms: int = _number(
-        30_000, meaning="How long closing waits to hear that the broker has read every produce."
+        30_000,
+        meaning="Time that closing waits for the broker to confirm the requests sent by `produce`.",
     )
     retry_backoff_ms: int = _number(
-        100, meaning="Pause before `messages` repeats what failed; it doubles, with jitter."
+        100, meaning="First backoff before `messages` retries a fetch; doubles, with jitter."
     )
-    retry_backoff_max_ms: int = _number(1_000, meaning="The longest pause before a repeat.")
+    retry_backoff_max_ms: int = _number(1_000, meaning="Upper bound of the retry backoff.")
     default_api_timeout_ms: int = _number(
-        60_000, 1, meaning="How long `messages` repeats in vain what can be repeated."
+        60_000, 1, meaning="Time that `messages` retries a failing fetch before raising its error."
     )
     fetch_size_bytes: int = _number(
-        MIB, 1, meaning="What one fetch asks for, unless a message is larger."
+        MIB, 1, meaning="Maximum size of one fetch; raised if a message is larger."
     )
     fetch_size_max_bytes: int = _number(
-        50 * MIB, 1, meaning="What a fetch asks for at most, for the sake of a large message."
+        50 * MIB, 1, meaning="Upper bound to which the fetch size is raised for a large message."
     )
     fetch_backoff_ms: int = _number(
-        1_000, 1, meaning="Pause of `messages` at the end of the log before it asks again."
+        1_000, 1, meaning="Pause between fetches of `messages` at the end of the log."
     )
     max_response_bytes: int = _number(
-        100 * MIB, KIB, meaning="A larger response is refused and its connection closed."
+        100 * MIB, KIB, meaning="Maximum size of a response; a larger one closes the connection."
     )
     max_decompressed_bytes: int = _number(
-        128 * MIB, KIB, meaning="The most that one compressed message may unpack to."
+        128 * MIB, KIB, meaning="Maximum decompressed size of one compressed message."
     )
     max_message_size_bytes: int = _number(
         1_000_000,
         1,
-        meaning="The largest payload to send, a compressed set counted as one;"
-        " no more than the broker's `max.message.size`, above which it drops a set in silence.",
+        meaning="Maximum size of a message to send, or of a compressed set of messages. Keep it at"
+        " or below `max.message.size` of the broker, which silently drops larger ones.",
     )
     max_request_size_bytes: int = _number(
         100 * MIB,
         KIB,
-        meaning="The largest request; no more than the broker's `max.socket.request.bytes`.",
+        meaning="Maximum size of a request. Keep it at or below the broker's"
+        " `max.socket.request.bytes`.",
     )
     compression_type: Literal["none", "gzip", "snappy"] = dataclasses.field(
         default="none",
         metadata={
-            "meaning": "The codec in which the messages of one call are sent and stored.",
+            "meaning": "Codec in which the messages of one call are sent and stored.",
             "choices": ("none", "gzip", "snappy"),
         },
     )
@@ -95,7 +101,7 @@ class Kafka07Config:
 
 
 class Kafka07Options(TypedDict, total=False):
-    """The keyword arguments of `aiokafkawire.kafka07.Client`; see `Kafka07Config`."""
+    """Keyword arguments of `aiokafkawire.kafka07.Client`; see `Kafka07Config`."""
 
     socket_connection_setup_timeout_ms: int
     request_timeout_ms: int
@@ -114,7 +120,11 @@ class Kafka07Options(TypedDict, total=False):
 
 
 def make_config(server: str, options: Mapping[str, Any]) -> Kafka07Config:
-    """Check the options. Raises `InvalidOption`, with the nearest of an unknown one."""
+    """Validate the options and return the configuration.
+
+    Raises:
+        InvalidOption: An option is unknown (the text suggests a similar name) or out of range.
+    """
     known = [option.name for option in options_of(Kafka07Config)]
     for name in options:
         if name not in known:

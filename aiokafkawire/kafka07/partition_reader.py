@@ -1,4 +1,4 @@
-"""From the bytes of a fetch to messages, and what to fetch next."""
+"""Decode fetched bytes into messages and decide the next FETCH of a partition."""
 
 from __future__ import annotations
 
@@ -25,17 +25,20 @@ __all__ = ("FetchResult", "MessageAndOffset", "PartitionReader", "ReadStatus", "
 SUPPORTED_CODECS = (Compression.GZIP, Compression.SNAPPY)
 
 _ERROR_MESSAGES = {
-    ErrorCode.OFFSET_OUT_OF_RANGE: "the log has no such offset; offsets() tells what it has",
-    ErrorCode.WRONG_PARTITION: "the topic has no such partition at this broker",
-    ErrorCode.UNKNOWN: "the broker failed inside, or no topic can have that name",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the log has no such offset; offsets() returns its range",
+    ErrorCode.WRONG_PARTITION: "the topic has no such partition on this broker",
+    ErrorCode.UNKNOWN: "internal error of the broker, or an invalid topic name",
 }
 
 
 class MessageAndOffset(NamedTuple):
-    """A payload, and the offset to read from after it.
+    """The payload of a message and the offset to resume from after it.
 
-    After a message of a compressed set that is the offset of the set itself, save after its last
-    one: whoever begins there anew gets the set again, and misses nothing.
+    Attributes:
+        payload: The message, decompressed.
+        next_offset: Byte offset of the next message in the log. Within a compressed set, except
+            after its last message, this is the offset of the set: resuming there repeats the set
+            and skips no message.
     """
 
     payload: bytes
@@ -44,10 +47,19 @@ class MessageAndOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResult:
-    """What one fetch brought, or `error`. `data` are the bytes of the log from `offset` on.
+    """The result of fetching one partition.
 
-    Iterating gives the whole messages in it and unpacks one compressed set at a time; a message
-    that is cut off at the end is passed over. Raises `error`, and `CorruptRecords` at damage.
+    Iterate over it for its messages. One compressed set is decompressed at a time. An incomplete
+    message at the end is skipped. Iterating raises `error` if it is set, and `CorruptRecords` for
+    corrupt data.
+
+    Attributes:
+        topic: Topic of the fetch.
+        partition: Partition of the fetch.
+        offset: Byte offset of the first byte of `data`.
+        data: Bytes of the log, starting at `offset`.
+        max_decompressed_bytes: Limit for the decompressed size of one compressed set.
+        error: Error code of the broker as an exception, or None.
     """
 
     topic: str
@@ -64,9 +76,11 @@ class FetchResult:
 
     @property
     def next_offset(self) -> int:
-        """The offset of the next fetch, after the whole messages, which are not looked into.
+        """Offset after the last complete message, without decompressing messages.
 
-        Raises as iterating does for what makes no sense as a set of messages.
+        Raises:
+            KafkaError: `error`, if it is set.
+            CorruptRecords: `data` is not a valid message set.
         """
         if self.error is not None:
             raise copy_of(self.error)
@@ -79,10 +93,7 @@ class FetchResult:
         return end
 
     def iter_with_positions(self) -> Iterator[tuple[int, MessageAndOffset | None]]:
-        """The messages, each with the offset at which a fetch goes on if it was the last one taken.
-
-        None stands for no message: a compressed set that is empty.
-        """
+        """Yield pairs of the offset to resume from and a message, or None for an empty set."""
         if self.error is not None:
             raise copy_of(self.error)
         position, following = self.offset, None
@@ -105,14 +116,14 @@ class FetchResult:
 
     def _decompress(self, codec: int, data: bytes) -> bytes:
         if codec not in SUPPORTED_CODECS:
-            raise CorruptRecords(f"0.7 has no codec {codec}")
+            raise CorruptRecords(f"unknown codec {codec}: Kafka 0.7 has 1 (gzip) and 2 (snappy)")
         return bytes(decompress(codec, data, self.max_decompressed_bytes))
 
     def _corrupt(
         self, error: KafkaError, offset: int, next_offset: int | None = None
     ) -> CorruptRecords:
         return CorruptRecords(
-            f"{error}; or a message does not begin at the offset asked for",
+            f"{error}; or the requested offset is not the start of a message",
             next_offset=next_offset,
             topic=self.topic,
             partition=self.partition,
@@ -121,18 +132,18 @@ class FetchResult:
 
 
 class ReadStatus(enum.Enum):
-    """What an answer meant to the loop."""
+    """Result of `PartitionReader.handle_response`."""
 
-    MESSAGES = "there are messages to take"
-    END_OF_LOG = "the log ends here"
-    INCOMPLETE_MESSAGE = "the message is larger than what was asked for: ask for more"
+    MESSAGES = "next_message() returns the fetched messages"
+    END_OF_LOG = "the position is the end of the log"
+    INCOMPLETE_MESSAGE = "the message exceeds the fetch size, which was increased"
 
 
 class PartitionReader:
-    """Decides what to fetch of one partition, and gives the messages in order.
+    """State of reading one partition: position, fetch size and fetched messages. Does no I/O.
 
-    Take all that there is, then send `request`, then tell the answer with `handle`. What raises
-    changes nothing: the loop stands where it stood.
+    Call `next_message` until it returns None, then send `next_request` and pass its result to
+    `handle_response`. A method that raises leaves the position unchanged.
     """
 
     def __init__(
@@ -148,15 +159,16 @@ class PartitionReader:
 
     @property
     def next_request(self) -> kafka07.FetchRequest:
-        """What to ask for next."""
+        """The FETCH to send once `next_message` has returned None."""
         return kafka07.FetchRequest(
             topic=self.topic, partition=self.partition, offset=self.offset, max_size=self._size
         )
 
     def next_message(self) -> MessageAndOffset | None:
-        """The next message of what was fetched; None when it is used up.
+        """Return the next fetched message, or None if there is none.
 
-        Raises `CorruptRecords`; what was fetched is then forgotten.
+        Raises:
+            CorruptRecords: The message is corrupt. The rest of the fetched data is discarded.
         """
         for offset, message in self._messages:
             self.offset = offset
@@ -165,10 +177,12 @@ class PartitionReader:
         return None
 
     def handle_response(self, fetched: FetchResult) -> ReadStatus:
-        """Take note of the answer to `request`.
+        """Process the result of `next_request`.
 
-        Raises its error, `RecordTooLarge` for a message beyond the largest size, and
-        `CorruptRecords` for what cannot be a message.
+        Raises:
+            KafkaError: The error of `fetched`.
+            RecordTooLarge: The message exceeds `max_size_bytes`.
+            CorruptRecords: The log ends inside the message.
         """
         if fetched.error is not None:
             raise copy_of(fetched.error)
@@ -185,15 +199,15 @@ class PartitionReader:
     def _grow_fetch_size(self, needed: int | None, received: int) -> ReadStatus:
         if received < self._size:
             raise CorruptRecords(
-                "the log's segment ends inside of a message, so none begins at this offset",
+                "the log segment ends inside a message: the offset is not the start of a message",
                 topic=self.topic,
                 partition=self.partition,
                 offset=self.offset,
             )
         if self._size == self._max_size or (needed is not None and needed > self._max_size):
             raise RecordTooLarge(
-                f"the message is over fetch_size_max_bytes ({self._max_size});"
-                " or none begins at this offset",
+                f"the message exceeds fetch_size_max_bytes ({self._max_size}),"
+                " or the offset is not the start of a message",
                 size_bytes=needed,
                 topic=self.topic,
                 partition=self.partition,
@@ -206,12 +220,13 @@ class PartitionReader:
 def broker_error(
     code: int, *, broker: str, api: str, topic: str, partition: int, offset: int | None = None
 ) -> BrokerError:
-    """The error for a code of 0.7, whose numbers mean other things in later versions."""
+    """Return the exception for an error code of Kafka 0.7; later releases use other codes."""
     try:
         known = ErrorCode(code)
     except ValueError:
-        reason, name = "an error that this client does not know", f"ERROR_{code}"
-        error: BrokerError = UnknownServerError(f"{reason}: {code}", code=code, name=name)
+        error: BrokerError = UnknownServerError(
+            f"unknown error code {code}", code=code, name=f"ERROR_{code}"
+        )
     else:
         kind = UnknownServerError if known is ErrorCode.UNKNOWN else BrokerError
         error = kind(f"{known.name}: {_ERROR_MESSAGES[known]}", code=known, name=known.name)

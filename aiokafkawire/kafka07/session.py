@@ -1,4 +1,4 @@
-"""A client's one connection, made anew when it has ended, and its callers' turns on it."""
+"""State of a running Kafka 0.7 client: its connection, reconnected on demand."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ __all__ = ("MAX_WAITING_CALLS", "Kafka07Session")
 logger = logging.getLogger("aiokafkawire.kafka07")
 
 MAX_WAITING_CALLS = 1_000
-"""Calls that wait for their turn on the connection; more are refused."""
+"""Maximum number of calls that wait for the connection; further calls fail."""
 
-UNKNOWN_HOST_HINT = "check the server's name"
+UNKNOWN_HOST_HINT = "check the host name of `server`"
 
 
 class Kafka07Session(Session):
-    """What a client has between starting and stopping.
+    """The running state of a `Client`: one connection, used by one call at a time.
 
-    Every call has a deadline, and makes one attempt. What was produced on a connection that ended
-    before a later answer is remembered until `raise_if_produces_lost` has told of it.
+    Every call makes one attempt and has a deadline. Produce requests without confirmation on a lost
+    connection are counted until `raise_if_produces_lost` reports them.
     """
 
     __slots__ = (
@@ -65,16 +65,17 @@ class Kafka07Session(Session):
         self._connection: Kafka07Connection | None = None
         self._lost_produces = 0
         self._lost_reason = ""
-        # A topic that was written to: asking for its end tells how far the broker has got.
+        # The last topic produced to. flush() sends OFFSETS for it, because the broker handles
+        # requests in order: the response confirms the produce requests before it.
         self._probe_topic = ""
 
     @property
     def name(self) -> str:
-        """The broker as errors name it."""
+        """Address of the broker, as used in error texts."""
         return str(self._address)
 
     def deadline(self) -> float:
-        """When a call that begins now must have ended."""
+        """Return the deadline of a call that starts now, on the runtime's clock, in seconds."""
         return self.runtime.clock.now() + self._config.request_timeout_ms / 1_000
 
     def broken(self, failure: KafkaError) -> None:
@@ -87,19 +88,19 @@ class Kafka07Session(Session):
     # --- calls -------------------------------------------------------------------------------
 
     async def connect(self) -> None:
-        """Make the first connection. Raises `ConnectionFailed`."""
+        """Open the connection. Raises `ConnectionFailed`."""
         async with self._exclusive_connection("connect", NEVER):
             await self._ensure_connected("connect", NEVER)
 
     async def request(self, request: kafka07.Request, api: str, deadline: float) -> memoryview:
-        """Send a request, and give the frame that answers it."""
+        """Send a request and return the frame of its response."""
         frame = self._encode(request, api)
         async with self._exclusive_connection(api, deadline):
             connection = await self._ensure_connected(api, deadline)
             return await connection.request(frame, api, deadline)
 
     async def send(self, request: kafka07.Request, api: str, topic: str, deadline: float) -> None:
-        """Send a request without an answer; `topic` is one that it writes to."""
+        """Send a request without a response that writes to `topic`."""
         frame = self._encode(request, api)
         async with self._exclusive_connection(api, deadline):
             connection = await self._ensure_connected(api, deadline)
@@ -108,12 +109,17 @@ class Kafka07Session(Session):
             try:
                 await connection.send(frame, api, deadline)
             except KafkaError:
-                # This is told now.
+                # Raised to this caller, so it must not be reported as lost again.
                 connection.unconfirmed_requests -= 1
                 raise
 
     async def flush(self, deadline: float) -> None:
-        """Hear that what was produced is carried out; else raise as `raise_if_produces_lost`."""
+        """Wait until the broker confirms all produce requests.
+
+        Raises:
+            ConnectionLost: A connection was lost before the confirmation.
+            RequestTimedOut: The deadline passed.
+        """
         if self._connection is None or not self._connection.unconfirmed_requests:
             self.raise_if_produces_lost()
             return
@@ -126,7 +132,7 @@ class Kafka07Session(Session):
         self.raise_if_produces_lost()
 
     async def _confirm(self, frame: bytes, deadline: float) -> None:
-        # Whoever had the turn before may have heard of it, or lost the connection.
+        # The call that held the lock before may have got a response or lost the connection.
         connection = self._connection
         if (
             connection is None
@@ -137,39 +143,42 @@ class Kafka07Session(Session):
         try:
             await connection.request(frame, "OFFSETS", deadline)
         except ConnectionLost as error:
-            # What was produced is what this is about.
+            # The caller reports the lost produce requests, not this OFFSETS request.
             logger.debug("%s", error, extra=fields_of(error=error))
 
     def raise_if_produces_lost(self, *, sent: bool = True) -> None:
-        """Raise `ConnectionLost` for what was produced before a connection ended; once.
+        """Raise `ConnectionLost` once for produce requests whose connection was lost.
 
-        `sent=False` says of the call that raises it that nothing of its own was sent.
+        Args:
+            sent: Whether the calling API sent a request of its own; the value of the error's
+                `sent`.
         """
         self._discard_lost_connection()
         count, self._lost_produces = self._lost_produces, 0
         if count:
-            own = "" if sent else "; of this call nothing was sent"
+            own = "" if sent else "; this call sent nothing"
             raise ConnectionLost(
-                f"{self._lost_reason}; what {count} earlier call(s) produced may be in the log or"
-                f" not{own}",
+                f"{self._lost_reason}; messages of {count} earlier produce call(s) may or may not"
+                f" be in the log{own}",
                 sent=sent,
                 broker=self.name,
                 api="PRODUCE",
             )
 
     async def aclose(self) -> None:
-        """End the connection, and keep count of what it leaves open."""
+        """Close the connection and count its unconfirmed produce requests as lost."""
         if self._connection is not None:
             await self._connection.aclose()
             self._discard_lost_connection()
 
-    # --- inside ------------------------------------------------------------------------------
+    # --- connection --------------------------------------------------------------------------
 
     @asynccontextmanager
     async def _exclusive_connection(self, api: str, deadline: float) -> AsyncIterator[None]:
         if self._waiting >= MAX_WAITING_CALLS:
             raise KafkaError(
-                f"{MAX_WAITING_CALLS} calls wait for this connection already",
+                f"{MAX_WAITING_CALLS} calls are already waiting for the connection; start fewer"
+                " concurrent calls",
                 broker=self.name,
                 api=api,
                 retriable=True,
@@ -183,14 +192,14 @@ class Kafka07Session(Session):
         finally:
             self._waiting -= 1
         if not acquired:
-            raise self._not_sent_error("earlier requests are unanswered", api)
+            raise self._not_sent_error("earlier requests have no response yet", api)
         try:
             yield
         finally:
             self._lock.release()
 
     async def _ensure_connected(self, api: str, deadline: float) -> Kafka07Connection:
-        """The connection, after connecting where it has ended."""
+        """Return the open connection; connect if there is none."""
         if not self._host.running:
             raise ClientClosed("the client is closed", broker=self.name, api=api)
         self._discard_lost_connection()
@@ -206,20 +215,25 @@ class Kafka07Session(Session):
             error.broker, error.api = self.name, api
             raise
         if transport is None and deadline < setup_deadline:
-            raise self._not_sent_error("there was no connection", api)
+            raise self._not_sent_error("not connected", api)
         if transport is None:
-            raise ConnectionFailed("no connection in time", broker=self.name, api=api)
+            timeout_ms = self._config.socket_connection_setup_timeout_ms
+            raise ConnectionFailed(
+                f"not connected within socket_connection_setup_timeout_ms ({timeout_ms})",
+                broker=self.name,
+                api=api,
+            )
         connection = Kafka07Connection(transport, self.name, self._config.max_response_bytes)
         connection.start(self._host)
         self._connection = connection
         return connection
 
     def _not_sent_error(self, why: str, api: str) -> RequestTimedOut:
-        text = f"not sent before the deadline: {why}"
+        text = f"request not sent before the deadline: {why}"
         return RequestTimedOut(text, sent=False, broker=self.name, api=api)
 
     def _discard_lost_connection(self) -> None:
-        """Forget a connection that has ended, but not what was not confirmed on it."""
+        """Drop a closed connection, counting its unconfirmed produce requests as lost."""
         connection = self._connection
         if connection is None or connection.error is None:
             return
@@ -233,7 +247,7 @@ class Kafka07Session(Session):
         limit = self._config.max_request_size_bytes
         if len(frame) - 4 > limit:
             raise RecordTooLarge(
-                f"a request is over max_request_size_bytes ({limit}): the broker would end the"
+                f"the request exceeds max_request_size_bytes ({limit}): the broker would close the"
                 " connection",
                 size_bytes=len(frame) - 4,
                 api=api,

@@ -1,4 +1,4 @@
-"""A broker of 0.7 that does what a test says."""
+"""A scripted Kafka 0.7 broker."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ FAST_OPTIONS: dict[str, Any] = {
 
 
 MESSAGE_A = "00000007 01 00 e8b7be43 61"
-"""Length, magic, compression, CRC-32 of the payload, the payload "a"."""
+"""A message: length, magic, attributes, CRC-32 of the payload, payload "a"."""
 
 FETCH_RESPONSE = "0000000d 0000" + MESSAGE_A
-"""A FETCH that is answered by this message."""
+"""A FETCH response with one message."""
 
 
 class ScriptedConnection:
-    """One connection, as the broker sees it."""
+    """The broker's end of one connection."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -38,7 +38,7 @@ class ScriptedConnection:
         self._frames: list[memoryview] = []
 
     async def receive(self) -> bytes:
-        """The next request with its length; nothing at the end of the stream."""
+        """Return the next request frame with its length, or b"" at the end of the stream."""
         while not self._frames:
             try:
                 count = await self._transport.receive_into(self._reader.get_buffer())
@@ -59,7 +59,7 @@ Script = Callable[[ScriptedConnection], Awaitable[None]]
 
 @contextlib.asynccontextmanager
 async def serve_scripts(*scripts: Script) -> AsyncIterator[str]:
-    """The address of a broker whose connections run these, each the next; the last one again.
+    """Serve scripts, one per connection, repeating the last one; yield the broker's address.
 
     A connection is closed when its script ends.
     """
@@ -91,7 +91,7 @@ async def serve_scripts(*scripts: Script) -> AsyncIterator[str]:
 
 
 def respond_with(*answers: str | bytes) -> Script:
-    """Answer each request with the next of these, then close. Hex or bytes, frames and all."""
+    """Return a script that sends one response frame (hex or bytes) per request, then closes."""
 
     async def script(peer: ScriptedConnection) -> None:
         for answer in answers:
@@ -104,13 +104,13 @@ def respond_with(*answers: str | bytes) -> Script:
 
 
 async def silent(peer: ScriptedConnection) -> None:
-    """Read and never answer."""
+    """Read requests without responding."""
     while await peer.receive():
         pass
 
 
 async def disconnect_on_request(peer: ScriptedConnection) -> None:
-    """Close at the first request."""
+    """Close the connection at the first request."""
     await peer.receive()
 
 
@@ -125,7 +125,7 @@ async def connected_client(*scripts: Script, **options: Any) -> AsyncIterator[Cl
 
 @contextlib.asynccontextmanager
 async def embedded_broker_client(**options: Any) -> AsyncIterator[Client]:
-    """A client of the embedded broker, whose topics have two partitions."""
+    """Yield a client of an embedded broker whose topics have two partitions."""
     broker = Broker(kafka07_port=0, default_partitions=2, segment_bytes=200)
     async with broker, Client(broker.kafka07_server, **{**FAST_OPTIONS, **options}) as client:
         yield client

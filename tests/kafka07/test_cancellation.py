@@ -1,4 +1,4 @@
-"""Each call cancelled at each of its suspensions: the next one is not disturbed by it."""
+"""Calls cancelled at each of their suspension points, and their effect on the next call."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ CALLS: dict[str, Call] = {
 }
 
 
-async def settle(client: Client) -> None:
-    """Hear of a produce that was cut off, which is told once."""
+async def report_lost_produces(client: Client) -> None:
+    """Consume the one error that reports an interrupted produce call."""
     with contextlib.suppress(ConnectionLost):
         await client.flush()
     await client.flush()
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_a_call_that_is_cancelled_harms_no_other(name: str) -> None:
+async def test_a_cancelled_call_does_not_affect_the_next_one(name: str) -> None:
     async with (
         Broker(kafka07_port=0) as broker,
         nothing_left(timers=False),
@@ -50,13 +50,13 @@ async def test_a_call_that_is_cancelled_harms_no_other(name: str) -> None:
             async for outcome in each_suspension(lambda: CALLS[name](client), way, when):
                 if outcome.error is not None and not outcome.cancelled:
                     raise outcome.error
-                await settle(client)
+                await report_lost_produces(client)
                 assert await client.end_offset("t", 0) == 22
-                # Each message is whole or not there.
+                # Each message is complete or absent.
                 assert await client.end_offset("other", 0) % 11 == 0
 
 
-async def test_flushing_may_be_cancelled() -> None:
+async def test_flush_can_be_cancelled() -> None:
     async with (
         Broker(kafka07_port=0) as broker,
         Client(broker.kafka07_server, **FAST_OPTIONS) as client,
@@ -69,11 +69,11 @@ async def test_flushing_may_be_cancelled() -> None:
         for _, way, when in ways():
             async for outcome in each_suspension(produce_and_flush, way, when):
                 assert outcome.cancelled or outcome.error is None
-                await settle(client)
+                await report_lost_produces(client)
         assert await client.end_offset("t", 0) % 11 == 0
 
 
-async def test_reading_loses_nothing_when_it_is_cancelled() -> None:
+async def test_cancelled_reads_lose_no_messages() -> None:
     values = [b"%d" % number for number in range(40)]
     async with (
         Broker(kafka07_port=0) as broker,
@@ -95,7 +95,7 @@ async def test_reading_loses_nothing_when_it_is_cancelled() -> None:
             assert len(read) >= 5
 
 
-async def test_starting_may_be_cancelled() -> None:
+async def test_start_can_be_cancelled() -> None:
     async with Broker(kafka07_port=0) as broker, nothing_left(timers=False):
         for _, way, when in ways():
 

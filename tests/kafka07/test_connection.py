@@ -1,4 +1,4 @@
-"""One connection: what ends it, and what its end leaves open."""
+"""Kafka07Connection: reasons to abort it, and unconfirmed requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EMPTY = "00000002 0000"
 
 @contextlib.asynccontextmanager
 async def connected(script: Script) -> AsyncIterator[tuple[Kafka07Connection, float]]:
-    """A connection, and a deadline that is far away."""
+    """Yield a connection and a deadline 10 s from now."""
     async with serve_scripts(script) as server, hosted() as (runtime, host):
         name, _, port = server.rpartition(":")
         connection = Kafka07Connection(await runtime.connect(Address(name, int(port))), "b", 1_000)
@@ -41,7 +41,7 @@ async def connected(script: Script) -> AsyncIterator[tuple[Kafka07Connection, fl
                 await connection.aclose()
 
 
-async def test_an_answer_confirms_what_was_sent_before() -> None:
+async def test_response_confirms_earlier_requests() -> None:
     async with connected(respond_with("", "", EMPTY)) as (connection, deadline):
         for _ in range(2):
             await connection.send(REQUEST, "PRODUCE", deadline)
@@ -50,7 +50,7 @@ async def test_an_answer_confirms_what_was_sent_before() -> None:
         assert connection.unconfirmed_requests == 0
 
 
-async def test_its_end_is_noticed_and_told_each_time() -> None:
+async def test_every_call_on_a_lost_connection_fails() -> None:
     async with connected(disconnect_on_request) as (connection, deadline):
         await connection.send(REQUEST, "PRODUCE", deadline)
         with pytest.raises(ConnectionLost):
@@ -62,23 +62,23 @@ async def test_its_end_is_noticed_and_told_each_time() -> None:
         assert connection.unconfirmed_requests >= 1
 
 
-async def test_an_answer_that_nobody_waits_for_ends_it() -> None:
-    said = anyio.Event()
+async def test_unexpected_response_aborts_the_connection() -> None:
+    sent = anyio.Event()
 
-    async def unasked(peer: ScriptedConnection) -> None:
+    async def respond_unasked(peer: ScriptedConnection) -> None:
         await peer.send(bytes.fromhex(EMPTY))
-        said.set()
+        sent.set()
         await peer.receive()
 
-    async with connected(unasked) as (connection, deadline):
-        await said.wait()
+    async with connected(respond_unasked) as (connection, deadline):
+        await sent.wait()
         assert connection._task is not None
         await connection._task.wait()
-        with pytest.raises(MalformedFrame, match="nothing was asked for"):
+        with pytest.raises(MalformedFrame, match="without a pending request"):
             await connection.request(REQUEST, "FETCH", deadline)
 
 
-async def test_closing_wakes_who_waits() -> None:
+async def test_aclose_fails_the_pending_call() -> None:
     async with connected(silent) as (connection, deadline):
 
         async def request() -> None:
@@ -89,15 +89,15 @@ async def test_closing_wakes_who_waits() -> None:
             tasks.start_soon(request)
             await anyio.wait_all_tasks_blocked()
             await connection.aclose()
-        # The first reason stays.
+        # The first error is kept.
         connection.abort(ConnectionLost("later"))
         assert isinstance(connection.error, ClientClosed)
 
 
-async def test_a_call_that_is_given_up_ends_it() -> None:
+async def test_cancelled_call_aborts_the_connection() -> None:
     async with connected(respond_with(FETCH_RESPONSE)) as (connection, deadline):
         with anyio.CancelScope() as scope:
             scope.cancel()
             await connection.request(REQUEST, "FETCH", deadline)
-        with pytest.raises(ConnectionLost, match="given up in the middle of a FETCH"):
+        with pytest.raises(ConnectionLost, match="a FETCH call was cancelled"):
             await connection.request(REQUEST, "FETCH", deadline)

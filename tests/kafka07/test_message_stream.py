@@ -1,4 +1,4 @@
-"""Reading a partition message by message: what is fetched, repeated, and told."""
+"""MessageStream: fetches, retries and errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .scripted_broker import (
 )
 
 
-async def test_reading_waits_for_what_comes() -> None:
+async def test_waits_for_new_messages() -> None:
     async with embedded_broker_client() as client:
         messages = client.messages("t", 0, 0)
         async with anyio.create_task_group() as tasks:
@@ -31,7 +31,7 @@ async def test_reading_waits_for_what_comes() -> None:
         assert await anext(messages) == (b"b", 22)
 
 
-async def test_reading_goes_through_all_segments() -> None:
+async def test_reads_all_segments() -> None:
     values = [bytes(90) + b"%d" % number for number in range(9)]
     async with embedded_broker_client() as client:
         for value in values:
@@ -41,7 +41,7 @@ async def test_reading_goes_through_all_segments() -> None:
         assert len(await client.offsets("t", 0, LATEST, 10)) == 6
 
 
-async def test_a_message_larger_than_a_fetch_is_read() -> None:
+async def test_reads_a_message_larger_than_the_fetch_size() -> None:
     async with embedded_broker_client(fetch_size_bytes=20, fetch_size_max_bytes=1_000) as client:
         await client.produce("t", [b"a", bytes(500), b"b"], 0)
         messages = client.messages("t", 0, 0, until_end=True)
@@ -52,7 +52,7 @@ async def test_a_message_larger_than_a_fetch_is_read() -> None:
         assert (caught.value.size_bytes, caught.value.offset) == (1_010, 532)
 
 
-async def test_an_offset_inside_of_a_message_is_told() -> None:
+async def test_offset_inside_a_message_raises() -> None:
     async with embedded_broker_client() as client:
         await client.produce("t", [bytes(40)], 0)
         for offset in (1, 7, 48):
@@ -60,33 +60,33 @@ async def test_an_offset_inside_of_a_message_is_told() -> None:
                 await anext(client.messages("t", 0, offset))
 
 
-async def test_sets_without_messages_are_passed_over() -> None:
-    # A compressed set without messages, again and again, then one message.
+async def test_empty_compressed_sets_are_skipped() -> None:
+    # 49 empty compressed sets, then one message.
     wrapper = bytes.fromhex("0000001a 01 01 c6ee70fb 1f8b0800000000000003 0300 00000000 00000000")
     answer = (2 + len(wrapper)).to_bytes(4) + bytes(2) + wrapper
-    asked = 0
+    requests = 0
 
     async def script(peer: ScriptedConnection) -> None:
-        nonlocal asked
+        nonlocal requests
         while await peer.receive():
-            asked += 1
-            await peer.send(answer if asked < 50 else bytes.fromhex(FETCH_RESPONSE))
+            requests += 1
+            await peer.send(answer if requests < 50 else bytes.fromhex(FETCH_RESPONSE))
 
     async with connected_client(script) as client:
         message = await anext(client.messages("t", 0, 0))
         assert message == (b"a", 49 * len(wrapper) + 11)
 
 
-async def test_reading_outlives_lost_connections(caplog: pytest.LogCaptureFixture) -> None:
+async def test_retries_after_lost_connections(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with connected_client(
         disconnect_on_request, disconnect_on_request, respond_with(FETCH_RESPONSE)
     ) as client:
         assert await anext(client.messages("t", 0, 0)) == (b"a", 11)
-    assert sum("trying again" in record.message for record in caplog.records) == 2
+    assert sum("retrying in" in record.message for record in caplog.records) == 2
 
 
-async def test_reading_gives_up_after_a_time() -> None:
+async def test_raises_after_default_api_timeout_ms() -> None:
     async with connected_client(disconnect_on_request, default_api_timeout_ms=1_000) as client:
         messages = client.messages("t", 0, 0)
         with pytest.raises(ConnectionLost) as caught:
@@ -95,7 +95,7 @@ async def test_reading_gives_up_after_a_time() -> None:
         assert caught.value.attempt > 1
 
 
-async def test_other_tasks_run_while_much_is_read() -> None:
+async def test_yields_to_other_tasks() -> None:
     done: list[int] = []
 
     async def other() -> None:
@@ -112,16 +112,18 @@ async def test_other_tasks_run_while_much_is_read() -> None:
             assert done
 
 
-async def test_what_no_repeat_overcomes_is_raised_at_once() -> None:
-    # More bytes than were asked for.
-    lie = bytes.fromhex("00000406 0000") + bytes(1028)
-    async with connected_client(respond_with(lie), fetch_size_bytes=1_024) as client:
-        with pytest.raises(ProtocolError, match="1028 bytes came where 1024") as caught:
+async def test_errors_that_are_not_retriable_are_raised_at_once() -> None:
+    # A response with more bytes than requested.
+    oversized = bytes.fromhex("00000406 0000") + bytes(1028)
+    async with connected_client(respond_with(oversized), fetch_size_bytes=1_024) as client:
+        with pytest.raises(
+            ProtocolError, match="received 1028 bytes, requested at most 1024"
+        ) as caught:
             await anext(client.messages("t", 0, 0))
         assert caught.value.attempt is None
 
 
-async def test_after_damage_reading_goes_on_where_it_is_told_to() -> None:
+async def test_reading_can_continue_after_a_corrupt_message() -> None:
     bad = kafka07.encode_messages([kafka07.Message(payload=b"x", crc=1)])
     good = kafka07.encode_messages([kafka07.Message(payload=b"a")])
     log = good + bad + good

@@ -1,4 +1,4 @@
-"""The options of the client, each checked when it is made."""
+"""Validation of the client's options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiokafkawire.errors import InvalidOption
 from aiokafkawire.kafka07 import Client, Kafka07Config, Kafka07Options
 
 
-def test_the_keyword_arguments_are_the_options() -> None:
+def test_keyword_arguments_match_the_config() -> None:
     of_class = typing.get_type_hints(Kafka07Config)
     fields = {field.name: of_class[field.name] for field in dataclasses.fields(Kafka07Config)}
     del fields["server"]
@@ -37,12 +37,12 @@ def test_the_keyword_arguments_are_the_options() -> None:
         ("here", {"compression_type": "lz4"}, "'none', 'gzip', 'snappy'"),
     ],
 )
-def test_options_that_are_refused(server: Any, options: dict[str, Any], expected: str) -> None:
+def test_invalid_options(server: Any, options: dict[str, Any], expected: str) -> None:
     with pytest.raises(InvalidOption, match=expected):
         Client(server, **options)
 
 
-def test_a_client_is_named_by_its_server() -> None:
+def test_repr_names_the_server() -> None:
     client = Client("here")
     assert repr(client) == "<kafka07.Client server='here:9092' (not started yet)>"
     assert client.config.fetch_size_bytes == 2**20

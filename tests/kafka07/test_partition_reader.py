@@ -1,4 +1,4 @@
-"""From bytes to messages, and what a reading loop asks for next."""
+"""Decoding of fetched messages, and the requests of PartitionReader."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def remaining_messages(reader: PartitionReader) -> list[MessageAndOffset]:
     return list(iter(reader.next_message, None))
 
 
-def test_messages_come_with_the_offset_after_them() -> None:
+def test_messages_carry_the_next_offset() -> None:
     data = encoded(b"a", b"bc") + encoded(b"cut")[:-1]
     one = fetched(data, 100)
     assert list(one) == [(b"a", 111), (b"bc", 123)]
@@ -56,14 +56,14 @@ def test_messages_come_with_the_offset_after_them() -> None:
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY])
-def test_inside_of_a_set_the_offset_is_the_sets(codec: int) -> None:
+def test_next_offset_within_a_compressed_set_is_that_of_the_set(codec: int) -> None:
     packed = wrapped(encoded(b"a", b"b"), codec)
     end = 100 + len(packed)
     one = fetched(packed + encoded(b"c"), 100)
     assert list(one) == [(b"a", 100), (b"b", end), (b"c", end + 11)]
 
 
-def test_damage_is_told_after_what_is_before_it() -> None:
+def test_messages_before_a_corrupt_one_are_returned() -> None:
     bad = kafka07.encode_messages([kafka07.Message(payload=b"x", crc=1)])
     messages = iter(fetched(encoded(b"a") + bad + encoded(b"b"), 100))
     assert next(messages) == (b"a", 111)
@@ -82,7 +82,7 @@ def test_damage_is_told_after_what_is_before_it() -> None:
         pytest.param("00000006 02 00 00000000", id="magic"),
     ],
 )
-def test_what_is_no_message(data: str) -> None:
+def test_malformed_messages(data: str) -> None:
     one = fetched(encoded(b"a") + bytes.fromhex(data), 5)
     for read in (lambda: list(one), lambda: one.next_offset):
         with pytest.raises(CorruptRecords) as caught:
@@ -90,15 +90,15 @@ def test_what_is_no_message(data: str) -> None:
         assert (caught.value.offset, caught.value.next_offset) == (16, None)
 
 
-def test_a_codec_of_later_versions_is_none_of_0_7() -> None:
+def test_codecs_of_later_releases_are_unknown() -> None:
     data = kafka07.encode_messages(
         [kafka07.Message(payload=compress(Compression.LZ4, encoded(b"a")), attributes=3)]
     )
-    with pytest.raises(CorruptRecords, match="no codec 3"):
+    with pytest.raises(CorruptRecords, match="unknown codec 3"):
         list(fetched(data))
 
 
-def test_a_bomb_is_stopped() -> None:
+def test_decompressed_size_and_nesting_are_limited() -> None:
     bomb = wrapped(encoded(bytes(2**22)))
     one = fetched(bomb, 9)
     with pytest.raises(CorruptRecords, match="1048576") as caught:
@@ -110,7 +110,7 @@ def test_a_bomb_is_stopped() -> None:
 
 
 @given(st.binary(max_size=200), st.integers(0, 2**40))
-def test_any_bytes_are_messages_or_damage(data: bytes, offset: int) -> None:
+def test_any_bytes_decode_or_raise_corrupt_records(data: bytes, offset: int) -> None:
     ends: list[int | None] = [offset]
     try:
         ends += [message.next_offset for message in fetched(data, offset)]
@@ -122,7 +122,7 @@ def test_any_bytes_are_messages_or_damage(data: bytes, offset: int) -> None:
         assert before <= after <= offset + len(data)
 
 
-def test_messages_are_those_that_a_consumer_of_0_7_2_gave() -> None:
+def test_messages_match_those_of_the_0_7_2_consumer() -> None:
     compared = 0
     for transcript in lines("kafka07"):
         for step in transcript["steps"]:
@@ -132,19 +132,19 @@ def test_messages_are_those_that_a_consumer_of_0_7_2_gave() -> None:
             if step.get("closedAfter") or answer["consumedError"] is not None:
                 continue
             data = bytes.fromhex(step["receive"])[6:]
-            given = [
+            decoded = [
                 [message.next_offset, b64encode(message.payload).decode()]
                 for message in fetched(data, step["decoded"]["offset"])
             ]
-            assert given == answer["consumed"], transcript["id"]
+            assert decoded == answer["consumed"], transcript["id"]
             compared += 1
     assert compared > 100
 
 
-# --- the loop ---
+# --- PartitionReader ---
 
 
-def test_the_loop_goes_on_after_what_was_taken() -> None:
+def test_next_request_starts_after_the_last_message() -> None:
     reader = reader_at(100)
     assert reader.next_request == kafka07.FetchRequest(
         topic="t", partition=1, offset=100, max_size=40
@@ -160,7 +160,7 @@ def test_the_loop_goes_on_after_what_was_taken() -> None:
     assert reader.handle_response(fetched(b"", 122)) is ReadStatus.END_OF_LOG
 
 
-def test_an_empty_set_is_passed_over() -> None:
+def test_reader_skips_an_empty_set() -> None:
     empty = wrapped(b"")
     reader = reader_at()
     reader.handle_response(fetched(empty + encoded(b"a")))
@@ -170,18 +170,18 @@ def test_an_empty_set_is_passed_over() -> None:
     assert reader.offset == 2 * len(empty) + 11
 
 
-def test_a_loop_asks_for_as_much_as_the_message_needs() -> None:
+def test_fetch_size_grows_to_the_size_of_the_message() -> None:
     reader = reader_at()
     data = encoded(bytes(60), b"a")
     assert reader.handle_response(fetched(data[:40])) is ReadStatus.INCOMPLETE_MESSAGE
     assert reader.next_request.max_size == 70
     assert reader.handle_response(fetched(data[:70])) is ReadStatus.MESSAGES
     assert len(remaining_messages(reader)) == 1
-    # And for the usual size afterwards.
+    # The next request has the configured size again.
     assert reader.next_request.max_size == 40
 
 
-def test_a_loop_that_cannot_see_the_length_asks_for_twice_as_much() -> None:
+def test_fetch_size_doubles_while_the_length_is_unknown() -> None:
     reader = reader_at(size=3, max_size=5)
     assert reader.handle_response(fetched(b"\0\0\0")) is ReadStatus.INCOMPLETE_MESSAGE
     assert reader.next_request.max_size == 5
@@ -190,27 +190,27 @@ def test_a_loop_that_cannot_see_the_length_asks_for_twice_as_much() -> None:
     assert caught.value.size_bytes == 15
 
 
-def test_a_message_beyond_the_bound_is_told_with_its_size() -> None:
+def test_record_too_large_names_the_size() -> None:
     reader = reader_at(7)
     data = encoded(bytes(91))
     with pytest.raises(RecordTooLarge, match="fetch_size_max_bytes") as caught:
         reader.handle_response(fetched(data[:40], 7))
     error = caught.value
     assert (error.size_bytes, error.topic, error.partition, error.offset) == (101, "t", 1, 7)
-    # It stands where it stood.
+    # The position is unchanged.
     assert reader.next_request == kafka07.FetchRequest(
         topic="t", partition=1, offset=7, max_size=40
     )
 
 
-def test_a_segment_that_ends_inside_of_a_message_is_damage() -> None:
+def test_segment_that_ends_inside_a_message_is_corrupt() -> None:
     for piece in (b"\0", encoded(b"abc")[:-1]):
         with pytest.raises(CorruptRecords, match="segment ends") as caught:
             reader_at(7).handle_response(fetched(piece, 7))
         assert caught.value.offset == 7
 
 
-def test_a_loop_stands_at_damage() -> None:
+def test_reader_stays_at_a_corrupt_message() -> None:
     reader = reader_at()
     bad = encoded(b"a") + kafka07.encode_messages([kafka07.Message(payload=b"x", crc=1)])
     reader.handle_response(fetched(bad))
@@ -221,7 +221,7 @@ def test_a_loop_stands_at_damage() -> None:
     assert reader.next_request.offset == 11
 
 
-def test_errors_are_raised_each_time() -> None:
+def test_error_of_a_result_is_copied_for_each_raise() -> None:
     error = broker_error(1, broker="b", api="FETCH", topic="t", partition=1, offset=5)
     one = fetched(b"", error=error)
     for read in (
@@ -234,7 +234,7 @@ def test_errors_are_raised_each_time() -> None:
         assert caught.value is not error
 
 
-def test_codes_have_errors_of_their_own() -> None:
+def test_exceptions_of_error_codes() -> None:
     where: dict[str, Any] = {"broker": "b", "api": "FETCH", "topic": "t", "partition": 1}
     for code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.WRONG_PARTITION):
         error = broker_error(code, offset=9, **where)

@@ -1,4 +1,4 @@
-"""The client and the port of 0.7 in a simulated network."""
+"""The client and the broker's 0.7 port in a simulated network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOUR_S = 3_600.0
 
 
 def run(seed: int, backend: Literal["asyncio", "trio"]) -> tuple[World, list[bytes]]:
-    """Write and read while the network is cut now and then."""
+    """Produce and read while the network is partitioned three times."""
     world = World(seed, backend=backend, network=NetworkOptions())
     read: list[bytes] = []
 
@@ -59,7 +59,7 @@ def run(seed: int, backend: Literal["asyncio", "trio"]) -> tuple[World, list[byt
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_reading_outlives_a_network_that_fails(backend: Literal["asyncio", "trio"]) -> None:
+def test_reading_survives_network_partitions(backend: Literal["asyncio", "trio"]) -> None:
     world, read = run(3, backend)
     assert read[::2] == [b"%d" % number for number in range(20)]
     assert run(3, backend)[0].trace.digest == world.trace.digest
