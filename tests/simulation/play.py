@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import random
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -56,11 +57,13 @@ class Played:
 
 
 class Listener(logging.Handler):
-    """Puts what is logged into the trace."""
+    """Adds the warnings of a world's clients to its trace, not those of other threads' clients."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.WARNING)
         self._world = world
+        thread = threading.get_ident()
+        self.addFilter(lambda record: record.thread == thread)
 
     def emit(self, record: logging.LogRecord) -> None:
         self._world.trace.note(f"{record.levelname}: {record.getMessage()}")

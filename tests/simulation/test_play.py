@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import random
+import threading
 
 import anyio
 import pytest
@@ -17,6 +19,7 @@ from tests.simulation.programme import Programme
 from tests.simulation.programmes import plain
 from tests.simulation.stage import Stage
 
+LOGGER = logging.getLogger("aiokafkawire.cluster")
 BOTH = pytest.mark.parametrize("backend", BACKENDS)
 
 
@@ -41,6 +44,26 @@ def test_the_same_seed_is_the_same_run(backend: Backend) -> None:
         again.seconds,
     )
     assert play(plain.PROGRAMME, 4, backend).digest != first.digest
+
+
+@BOTH
+def test_warnings_of_other_threads_do_not_change_the_digest(backend: Backend) -> None:
+    """A client that another test left in a thread may log at any time."""
+
+    def digest(*, warns: bool) -> str:
+        async def run(stage: Stage) -> None:
+            async def count(n: int) -> None:
+                if warns:
+                    thread = threading.Thread(target=LOGGER.warning, args=("no broker",))
+                    thread.start()
+                    thread.join()
+
+            stage.on("count", count)
+            await stage.carry_out()
+
+        return play(programme(run), 1, backend).digest
+
+    assert digest(warns=True) == digest(warns=False)
 
 
 def test_a_plan_is_drawn_from_the_seed_alone() -> None:
