@@ -8,20 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Unpack
 
-from aiokafkawire.broker.as_of import chosen, release
-from aiokafkawire.broker.call import State
-from aiokafkawire.broker.coordination import Coordination
+from aiokafkawire.broker.api_error import ApiError, StorageError
+from aiokafkawire.broker.cluster_state import ClusterState, Partition
+from aiokafkawire.broker.coordinator_loading import CoordinatorLoader
 from aiokafkawire.broker.faults import Action, Fault, Faults, RequestLog, SeenRequest
 from aiokafkawire.broker.features import ELIGIBLE_REPLICAS_VERSION, finalized
-from aiokafkawire.broker.fetch_sessions import FetchSessions
+from aiokafkawire.broker.fetch_session_cache import FetchSessionCache
 from aiokafkawire.broker.groups import Groups, OffsetStore
 from aiokafkawire.broker.kafka07 import Logs, connection_to
 from aiokafkawire.broker.node import Node
 from aiokafkawire.broker.options import BrokerOptions, check_arguments
-from aiokafkawire.broker.refusal import Refusal, StorageError
+from aiokafkawire.broker.release_choice import resolve_options, resolve_release
 from aiokafkawire.broker.replication import Registry, Replication
+from aiokafkawire.broker.request_context import BrokerState
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
-from aiokafkawire.broker.topics import Cluster, Partition
 from aiokafkawire.broker.transactions import Transactions
 from aiokafkawire.errors import InvalidOption, KafkaError
 from aiokafkawire.runtime import Address, Client, Host, Runtime
@@ -36,20 +36,20 @@ KAFKA07_NODE_ID = 0
 EPOCH_BUMPING_VERSION = 2
 """Since this transaction.version every end of a transaction gives a new epoch (KIP-890)."""
 
-TOPICS_CHECKED_SINCE = "0.9.0"
+COMMIT_CHECKS_TOPIC_SINCE = "0.9.0"
 """Before this release offsets could be committed for topics that do not exist."""
 
-UNCLEAN_UNTIL = "0.11.0"
+UNCLEAN_ELECTION_UNTIL = "0.11.0"
 """Before this release a replica that was out of sync became leader if there was no other."""
 
-SETTLE_TIMEOUT_S = 10.0
+PROPAGATION_TIMEOUT_S = 10.0
 """How long a call waits until every node that runs has heard of what it did."""
 
 CLOSE_TIMEOUT_S = 5.0
 """How long leaving waits for connections to end before it drops them."""
 
 
-class Broker(Client[State]):
+class Broker(Client[BrokerState]):
     """A Kafka cluster inside this process, on real sockets. For development and tests.
 
     ::
@@ -94,7 +94,7 @@ class Broker(Client[State]):
             racks=racks,
             kafka07_port=kafka07_port,
         )
-        self._release, self.options = chosen(
+        self._release, self.options = resolve_options(
             options, list(inspect.signature(Broker).parameters)[:-1]
         )
         if self.options.replicate and data_dir is not None:
@@ -139,7 +139,7 @@ class Broker(Client[State]):
         if self._store is not None:
             self._store.close()
 
-    async def _start(self, runtime: Runtime, host: Host) -> State:
+    async def _start(self, runtime: Runtime, host: Host) -> BrokerState:
         self._runtime = runtime
         directory = self._data_dir
         self._store = store = (
@@ -155,10 +155,10 @@ class Broker(Client[State]):
             raise KafkaError(f"{directory} cannot be used by a broker: {error}") from error
         cluster.racks.update(self._racks)
         offsets = OffsetStore(store)
-        if self._release.since(TOPICS_CHECKED_SINCE):
+        if self._release.since(COMMIT_CHECKS_TOPIC_SINCE):
             offsets.forget_topics_but(cluster.topics)
-        cluster.on_topic_deleted.append(offsets.forget_topic)
-        cluster.before_topic_created.append(offsets.write_deletions)
+        cluster.on_topic_deletion.append(offsets.forget_topic)
+        cluster.before_topic_creation.append(offsets.write_deletions)
         groups = Groups(self.options, runtime.clock, runtime.rng, offsets)
         transactions = Transactions(
             self.options,
@@ -167,16 +167,18 @@ class Broker(Client[State]):
             offsets,
             store,
             bumps_epoch=lambda: state.transaction_version >= EPOCH_BUMPING_VERSION,
-            leading=lambda partition: self._leading(state, partition),
+            leading=lambda partition: self._leader_replica(state, partition),
         )
         load_s = self.options.coordinator_load_ms / 1000
-        state = State(
+        state = BrokerState(
             options=self.options,
             clock=runtime.clock,
             cluster=cluster,
             groups=groups,
             transactions=transactions,
-            coordination=Coordination(cluster, groups, transactions, runtime.clock, load_s=load_s),
+            coordinator_loader=CoordinatorLoader(
+                cluster, groups, transactions, runtime.clock, load_s=load_s
+            ),
             releases=dict.fromkeys(node_ids, self._release),
         )
         if isinstance(cluster, Registry):
@@ -193,7 +195,7 @@ class Broker(Client[State]):
         for node_id, address in zip(node_ids, self._bind, strict=True):
             self._nodes[node_id] = Node(node_id, host, runtime, self._faults, self.requests)
             await self._bind_node(self._nodes[node_id], address, state)
-            self._join(self._nodes[node_id], state)
+            self._register_node(self._nodes[node_id], state)
         if self._kafka07_bind is not None:
             logs = Logs(self.options, runtime.rng)
             self._kafka07 = Node(
@@ -205,23 +207,23 @@ class Broker(Client[State]):
                 serve=connection_to(logs),
             )
             await self._bind_node(self._kafka07, self._kafka07_bind, state)
-        await self._settle(state)
+        await self._wait_for_propagation(state)
         return state
 
-    def _cluster(self, node_ids: Sequence[int], store: Store) -> Cluster:
+    def _cluster(self, node_ids: Sequence[int], store: Store) -> ClusterState:
         assert self._runtime is not None
         if not self.options.replicate:
-            return Cluster(node_ids, store, self.options, self._runtime.rng)
+            return ClusterState(node_ids, store, self.options, self._runtime.rng)
         return Registry(
             node_ids,
             store,
             self.options,
             self._runtime.rng,
-            unclean=not self._release.since(UNCLEAN_UNTIL),
+            unclean=not self._release.since(UNCLEAN_ELECTION_UNTIL),
             eligible=finalized(self._release).get(ELIGIBLE_REPLICAS_VERSION, 0) > 0,
         )
 
-    async def _bind_node(self, node: Node, address: Address, state: State) -> None:
+    async def _bind_node(self, node: Node, address: Address, state: BrokerState) -> None:
         try:
             await node.start(state, address)
         except OSError as error:
@@ -232,25 +234,25 @@ class Broker(Client[State]):
                 f" {reason}"
             ) from error
 
-    def _join(self, node: Node, state: State) -> None:
+    def _register_node(self, node: Node, state: BrokerState) -> None:
         """Let a node that listens be one of the cluster."""
         assert node.address is not None
         assert self._runtime is not None
-        sessions = FetchSessions(self._runtime.rng, self.options.max_fetch_sessions)
+        sessions = FetchSessionCache(self._runtime.rng, self.options.max_fetch_sessions)
         state.fetch_sessions[node.node_id] = sessions
         shown = Address(self._advertised_host or node.address.host, node.address.port)
         state.addresses[node.node_id] = shown
         if state.replication is not None:
             state.replication.came(node)
 
-    async def _stop(self, state: State) -> None:
+    async def _stop(self, state: BrokerState) -> None:
         nodes = [*self._nodes.values(), *([self._kafka07] if self._kafka07 else [])]
         for node in nodes:
-            node.cut()
+            node.abort_sockets()
         if state.replication is not None:
             state.replication.abort()
         for node in nodes:
-            await node.stopped()
+            await node.wait_stopped()
         state.cluster.save_if_possible()
 
     # --- what it is --------------------------------------------------------------------------
@@ -353,18 +355,18 @@ class Broker(Client[State]):
                 -1 if replication_factor is None else replication_factor,
                 configs=configs,
             )
-        except Refusal as refusal:
-            raise error_for(refusal.code, topic=name) from refusal
-        await self._settle(state)
+        except ApiError as error:
+            raise error_for(error.code, topic=name) from error
+        await self._wait_for_propagation(state)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with its records. Raises `BrokerError` for an unknown one."""
         cluster = self._running.cluster
         try:
             cluster.delete_topic(cluster.topic(name))
-        except Refusal as refusal:
-            raise error_for(refusal.code, topic=name) from refusal
-        await self._settle(self._running)
+        except ApiError as error:
+            raise error_for(error.code, topic=name) from error
+        await self._wait_for_propagation(self._running)
 
     async def add_partitions(self, topic: str, count: int) -> None:
         """Let a topic have `count` partitions, more than before.
@@ -374,9 +376,9 @@ class Broker(Client[State]):
         cluster = self._running.cluster
         try:
             cluster.add_partitions(cluster.topic(topic), count)
-        except Refusal as refusal:
-            raise error_for(refusal.code, topic=topic) from refusal
-        await self._settle(self._running)
+        except ApiError as error:
+            raise error_for(error.code, topic=topic) from error
+        await self._wait_for_propagation(self._running)
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
         """Move the start of a partition's log, as retention would.
@@ -387,11 +389,11 @@ class Broker(Client[State]):
         replication = state.replication
         for each in [found] if replication is None else replication.replicas(found):
             each.log.delete_before(before_offset)
-            each.changed.notify()
+            each.on_change.notify()
         try:
             state.cluster.save()
-        except Refusal as refusal:
-            raise error_for(refusal.code, topic=topic, partition=partition) from refusal
+        except ApiError as error:
+            raise error_for(error.code, topic=topic, partition=partition) from error
 
     # --- bad days ----------------------------------------------------------------------------
 
@@ -424,14 +426,14 @@ class Broker(Client[State]):
             raise ValueError("without replicate=True all nodes share one log, which none can lose")
         if not node.running:
             return
-        node.cut()
+        node.abort_sockets()
         state = self._running
-        with state.coordination.moving():
+        with state.coordinator_loader.coordinator_changes():
             if state.replication is None:
-                state.cluster.node_died(node_id)
+                state.cluster.on_node_failure(node_id)
             else:
                 state.replication.died(node_id, lose_unsynced=lose_unsynced)
-        await node.stopped()
+        await node.wait_stopped()
 
     async def shut_down(self, node_id: int) -> None:
         """Stop a node in good order: with `replicate` it first has the controller move its leads.
@@ -450,17 +452,17 @@ class Broker(Client[State]):
         upgrade. Options and what is stored stay as they are. Raises `InvalidOption`.
         """
         node = self._node(node_id)
-        other = None if as_of is None else release(as_of, replicate=self.options.replicate)
+        other = None if as_of is None else resolve_release(as_of, replicate=self.options.replicate)
         await self.kill(node_id)
         assert node.address is not None
         if other is not None:
             self._running.releases[node_id] = other
         await self._bind_node(node, node.address, self._running)
-        with self._running.coordination.moving():
-            self._join(node, self._running)
+        with self._running.coordinator_loader.coordinator_changes():
+            self._register_node(node, self._running)
             if self._running.replication is None:
-                self._running.cluster.node_came(node_id)
-        await self._settle(self._running)
+                self._running.cluster.on_node_startup(node_id)
+        await self._wait_for_propagation(self._running)
 
     def pause(self, node_id: int) -> None:
         """Let a node hang: it takes connections and requests, and answers nothing.
@@ -470,27 +472,27 @@ class Broker(Client[State]):
         node = self._node(node_id)
         if node.running and not node.paused:
             node.pause()
-            node.spawn(self._miss, "session", node, self._running)
+            node.spawn(self._expire_session, "session", node, self._running)
 
     def resume(self, node_id: int) -> None:
         """End a `pause`; what came in meanwhile is answered."""
         node, state = self._node(node_id), self._running
         node.resume()
         if node.running and node_id not in state.cluster.live:
-            with state.coordination.moving():
+            with state.coordinator_loader.coordinator_changes():
                 if state.replication is None:
-                    state.cluster.node_came(node_id)
+                    state.cluster.on_node_startup(node_id)
                 else:
                     state.replication.found(node_id)
 
-    async def _miss(self, node: Node, state: State) -> None:
+    async def _expire_session(self, node: Node, state: BrokerState) -> None:
         """Take a node that hangs for too long for dead, as long as another one runs to say so."""
         session_s = self.options.broker_session_timeout_ms / 1000
-        while await node.paused_until(state.clock.now() + session_s):
+        while await node.stays_paused_until(state.clock.now() + session_s):
             if any(each.running and not each.paused for each in self._nodes.values()):
-                with state.coordination.moving():
+                with state.coordinator_loader.coordinator_changes():
                     if state.replication is None:
-                        state.cluster.node_died(node.node_id, crashed=False)
+                        state.cluster.on_node_failure(node.node_id, crashed=False)
                     else:
                         state.replication.lost(node.node_id)
                 return
@@ -509,7 +511,7 @@ class Broker(Client[State]):
         `coordinator_load_ms` it takes a while to be ready. Raises ValueError for a dead node.
         """
         state = self._running
-        with state.coordination.moving():
+        with state.coordinator_loader.coordinator_changes():
             state.cluster.move_coordinator(key, self._node(node_id).node_id)
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
@@ -525,10 +527,8 @@ class Broker(Client[State]):
                 self._running.cluster.truncate(found, offset)
             else:
                 replication.truncate(found, offset)
-        except Refusal as refusal:
-            raise error_for(
-                refusal.code, topic=topic, partition=partition, offset=offset
-            ) from refusal
+        except ApiError as error:
+            raise error_for(error.code, topic=topic, partition=partition, offset=offset) from error
 
     async def wait_for_isr(
         self, topic: str, partition: int, *nodes: int, timeout_s: float = 30.0
@@ -568,7 +568,7 @@ class Broker(Client[State]):
     # --- inside ------------------------------------------------------------------------------
 
     @property
-    def _running(self) -> State:
+    def _running(self) -> BrokerState:
         return self._lifecycle.running()
 
     def _node(self, node_id: int) -> Node:
@@ -577,12 +577,12 @@ class Broker(Client[State]):
             raise ValueError(f"there is no node {node_id}; there are {list(self._nodes)}")
         return node
 
-    async def _settle(self, state: State) -> None:
+    async def _wait_for_propagation(self, state: BrokerState) -> None:
         """Let every node that runs hear of what was done."""
         if state.replication is not None:
-            await state.replication.settled(SETTLE_TIMEOUT_S)
+            await state.replication.settled(PROPAGATION_TIMEOUT_S)
 
-    def _leading(self, state: State, partition: Partition) -> Partition | None:
+    def _leader_replica(self, state: BrokerState, partition: Partition) -> Partition | None:
         """A partition as its leader has it, None as long as there is none."""
         replication = state.replication
         return partition if replication is None else replication.leading(partition)
@@ -591,5 +591,5 @@ class Broker(Client[State]):
         cluster = self._running.cluster
         try:
             return cluster.partition(cluster.topic(topic), partition)
-        except Refusal as refusal:
-            raise error_for(refusal.code, topic=topic, partition=partition) from refusal
+        except ApiError as error:
+            raise error_for(error.code, topic=topic, partition=partition) from error

@@ -8,23 +8,23 @@ from collections.abc import Callable, Hashable, Iterator
 
 from aiokafkawire.wire import ErrorCode
 
-__all__ = ("ClientLog", "Repeats", "error_codes")
+__all__ = ("ClientLog", "LogRateLimiter", "error_codes")
 
 logger = logging.getLogger("aiokafkawire.broker")
 
 WINDOW_S = 60.0
-MAX_LINES_OF_A_KEY = 5
-MAX_CONNECTIONS_OF_A_CLIENT = 20
+MAX_LINES_PER_KEY = 5
+MAX_CONNECTION_LINES_PER_CLIENT = 20
 MAX_LINES = 1_000
 """Log lines in `WINDOW_S`: of one event, of one client's connections, and of all events."""
 
 
-class Repeats:
+class LogRateLimiter:
     """Decides which repeated events are logged: some of each kind in a minute."""
 
-    def __init__(self, now: Callable[[], float], of_a_key: int = MAX_LINES_OF_A_KEY) -> None:
+    def __init__(self, now: Callable[[], float], lines_per_key: int = MAX_LINES_PER_KEY) -> None:
         self._now = now
-        self._of_a_key = of_a_key
+        self._of_a_key = lines_per_key
         self._since = now()
         self._counts: dict[Hashable, int] = {}
         self._total = 0
@@ -56,8 +56,8 @@ class ClientLog:
     """Logs the clients of a broker, without repeating one that reconnects or asks in a loop."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        self._connections = Repeats(now, of_a_key=MAX_CONNECTIONS_OF_A_CLIENT)
-        self._refusals = Repeats(now)
+        self._connections = LogRateLimiter(now, lines_per_key=MAX_CONNECTION_LINES_PER_CLIENT)
+        self._rejections = LogRateLimiter(now)
 
     def connected(self, connection: str, client: str, *, internal: bool) -> None:
         """Log a connection at its first request. `internal`: another node connected."""
@@ -69,9 +69,9 @@ class ClientLog:
         level = logging.DEBUG if internal else logging.INFO
         self._log(level, "%s: %s disconnected", connection, client)
 
-    def refused(self, connection: str, client: str, reason: str, consequence: str) -> None:
+    def rejected(self, connection: str, client: str, reason: str, consequence: str) -> None:
         """Log a request in an API or a version that is not served."""
-        self._refusals.log(
+        self._rejections.log(
             (client, reason),
             logging.WARNING,
             "%s: %s: %s, asked by %s",

@@ -28,7 +28,7 @@ __all__ = (
     "SeenRequest",
 )
 
-ANSWER_HEADER_BYTES = 8
+RESPONSE_HEADER_BYTES = 8
 """The length of a frame and the correlation id: a client that cannot read them learns no more."""
 
 CHECKSUM_POSITIONS = {0: HEAD_BYTES, 1: HEAD_BYTES, 2: CRC_POSITION}
@@ -38,7 +38,7 @@ MAX_LOGGED_REQUESTS = 10_000
 MAX_LOGGED_BYTES = 32 * 2**20
 """Requests in the log keep their records alive; older ones go when it is over either bound."""
 
-MAX_UNREADABLE = 100
+MAX_MALFORMED = 100
 """Of what was no request the last ones are told."""
 
 
@@ -131,7 +131,7 @@ class Corrupt:
         if self.records:
             return buffers
         frame = bytearray().join(buffers)
-        body = range(ANSWER_HEADER_BYTES, len(frame))
+        body = range(RESPONSE_HEADER_BYTES, len(frame))
         for position in body if self.position is None else body[self.position :][:1]:
             frame[position] ^= 0xFF
         return [frame]
@@ -218,7 +218,7 @@ class RequestLog:
         self._size_bytes = 0
         self._watchers: dict[Callable[[SeenRequest], None], None] = {}
         self._arrivals: dict[Callable[[SeenRequest], None], None] = {}
-        self.unreadable: deque[str] = deque(maxlen=MAX_UNREADABLE)
+        self.unreadable: deque[str] = deque(maxlen=MAX_MALFORMED)
         """What came in that is no request: which connection, and what is wrong with it."""
 
     def __len__(self) -> int:
@@ -233,11 +233,13 @@ class RequestLog:
     def append(self, seen: SeenRequest) -> None:
         """A request came in."""
         self._seen[seen] = seen.size_bytes
-        self._grew(seen.size_bytes)
-        for hear in list(self._arrivals):
-            hear(seen)
+        self._trim(seen.size_bytes)
+        for on_request in list(self._arrivals):
+            on_request(seen)
 
-    def settle(self, seen: SeenRequest, response: Response | None, *, carried_out: bool) -> None:
+    def record_outcome(
+        self, seen: SeenRequest, response: Response | None, *, carried_out: bool
+    ) -> None:
         """Put down what became of a request, before its answer goes out."""
         seen.response, seen.carried_out = response, carried_out
         for watcher in list(self._watchers):
@@ -245,12 +247,12 @@ class RequestLog:
         if seen.api_key is ApiKey.FETCH:
             seen.response = None
 
-    def answered(self, seen: SeenRequest, now: float, size_bytes: int) -> None:
+    def record_response_sent(self, seen: SeenRequest, now: float, size_bytes: int) -> None:
         """The answer goes out; what is kept of it counts too."""
         seen.answered_at = now
         if seen.response is not None and seen in self._seen:
             self._seen[seen] += size_bytes
-            self._grew(size_bytes)
+            self._trim(size_bytes)
 
     def watch(self, watcher: Callable[[SeenRequest], None]) -> Callable[[], None]:
         """Have each request told once its answer is made, also those that the log loses later.
@@ -275,11 +277,11 @@ class RequestLog:
         fresh, found = list(self._seen), list[SeenRequest]()
         signal = Signal()
 
-        def hear(seen: SeenRequest) -> None:
+        def on_request(seen: SeenRequest) -> None:
             fresh.append(seen)
             signal.set()
 
-        self._arrivals[hear] = None
+        self._arrivals[on_request] = None
         try:
             while True:
                 found += [seen for seen in fresh if matching(seen)]
@@ -287,7 +289,7 @@ class RequestLog:
                 if len(found) >= count or not await signal.wait(deadline):
                     return found
         finally:
-            del self._arrivals[hear]
+            del self._arrivals[on_request]
 
     def of(self, api_key: ApiKey, *, node: int | None = None) -> list[SeenRequest]:
         """The requests of one API, at one node if given."""
@@ -300,7 +302,7 @@ class RequestLog:
         self._seen.clear()
         self._size_bytes = 0
 
-    def _grew(self, size_bytes: int) -> None:
+    def _trim(self, size_bytes: int) -> None:
         self._size_bytes += size_bytes
         while len(self._seen) > MAX_LOGGED_REQUESTS or (
             self._size_bytes > MAX_LOGGED_BYTES and len(self._seen) > 1

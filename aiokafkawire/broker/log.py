@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from struct import Struct
 
+from aiokafkawire.broker.api_error import StorageError
 from aiokafkawire.broker.options import BrokerConfig
-from aiokafkawire.broker.producers import (
+from aiokafkawire.broker.producer_state import (
     NO_PRODUCER_ID,
-    Marker,
-    ProducerStates,
+    EndTxnMarker,
+    ProducerStateManager,
     SequencedBatch,
     last_sequence,
 )
-from aiokafkawire.broker.refusal import StorageError
 from aiokafkawire.broker.storage import SegmentData, Store
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.records.batch import BatchView, iter_batches
 
-__all__ = ("Found", "PartitionLog", "StoredBatch", "sequenced")
+__all__ = ("PartitionLog", "StoredBatch", "TimestampAndOffset", "sequenced_batch")
 
 logger = logging.getLogger("aiokafkawire.broker")
 
@@ -49,7 +49,7 @@ class StoredBatch:
 
 
 @dataclass(slots=True)
-class Segment:
+class LogSegment:
     """A run of the log; only the last one grows."""
 
     base_offset: int
@@ -66,7 +66,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TimestampAndOffset:
     """A record found by its timestamp."""
 
     offset: int
@@ -74,7 +74,7 @@ class Found:
     leader_epoch: int
 
 
-def sequenced(view: BatchView, first_offset: int = -1) -> SequencedBatch | None:
+def sequenced_batch(view: BatchView, first_offset: int = -1) -> SequencedBatch | None:
     """The sequence of a batch of data, None if its producer is not idempotent."""
     if view.producer_id == NO_PRODUCER_ID:
         return None
@@ -89,7 +89,7 @@ def sequenced(view: BatchView, first_offset: int = -1) -> SequencedBatch | None:
     )
 
 
-def _marker(view: BatchView) -> Marker | None:
+def _parse_marker(view: BatchView) -> EndTxnMarker | None:
     """What a control batch ends, None if it is no end of a transaction."""
     columns = view.columns()
     if not len(columns):
@@ -100,7 +100,7 @@ def _marker(view: BatchView) -> Marker | None:
     kind = _CONTROL_KEY.unpack_from(key)[1]
     if kind not in {ABORT, COMMIT}:
         return None
-    return Marker(
+    return EndTxnMarker(
         producer_id=view.producer_id,
         epoch=view.producer_epoch,
         offset=view.base_offset,
@@ -110,9 +110,9 @@ def _marker(view: BatchView) -> Marker | None:
     )
 
 
-def _producer_change(view: BatchView) -> Marker | SequencedBatch | None:
+def _producer_change(view: BatchView) -> EndTxnMarker | SequencedBatch | None:
     """Return what a batch changes in the producer state; raises `CorruptRecords`."""
-    return _marker(view) if view.is_control else sequenced(view, view.base_offset)
+    return _parse_marker(view) if view.is_control else sequenced_batch(view, view.base_offset)
 
 
 class PartitionLog:
@@ -128,12 +128,12 @@ class PartitionLog:
         self.start_offset = start
         self.end_offset = 0
         self.recovery_point = 0
-        self.producers = ProducerStates(refuse_unknown=options.refuse_unknown_producers)
+        self.producers = ProducerStateManager(refuse_unknown=options.refuse_unknown_producers)
         self._store = store
         self._options = options
         number = options.flush_messages
         self._flush_messages = math.inf if number is None else number
-        self._segments: list[Segment] = []
+        self._segments: list[LogSegment] = []
         self._epochs: list[tuple[int, int]] = []
         self._load()
 
@@ -153,10 +153,10 @@ class PartitionLog:
             CorruptRecords: The batch is a control batch that makes no sense; as above.
         """
         change = _producer_change(view)
-        segment = self._writable(len(data))
+        segment = self._segment_for_append(len(data))
         position = segment.data.size_bytes
         segment.data.append(data)
-        self._index(segment, view, position, change)
+        self._index_batch(segment, view, position, change)
         if self.end_offset - self.recovery_point >= self._flush_messages:
             self.flush()
         while (
@@ -178,7 +178,7 @@ class PartitionLog:
             while self._segments and self._segments[0].end_offset <= self.start_offset:
                 self._segments[0].data.delete()
                 self._segments.pop(0)
-        self.producers.forget_before(self.start_offset)
+        self.producers.delete_before_offset(self.start_offset)
 
     def truncate(self, offset: int) -> None:
         """Cut off the batch that holds `offset` and all that follows, if there is any.
@@ -201,15 +201,15 @@ class PartitionLog:
                 self.end_offset = cut.base_offset
         finally:
             if self.end_offset != before:
-                self._truncated()
+                self._after_truncation()
 
-    def _truncated(self) -> None:
+    def _after_truncation(self) -> None:
         """Forget what was known of offsets that are gone."""
         self.end_offset = max(self.end_offset, self.start_offset)
         self.recovery_point = min(self.recovery_point, self.end_offset)
         while self._epochs and self._epochs[-1][1] >= self.end_offset:
             self._epochs.pop()
-        self._remember_producers()
+        self._rebuild_producer_state()
 
     def flush(self) -> None:
         """Sync everything that was written."""
@@ -219,35 +219,35 @@ class PartitionLog:
         """Be as after a loss of power: what was not synced is gone, with what was known of it."""
         self.truncate(self.recovery_point)
 
-    def _remember_producers(self) -> None:
+    def _rebuild_producer_state(self) -> None:
         """Learn anew, from what the log holds, what to know of idempotent producers."""
-        self.producers = ProducerStates(refuse_unknown=self._options.refuse_unknown_producers)
+        self.producers = ProducerStateManager(refuse_unknown=self._options.refuse_unknown_producers)
         for segment in self._segments:
             for view in iter_batches(segment.data.read(0, segment.data.size_bytes)):
-                self._remember_producer(_producer_change(view))
-        self.producers.forget_before(self.start_offset)
+                self._update_producer_state(_producer_change(view))
+        self.producers.delete_before_offset(self.start_offset)
 
-    def _remember_producer(self, change: Marker | SequencedBatch | None) -> None:
-        if isinstance(change, Marker):
-            self.producers.ended(change)
+    def _update_producer_state(self, change: EndTxnMarker | SequencedBatch | None) -> None:
+        if isinstance(change, EndTxnMarker):
+            self.producers.complete_transaction(change)
         elif change is not None:
-            self.producers.appended(change)
+            self.producers.on_append(change)
 
-    def begin_at(self, offset: int) -> None:
+    def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop all that there is, and go on from an offset."""
         while self._segments:
             self._segments[-1].data.delete()
             self._segments.pop()
         self._epochs.clear()
         self.start_offset = self.end_offset = self.recovery_point = offset
-        self._remember_producers()
+        self._rebuild_producer_state()
 
     def delete(self) -> None:
         """Delete everything from the store."""
         self._segments.clear()
         self._store.delete_partition(self.name)
 
-    def _writable(self, size_bytes: int) -> Segment:
+    def _segment_for_append(self, size_bytes: int) -> LogSegment:
         if self._segments:
             last = self._segments[-1]
             fits = last.data.size_bytes + size_bytes <= self._options.segment_bytes
@@ -258,15 +258,15 @@ class PartitionLog:
         # Kafka syncs a segment when the next one begins.
         self.flush()
         data = self._store.new_segment(self.name, self.end_offset)
-        self._segments.append(Segment(self.end_offset, data))
+        self._segments.append(LogSegment(self.end_offset, data))
         return self._segments[-1]
 
-    def _index(
+    def _index_batch(
         self,
-        segment: Segment,
+        segment: LogSegment,
         view: BatchView,
         position: int,
-        change: Marker | SequencedBatch | None,
+        change: EndTxnMarker | SequencedBatch | None,
     ) -> None:
         stored = StoredBatch(
             base_offset=view.base_offset,
@@ -278,7 +278,7 @@ class PartitionLog:
             magic=view.magic,
             codec=int(view.compression),
         )
-        self._remember_producer(change)
+        self._update_producer_state(change)
         segment.batches.append(stored)
         self.end_offset = stored.last_offset + 1
         if not self._epochs or self._epochs[-1][0] < stored.leader_epoch:
@@ -287,7 +287,7 @@ class PartitionLog:
     def _load(self) -> None:
         found = self._store.segments(self.name)
         for number, (base_offset, data) in enumerate(found, 1):
-            segment = Segment(base_offset, data)
+            segment = LogSegment(base_offset, data)
             self._segments.append(segment)
             if not self._load_segment(segment):
                 # As Kafka does; left there, the next start would take them for what follows.
@@ -300,7 +300,7 @@ class PartitionLog:
         self.flush()
         self.delete_before(self.start_offset)
 
-    def _load_segment(self, segment: Segment) -> bool:
+    def _load_segment(self, segment: LogSegment) -> bool:
         """Index one segment; False if it had to be cut, so that nothing can follow it."""
         content = segment.data.read(0, segment.data.size_bytes) if segment.data.size_bytes else b""
         valid = 0
@@ -309,7 +309,7 @@ class PartitionLog:
                 view.check_crc()
                 if view.base_offset < self.end_offset:
                     raise CorruptRecords("offsets go back", offset=view.base_offset)
-                self._index(segment, view, valid, _producer_change(view))
+                self._index_batch(segment, view, valid, _producer_change(view))
                 valid += view.size_bytes
         except CorruptRecords as error:
             logger.warning("%s: the log is corrupt: %s", self.name, error)
@@ -327,7 +327,7 @@ class PartitionLog:
         Does not go beyond the end of a segment, and gives no batch that begins at `before` or
         after it.
         """
-        segment = self._segment_of(offset)
+        segment = self._segment_at(offset)
         batches = self.batches_from(offset, before)
         first = next(batches, None)
         if first is None or segment is None:
@@ -344,7 +344,7 @@ class PartitionLog:
 
         With `before` it ends with the last batch that begins earlier.
         """
-        segment = self._segment_of(offset)
+        segment = self._segment_at(offset)
         if segment is None:
             return iter(())
         batches = segment.batches
@@ -369,32 +369,32 @@ class PartitionLog:
         ends = [] if starts and starts[-1] == self.end_offset else [self.end_offset]
         return ends + starts[::-1]
 
-    def segment_offsets_before(self, timestamp_ms: int, undated_ms: int) -> list[int]:
+    def segment_offsets_before(self, timestamp_ms: int, default_ms: int) -> list[int]:
         """The starts of segments last written by a time, newest first (ListOffsets v0).
 
-        `undated_ms` is taken for the time of segments whose records have none.
+        `default_ms` is taken for the time of segments whose records have none.
         """
         return [
             max(segment.base_offset, self.start_offset)
             for segment in reversed(self._segments)
             if segment.batches
-            and (segment.max_timestamp if segment.max_timestamp >= 0 else undated_ms)
+            and (segment.max_timestamp if segment.max_timestamp >= 0 else default_ms)
             <= timestamp_ms
         ]
 
     @property
-    def first_open_offset(self) -> int | None:
+    def first_unstable_offset(self) -> int | None:
         """Where the earliest transaction that has no end yet begins; None without one."""
-        first = self.producers.first_open_offset
+        first = self.producers.first_unstable_offset
         return None if first is None else max(first, self.start_offset)
 
-    def find_timestamp(self, timestamp_ms: int) -> Found | None:
+    def find_offset_by_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
         """The first record at or after a time."""
         return self._find(
             lambda batch: batch.max_timestamp >= timestamp_ms, lambda time: time >= timestamp_ms
         )
 
-    def find_max_timestamp(self) -> Found | None:
+    def find_offset_of_max_timestamp(self) -> TimestampAndOffset | None:
         """The first of the records with the latest timestamp."""
         latest = max((segment.max_timestamp for segment in self._segments), default=-1)
         if latest < 0:
@@ -402,16 +402,16 @@ class PartitionLog:
         return self._find(lambda batch: batch.max_timestamp == latest, lambda time: time == latest)
 
     @property
-    def last_epoch(self) -> int:
+    def latest_epoch(self) -> int:
         """The leader epoch of the newest batch, -1 if it bears none."""
         return self._epochs[-1][0] if self._epochs else -1
 
-    def epoch_at(self, offset: int) -> int | None:
+    def epoch_for_offset(self, offset: int) -> int | None:
         """The leader epoch that `offset` was written in, None if that is not known."""
         index = bisect_right(self._epochs, offset, key=lambda entry: entry[1]) - 1
         return self._epochs[index][0] if index >= 0 else None
 
-    def epoch_end(self, epoch: int, leader_epoch: int) -> tuple[int, int] | None:
+    def end_offset_for_epoch(self, epoch: int, leader_epoch: int) -> tuple[int, int] | None:
         """The largest epoch up to `epoch` that the log knows, and the offset where it ended.
 
         `leader_epoch` is the present one, in which nothing may have been written yet. None for an
@@ -425,13 +425,13 @@ class PartitionLog:
         end = self._epochs[later][1] if later < len(self._epochs) else self.end_offset
         return (self._epochs[later - 1][0] if later else epoch), end
 
-    def _segment_of(self, offset: int) -> Segment | None:
+    def _segment_at(self, offset: int) -> LogSegment | None:
         index = bisect_right(self._segments, offset, key=lambda segment: segment.end_offset)
         return self._segments[index] if index < len(self._segments) else None
 
     def _find(
         self, in_batch: Callable[[StoredBatch], bool], wanted: Callable[[int], bool]
-    ) -> Found | None:
+    ) -> TimestampAndOffset | None:
         for segment in self._segments:
             for batch in segment.batches:
                 if batch.last_offset < self.start_offset or not in_batch(batch):
@@ -440,5 +440,5 @@ class PartitionLog:
                 for columns in view.chunks(self._options.max_decompressed_bytes):
                     for offset, time in zip(columns.offsets, columns.timestamps, strict=True):
                         if offset >= self.start_offset and wanted(time):
-                            return Found(offset, time, batch.leader_epoch)
+                            return TimestampAndOffset(offset, time, batch.leader_epoch)
         return None

@@ -10,8 +10,8 @@ from typing import Protocol
 
 import anyio
 
-from aiokafkawire.broker.call import State
 from aiokafkawire.broker.faults import Faults, RequestLog, SeenRequest
+from aiokafkawire.broker.request_context import BrokerState
 from aiokafkawire.broker.server import ServerConnection
 from aiokafkawire.runtime import (
     NEVER,
@@ -32,13 +32,13 @@ ACCEPT_RETRY_S = 0.1
 """Pause after the system refused to accept (no file descriptors left)."""
 
 
-class Conversation(Protocol):
+class ServedConnection(Protocol):
     """One connection of a client. `idle_since`: when it began to wait for a request, if it does."""
 
     name: str
     idle_since: float
 
-    def hang_up(self) -> None:
+    def close_when_idle(self) -> None:
         """End it, as it is idle."""
         ...
 
@@ -49,10 +49,10 @@ class Conversation(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Pause:
-    """One time that a node hangs; `over` is told of its end."""
+    """One time that a node hangs; `ended` is told of its end."""
 
-    lasts: bool = False
-    over: Signal = field(default_factory=Signal)
+    is_active: bool = False
+    ended: Signal = field(default_factory=Signal)
 
 
 class Node:
@@ -69,25 +69,25 @@ class Node:
         faults: Faults,
         requests: RequestLog,
         *,
-        serve: Callable[[Node, Transport, int], Conversation] = ServerConnection,
+        serve: Callable[[Node, Transport, int], ServedConnection] = ServerConnection,
     ) -> None:
         self.node_id = node_id
         self.faults = faults
         self.requests = requests
         self.address: Address | None = None
-        self._state: State | None = None
+        self._state: BrokerState | None = None
         self._host = host
         self._runtime = runtime
         self._serve = serve
         self._tasks: dict[TaskHandle, None] = {}
-        self._open: dict[Conversation, None] = {}
+        self._open: dict[ServedConnection, None] = {}
         self._opened = Signal()
         self._connections = 0
         self._listener: Listener | None = None
-        self._pause = _Pause()
+        self._current_pause = _Pause()
 
     @property
-    def state(self) -> State:
+    def state(self) -> BrokerState:
         assert self._state is not None, "the node has not started"
         return self._state
 
@@ -97,51 +97,51 @@ class Node:
 
     @property
     def paused(self) -> bool:
-        return self._pause.lasts
+        return self._current_pause.is_active
 
-    async def start(self, state: State, address: Address) -> None:
+    async def start(self, state: BrokerState, address: Address) -> None:
         """Listen. Raises `OSError` when the port is taken."""
         self._state = state
         self._open.clear()
         self._listener = await self._runtime.listen(address)
         self.address = self._listener.address
         self.spawn(self._accept, "accept", self._listener)
-        self.spawn(self._end_idle, "idle")
+        self.spawn(self._close_idle, "idle")
 
-    def cut(self) -> None:
+    def abort_sockets(self) -> None:
         """End the listener and every connection at once, without a goodbye."""
         self._listener = None
         self.resume()
         for task in list(self._tasks):
             task.cancel()
 
-    async def stopped(self) -> None:
+    async def wait_stopped(self) -> None:
         """Wait until nothing of the node runs any more and its port is free."""
         for task in list(self._tasks):
             await task.wait()
 
     def pause(self) -> None:
         """Stop answering, with all sockets left open, as a stopped process does."""
-        if not self._pause.lasts:
-            self._pause = _Pause(lasts=True)
+        if not self._current_pause.is_active:
+            self._current_pause = _Pause(is_active=True)
 
     def resume(self) -> None:
-        self._pause.lasts = False
-        self._pause.over.set()
+        self._current_pause.is_active = False
+        self._current_pause.ended.set()
 
-    async def not_paused(self) -> None:
-        while self._pause.lasts:
-            await self._pause.over.wait()
+    async def wait_until_resumed(self) -> None:
+        while self._current_pause.is_active:
+            await self._current_pause.ended.wait()
 
-    async def paused_until(self, deadline: float) -> bool:
+    async def stays_paused_until(self, deadline: float) -> bool:
         """Wait for the end of a pause; True if it lasts to the deadline."""
-        this = self._pause
-        while this.lasts:
-            if not await this.over.wait(deadline):
+        this = self._current_pause
+        while this.is_active:
+            if not await this.ended.wait(deadline):
                 return True
         return False
 
-    def seen(self, request: SeenRequest) -> None:
+    def on_request(self, request: SeenRequest) -> None:
         self.requests.append(request)
 
     def spawn(self, function: Callable[..., Awaitable[None]], name: str, *args: object) -> None:
@@ -191,15 +191,15 @@ class Node:
         connection = self._serve(self, transport, self._connections)
         self._open[connection] = None
         self._opened.set()
-        self.spawn(self._converse, f"connection-{self._connections}", connection)
+        self.spawn(self._serve_connection, f"connection-{self._connections}", connection)
 
-    async def _converse(self, connection: Conversation) -> None:
+    async def _serve_connection(self, connection: ServedConnection) -> None:
         try:
             await connection.run()
         finally:
             self._open.pop(connection, None)
 
-    async def _end_idle(self) -> None:
+    async def _close_idle(self) -> None:
         """Close the connections that bring no request for too long."""
         clock, idle_s = self._runtime.clock, self.state.options.connections_max_idle_ms / 1000
         while True:
@@ -209,7 +209,7 @@ class Node:
             for connection in list(self._open):
                 if connection.idle_since + idle_s <= now:
                     logger.debug("%s: closed: it was idle", connection.name)
-                    connection.hang_up()
+                    connection.close_when_idle()
                     connection.idle_since = NEVER
             # Who begins to wait meanwhile, or comes, may do so for longer than that.
             since = min((each.idle_since for each in self._open), default=now)

@@ -19,18 +19,18 @@ from aiokafkawire.wire import APIS, ApiKey, ErrorCode
 __all__ = (
     "NODE_CLIENT_ID",
     "RELEASES",
-    "NotServed",
     "Release",
+    "UnsupportedApi",
     "Versions",
-    "release_of",
-    "replicating",
+    "get_release",
+    "with_inter_broker_apis",
 )
 
-Number = tuple[int, ...]
+VersionNumber = tuple[int, ...]
 
 MAX_INT64 = 2**63 - 1
 
-LINES = (
+RELEASE_NAMES = (
     *("0.8.0", "0.8.1", "0.8.2", "0.9.0", "0.10.0", "0.10.1", "0.10.2", "0.11.0", "1.0", "1.1"),
     *("2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8"),
     *("3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9"),
@@ -95,8 +95,8 @@ _LOWEST: Mapping[ApiKey, str] = {
 }
 """The same for the lowest version, which is 0 before."""
 
-_GONE_IN = "3.0"
-_OF_THE_CONTROLLER = frozenset(
+_CONTROLLER_APIS_REMOVED_IN = "3.0"
+_CONTROLLER_APIS = frozenset(
     {
         ApiKey.LEADER_AND_ISR,
         ApiKey.STOP_REPLICA,
@@ -109,7 +109,7 @@ _OF_THE_CONTROLLER = frozenset(
 NODE_CLIENT_ID = "broker-"
 """What the client ids of nodes begin with, when they talk to each other."""
 
-_TOLD_LOWEST: Mapping[ApiKey, str] = {
+_ADVERTISED_LOWEST: Mapping[ApiKey, str] = {
     ApiKey.PRODUCE: "0.8.0:0",
     ApiKey.CONTROLLED_SHUTDOWN: "0.10.0:1 1.0:0",
 }
@@ -124,35 +124,35 @@ class Versions(NamedTuple):
     high: int
 
 
-class NotServed(Enum):
+class UnsupportedApi(Enum):
     """What becomes of a request for an API or a version that a release does not have."""
 
-    CLOSED = "closed"
-    UNANSWERED = "unanswered"
+    CLOSE = "closed"
+    IGNORE = "unanswered"
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One release, or the sum of all (`sums_up`), which behaves as the newest.
+    """One release, or the sum of all (`is_superset`), which behaves as the newest.
 
-    `served` are the versions that are answered, `told` those that ApiVersions tells. `between` are
-    of `served`, and told to nodes alone.
+    `served` are the versions that are answered, `advertised` those that ApiVersions tells.
+    `inter_broker` are of `served`, and told to nodes alone.
     """
 
     name: str
     served: Mapping[ApiKey, Versions]
-    told: Mapping[ApiKey, Versions]
-    sums_up: bool = False
-    between: Mapping[ApiKey, Versions] = field(default_factory=dict)
+    advertised: Mapping[ApiKey, Versions]
+    is_superset: bool = False
+    inter_broker: Mapping[ApiKey, Versions] = field(default_factory=dict)
 
     @property
     def number(self) -> tuple[int, ...]:
         """Its name as numbers, to compare."""
-        return _number(self.name)
+        return _parse_number(self.name)
 
     def since(self, release: str) -> bool:
         """Whether it is that release or a later one."""
-        return self.number >= _number(release)
+        return self.number >= _parse_number(release)
 
     @property
     def magic(self) -> int:
@@ -160,22 +160,22 @@ class Release:
         return 0 if not self.since("0.10.0") else 1 if not self.since("0.11.0") else 2
 
     @property
-    def up_converts(self) -> bool:
+    def converts_to_latest_format(self) -> bool:
         """Whether older record formats are written as the newest one."""
-        return not self.sums_up
+        return not self.is_superset
 
     @property
-    def not_served(self) -> NotServed:
+    def on_unsupported_api(self) -> UnsupportedApi:
         """What becomes of an API or a version that it does not have."""
-        return NotServed.UNANSWERED if self.name == "0.9.0" else NotServed.CLOSED
+        return UnsupportedApi.IGNORE if self.name == "0.9.0" else UnsupportedApi.CLOSE
 
     @property
-    def tells_range(self) -> bool:
+    def returns_supported_range(self) -> bool:
         """Whether a too new ApiVersions is answered with the versions of it (KIP-511)."""
         return self.since("2.4")
 
     @property
-    def tells_stable_offset(self) -> bool:
+    def returns_last_stable_offset(self) -> bool:
         """Whether fetches that do not mind transactions are told up to where those have ended."""
         return self.since("2.1")
 
@@ -187,10 +187,10 @@ class Release:
     @property
     def has_zookeeper(self) -> bool:
         """Whether OffsetCommit and OffsetFetch v0 have a place to keep offsets in."""
-        return self.sums_up or not self.since("3.3")
+        return self.is_superset or not self.since("3.3")
 
     @property
-    def takes_any_acks(self) -> bool:
+    def allows_acks_above_1(self) -> bool:
         """Whether a producer may ask for a number of replicas."""
         return not self.since("0.9.0")
 
@@ -214,9 +214,9 @@ class Release:
         return found
 
     @property
-    def passes_to_controller(self) -> bool:
+    def forwards_to_controller(self) -> bool:
         """Whether any node takes what the controller carries out (KRaft)."""
-        return self.sums_up or self.since("3.3")
+        return self.is_superset or self.since("3.3")
 
     @property
     def unknown_generation(self) -> int:
@@ -224,110 +224,125 @@ class Release:
         return -1 if self.since("2.4") else 0
 
     @property
-    def has_empty_groups(self) -> bool:
+    def keeps_empty_groups(self) -> bool:
         """Whether a group lives on without members."""
         return self.since("0.10.1")
 
     @property
-    def syncing_state(self) -> str:
+    def syncing_state_name(self) -> str:
         """The name of the state in which a group waits for its leader's assignment."""
         return "CompletingRebalance" if self.since("1.0") else "AwaitingSync"
 
     @property
-    def beats_while_syncing(self) -> bool:
+    def accepts_heartbeat_while_syncing(self) -> bool:
         """Whether a heartbeat is fine before the assignment came (KAFKA-10134)."""
         return self.since("2.7")
 
     @property
-    def tells_followers_apart(self) -> bool:
+    def distinguishes_followers(self) -> bool:
         """Whether a node tells a partition that it does not have from one that nobody has."""
         return self.since("2.0")
 
-    def code(self, code: ErrorCode) -> ErrorCode:
-        """The error that it had for what is told by `code` today."""
-        if code is ErrorCode.INVALID_RECORD and not self.since("2.4"):
+    def translate_error(self, error_code: ErrorCode) -> ErrorCode:
+        """The error that it had for what is told by `error_code` today."""
+        if error_code is ErrorCode.INVALID_RECORD and not self.since("2.4"):
             return ErrorCode.CORRUPT_MESSAGE
-        if code is ErrorCode.UNKNOWN_PRODUCER_ID and not self.since("1.0"):
+        if error_code is ErrorCode.UNKNOWN_PRODUCER_ID and not self.since("1.0"):
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        return code
+        return error_code
 
 
 @functools.cache
-def _number(name: str) -> Number:
+def _parse_number(name: str) -> VersionNumber:
     return tuple(int(part) for part in name.split("."))
 
 
-def _steps(text: str) -> list[tuple[Number, int]]:
+def _parse_steps(text: str) -> list[tuple[VersionNumber, int]]:
     pairs = (step.split(":") for step in text.split())
-    return [(_number(release), int(version)) for release, version in pairs]
+    return [(_parse_number(release), int(version)) for release, version in pairs]
 
 
-def _at(text: str, number: Number) -> int | None:
+def _version_at(text: str, number: VersionNumber) -> int | None:
     """The version of the last step that is not after a release."""
-    return next((version for since, version in reversed(_steps(text)) if since <= number), None)
+    return next(
+        (version for since, version in reversed(_parse_steps(text)) if since <= number), None
+    )
 
 
-def _release(name: str) -> Release:
-    number = _number(name)
+def _build_release(name: str) -> Release:
+    number = _parse_number(name)
     served: dict[ApiKey, Versions] = {}
     for key, steps in _HIGHEST.items():
-        high = _at(steps, number)
-        gone = key in _OF_THE_CONTROLLER and number >= _number(_GONE_IN)
-        if high is not None and not gone:
-            served[key] = Versions(_at(_LOWEST.get(key, ""), number) or 0, high)
-    told = {
+        high = _version_at(steps, number)
+        is_removed = key in _CONTROLLER_APIS and number >= _parse_number(
+            _CONTROLLER_APIS_REMOVED_IN
+        )
+        if high is not None and not is_removed:
+            served[key] = Versions(_version_at(_LOWEST.get(key, ""), number) or 0, high)
+    advertised = {
         key: versions._replace(low=versions.low if low is None else low)
         for key, versions in served.items()
-        for low in (_at(_TOLD_LOWEST.get(key, ""), number),)
+        for low in (_version_at(_ADVERTISED_LOWEST.get(key, ""), number),)
     }
-    return Release(name, served, told)
+    return Release(name, served, advertised)
 
 
-RELEASES: Mapping[str, Release] = {name: _release(name) for name in LINES}
+RELEASES: Mapping[str, Release] = {name: _build_release(name) for name in RELEASE_NAMES}
 """The releases by name, oldest first."""
 
-_EVERYTHING = {key: Versions(APIS[key].min_version, APIS[key].max_stable_version) for key in APIS}
+_ALL_VERSIONS = {key: Versions(APIS[key].min_version, APIS[key].max_stable_version) for key in APIS}
 
 
-def release_of(as_of: str | None, served: Iterable[ApiKey]) -> Release:
+def get_release(as_of: str | None, served: Iterable[ApiKey]) -> Release:
     """The release that a text means, cut down to the APIs `served`; None: all there ever was.
 
     A text may leave out the end ("0.8" is the last of 0.8), or name a patch ("2.8.2"). Raises
     `InvalidOption`.
     """
     if as_of is None:
-        found = Release(LINES[-1], _EVERYTHING, _EVERYTHING, sums_up=True)
+        found = Release(RELEASE_NAMES[-1], _ALL_VERSIONS, _ALL_VERSIONS, is_superset=True)
     else:
-        found = RELEASES[_line(as_of)]
+        found = RELEASES[_release_name(as_of)]
     return Release(
         found.name,
         {key: found.served[key] for key in served if key in found.served},
-        {key: found.told[key] for key in served if key in found.told},
-        found.sums_up,
+        {key: found.advertised[key] for key in served if key in found.advertised},
+        found.is_superset,
     )
 
 
-def replicating(release: Release) -> Release:
+def with_inter_broker_apis(release: Release) -> Release:
     """The same release for nodes that replicate.
 
     Where clients are told nothing of what a controller tells nodes, they do so as the last release
     did that had it.
     """
-    if release.told.keys() >= _OF_THE_CONTROLLER and not release.sums_up:
+    if release.advertised.keys() >= _CONTROLLER_APIS and not release.is_superset:
         return release
-    last = RELEASES[[name for name in LINES if not RELEASES[name].since(_GONE_IN)][-1]]
-    between = {key: last.served[key] for key in sorted(_OF_THE_CONTROLLER)}
-    told = {key: versions for key, versions in release.told.items() if key not in between}
-    return replace(release, served={**release.served, **between}, told=told, between=between)
+    last = RELEASES[
+        [name for name in RELEASE_NAMES if not RELEASES[name].since(_CONTROLLER_APIS_REMOVED_IN)][
+            -1
+        ]
+    ]
+    inter_broker = {key: last.served[key] for key in sorted(_CONTROLLER_APIS)}
+    advertised = {
+        key: versions for key, versions in release.advertised.items() if key not in inter_broker
+    }
+    return replace(
+        release,
+        served={**release.served, **inter_broker},
+        advertised=advertised,
+        inter_broker=inter_broker,
+    )
 
 
-def _line(as_of: object) -> str:
+def _release_name(as_of: object) -> str:
     text = as_of if isinstance(as_of, str) else ""
     parts = text.split(".")
     if text and all(part.isascii() and part.isdigit() for part in parts):
-        for name in reversed(LINES):
+        for name in reversed(RELEASE_NAMES):
             line = name.split(".")
             if line[: len(parts)] == parts or parts[: len(line)] == line:
                 return name
-    hint = nearest(text, LINES) if text else ""
+    hint = nearest(text, RELEASE_NAMES) if text else ""
     raise InvalidOption(f"as_of is a release of Kafka from 0.8 to 4.3, not {as_of!r}{hint}")

@@ -10,7 +10,6 @@ from typing import Protocol
 import anyio
 
 from aiokafkawire.broker.apis import CONTROLLER_HANDLERS, HANDLERS
-from aiokafkawire.broker.call import Call, Disconnect, Peer, State
 from aiokafkawire.broker.client_log import ClientLog, error_codes
 from aiokafkawire.broker.faults import (
     Answer,
@@ -23,7 +22,13 @@ from aiokafkawire.broker.faults import (
     RequestLog,
     SeenRequest,
 )
-from aiokafkawire.broker.releases import NODE_CLIENT_ID, NotServed, Release, Versions
+from aiokafkawire.broker.releases import NODE_CLIENT_ID, Release, UnsupportedApi, Versions
+from aiokafkawire.broker.request_context import (
+    BrokerState,
+    ClientConnection,
+    Disconnect,
+    RequestContext,
+)
 from aiokafkawire.errors import (
     KafkaError,
     MalformedFrame,
@@ -42,7 +47,7 @@ from aiokafkawire.wire.messages.api_versions import (
     ApiVersionsResponse,
 )
 
-__all__ = ("MAX_QUEUED_BYTES", "MAX_QUEUED_REQUESTS", "ServerConnection", "Site")
+__all__ = ("MAX_QUEUED_BYTES", "MAX_QUEUED_REQUESTS", "NodeInterface", "ServerConnection")
 
 logger = logging.getLogger("aiokafkawire.broker")
 
@@ -54,14 +59,14 @@ MAX_QUEUED_BYTES = 2**20
 the client has to wait. Reading ahead is how the end of a client is noticed."""
 
 
-class Site(Protocol):
+class NodeInterface(Protocol):
     """What a connection needs of the node that it came in at."""
 
     @property
     def node_id(self) -> int: ...
 
     @property
-    def state(self) -> State: ...
+    def state(self) -> BrokerState: ...
 
     @property
     def faults(self) -> Faults: ...
@@ -69,41 +74,41 @@ class Site(Protocol):
     @property
     def requests(self) -> RequestLog: ...
 
-    def seen(self, request: SeenRequest) -> None:
+    def on_request(self, request: SeenRequest) -> None:
         """A request came in."""
         ...
 
-    async def not_paused(self) -> None:
+    async def wait_until_resumed(self) -> None:
         """Return once the node runs."""
         ...
 
 
-class _Refused(Disconnect):
+class _UnsupportedRequest(Disconnect):
     """The request is of an API or a version that is not served."""
 
 
 class ServerConnection:
     """Two tasks run it: `read` fills a queue of frames, `serve` answers them in order."""
 
-    def __init__(self, site: Site, transport: Transport, number: int) -> None:
-        self._site = site
+    def __init__(self, node: NodeInterface, transport: Transport, number: int) -> None:
+        self._node = node
         self._transport = transport
         self._number = number
-        self._peer = Peer(transport.peer.rpartition(":")[0])
+        self._client_connection = ClientConnection(transport.peer.rpartition(":")[0])
         self._frames: deque[memoryview] = deque()
         self._queued_bytes = 0
         self._filled = Signal()
         self._emptied = Signal()
-        self._ended = False
+        self._closing = False
         self._muted = False
         self._client: str | None = None
         self._internal = False
-        self.idle_since = site.state.clock.now()
-        self.name = f"node {site.node_id}: connection {number} from {transport.peer}"
+        self.idle_since = node.state.clock.now()
+        self.name = f"node {node.node_id}: connection {number} from {transport.peer}"
 
     @property
     def _release(self) -> Release:
-        return self._site.state.releases[self._site.node_id]
+        return self._node.state.releases[self._node.node_id]
 
     async def run(self) -> None:
         """Serve the client until it leaves or is to be disconnected."""
@@ -114,7 +119,7 @@ class ServerConnection:
 
     async def read(self) -> None:
         """Read until the client leaves or sends what is no frame."""
-        reader = FrameReader(self._site.state.options.max_request_bytes)
+        reader = FrameReader(self._node.state.options.max_request_bytes)
         try:
             while True:
                 count = await self._transport.receive_into(reader.get_buffer())
@@ -123,24 +128,24 @@ class ServerConnection:
                 for frame in reader.received(count):
                     await self._queue(frame)
         except MalformedFrame as error:
-            self._unreadable(error)
+            self._record_malformed(error)
             logger.warning("%s: closed: %s", self.name, error)
         except OSError as error:
             logger.debug("%s: lost: %s", self.name, error)
         finally:
-            self._ended = True
-            self._peer.leave()
+            self._closing = True
+            self._client_connection.mark_closed()
             self._filled.set()
 
     async def serve(self) -> None:
         """Answer what `read` queued, to its end."""
         try:
             while (frame := await self._next()) is not None:
-                buffers = await self._answer(frame)
+                buffers = await self._respond_to(frame)
                 if buffers:
-                    await self._site.not_paused()
+                    await self._node.wait_until_resumed()
                     await self._transport.send(buffers)
-        except _Refused:
+        except _UnsupportedRequest:
             pass  # it is logged
         except Disconnect as reason:
             logger.warning("%s: closed: %s", self.name, reason)
@@ -158,9 +163,9 @@ class ServerConnection:
 
     @property
     def _log(self) -> ClientLog:
-        return self._site.state.client_log
+        return self._node.state.client_log
 
-    def _introduce(self, header: RequestHeader, message: object = None) -> str:
+    def _describe_client(self, header: RequestHeader, message: object = None) -> str:
         """Describe the client by its first request."""
         client = "a client without id"
         if header.client_id is not None:
@@ -173,9 +178,9 @@ class ServerConnection:
             self._log.connected(self.name, client, internal=self._internal)
         return self._client
 
-    def hang_up(self) -> None:
+    def close_when_idle(self) -> None:
         """End it as soon as it is idle."""
-        self._ended = True
+        self._closing = True
         self._filled.set()
 
     async def _queue(self, frame: memoryview) -> None:
@@ -188,9 +193,9 @@ class ServerConnection:
         self._filled.set()
 
     async def _next(self) -> memoryview | None:
-        self.idle_since = self._site.state.clock.now()
+        self.idle_since = self._node.state.clock.now()
         while not self._frames:
-            if self._ended:
+            if self._closing:
                 return None
             await self._filled.wait()
         self.idle_since = NEVER
@@ -199,81 +204,83 @@ class ServerConnection:
         self._emptied.set()
         return frame
 
-    async def _answer(self, frame: memoryview) -> list[Buffer]:
+    async def _respond_to(self, frame: memoryview) -> list[Buffer]:
         """The bytes to send for a request; none if it gets no answer."""
-        await self._site.not_paused()
+        await self._node.wait_until_resumed()
         release = self._release
         try:
             header = decode_request_header(frame)
         except UnsupportedVersion as error:
-            self._unreadable(error)
-            return self._refuse(str(error), self._client or "a client")
+            self._record_malformed(error)
+            return self._reject(str(error), self._client or "a client")
         except MalformedMessage as error:
-            self._unreadable(error)
+            self._record_malformed(error)
             raise Disconnect(str(error)) from error
         served = release.served.get(header.api_key)
         if served is None or not served.low <= header.api_version <= served.high:
-            return self._refuse_version(header, served)
+            return self._reject_version(header, served)
         try:
             cls = APIS[header.api_key].request
             # Brokers do not mind what follows a request: librdkafka leaves bytes there.
             message, _ = decode_prefix(cls, header.api_version, frame[header.header_size :])
         except MalformedMessage as error:
-            self._unreadable(error)
-            return self._refuse(str(error), self._introduce(header))
+            self._record_malformed(error)
+            return self._reject(str(error), self._describe_client(header))
         if self._client is None:
-            self._introduce(header, message)
+            self._describe_client(header, message)
         seen = SeenRequest(
             api_key=header.api_key,
             version=header.api_version,
-            node_id=self._site.node_id,
+            node_id=self._node.node_id,
             client_id=header.client_id or "",
             correlation_id=header.correlation_id,
             connection=self._number,
             size_bytes=len(frame),
             message=message,
-            at=self._site.state.clock.now(),
+            at=self._node.state.clock.now(),
         )
-        self._site.seen(seen)
-        response, corrupt = await self._respond(seen)
+        self._node.on_request(seen)
+        response, corrupt = await self._respond_with_faults(seen)
         if response is None or self._muted:
             return []
         buffers = encode_response(response, header.api_version, header.correlation_id)
-        now = self._site.state.clock.now()
-        self._site.requests.answered(seen, now, sum(map(len, buffers)))
+        now = self._node.state.clock.now()
+        self._node.requests.record_response_sent(seen, now, sum(map(len, buffers)))
         return buffers if corrupt is None else corrupt.frame(buffers)
 
-    def _unreadable(self, error: KafkaError) -> None:
-        self._site.requests.unreadable.append(f"{self.name}: {error}")
+    def _record_malformed(self, error: KafkaError) -> None:
+        self._node.requests.unreadable.append(f"{self.name}: {error}")
 
-    def _refuse(self, reason: str, client: str) -> list[Buffer]:
+    def _reject(self, reason: str, client: str) -> list[Buffer]:
         """What an API or a version is answered that this release does not have."""
-        closes = self._release.not_served is NotServed.CLOSED
+        closes = self._release.on_unsupported_api is UnsupportedApi.CLOSE
         consequence = "closed" if closes else "not answered"
-        self._log.refused(self.name, client, reason, consequence)
+        self._log.rejected(self.name, client, reason, consequence)
         if closes:
-            raise _Refused(reason)
+            raise _UnsupportedRequest(reason)
         return []
 
-    def _refuse_version(self, header: RequestHeader, served: Versions | None) -> list[Buffer]:
+    def _reject_version(self, header: RequestHeader, served: Versions | None) -> list[Buffer]:
         request = f"{APIS[header.api_key].name} (API key {header.api_key}) v{header.api_version}"
         if served is None:
-            return self._refuse(f"{request} is not served", self._introduce(header))
+            return self._reject(f"{request} is not served", self._describe_client(header))
         if header.api_key is not ApiKey.API_VERSIONS:
-            return self._refuse(
+            return self._reject(
                 f"{request} is not served (v{served.low} to v{served.high} are)",
-                self._introduce(header),
+                self._describe_client(header),
             )
         own = ApiVersion(api_key=header.api_key, min_version=served.low, max_version=served.high)
         response = ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
-            api_keys=[own] if self._release.tells_range else [],
+            api_keys=[own] if self._release.returns_supported_range else [],
         )
         return encode_response(response, 0, header.correlation_id)
 
-    async def _respond(self, seen: SeenRequest) -> tuple[Response | None, Corrupt | None]:
+    async def _respond_with_faults(
+        self, seen: SeenRequest
+    ) -> tuple[Response | None, Corrupt | None]:
         """What faults make of a request, else what its handler answers, and what damages it."""
-        for fault in self._site.faults.matching(seen):
+        for fault in self._node.faults.matching(seen):
             outcome: Outcome
             if callable(fault.action):
                 result = fault.action(seen)
@@ -284,49 +291,49 @@ class ServerConnection:
                 continue
             fault.hits += 1
             if isinstance(outcome, Delay):
-                clock = self._site.state.clock
+                clock = self._node.state.clock
                 await clock.sleep_until(clock.now() + outcome.seconds)
                 continue
             if isinstance(outcome, Corrupt):
                 response = await self._handle(seen)
                 return (None if response is None else outcome.response(response)), outcome
-            return await self._misbehave(seen, outcome), None
+            return await self._apply_fault(seen, outcome), None
         return (None if self._muted else await self._handle(seen)), None
 
-    async def _misbehave(
+    async def _apply_fault(
         self, seen: SeenRequest, outcome: Drop | Close | Answer | Response | None
     ) -> Response | None:
         """Carry out a fault that decides."""
         if isinstance(outcome, Answer):
-            failed = _HANDLERS[seen.api_key].failed
-            answer = failed(seen.message, seen.version, outcome.error_code)
+            error_response = _HANDLERS[seen.api_key].error_response
+            answer = error_response(seen.message, seen.version, outcome.error_code)
             if outcome.carried_out:
                 return None if await self._handle(seen) is None else answer
             outcome = answer
         if outcome is None or isinstance(outcome, Response):
-            self._site.requests.settle(seen, outcome, carried_out=False)
+            self._node.requests.record_outcome(seen, outcome, carried_out=False)
             return outcome
         if outcome.carried_out:
             await self._handle(seen)
         else:
-            self._site.requests.settle(seen, None, carried_out=False)
+            self._node.requests.record_outcome(seen, None, carried_out=False)
         if isinstance(outcome, Close):
             raise Disconnect(f"as told, instead of an answer to {seen.api_key.name}")
         self._muted = True
         return None
 
     async def _handle(self, seen: SeenRequest) -> Response | None:
-        call = Call(
-            state=self._site.state,
-            node_id=self._site.node_id,
+        context = RequestContext(
+            state=self._node.state,
+            node_id=self._node.node_id,
             version=seen.version,
             client_id=seen.client_id,
-            peer=self._peer,
+            connection=self._client_connection,
         )
-        response = await _HANDLERS[seen.api_key].handle(call, seen.message)
+        response = await _HANDLERS[seen.api_key].handle(context, seen.message)
         if logger.isEnabledFor(logging.DEBUG):
             self._log_errors(seen, response)
-        self._site.requests.settle(seen, response, carried_out=True)
+        self._node.requests.record_outcome(seen, response, carried_out=True)
         return response
 
     def _log_errors(self, seen: SeenRequest, response: Response | None) -> None:

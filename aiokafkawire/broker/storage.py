@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from aiokafkawire.broker.api_error import StorageError
 from aiokafkawire.broker.files import REPLACE, AppendOnlyFile, Files, replace_file
-from aiokafkawire.broker.refusal import StorageError
 from aiokafkawire.broker.write_failures import WriteFailures
 from aiokafkawire.errors import KafkaError
 
@@ -255,7 +255,7 @@ class FileSegment:
         )
 
 
-class _Lines:
+class _JsonLinesFile:
     """A file of JSON lines; later ones replace what earlier ones say."""
 
     def __init__(self, subject: str, path: Path, files: Files, failures: WriteFailures) -> None:
@@ -334,10 +334,10 @@ class DirectoryStore:
         self._failures = failures = WriteFailures(clock)
         self._lock: IO[str] | None = None
         self._cluster = directory / "cluster.json"
-        self._offsets = _Lines(
+        self._offsets = _JsonLinesFile(
             "Committed offsets", directory / "offsets.jsonl", self._files, failures
         )
-        self._transactions = _Lines(
+        self._transactions = _JsonLinesFile(
             "Transactions", directory / "transactions.jsonl", self._files, failures
         )
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from aiokafkawire.broker.refusal import StorageError
+from aiokafkawire.broker.api_error import StorageError
 
 __all__ = ("WriteFailures",)
 

@@ -22,15 +22,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aiokafkawire.broker.apis import HANDLERS
-from aiokafkawire.broker.as_of import release
-from aiokafkawire.broker.call import Call, Peer, State
-from aiokafkawire.broker.coordination import Coordination
-from aiokafkawire.broker.fetch_sessions import FetchSessions
+from aiokafkawire.broker.cluster_state import ClusterState
+from aiokafkawire.broker.coordinator_loading import CoordinatorLoader
+from aiokafkawire.broker.fetch_session_cache import FetchSessionCache
 from aiokafkawire.broker.files import Files
 from aiokafkawire.broker.groups import Groups, OffsetStore
 from aiokafkawire.broker.options import BrokerConfig
+from aiokafkawire.broker.release_choice import resolve_release
+from aiokafkawire.broker.request_context import BrokerState, ClientConnection, RequestContext
 from aiokafkawire.broker.storage import DirectoryStore
-from aiokafkawire.broker.topics import Cluster
 from aiokafkawire.broker.transactions import Transactions
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.types import TopicPartition
@@ -163,26 +163,26 @@ class SocketlessBroker:
             self.store.close()
             raise
 
-    def _loaded(self, clock: Any, options: BrokerConfig) -> State:
-        cluster = Cluster([1], self.store, options, self._rng)
+    def _loaded(self, clock: Any, options: BrokerConfig) -> BrokerState:
+        cluster = ClusterState([1], self.store, options, self._rng)
         offsets = OffsetStore(self.store)
         offsets.forget_topics_but(cluster.topics)
-        cluster.on_topic_deleted.append(offsets.forget_topic)
-        cluster.before_topic_created.append(offsets.write_deletions)
+        cluster.on_topic_deletion.append(offsets.forget_topic)
+        cluster.before_topic_creation.append(offsets.write_deletions)
         groups = Groups(options, clock, random.Random(2), offsets)
         transactions = Transactions(
             options, clock, cluster, offsets, self.store, bumps_epoch=lambda: True
         )
-        coordination = Coordination(cluster, groups, transactions, clock, load_s=0)
-        return State(
+        coordinator_loader = CoordinatorLoader(cluster, groups, transactions, clock, load_s=0)
+        return BrokerState(
             options=options,
             clock=clock,
             cluster=cluster,
             groups=groups,
             transactions=transactions,
-            coordination=coordination,
-            releases={1: release(None, replicate=False)},
-            fetch_sessions={1: FetchSessions(random.Random(3), 10)},
+            coordinator_loader=coordinator_loader,
+            releases={1: resolve_release(None, replicate=False)},
+            fetch_sessions={1: FetchSessionCache(random.Random(3), 10)},
         )
 
     def stop(self) -> None:
@@ -190,8 +190,14 @@ class SocketlessBroker:
         self.store.close()
 
     async def call(self, message: Request[Any], version: int) -> Any:
-        call = Call(state=self.state, node_id=1, version=version, client_id="", peer=Peer("here"))
-        return await HANDLERS[message.api_key].handle(call, message)
+        context = RequestContext(
+            state=self.state,
+            node_id=1,
+            version=version,
+            client_id="",
+            connection=ClientConnection("here"),
+        )
+        return await HANDLERS[message.api_key].handle(context, message)
 
 
 # --- what it acknowledged ------------------------------------------------------------------------

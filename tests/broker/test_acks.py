@@ -5,8 +5,7 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from aiokafkawire.broker.apis.acks import ALL_IN_SYNC, Written, acknowledged
-from aiokafkawire.broker.call import Call, Peer
+from aiokafkawire.broker.apis.acks import ACKS_ALL, ProducePartitionStatus, wait_for_acks
 from aiokafkawire.broker.replication.messages import Assignment
 from aiokafkawire.broker.replication.replica import (
     BecomeFollower,
@@ -15,6 +14,7 @@ from aiokafkawire.broker.replication.replica import (
     IsrRecorded,
     Replica,
 )
+from aiokafkawire.broker.request_context import ClientConnection, RequestContext
 from aiokafkawire.runtime import RealRuntime
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.produce import PartitionProduceResponse
@@ -31,11 +31,11 @@ class World:
 
     def __init__(self) -> None:
         self.clock = RealRuntime().clock
-        self.peer = Peer("somewhere")
+        self.connection = ClientConnection("somewhere")
         self.replica: Replica = replica()
         self.become(told())
         write(self.replica.log)
-        self.replica.appended()
+        self.replica.on_append()
 
     def become(self, assignment: Assignment) -> None:
         leads = assignment.leader == NODE
@@ -49,21 +49,21 @@ class World:
     async def outcome(
         self,
         *meanwhile: Any,
-        acks: int = ALL_IN_SYNC,
+        acks: int = ACKS_ALL,
         timeout_ms: int = LONG_MS,
         min_in_sync: int = 1,
     ) -> tuple[int, int]:
         """The answer, if these things happen while it is waited for."""
         response = PartitionProduceResponse(index=0, error_code=E.NONE, base_offset=0)
-        written = Written(self.replica, 1, min_in_sync, response)
-        call = cast("Call", _Call(self))
+        statuses = ProducePartitionStatus(self.replica, 1, min_in_sync, response)
+        call = cast("RequestContext", _Call(self))
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(acknowledged, call, acks, timeout_ms, [written])
+                tasks.start_soon(wait_for_acks, call, acks, timeout_ms, [statuses])
                 for step in meanwhile:
                     await anyio.wait_all_tasks_blocked()
                     step()
-        assert len(self.replica.changed) == len(self.peer.left) == 0
+        assert len(self.replica.on_change) == len(self.connection.on_close) == 0
         return response.error_code, response.base_offset
 
 
@@ -73,7 +73,7 @@ class _Call:
     def __init__(self, world: World) -> None:
         self.state = world
         self.node_id = NODE
-        self.peer = world.peer
+        self.connection = world.connection
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ async def test_a_number_of_replicas(world: World) -> None:
     assert await world.outcome(lambda: world.fetched(THIRD), acks=2) == (E.NONE, 0)
 
 
-@pytest.mark.parametrize("acks", [ALL_IN_SYNC, 2])
+@pytest.mark.parametrize("acks", [ACKS_ALL, 2])
 async def test_the_time_of_the_request_ends_it(world: World, acks: int) -> None:
     assert await world.outcome(acks=acks, timeout_ms=20) == (E.REQUEST_TIMED_OUT, -1)
 
@@ -121,13 +121,13 @@ async def test_a_leader_that_is_none_any_more_cannot_tell(world: World) -> None:
 async def test_a_partition_that_is_deleted_is_none(world: World) -> None:
     def delete() -> None:
         world.replica.deleted = True
-        world.replica.changed.notify()
+        world.replica.on_change.notify()
 
     assert await world.outcome(delete) == (E.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
 async def test_nobody_waits_for_a_client_that_is_gone(world: World) -> None:
-    await world.outcome(world.peer.leave)
+    await world.outcome(world.connection.mark_closed)
 
 
 async def test_what_is_everywhere_is_not_waited_for(world: World) -> None:

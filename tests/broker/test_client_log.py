@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from aiokafkawire.broker import Broker, client_log
-from aiokafkawire.broker.client_log import MAX_LINES_OF_A_KEY, WINDOW_S, Repeats, error_codes
+from aiokafkawire.broker.client_log import MAX_LINES_PER_KEY, WINDOW_S, LogRateLimiter, error_codes
 from aiokafkawire.runtime import RealRuntime
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest
@@ -108,7 +108,7 @@ async def test_a_member_whose_session_ends_is_logged(caplog: pytest.LogCaptureFi
 async def test_an_api_that_is_not_served_is_named(caplog: pytest.LogCaptureFixture) -> None:
     """A client of KIP-848's protocol, again and again: each reason is logged a few times."""
     async with Broker() as broker:
-        for _ in range(MAX_LINES_OF_A_KEY + 3):
+        for _ in range(MAX_LINES_PER_KEY + 3):
             async with connected(broker) as client:
                 await introduced(client)
                 await client.send(
@@ -119,7 +119,7 @@ async def test_an_api_that_is_not_served_is_named(caplog: pytest.LogCaptureFixtu
                 )
                 assert await client.closed()
     logged = lines(caplog, logging.WARNING)
-    assert len(logged) == MAX_LINES_OF_A_KEY + 1
+    assert len(logged) == MAX_LINES_PER_KEY + 1
     assert logged[0].endswith(
         ": closed: ConsumerGroupHeartbeat (API key 68) v0 is not served, asked by"
         " client 'raw' (librdkafka 2.5.0)"
@@ -163,9 +163,9 @@ async def test_errors_are_logged_at_debug(caplog: pytest.LogCaptureFixture) -> N
 
 def test_repeats_are_logged_again_after_a_while() -> None:
     now = 0.0
-    repeats = Repeats(lambda: now)
-    levels = [repeats.level("a", logging.INFO) for _ in range(MAX_LINES_OF_A_KEY + 1)]
-    assert levels == [logging.INFO] * MAX_LINES_OF_A_KEY + [logging.DEBUG]
+    repeats = LogRateLimiter(lambda: now)
+    levels = [repeats.level("a", logging.INFO) for _ in range(MAX_LINES_PER_KEY + 1)]
+    assert levels == [logging.INFO] * MAX_LINES_PER_KEY + [logging.DEBUG]
     assert repeats.level("b", logging.INFO) == logging.INFO
     now = WINDOW_S
     assert repeats.level("a", logging.INFO) == logging.INFO
@@ -173,6 +173,6 @@ def test_repeats_are_logged_again_after_a_while() -> None:
 
 def test_many_kinds_of_events_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_log, "MAX_LINES", 3)
-    repeats = Repeats(lambda: 0.0)
+    repeats = LogRateLimiter(lambda: 0.0)
     levels = [repeats.level(key, logging.INFO) for key in range(5)]
     assert levels == [logging.INFO] * 3 + [logging.DEBUG] * 2

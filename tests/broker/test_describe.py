@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiokafkawire.broker import Broker
-from aiokafkawire.broker.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Source
+from aiokafkawire.broker.config_defs import BROKER_CONFIGS, TOPIC_CONFIGS, ConfigSource
 from aiokafkawire.errors import BrokerError, InvalidOption
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.describe_cluster import DescribeClusterRequest
@@ -31,15 +31,21 @@ async def broker() -> AsyncIterator[Broker]:
 
 
 async def describe(
-    broker: Broker, kind: int, name: str, *keys: str, version: int = 4, node: int = 1, **more: Any
+    broker: Broker,
+    resource_type: int,
+    name: str,
+    *keys: str,
+    version: int = 4,
+    node: int = 1,
+    **more: Any,
 ) -> Any:
     resource = DescribeConfigsResource(
-        resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
+        resource_type=resource_type, resource_name=name, configuration_keys=list(keys) or None
     )
     async with connected(broker, node) as client:
         request = DescribeConfigsRequest(resources=[resource], **more)
         (result,) = (await client.call(request, version)).results
-    assert (result.resource_type, result.resource_name) == (kind, name)
+    assert (result.resource_type, result.resource_name) == (resource_type, name)
     return result
 
 
@@ -55,8 +61,11 @@ async def test_the_cluster_is_described(broker: Broker) -> None:
         request.include_fenced_brokers = True
         found = await client.call(request, 2)
         assert [(b.broker_id, b.is_fenced) for b in found.brokers] == [(1, False), (2, True)]
-        for kind, code in ((2, E.MISMATCHED_ENDPOINT_TYPE), (3, E.UNSUPPORTED_ENDPOINT_TYPE)):
-            request.endpoint_type = kind
+        for endpoint_type, code in (
+            (2, E.MISMATCHED_ENDPOINT_TYPE),
+            (3, E.UNSUPPORTED_ENDPOINT_TYPE),
+        ):
+            request.endpoint_type = endpoint_type
             assert (await client.call(request, 2)).error_code == code
 
 
@@ -75,12 +84,14 @@ async def test_a_topic_tells_what_was_set_and_what_follows(broker: Broker) -> No
     result = await describe(broker, TOPIC, "t", include_synonyms=True)
     assert (result.error_code, result.error_message) == (E.NONE, None)
     configs = {config.name: config for config in result.configs}
-    assert set(configs) == set(TOPIC_SETTINGS)
+    assert set(configs) == set(TOPIC_CONFIGS)
     retention = configs["retention.ms"]
-    assert (retention.value, retention.config_source) == ("60000", Source.TOPIC)
-    assert [(s.name, s.source) for s in retention.synonyms] == [("retention.ms", Source.TOPIC)]
+    assert (retention.value, retention.config_source) == ("60000", ConfigSource.TOPIC)
+    assert [(s.name, s.source) for s in retention.synonyms] == [
+        ("retention.ms", ConfigSource.TOPIC)
+    ]
     largest = configs["max.message.bytes"]
-    assert (largest.value, largest.config_source) == ("5000", Source.STATIC_BROKER)
+    assert (largest.value, largest.config_source) == ("5000", ConfigSource.STATIC_BROKER)
     assert [(s.name, s.value) for s in largest.synonyms] == [("message.max.bytes", "5000")]
     assert not any(config.read_only or config.is_sensitive for config in configs.values())
 
@@ -88,16 +99,16 @@ async def test_a_topic_tells_what_was_set_and_what_follows(broker: Broker) -> No
 async def test_a_node_tells_its_options(broker: Broker) -> None:
     result = await describe(broker, NODE, "1")
     configs = {config.name: config.value for config in result.configs}
-    assert set(configs) == {*BROKER_SETTINGS, "node.id", "broker.id", "broker.rack"}
+    assert set(configs) == {*BROKER_CONFIGS, "node.id", "broker.id", "broker.rack"}
     assert configs["broker.rack"] == "east"
     assert configs["message.max.bytes"] == "5000"
     assert configs["auto.create.topics.enable"] == "true"
-    assert [c.name for c in result.configs if c.config_source == Source.STATIC_BROKER] == [
+    assert [c.name for c in result.configs if c.config_source == ConfigSource.STATIC_BROKER] == [
         *("node.id", "broker.id", "broker.rack", "message.max.bytes")
     ]
     assert all(config.synonyms == [] and config.read_only for config in result.configs)
-    for kind, name in ((NODE, ""), (32, "group"), (16, "metrics")):
-        assert (await describe(broker, kind, name)).configs == []
+    for resource_type, name in ((NODE, ""), (32, "group"), (16, "metrics")):
+        assert (await describe(broker, resource_type, name)).configs == []
     other = await describe(broker, NODE, "2", node=2)
     assert "broker.rack" not in [config.name for config in other.configs]
 
@@ -113,7 +124,7 @@ async def test_some_settings_alone(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "code"),
+    ("resource_type", "name", "code"),
     [
         (TOPIC, "nowhere", E.UNKNOWN_TOPIC_OR_PARTITION),
         (TOPIC, "not a name", E.INVALID_TOPIC_EXCEPTION),
@@ -121,8 +132,10 @@ async def test_some_settings_alone(broker: Broker) -> None:
         (8, "1", E.INVALID_REQUEST),
     ],
 )
-async def test_what_is_not_here(broker: Broker, kind: int, name: str, code: ErrorCode) -> None:
-    result = await describe(broker, kind, name)
+async def test_what_is_not_here(
+    broker: Broker, resource_type: int, name: str, code: ErrorCode
+) -> None:
+    result = await describe(broker, resource_type, name)
     assert (result.error_code, result.configs) == (code, [])
     assert result.error_message
 

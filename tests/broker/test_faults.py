@@ -358,12 +358,12 @@ def test_answers_count_as_long_as_they_are_kept(monkeypatch: pytest.MonkeyPatch)
     requests = [seen(1), seen(1), seen(1, ApiKey.FETCH), seen(1)]
     for each in requests:
         log.append(each)
-        log.settle(each, ApiVersionsResponse(error_code=0, api_keys=[]), carried_out=True)
-    log.answered(requests[2], 1.0, 1_000)
+        log.record_outcome(each, ApiVersionsResponse(error_code=0, api_keys=[]), carried_out=True)
+    log.record_response_sent(requests[2], 1.0, 1_000)
     assert len(log) == 4
-    log.answered(requests[3], 1.0, 98)
+    log.record_response_sent(requests[3], 1.0, 98)
     assert list(log) == requests[2:]
-    log.answered(requests[0], 1.0, 1_000)
+    log.record_response_sent(requests[0], 1.0, 1_000)
     assert list(log) == requests[2:]
 
 

@@ -278,9 +278,9 @@ async def test_a_client_that_leaves_ends_its_wait(broker: Broker) -> None:
     state = broker._running
     partition = state.cluster.topics["t"].partitions[0]
     with anyio.fail_after(20):
-        while len(partition.changed):
+        while len(partition.on_change):
             await anyio.lowlevel.checkpoint()
-    assert len(partition.changed) == 0
+    assert len(partition.on_change) == 0
 
 
 async def test_a_debug_replica_reads_from_a_follower(broker: Broker, client: RawClient) -> None:

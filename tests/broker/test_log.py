@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from aiokafkawire.broker.log import Found, PartitionLog
+from aiokafkawire.broker.log import PartitionLog, TimestampAndOffset
 from aiokafkawire.broker.options import BrokerConfig
-from aiokafkawire.broker.producers import AbortedTransaction
+from aiokafkawire.broker.producer_state import AbortedTransaction
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.records import BatchBuilder
@@ -105,14 +105,14 @@ def test_timestamps_are_found(store: Store) -> None:
     append(target, b"a", b"b", timestamp_ms=100)
     append(target, b"c", timestamp_ms=90, epoch=3)
     append(target, b"d", timestamp_ms=200, epoch=3)
-    assert target.find_timestamp(0) == Found(0, 100, 0)
-    assert target.find_timestamp(101) == Found(1, 101, 0)
-    assert target.find_timestamp(102) == Found(3, 200, 3)
-    assert target.find_timestamp(201) is None
-    assert target.find_max_timestamp() == Found(3, 200, 3)
+    assert target.find_offset_by_timestamp(0) == TimestampAndOffset(0, 100, 0)
+    assert target.find_offset_by_timestamp(101) == TimestampAndOffset(1, 101, 0)
+    assert target.find_offset_by_timestamp(102) == TimestampAndOffset(3, 200, 3)
+    assert target.find_offset_by_timestamp(201) is None
+    assert target.find_offset_of_max_timestamp() == TimestampAndOffset(3, 200, 3)
     target.delete_before(1)
-    assert target.find_timestamp(0) == Found(1, 101, 0)
-    assert log(MemoryStore()).find_max_timestamp() is None
+    assert target.find_offset_by_timestamp(0) == TimestampAndOffset(1, 101, 0)
+    assert log(MemoryStore()).find_offset_of_max_timestamp() is None
 
 
 def test_segments_are_found_by_when_they_were_written_last(store: Store) -> None:
@@ -134,7 +134,7 @@ def test_leader_epochs_have_their_ends(store: Store) -> None:
     target = log(store)
     append(target, b"a", b"b", epoch=0)
     append(target, b"c", epoch=2)
-    assert [target.epoch_end(epoch, 4) for epoch in range(6)] == [
+    assert [target.end_offset_for_epoch(epoch, 4) for epoch in range(6)] == [
         (0, 2),
         (0, 2),
         (2, 3),
@@ -142,8 +142,8 @@ def test_leader_epochs_have_their_ends(store: Store) -> None:
         (4, 3),
         None,
     ]
-    assert (target.epoch_at(1), target.epoch_at(2)) == (0, 2)
-    assert log(MemoryStore()).epoch_end(5, 7) == (5, 0)
+    assert (target.epoch_for_offset(1), target.epoch_for_offset(2)) == (0, 2)
+    assert log(MemoryStore()).end_offset_for_epoch(5, 7) == (5, 0)
 
 
 def test_a_directory_is_read_again(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_directory_is_read_again(tmp_path: Path) -> None:
     again = log(DirectoryStore(tmp_path), segment_bytes=150)
     assert (again.start_offset, again.end_offset) == (0, 5)
     assert again.segment_offsets() == first.segment_offsets()
-    assert again.epoch_end(3, 4) == (3, 4)
+    assert again.end_offset_for_epoch(3, 4) == (3, 4)
     assert len(again.producers) == 1
     append(again, b"next")
     assert again.end_offset == 6
@@ -215,8 +215,8 @@ def test_a_log_can_lose_its_end(tmp_path: Path, segment_bytes: int, offset: int)
     for found in (target, again):
         assert found.end_offset == end
         assert everything(found) == list(range(end))
-        assert found.epoch_end(0, 3) == (0, min(end, 2))
-        assert found.epoch_end(3, 3) == (3, end)
+        assert found.end_offset_for_epoch(0, 3) == (0, min(end, 2))
+        assert found.end_offset_for_epoch(3, 3) == (3, end)
     append(again, b"new", epoch=3)
     assert everything(again) == list(range(end + 1))
     assert everything(log(DirectoryStore(tmp_path))) == list(range(end + 1))
@@ -282,16 +282,16 @@ def test_a_log_knows_its_transactions_again_when_it_is_loaded_or_cut(tmp_path: P
     end(target, 2, commit=True)
     transact(target, b"d", producer_id=3)
     for known in (target, log(store)):
-        assert known.first_open_offset == 5
-        assert known.producers.aborted(0, 10) == [AbortedTransaction(1, 0, 3)]
+        assert known.first_unstable_offset == 5
+        assert known.producers.aborted_transactions(0, 10) == [AbortedTransaction(1, 0, 3)]
     target.truncate(4)
     for known in (target, log(store)):
-        assert known.first_open_offset == 1
-        assert known.producers.aborted(0, 10) == [AbortedTransaction(1, 0, 3)]
+        assert known.first_unstable_offset == 1
+        assert known.producers.aborted_transactions(0, 10) == [AbortedTransaction(1, 0, 3)]
     target.truncate(3)
     for known in (target, log(store)):
-        assert known.first_open_offset == 0
-        assert known.producers.aborted(0, 10) == []
+        assert known.first_unstable_offset == 0
+        assert known.producers.aborted_transactions(0, 10) == []
 
 
 def test_an_open_transaction_does_not_begin_before_the_log(store: Store) -> None:
@@ -299,7 +299,7 @@ def test_an_open_transaction_does_not_begin_before_the_log(store: Store) -> None
     transact(target, b"a", producer_id=1)
     append(target, b"b")
     target.delete_before(1)
-    assert target.first_open_offset == 1
+    assert target.first_unstable_offset == 1
 
 
 def control(target: PartitionLog, key: bytes, value: bytes) -> None:
@@ -317,7 +317,7 @@ def test_only_the_ends_of_transactions_end_them(store: Store) -> None:
     transact(target, b"a", producer_id=1)
     # The leader of a KRaft quorum writes such a one.
     control(target, b"\x00\x00\x00\x02", b"\x00\x00\x00\x00\x00\x00")
-    assert (target.end_offset, target.first_open_offset) == (2, 0)
+    assert (target.end_offset, target.first_unstable_offset) == (2, 0)
 
 
 def test_a_control_record_without_a_type_changes_nothing(store: Store) -> None:
@@ -325,7 +325,7 @@ def test_a_control_record_without_a_type_changes_nothing(store: Store) -> None:
     transact(target, b"a", producer_id=1)
     with pytest.raises(CorruptRecords, match="without a type"):
         control(target, b"\x00", b"")
-    assert (target.end_offset, target.first_open_offset) == (1, 0)
+    assert (target.end_offset, target.first_unstable_offset) == (1, 0)
     assert offsets(target.read(0, 10_000)) == [0]
 
 
@@ -337,8 +337,8 @@ def test_a_loss_of_power_leaves_what_was_synced(store: Store) -> None:
     append(target, b"d", epoch=4)
     assert target.recovery_point == 2
     target.lose_unsynced()
-    assert (target.end_offset, target.last_epoch) == (2, 1)
-    assert target.epoch_end(4, 5) == (1, 2), "of that epoch nothing is known any more"
+    assert (target.end_offset, target.latest_epoch) == (2, 1)
+    assert target.end_offset_for_epoch(4, 5) == (1, 2), "of that epoch nothing is known any more"
     append(target, b"e", epoch=5)
     target.lose_unsynced()
     assert target.end_offset == 2
@@ -371,7 +371,7 @@ def test_what_is_cut_off_needs_no_sync(store: Store) -> None:
     append(target, b"d")
     target.lose_unsynced()
     assert target.end_offset == 1
-    target.begin_at(9)
+    target.truncate_fully_and_start_at(9)
     assert target.recovery_point == 9
 
 

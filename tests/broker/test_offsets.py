@@ -11,9 +11,9 @@ from uuid import UUID
 import pytest
 
 from aiokafkawire.broker import Broker, storage
+from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.groups import Committed, OffsetStore, offsets
 from aiokafkawire.broker.groups.offsets import OffsetsStorage
-from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import TopicPartition
@@ -218,7 +218,7 @@ def test_so_many_groups_may_have_offsets(monkeypatch: pytest.MonkeyPatch) -> Non
     store.commit("a", given)
     store.commit("b", {})
     for place in OffsetsStorage:
-        with pytest.raises(Refusal, match="too many groups"):
+        with pytest.raises(ApiError, match="too many groups"):
             store.commit("b", given, place)
 
 

@@ -11,7 +11,13 @@ import pytest
 
 from aiokafkawire.broker import Broker
 from aiokafkawire.broker.apis import CONTROLLER_HANDLERS, HANDLERS
-from aiokafkawire.broker.releases import LINES, RELEASES, NotServed, release_of, replicating
+from aiokafkawire.broker.releases import (
+    RELEASE_NAMES,
+    RELEASES,
+    UnsupportedApi,
+    get_release,
+    with_inter_broker_apis,
+)
 from aiokafkawire.connection.versions import RELEASES as WHAT_CLIENTS_ASSUME
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.records.batch import iter_batches
@@ -53,7 +59,7 @@ ASK = ApiVersionsRequest(client_software_name="test", client_software_version="1
     ],
 )
 def test_a_text_means_a_release(text: str, line: str) -> None:
-    assert release_of(text, HANDLERS).name == line
+    assert get_release(text, HANDLERS).name == line
 
 
 @pytest.mark.parametrize("text", ["0.7", "5.0", "2.9", "trunk", "4.3-rc", "."])
@@ -71,7 +77,7 @@ def test_what_is_no_text_is_no_release(given: Any, told: str) -> None:
 
 
 def test_nothing_goes_back() -> None:
-    for older, newer in itertools.pairwise(LINES):
+    for older, newer in itertools.pairwise(RELEASE_NAMES):
         before, after = RELEASES[older].served, RELEASES[newer].served
         gone = set(CONTROLLER_HANDLERS) if newer == "3.0" else set()
         assert set(before) - gone <= set(after)
@@ -87,7 +93,7 @@ def test_the_newest_serve_what_our_messages_have() -> None:
         api = APIS[key]
         assert newest[key].high == api.max_stable_version, key
         assert newest[key].low == 0 or RELEASES["3.9"].served[key].low == 0
-    everything = release_of(None, HANDLERS)
+    everything = get_release(None, HANDLERS)
     assert {key: tuple(versions) for key, versions in everything.served.items()} == {
         key: (APIS[key].min_version, APIS[key].max_stable_version) for key in HANDLERS
     }
@@ -108,19 +114,19 @@ def test_the_versions_that_4_removed_are_those_that_only_3_made_vectors_of() -> 
 @pytest.mark.parametrize("client", WHAT_CLIENTS_ASSUME)
 def test_it_agrees_with_what_our_client_assumes_of_those_it_cannot_ask(client: str) -> None:
     assumed = WHAT_CLIENTS_ASSUME[client]
-    served = release_of(client, [*HANDLERS, *CONTROLLER_HANDLERS]).served
+    served = get_release(client, [*HANDLERS, *CONTROLLER_HANDLERS]).served
     assert {key: tuple(versions) for key, versions in assumed.items()} == {
         key: tuple(versions) for key, versions in served.items()
     }
 
 
 def test_what_nodes_tell_each_other_is_served_to_nobody_else() -> None:
-    alone, among = release_of("0.10", HANDLERS), release_of("0.10", CONTROLLER_HANDLERS)
+    alone, among = get_release("0.10", HANDLERS), get_release("0.10", CONTROLLER_HANDLERS)
     assert not set(CONTROLLER_HANDLERS) & set(alone.served)
     assert set(CONTROLLER_HANDLERS) == set(among.served)
     # The header of its version 0 is another one, of which brokers did not speak.
     assert among.served[ApiKey.CONTROLLED_SHUTDOWN] == (0, 1)
-    assert among.told[ApiKey.CONTROLLED_SHUTDOWN] == (1, 1)
+    assert among.advertised[ApiKey.CONTROLLED_SHUTDOWN] == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +144,7 @@ def test_nodes_tell_of_what_they_tell_each_other_as_real_ones_do(
     release: str, told: list[tuple[int, int]]
 ) -> None:
     """LeaderAndIsr, StopReplica, UpdateMetadata and ControlledShutdown, as each release said."""
-    found = release_of(release, CONTROLLER_HANDLERS).told
+    found = get_release(release, CONTROLLER_HANDLERS).advertised
     assert [tuple(found[key]) for key in sorted(CONTROLLER_HANDLERS)] == told
 
 
@@ -186,7 +192,7 @@ async def test_0_8_closes_on_api_versions() -> None:
 
 @pytest.mark.slow
 async def test_0_9_is_silent_and_goes_on() -> None:
-    assert RELEASES["0.9.0"].not_served is NotServed.UNANSWERED
+    assert RELEASES["0.9.0"].on_unsupported_api is UnsupportedApi.IGNORE
     async with Broker(as_of="0.9") as broker, connected(broker) as client:
         for api_key, version in ((ApiKey.API_VERSIONS, 0), (ApiKey.METADATA, 1), (999, 0)):
             with pytest.raises(TimeoutError):
@@ -211,7 +217,8 @@ async def test_a_too_new_question_for_versions(
         await client.send(ASK, 0)
         _, versions = await client.receive(ApiKey.API_VERSIONS, 0)
         assert {k.api_key: (k.min_version, k.max_version) for k in versions.api_keys} == {
-            key: tuple(versions) for key, versions in release_of(as_of, HANDLERS).told.items()
+            key: tuple(versions)
+            for key, versions in get_release(as_of, HANDLERS).advertised.items()
         }
 
 
@@ -339,7 +346,7 @@ async def test_groups_came_with_0_9_and_deleting_them_with_1_1() -> None:
 
 def test_errors_bear_the_code_that_they_had() -> None:
     def told(name: str, code: ErrorCode) -> ErrorCode:
-        return RELEASES[name].code(code)
+        return RELEASES[name].translate_error(code)
 
     assert told("2.3", ErrorCode.INVALID_RECORD) is ErrorCode.CORRUPT_MESSAGE
     assert told("2.4", ErrorCode.INVALID_RECORD) is ErrorCode.INVALID_RECORD
@@ -351,14 +358,14 @@ def test_errors_bear_the_code_that_they_had() -> None:
 def test_nodes_that_replicate_tell_each_other_what_clients_are_not_told() -> None:
     last = RELEASES["2.8"]
     for as_of in ("3.0", "3.9", "4.3", None):
-        release = replicating(release_of(as_of, [*HANDLERS, *CONTROLLER_HANDLERS]))
-        assert release.between == {key: last.served[key] for key in CONTROLLER_HANDLERS}
-        assert release.between.items() <= release.served.items()
-        assert not release.between.keys() & release.told.keys()
-        assert release.told == release_of(as_of, HANDLERS).told
+        release = with_inter_broker_apis(get_release(as_of, [*HANDLERS, *CONTROLLER_HANDLERS]))
+        assert release.inter_broker == {key: last.served[key] for key in CONTROLLER_HANDLERS}
+        assert release.inter_broker.items() <= release.served.items()
+        assert not release.inter_broker.keys() & release.advertised.keys()
+        assert release.advertised == get_release(as_of, HANDLERS).advertised
 
 
 def test_with_zookeeper_they_told_it_to_everybody() -> None:
     for name in ("0.8.2", "1.0", "2.8"):
-        release = release_of(name, [*HANDLERS, *CONTROLLER_HANDLERS])
-        assert replicating(release) is release
+        release = get_release(name, [*HANDLERS, *CONTROLLER_HANDLERS])
+        assert with_inter_broker_apis(release) is release

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from aiokafkawire.broker import Broker
+from aiokafkawire.broker.api_error import StorageError
 from aiokafkawire.broker.files import AppendOnlyFile, Files
 from aiokafkawire.broker.groups.offsets import Committed, OffsetStore
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.options import BrokerConfig
-from aiokafkawire.broker.refusal import StorageError
 from aiokafkawire.broker.storage import DirectoryStore
 from aiokafkawire.broker.write_failures import MAX_WARNINGS, REPEAT_AFTER_S, WriteFailures
 from aiokafkawire.errors import BrokerError, KafkaError

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from aiokafkawire.broker import ApiKey, Broker, Close
-from aiokafkawire.broker.releases import release_of
+from aiokafkawire.broker.releases import get_release
 from aiokafkawire.connection import BrokerClient, Lane, Versions, choose_version
 from aiokafkawire.errors import ConnectionFailed, KafkaError
 from aiokafkawire.wire import APIS, NO_ID, ErrorCode
@@ -75,7 +75,7 @@ async def test_each_generation_is_taken_for_what_it_is(as_of: str) -> None:
             for seen in broker.requests
         ]
         assert asked == answered
-        served = release_of(as_of, APIS).served
+        served = get_release(as_of, APIS).served
         for key, api in APIS.items():
             if key in served and key in versions.ranges and key not in TRANSACTIONAL:
                 ours = min(served[key].high, api.max_stable_version)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from aiokafkawire.broker.releases import LINES
+from aiokafkawire.broker.releases import RELEASE_NAMES
 
 __all__ = (
     "HASTY",
@@ -50,7 +50,9 @@ NEWEST = 0.5
 
 def draw_release(rng: random.Random, since: str, until: str | None = None) -> str | None:
     """A release to answer as, None for the newest; none before `since`."""
-    lines = LINES[LINES.index(since) : None if until is None else LINES.index(until) + 1]
+    lines = RELEASE_NAMES[
+        RELEASE_NAMES.index(since) : None if until is None else RELEASE_NAMES.index(until) + 1
+    ]
     return None if until is None and rng.random() < NEWEST else rng.choice(lines)
 
 
@@ -68,7 +70,7 @@ def draw_broker(
     if rng.random() < replicated:
         broker |= {
             "replicate": True,
-            "as_of": draw_release(rng, max(since, REPLICATED_SINCE, key=LINES.index)),
+            "as_of": draw_release(rng, max(since, REPLICATED_SINCE, key=RELEASE_NAMES.index)),
             "flush_interval_ms": rng.choice([100, 1_000, 30_000]),
             "min_insync_replicas": 2,
             "replica_lag_time_max_ms": 3_000,
@@ -88,7 +90,7 @@ def asks_versions(broker: Mapping[str, Any]) -> bool:
 
 def _since(broker: Mapping[str, Any], line: str) -> bool:
     as_of = broker.get("as_of")
-    return as_of is None or LINES.index(as_of) >= LINES.index(line)
+    return as_of is None or RELEASE_NAMES.index(as_of) >= RELEASE_NAMES.index(line)
 
 
 def draw_network(rng: random.Random) -> dict[str, Any]:

@@ -39,59 +39,71 @@ from aiokafkawire.broker.apis import (
     txn_offset_commit,
     update_metadata,
 )
-from aiokafkawire.broker.apis.base import Handler
+from aiokafkawire.broker.apis.handler import Handler
 from aiokafkawire.wire import ApiKey
 
 __all__ = ("CONTROLLER_HANDLERS", "HANDLERS", "Handler")
 
 HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
     {
-        ApiKey.PRODUCE: Handler(produce.handle, produce.failed),
-        ApiKey.FETCH: Handler(fetch.handle, fetch.failed),
-        ApiKey.LIST_OFFSETS: Handler(list_offsets.handle, list_offsets.failed),
-        ApiKey.METADATA: Handler(metadata.handle, metadata.failed),
-        ApiKey.OFFSET_COMMIT: Handler(offset_commit.handle, offset_commit.failed),
-        ApiKey.OFFSET_FETCH: Handler(offset_fetch.handle, offset_fetch.failed),
-        ApiKey.FIND_COORDINATOR: Handler(find_coordinator.handle, find_coordinator.failed),
-        ApiKey.JOIN_GROUP: Handler(join_group.handle, join_group.failed),
-        ApiKey.HEARTBEAT: Handler(heartbeat.handle, heartbeat.failed),
-        ApiKey.LEAVE_GROUP: Handler(leave_group.handle, leave_group.failed),
-        ApiKey.SYNC_GROUP: Handler(sync_group.handle, sync_group.failed),
-        ApiKey.DESCRIBE_GROUPS: Handler(describe_groups.handle, describe_groups.failed),
-        ApiKey.LIST_GROUPS: Handler(list_groups.handle, list_groups.failed),
-        ApiKey.API_VERSIONS: Handler(api_versions.handle, api_versions.failed),
-        ApiKey.CREATE_TOPICS: Handler(create_topics.handle, create_topics.failed),
-        ApiKey.DELETE_TOPICS: Handler(delete_topics.handle, delete_topics.failed),
-        ApiKey.INIT_PRODUCER_ID: Handler(init_producer_id.handle, init_producer_id.failed),
+        ApiKey.PRODUCE: Handler(produce.handle, produce.error_response),
+        ApiKey.FETCH: Handler(fetch.handle, fetch.error_response),
+        ApiKey.LIST_OFFSETS: Handler(list_offsets.handle, list_offsets.error_response),
+        ApiKey.METADATA: Handler(metadata.handle, metadata.error_response),
+        ApiKey.OFFSET_COMMIT: Handler(offset_commit.handle, offset_commit.error_response),
+        ApiKey.OFFSET_FETCH: Handler(offset_fetch.handle, offset_fetch.error_response),
+        ApiKey.FIND_COORDINATOR: Handler(find_coordinator.handle, find_coordinator.error_response),
+        ApiKey.JOIN_GROUP: Handler(join_group.handle, join_group.error_response),
+        ApiKey.HEARTBEAT: Handler(heartbeat.handle, heartbeat.error_response),
+        ApiKey.LEAVE_GROUP: Handler(leave_group.handle, leave_group.error_response),
+        ApiKey.SYNC_GROUP: Handler(sync_group.handle, sync_group.error_response),
+        ApiKey.DESCRIBE_GROUPS: Handler(describe_groups.handle, describe_groups.error_response),
+        ApiKey.LIST_GROUPS: Handler(list_groups.handle, list_groups.error_response),
+        ApiKey.API_VERSIONS: Handler(api_versions.handle, api_versions.error_response),
+        ApiKey.CREATE_TOPICS: Handler(create_topics.handle, create_topics.error_response),
+        ApiKey.DELETE_TOPICS: Handler(delete_topics.handle, delete_topics.error_response),
+        ApiKey.INIT_PRODUCER_ID: Handler(init_producer_id.handle, init_producer_id.error_response),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: Handler(
-            offset_for_leader_epoch.handle, offset_for_leader_epoch.failed
+            offset_for_leader_epoch.handle, offset_for_leader_epoch.error_response
         ),
-        ApiKey.DESCRIBE_CONFIGS: Handler(describe_configs.handle, describe_configs.failed),
-        ApiKey.CREATE_PARTITIONS: Handler(create_partitions.handle, create_partitions.failed),
-        ApiKey.DELETE_GROUPS: Handler(delete_groups.handle, delete_groups.failed),
-        ApiKey.OFFSET_DELETE: Handler(offset_delete.handle, offset_delete.failed),
-        ApiKey.DESCRIBE_CLUSTER: Handler(describe_cluster.handle, describe_cluster.failed),
-        ApiKey.ADD_OFFSETS_TO_TXN: Handler(add_offsets_to_txn.handle, add_offsets_to_txn.failed),
+        ApiKey.DESCRIBE_CONFIGS: Handler(describe_configs.handle, describe_configs.error_response),
+        ApiKey.CREATE_PARTITIONS: Handler(
+            create_partitions.handle, create_partitions.error_response
+        ),
+        ApiKey.DELETE_GROUPS: Handler(delete_groups.handle, delete_groups.error_response),
+        ApiKey.OFFSET_DELETE: Handler(offset_delete.handle, offset_delete.error_response),
+        ApiKey.DESCRIBE_CLUSTER: Handler(describe_cluster.handle, describe_cluster.error_response),
+        ApiKey.ADD_OFFSETS_TO_TXN: Handler(
+            add_offsets_to_txn.handle, add_offsets_to_txn.error_response
+        ),
         ApiKey.ADD_PARTITIONS_TO_TXN: Handler(
-            add_partitions_to_txn.handle, add_partitions_to_txn.failed
+            add_partitions_to_txn.handle, add_partitions_to_txn.error_response
         ),
-        ApiKey.END_TXN: Handler(end_txn.handle, end_txn.failed),
-        ApiKey.TXN_OFFSET_COMMIT: Handler(txn_offset_commit.handle, txn_offset_commit.failed),
-        ApiKey.DESCRIBE_PRODUCERS: Handler(describe_producers.handle, describe_producers.failed),
+        ApiKey.END_TXN: Handler(end_txn.handle, end_txn.error_response),
+        ApiKey.TXN_OFFSET_COMMIT: Handler(
+            txn_offset_commit.handle, txn_offset_commit.error_response
+        ),
+        ApiKey.DESCRIBE_PRODUCERS: Handler(
+            describe_producers.handle, describe_producers.error_response
+        ),
         ApiKey.DESCRIBE_TRANSACTIONS: Handler(
-            describe_transactions.handle, describe_transactions.failed
+            describe_transactions.handle, describe_transactions.error_response
         ),
-        ApiKey.LIST_TRANSACTIONS: Handler(list_transactions.handle, list_transactions.failed),
+        ApiKey.LIST_TRANSACTIONS: Handler(
+            list_transactions.handle, list_transactions.error_response
+        ),
     }
 )
 """How each API is carried out, by its key."""
 
 CONTROLLER_HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
     {
-        ApiKey.LEADER_AND_ISR: Handler(leader_and_isr.handle, leader_and_isr.failed),
-        ApiKey.STOP_REPLICA: Handler(stop_replica.handle, stop_replica.failed),
-        ApiKey.UPDATE_METADATA: Handler(update_metadata.handle, update_metadata.failed),
-        ApiKey.CONTROLLED_SHUTDOWN: Handler(controlled_shutdown.handle, controlled_shutdown.failed),
+        ApiKey.LEADER_AND_ISR: Handler(leader_and_isr.handle, leader_and_isr.error_response),
+        ApiKey.STOP_REPLICA: Handler(stop_replica.handle, stop_replica.error_response),
+        ApiKey.UPDATE_METADATA: Handler(update_metadata.handle, update_metadata.error_response),
+        ApiKey.CONTROLLED_SHUTDOWN: Handler(
+            controlled_shutdown.handle, controlled_shutdown.error_response
+        ),
     }
 )
 """The same of those that nodes and their controller use among themselves, when they replicate."""

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aiokafkawire.broker.call import Call
-from aiokafkawire.broker.topics import Partition
+from aiokafkawire.broker.cluster_state import Partition
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.runtime import Signal
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.produce import PartitionProduceResponse
 
-__all__ = ("ALL_IN_SYNC", "Written", "acknowledged")
+__all__ = ("ACKS_ALL", "ProducePartitionStatus", "wait_for_acks")
 
-ALL_IN_SYNC = -1
+ACKS_ALL = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ProducePartitionStatus:
     """What was written of one partition, and the answer for it.
 
     `min_in_sync`: how many replicas have to be in sync when all of them have it.
@@ -29,40 +29,44 @@ class Written:
     response: PartitionProduceResponse
 
 
-async def acknowledged(call: Call, acks: int, timeout_ms: int, written: Sequence[Written]) -> None:
+async def wait_for_acks(
+    context: RequestContext, acks: int, timeout_ms: int, statuses: Sequence[ProducePartitionStatus]
+) -> None:
     """Wait for the replicas, and put down where they were too few, or too slow."""
-    open_ones = _still_open(call, acks, written)
-    if not open_ones:
+    pending = _still_pending(context, acks, statuses)
+    if not pending:
         return
-    clock = call.state.clock
+    clock = context.state.clock
     deadline = clock.now() + max(timeout_ms, 0) / 1000
     signal = Signal()
-    watched = [each.partition.changed for each in open_ones] + [call.peer.left]
-    for watchers in watched:
-        watchers.add(signal.set)
+    watched = [each.partition.on_change for each in pending] + [context.connection.on_close]
+    for callbacks in watched:
+        callbacks.add(signal.set)
     try:
-        while open_ones and not call.peer.gone:
+        while pending and not context.connection.is_closed:
             if not await signal.wait(deadline):
                 break
-            open_ones = _still_open(call, acks, open_ones)
+            pending = _still_pending(context, acks, pending)
     finally:
-        for watchers in watched:
-            watchers.remove(signal.set)
-    for each in open_ones:
+        for callbacks in watched:
+            callbacks.remove(signal.set)
+    for each in pending:
         _fail(each, ErrorCode.REQUEST_TIMED_OUT)
 
 
-def _still_open(call: Call, acks: int, written: Sequence[Written]) -> list[Written]:
+def _still_pending(
+    context: RequestContext, acks: int, statuses: Sequence[ProducePartitionStatus]
+) -> list[ProducePartitionStatus]:
     """Those that nothing can be said of yet; the others' answers are made."""
     waiting = []
-    for each in written:
+    for each in statuses:
         partition = each.partition
         if partition.deleted:
             _fail(each, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        elif partition.leader != call.node_id:
+        elif partition.leader != context.node_id:
             _fail(each, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif acks != ALL_IN_SYNC:
-            if partition.replicas_with(each.end_offset) < acks:
+        elif acks != ACKS_ALL:
+            if partition.count_replicas_at(each.end_offset) < acks:
                 waiting.append(each)
         elif partition.high_watermark < each.end_offset:
             waiting.append(each)
@@ -71,6 +75,6 @@ def _still_open(call: Call, acks: int, written: Sequence[Written]) -> list[Writt
     return waiting
 
 
-def _fail(each: Written, code: ErrorCode) -> None:
+def _fail(each: ProducePartitionStatus, code: ErrorCode) -> None:
     each.response.error_code = code
     each.response.base_offset = -1

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.transaction_requests import code_for
-from aiokafkawire.broker.call import Call
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.broker.transactions.events import Add, Scope
 from aiokafkawire.types import ProducerIdAndEpoch
 from aiokafkawire.wire.messages.add_offsets_to_txn import (
@@ -12,26 +12,30 @@ from aiokafkawire.wire.messages.add_offsets_to_txn import (
     AddOffsetsToTxnResponse,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 FIRST_FENCED_VERSION = 2
 
 
-async def handle(call: Call, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+async def handle(
+    context: RequestContext, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse:
     try:
-        call.check_coordinator(request.transactional_id)
-    except Refusal as refusal:
-        return failed(request, call.version, refusal.code)
-    answer = call.state.transactions.handle(
+        context.check_coordinator(request.transactional_id)
+    except ApiError as error:
+        return error_response(request, context.version, error.code)
+    answer = context.state.transactions.handle(
         request.transactional_id,
         Add(
             producer=ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             scope=Scope(groups=(request.group_id,)),
         ),
     )
-    code = code_for(call.version, answer.code, fenced_since=FIRST_FENCED_VERSION)
-    return failed(request, call.version, code)
+    code = code_for(context.version, answer.code, fenced_since=FIRST_FENCED_VERSION)
+    return error_response(request, context.version, code)
 
 
-def failed(request: AddOffsetsToTxnRequest, version: int, code: int) -> AddOffsetsToTxnResponse:
+def error_response(
+    request: AddOffsetsToTxnRequest, version: int, code: int
+) -> AddOffsetsToTxnResponse:
     return AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=code)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.transaction_requests import code_for
-from aiokafkawire.broker.call import Call
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.broker.transactions.events import Add, Scope, Verify
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire import ErrorCode
@@ -24,22 +24,26 @@ from aiokafkawire.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 FIRST_FENCED_VERSION = 2
 FIRST_BATCHED_VERSION = 4
 FIRST_ABORTABLE_VERSION = 5
 
-Judge = Callable[[str, int], int]
+GetError = Callable[[str, int], int]
 
 
-async def handle(call: Call, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+async def handle(
+    context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
     return _response(
-        request, call.version, lambda transaction: _judge(call, transaction, call.version)
+        request,
+        context.version,
+        lambda transaction: _get_error(context, transaction, context.version),
     )
 
 
-def failed(
+def error_response(
     request: AddPartitionsToTxnRequest, version: int, code: int
 ) -> AddPartitionsToTxnResponse:
     return _response(request, version, lambda transaction: lambda topic, index: code)
@@ -48,13 +52,13 @@ def failed(
 def _response(
     request: AddPartitionsToTxnRequest,
     version: int,
-    judge: Callable[[AddPartitionsToTxnTransaction], Judge],
+    get_error: Callable[[AddPartitionsToTxnTransaction], GetError],
 ) -> AddPartitionsToTxnResponse:
     if version >= FIRST_BATCHED_VERSION:
         results = [
             AddPartitionsToTxnResult(
                 transactional_id=each.transactional_id,
-                topic_results=_results(each.topics, judge(each)),
+                topic_results=_results(each.topics, get_error(each)),
             )
             for each in request.transactions
         ]
@@ -66,19 +70,19 @@ def _response(
         topics=request.v3_and_below_topics,
     )
     return AddPartitionsToTxnResponse(
-        throttle_time_ms=0, results_by_topic_v3_and_below=_results(only.topics, judge(only))
+        throttle_time_ms=0, results_by_topic_v3_and_below=_results(only.topics, get_error(only))
     )
 
 
 def _results(
-    topics: Sequence[AddPartitionsToTxnTopic], judge: Judge
+    topics: Sequence[AddPartitionsToTxnTopic], get_error: GetError
 ) -> list[AddPartitionsToTxnTopicResult]:
     return [
         AddPartitionsToTxnTopicResult(
             name=topic.name,
             results_by_partition=[
                 AddPartitionsToTxnPartitionResult(
-                    partition_index=index, partition_error_code=judge(topic.name, index)
+                    partition_index=index, partition_error_code=get_error(topic.name, index)
                 )
                 for index in topic.partitions
             ],
@@ -87,10 +91,12 @@ def _results(
     ]
 
 
-def _judge(call: Call, asked: AddPartitionsToTxnTransaction, version: int) -> Judge:
+def _get_error(
+    context: RequestContext, requested: AddPartitionsToTxnTransaction, version: int
+) -> GetError:
     """Carry it out, and give what becomes of each partition."""
-    partitions = [TopicPartition(t.name, index) for t in asked.topics for index in t.partitions]
-    unknown = {tp for tp in partitions if not _exists(call, tp)}
+    partitions = [TopicPartition(t.name, index) for t in requested.topics for index in t.partitions]
+    unknown = {tp for tp in partitions if not _exists(context, tp)}
     if unknown:
         # All or nothing.
         return lambda topic, index: (
@@ -98,24 +104,24 @@ def _judge(call: Call, asked: AddPartitionsToTxnTransaction, version: int) -> Ju
             if TopicPartition(topic, index) in unknown
             else ErrorCode.OPERATION_NOT_ATTEMPTED
         )
-    event = Verify if asked.verify_only else Add
+    event = Verify if requested.verify_only else Add
     try:
-        call.check_coordinator(asked.transactional_id)
-        answer = call.state.transactions.handle(
-            asked.transactional_id,
+        context.check_coordinator(requested.transactional_id)
+        answer = context.state.transactions.handle(
+            requested.transactional_id,
             event(
-                producer=ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch),
+                producer=ProducerIdAndEpoch(requested.producer_id, requested.producer_epoch),
                 scope=Scope(partitions=tuple(partitions)),
             ),
         )
         code = code_for(version, answer.code, fenced_since=FIRST_FENCED_VERSION)
-    except Refusal as refusal:
-        code = refusal.code
+    except ApiError as error:
+        code = error.code
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < FIRST_ABORTABLE_VERSION:
         code = ErrorCode.INVALID_TXN_STATE
     return lambda topic, index: code
 
 
-def _exists(call: Call, tp: TopicPartition) -> bool:
-    topic = call.cluster.topics.get(tp.topic)
+def _exists(context: RequestContext, tp: TopicPartition) -> bool:
+    topic = context.cluster.topics.get(tp.topic)
     return topic is not None and 0 <= tp.partition < len(topic.partitions)

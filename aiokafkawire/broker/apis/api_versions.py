@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from aiokafkawire.broker.call import Call
 from aiokafkawire.broker.features import finalized, supported
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.api_versions import (
     ApiVersion,
@@ -15,7 +15,7 @@ from aiokafkawire.wire.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 FIRST_ZERO_VERSION = 4
 """Older clients stumble over a feature whose lowest level is 0, so they are not told of it."""
@@ -26,24 +26,27 @@ NO_EPOCH = -1
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-async def handle(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    if call.version >= 3 and not all(
+async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if context.version >= 3 and not all(
         SOFTWARE.fullmatch(text)
         for text in (request.client_software_name, request.client_software_version)
     ):
-        return failed(request, call.version, ErrorCode.INVALID_REQUEST)
-    features = finalized(call.state.oldest_release)
-    told = {**call.release.told, **(call.release.between if call.is_of_node else {})}
+        return error_response(request, context.version, ErrorCode.INVALID_REQUEST)
+    features = finalized(context.state.oldest_release)
+    advertised = {
+        **context.release.advertised,
+        **(context.release.inter_broker if context.is_from_broker else {}),
+    }
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)
-            for key, (low, high) in sorted(told.items())
+            for key, (low, high) in sorted(advertised.items())
         ],
         supported_features=[
             SupportedFeatureKey(name=each.name, min_version=each.low, max_version=each.high)
-            for each in supported(call.release)
-            if each.low or call.version >= FIRST_ZERO_VERSION
+            for each in supported(context.release)
+            if each.low or context.version >= FIRST_ZERO_VERSION
         ],
         finalized_features_epoch=FEATURES_EPOCH if features else NO_EPOCH,
         finalized_features=[
@@ -53,5 +56,5 @@ async def handle(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse
     )
 
 
-def failed(request: ApiVersionsRequest, version: int, code: int) -> ApiVersionsResponse:
+def error_response(request: ApiVersionsRequest, version: int, code: int) -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=code, api_keys=[])

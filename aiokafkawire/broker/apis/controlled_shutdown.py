@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafkawire.broker.call import Call
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.controlled_shutdown import (
     ControlledShutdownRequest,
@@ -10,17 +10,19 @@ from aiokafkawire.wire.messages.controlled_shutdown import (
     RemainingPartition,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 
-async def handle(call: Call, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
-    replication = call.state.replication
+async def handle(
+    context: RequestContext, request: ControlledShutdownRequest
+) -> ControlledShutdownResponse:
+    replication = context.state.replication
     assert replication is not None, "only nodes that replicate serve this"
     registry = replication.registry
-    if registry.controller_id != call.node_id:
-        return failed(request, call.version, ErrorCode.STALE_CONTROLLER_EPOCH)
+    if registry.controller_id != context.node_id:
+        return error_response(request, context.version, ErrorCode.STALE_CONTROLLER_EPOCH)
     if request.broker_id not in registry.live:
-        return failed(request, call.version, ErrorCode.BROKER_NOT_AVAILABLE)
+        return error_response(request, context.version, ErrorCode.BROKER_NOT_AVAILABLE)
     return ControlledShutdownResponse(
         error_code=ErrorCode.NONE,
         remaining_partitions=[
@@ -30,7 +32,7 @@ async def handle(call: Call, request: ControlledShutdownRequest) -> ControlledSh
     )
 
 
-def failed(
+def error_response(
     request: ControlledShutdownRequest, version: int, code: int
 ) -> ControlledShutdownResponse:
     return ControlledShutdownResponse(error_code=code, remaining_partitions=[])

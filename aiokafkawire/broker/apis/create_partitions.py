@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from aiokafkawire.broker.call import Call
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -14,12 +14,14 @@ from aiokafkawire.wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 
-async def handle(call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    if not call.takes_changes:
-        return failed(request, call.version, ErrorCode.NOT_CONTROLLER)
+async def handle(
+    context: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    if not context.accepts_controller_requests:
+        return error_response(request, context.version, ErrorCode.NOT_CONTROLLER)
     times = Counter(topic.name for topic in request.topics)
     results = [
         CreatePartitionsTopicResult(
@@ -31,15 +33,17 @@ async def handle(call: Call, request: CreatePartitionsRequest) -> CreatePartitio
         if count > 1
     ]
     results += [
-        _created(call, topic, validate_only=request.validate_only)
+        _create_one(context, topic, validate_only=request.validate_only)
         for topic in request.topics
         if times[topic.name] == 1
     ]
-    await call.told(request.timeout_ms)
+    await context.wait_for_metadata(request.timeout_ms)
     return CreatePartitionsResponse(throttle_time_ms=0, results=results)
 
 
-def failed(request: CreatePartitionsRequest, version: int, code: int) -> CreatePartitionsResponse:
+def error_response(
+    request: CreatePartitionsRequest, version: int, code: int
+) -> CreatePartitionsResponse:
     return CreatePartitionsResponse(
         throttle_time_ms=0,
         results=[
@@ -49,21 +53,23 @@ def failed(request: CreatePartitionsRequest, version: int, code: int) -> CreateP
     )
 
 
-def _created(
-    call: Call, asked: CreatePartitionsTopic, *, validate_only: bool
+def _create_one(
+    context: RequestContext, requested: CreatePartitionsTopic, *, validate_only: bool
 ) -> CreatePartitionsTopicResult:
     assignments = (
-        None if asked.assignments is None else [each.broker_ids for each in asked.assignments]
+        None
+        if requested.assignments is None
+        else [each.broker_ids for each in requested.assignments]
     )
     try:
-        call.cluster.add_partitions(
-            call.cluster.topic(asked.name),
-            asked.count,
+        context.cluster.add_partitions(
+            context.cluster.topic(requested.name),
+            requested.count,
             assignments=assignments,
             validate_only=validate_only,
         )
-    except Refusal as refusal:
+    except ApiError as error:
         return CreatePartitionsTopicResult(
-            name=asked.name, error_code=refusal.code, error_message=refusal.message
+            name=requested.name, error_code=error.code, error_message=error.message
         )
-    return CreatePartitionsTopicResult(name=asked.name, error_code=ErrorCode.NONE)
+    return CreatePartitionsTopicResult(name=requested.name, error_code=ErrorCode.NONE)

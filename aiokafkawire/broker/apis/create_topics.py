@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from aiokafkawire.broker.call import Call
-from aiokafkawire.broker.refusal import Refusal
-from aiokafkawire.broker.settings import InvalidValue
-from aiokafkawire.broker.topics import MAX_PARTITIONS, Topic
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.cluster_state import MAX_PARTITIONS, Topic
+from aiokafkawire.broker.config_defs import InvalidConfigValue
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.create_topics import (
     CreatableTopic,
@@ -17,16 +17,16 @@ from aiokafkawire.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 TOPIC_CONFIG_SOURCE = 1
 
 
-async def handle(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    if not call.takes_changes:
-        return failed(request, call.version, ErrorCode.NOT_CONTROLLER)
+async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    if not context.accepts_controller_requests:
+        return error_response(request, context.version, ErrorCode.NOT_CONTROLLER)
     times = Counter(topic.name for topic in request.topics)
-    repeats = call.release.since("2.4") and not call.release.passes_to_controller
+    repeats = context.release.since("2.4") and not context.release.forwards_to_controller
     results = [
         CreatableTopicResult(
             name=name,
@@ -39,12 +39,12 @@ async def handle(call: Call, request: CreateTopicsRequest) -> CreateTopicsRespon
     ]
     for topic in request.topics:
         if times[topic.name] == 1:
-            results.append(_created(call, topic, validate_only=request.validate_only))
-    await call.told(request.timeout_ms)
+            results.append(_create_one(context, topic, validate_only=request.validate_only))
+    await context.wait_for_metadata(request.timeout_ms)
     return CreateTopicsResponse(topics=results)
 
 
-def failed(request: CreateTopicsRequest, version: int, code: int) -> CreateTopicsResponse:
+def error_response(request: CreateTopicsRequest, version: int, code: int) -> CreateTopicsResponse:
     return CreateTopicsResponse(
         topics=[
             CreatableTopicResult(name=topic.name, error_code=code, error_message=None)
@@ -53,14 +53,18 @@ def failed(request: CreateTopicsRequest, version: int, code: int) -> CreateTopic
     )
 
 
-def _created(call: Call, asked: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+def _create_one(
+    context: RequestContext, requested: CreatableTopic, *, validate_only: bool
+) -> CreatableTopicResult:
     try:
-        topic = _create(call, asked, validate_only=validate_only)
-    except Refusal as refusal:
-        code = refusal.code
-        if isinstance(refusal, InvalidValue) and not call.release.since("2.0"):
+        topic = _create(context, requested, validate_only=validate_only)
+    except ApiError as error:
+        code = error.code
+        if isinstance(error, InvalidConfigValue) and not context.release.since("2.0"):
             code = ErrorCode.UNKNOWN_SERVER_ERROR
-        return CreatableTopicResult(name=asked.name, error_code=code, error_message=refusal.message)
+        return CreatableTopicResult(
+            name=requested.name, error_code=code, error_message=error.message
+        )
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -81,21 +85,24 @@ def _created(call: Call, asked: CreatableTopic, *, validate_only: bool) -> Creat
     )
 
 
-def _create(call: Call, asked: CreatableTopic, *, validate_only: bool) -> Topic:
-    if asked.assignments and (asked.num_partitions, asked.replication_factor) != (-1, -1):
-        raise Refusal(
+def _create(context: RequestContext, requested: CreatableTopic, *, validate_only: bool) -> Topic:
+    if requested.assignments and (requested.num_partitions, requested.replication_factor) != (
+        -1,
+        -1,
+    ):
+        raise ApiError(
             ErrorCode.INVALID_REQUEST, "with assignments both counts must be -1, as they follow"
         )
-    if len(asked.assignments) > MAX_PARTITIONS:
-        raise Refusal(ErrorCode.POLICY_VIOLATION)
-    indexes = [each.partition_index for each in asked.assignments]
+    if len(requested.assignments) > MAX_PARTITIONS:
+        raise ApiError(ErrorCode.POLICY_VIOLATION)
+    indexes = [each.partition_index for each in requested.assignments]
     if len(indexes) != len(dict.fromkeys(indexes)):
-        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
-    return call.cluster.create_topic(
-        asked.name,
-        asked.num_partitions,
-        asked.replication_factor,
-        assignments={each.partition_index: each.broker_ids for each in asked.assignments},
-        configs={config.name: config.value for config in asked.configs},
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
+    return context.cluster.create_topic(
+        requested.name,
+        requested.num_partitions,
+        requested.replication_factor,
+        assignments={each.partition_index: each.broker_ids for each in requested.assignments},
+        configs={config.name: config.value for config in requested.configs},
         validate_only=validate_only,
     )

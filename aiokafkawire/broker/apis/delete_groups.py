@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_coordinator
-from aiokafkawire.broker.call import Call
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -12,20 +12,20 @@ from aiokafkawire.wire.messages.delete_groups import (
     DeleteGroupsResponse,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 
-async def handle(call: Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+async def handle(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(
         throttle_time_ms=0,
         results=[
-            DeletableGroupResult(group_id=group_id, error_code=_deleted(call, group_id))
+            DeletableGroupResult(group_id=group_id, error_code=_deleted(context, group_id))
             for group_id in dict.fromkeys(request.groups_names)
         ],
     )
 
 
-def failed(request: DeleteGroupsRequest, version: int, code: int) -> DeleteGroupsResponse:
+def error_response(request: DeleteGroupsRequest, version: int, code: int) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(
         throttle_time_ms=0,
         results=[
@@ -35,12 +35,12 @@ def failed(request: DeleteGroupsRequest, version: int, code: int) -> DeleteGroup
     )
 
 
-def _deleted(call: Call, group_id: str) -> ErrorCode:
+def _deleted(context: RequestContext, group_id: str) -> ErrorCode:
     try:
-        check_coordinator(call, group_id, named=False)
-        code = call.state.groups.delete(group_id)
+        check_coordinator(context, group_id, named=False)
+        code = context.state.groups.delete(group_id)
         if not code:
-            call.state.transactions.forget_offsets(group_id)
-    except Refusal as refusal:
-        return refusal.code
+            context.state.transactions.forget_offsets(group_id)
+    except ApiError as error:
+        return error.code
     return code

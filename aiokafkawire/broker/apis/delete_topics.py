@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from aiokafkawire.broker.call import Call
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import NO_ID, ErrorCode
 from aiokafkawire.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -14,16 +14,16 @@ from aiokafkawire.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 FIRST_ID_VERSION = 6
 
 
-async def handle(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    if not call.takes_changes:
-        return failed(request, call.version, ErrorCode.NOT_CONTROLLER)
-    asked = _asked(request, call.version)
-    times = Counter((each.name, each.topic_id) for each in asked)
+async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    if not context.accepts_controller_requests:
+        return error_response(request, context.version, ErrorCode.NOT_CONTROLLER)
+    requested = _requested(request, context.version)
+    times = Counter((each.name, each.topic_id) for each in requested)
     responses = []
     for (name, topic_id), count in times.items():
         if count > 1:
@@ -35,40 +35,44 @@ async def handle(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsRespon
                     error_message="the topic is in the request more than once",
                 )
             )
-    responses += [_deleted(call, each) for each in asked if times[each.name, each.topic_id] == 1]
-    await call.told(request.timeout_ms)
+    responses += [
+        _delete_one(context, each) for each in requested if times[each.name, each.topic_id] == 1
+    ]
+    await context.wait_for_metadata(request.timeout_ms)
     return DeleteTopicsResponse(responses=responses)
 
 
-def failed(request: DeleteTopicsRequest, version: int, code: int) -> DeleteTopicsResponse:
+def error_response(request: DeleteTopicsRequest, version: int, code: int) -> DeleteTopicsResponse:
     return DeleteTopicsResponse(
         responses=[
-            DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=code)
-            for asked in _asked(request, version)
+            DeletableTopicResult(name=requested.name, topic_id=requested.topic_id, error_code=code)
+            for requested in _requested(request, version)
         ]
     )
 
 
-def _asked(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
+def _requested(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
     if version >= FIRST_ID_VERSION:
         return request.topics
     return [DeleteTopicState(name=name, topic_id=NO_ID) for name in request.topic_names]
 
 
-def _deleted(call: Call, asked: DeleteTopicState) -> DeletableTopicResult:
-    cluster = call.cluster
+def _delete_one(context: RequestContext, requested: DeleteTopicState) -> DeletableTopicResult:
+    cluster = context.cluster
     try:
-        if (asked.name is None) == (asked.topic_id == NO_ID):
-            raise Refusal(ErrorCode.INVALID_REQUEST, "a topic is named by name or by id, not both")
+        if (requested.name is None) == (requested.topic_id == NO_ID):
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a topic is named by name or by id, not both")
         topic = (
-            cluster.topic_by_id(asked.topic_id) if asked.name is None else cluster.topic(asked.name)
+            cluster.topic_by_id(requested.topic_id)
+            if requested.name is None
+            else cluster.topic(requested.name)
         )
         cluster.delete_topic(topic)
-    except Refusal as refusal:
+    except ApiError as error:
         return DeletableTopicResult(
-            name=asked.name,
-            topic_id=asked.topic_id,
-            error_code=refusal.code,
-            error_message=refusal.message,
+            name=requested.name,
+            topic_id=requested.topic_id,
+            error_code=error.code,
+            error_message=error.message,
         )
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=ErrorCode.NONE)

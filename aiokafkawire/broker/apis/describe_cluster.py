@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokafkawire.broker.apis.metadata import ALL_CLUSTER_OPERATIONS
-from aiokafkawire.broker.call import Call
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -12,17 +12,19 @@ from aiokafkawire.wire.messages.describe_cluster import (
 )
 from aiokafkawire.wire.messages.metadata import OPERATIONS_NOT_ASKED
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 BROKERS, CONTROLLERS = 1, 2
 
 
-async def handle(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
+async def handle(
+    context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
     if request.endpoint_type == CONTROLLERS:
-        return failed(request, call.version, ErrorCode.MISMATCHED_ENDPOINT_TYPE)
+        return error_response(request, context.version, ErrorCode.MISMATCHED_ENDPOINT_TYPE)
     if request.endpoint_type != BROKERS:
-        return failed(request, call.version, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
-    cluster = call.cluster
+        return error_response(request, context.version, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
+    cluster = context.cluster
     return DescribeClusterResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
@@ -37,7 +39,7 @@ async def handle(call: Call, request: DescribeClusterRequest) -> DescribeCluster
                 rack=cluster.racks.get(node),
                 is_fenced=node not in cluster.live,
             )
-            for node, address in call.state.addresses.items()
+            for node, address in context.state.addresses.items()
             if node in cluster.live or request.include_fenced_brokers
         ],
         cluster_authorized_operations=(
@@ -48,5 +50,7 @@ async def handle(call: Call, request: DescribeClusterRequest) -> DescribeCluster
     )
 
 
-def failed(request: DescribeClusterRequest, version: int, code: int) -> DescribeClusterResponse:
+def error_response(
+    request: DescribeClusterRequest, version: int, code: int
+) -> DescribeClusterResponse:
     return DescribeClusterResponse(throttle_time_ms=0, error_code=code, cluster_id="", brokers=[])

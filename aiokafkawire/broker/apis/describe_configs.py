@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aiokafkawire.broker.call import Call
-from aiokafkawire.broker.options import BrokerConfig
-from aiokafkawire.broker.refusal import Refusal
-from aiokafkawire.broker.settings import (
-    BROKER_SETTINGS,
-    TOPIC_SETTINGS,
-    Kind,
-    Setting,
-    Source,
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.cluster_state import check_topic_name
+from aiokafkawire.broker.config_defs import (
+    BROKER_CONFIGS,
+    TOPIC_CONFIGS,
+    ConfigDef,
+    ConfigSource,
+    ConfigType,
 )
-from aiokafkawire.broker.topics import check_topic_name
+from aiokafkawire.broker.options import BrokerConfig
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -25,7 +25,7 @@ from aiokafkawire.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 DEFAULTS = BrokerConfig()
 
@@ -34,20 +34,24 @@ TOPIC, BROKER = 2, 4
 
 UNKNOWN = 0
 
-WITHOUT_SETTINGS = (16, 32)
+WITHOUT_CONFIGS = (16, 32)
 """Client metrics and groups: nothing of them can be set here."""
 
-KNOWN_TYPES = (TOPIC, BROKER, *WITHOUT_SETTINGS)
+KNOWN_TYPES = (TOPIC, BROKER, *WITHOUT_CONFIGS)
 
 
-async def handle(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+async def handle(
+    context: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         throttle_time_ms=0,
-        results=[_described(call, request, resource) for resource in request.resources],
+        results=[_describe(context, request, resource) for resource in request.resources],
     )
 
 
-def failed(request: DescribeConfigsRequest, version: int, code: int) -> DescribeConfigsResponse:
+def error_response(
+    request: DescribeConfigsRequest, version: int, code: int
+) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         throttle_time_ms=0,
         results=[_result(resource, code, None) for resource in request.resources],
@@ -66,23 +70,23 @@ def _result(
     )
 
 
-def _described(
-    call: Call, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+def _describe(
+    context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     try:
         if resource.resource_type == TOPIC:
-            configs = list(_of_topic(call, resource.resource_name))
+            configs = list(_topic_configs(context, resource.resource_name))
         elif resource.resource_type == BROKER:
-            configs = list(_of_node(call, resource.resource_name))
-        elif resource.resource_type in WITHOUT_SETTINGS:
+            configs = list(_broker_configs(context, resource.resource_name))
+        elif resource.resource_type in WITHOUT_CONFIGS:
             configs = []
         else:
-            raise Refusal(
+            raise ApiError(
                 ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} is not known"
             )
-    except Refusal as refusal:
-        result = _result(resource, refusal.code, str(refusal))
-        if resource.resource_type not in KNOWN_TYPES and not call.release.since("2.4"):
+    except ApiError as error:
+        result = _result(resource, error.code, str(error))
+        if resource.resource_type not in KNOWN_TYPES and not context.release.since("2.4"):
             result.resource_type = UNKNOWN
         return result
     wanted = resource.configuration_keys
@@ -92,60 +96,64 @@ def _described(
         each.documentation = None
         if not request.include_synonyms:
             each.synonyms = []
-        if call.version == 0:
-            each.is_default = each.config_source == Source.DEFAULT
+        if context.version == 0:
+            each.is_default = each.config_source == ConfigSource.DEFAULT
     return result
 
 
-def _of_topic(call: Call, name: str) -> Iterator[DescribeConfigsResourceResult]:
+def _topic_configs(context: RequestContext, name: str) -> Iterator[DescribeConfigsResourceResult]:
     check_topic_name(name)
     # Of a topic that there is not it was once told what one would begin with.
-    told = call.release.since("2.0") or name in call.cluster.topics
-    own_configs = call.cluster.topic(name).configs if told else {}
-    for key, setting in TOPIC_SETTINGS.items():
+    must_exist = context.release.since("2.0") or name in context.cluster.topics
+    own_configs = context.cluster.topic(name).configs if must_exist else {}
+    for key, config in TOPIC_CONFIGS.items():
         synonyms = []
         if key in own_configs:
-            own = own_configs[key]
-            synonyms.append(DescribeConfigsSynonym(name=key, value=own, source=Source.TOPIC))
-        if setting.of_broker:
-            synonyms.append(_of_option(call, setting.of_broker, setting))
-        default = setting.value(call.state.options)
-        yield _config(key, setting, synonyms, default=default)
+            on_this_node = own_configs[key]
+            synonyms.append(
+                DescribeConfigsSynonym(name=key, value=on_this_node, source=ConfigSource.TOPIC)
+            )
+        if config.server_property:
+            synonyms.append(_broker_synonym(context, config.server_property, config))
+        default = config.value(context.state.options)
+        yield _config(key, config, synonyms, default=default)
 
 
-def _of_node(call: Call, name: str) -> Iterator[DescribeConfigsResourceResult]:
+def _broker_configs(context: RequestContext, name: str) -> Iterator[DescribeConfigsResourceResult]:
     if not name:
         # The defaults of the whole cluster, of which there are none.
         return
-    if name != str(call.node_id):
-        raise Refusal(
+    if name != str(context.node_id):
+        raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"this is node {call.node_id}, which does not know the configs of node {name!r}",
+            f"this is node {context.node_id}, which does not know the configs of node {name!r}",
         )
-    yield _given("node.id", Kind.INT, name)
-    yield _given("broker.id", Kind.INT, name)
-    rack = call.cluster.racks.get(call.node_id)
+    yield _static_config("node.id", ConfigType.INT, name)
+    yield _static_config("broker.id", ConfigType.INT, name)
+    rack = context.cluster.racks.get(context.node_id)
     if rack is not None:
-        yield _given("broker.rack", Kind.STRING, rack)
-    for key, setting in BROKER_SETTINGS.items():
-        yield _config(key, setting, [_of_option(call, key, setting)], read_only=True)
+        yield _static_config("broker.rack", ConfigType.STRING, rack)
+    for key, config in BROKER_CONFIGS.items():
+        yield _config(key, config, [_broker_synonym(context, key, config)], read_only=True)
 
 
-def _given(name: str, kind: Kind, value: str) -> DescribeConfigsResourceResult:
-    synonym = DescribeConfigsSynonym(name=name, value=value, source=Source.STATIC_BROKER)
-    return _config(name, Setting(kind), [synonym], read_only=True)
+def _static_config(name: str, config_type: ConfigType, value: str) -> DescribeConfigsResourceResult:
+    synonym = DescribeConfigsSynonym(name=name, value=value, source=ConfigSource.STATIC_BROKER)
+    return _config(name, ConfigDef(config_type), [synonym], read_only=True)
 
 
-def _of_option(call: Call, name: str, setting: Setting) -> DescribeConfigsSynonym:
+def _broker_synonym(
+    context: RequestContext, name: str, config: ConfigDef
+) -> DescribeConfigsSynonym:
     """What the whole node is set to."""
-    value = setting.value(call.state.options)
-    source = Source.DEFAULT if value == setting.value(DEFAULTS) else Source.STATIC_BROKER
+    value = config.value(context.state.options)
+    source = ConfigSource.DEFAULT if value == config.value(DEFAULTS) else ConfigSource.STATIC_BROKER
     return DescribeConfigsSynonym(name=name, value=value, source=source)
 
 
 def _config(
     name: str,
-    setting: Setting,
+    config: ConfigDef,
     synonyms: list[DescribeConfigsSynonym],
     *,
     default: str = "",
@@ -156,8 +164,8 @@ def _config(
         name=name,
         value=synonyms[0].value if synonyms else default,
         read_only=read_only,
-        config_source=synonyms[0].source if synonyms else Source.DEFAULT,
+        config_source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         is_sensitive=False,
         synonyms=synonyms,
-        config_type=setting.kind,
+        config_type=config.config_type,
     )

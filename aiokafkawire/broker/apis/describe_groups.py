@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_coordinator
-from aiokafkawire.broker.call import Call
 from aiokafkawire.broker.groups.events import GroupState
 from aiokafkawire.broker.groups.machine import ClassicGroup
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.describe_groups import (
     DescribedGroup,
@@ -16,35 +16,39 @@ from aiokafkawire.wire.messages.describe_groups import (
 )
 from aiokafkawire.wire.messages.metadata import OPERATIONS_NOT_ASKED
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 ALL_GROUP_OPERATIONS = 0b110101001000
 FIRST_NOT_FOUND_VERSION = 6
 
 
-async def handle(call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+async def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     operations = (
         ALL_GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED
     )
     return DescribeGroupsResponse(
-        groups=[_described(call, group_id, operations) for group_id in request.groups]
+        groups=[_described(context, group_id, operations) for group_id in request.groups]
     )
 
 
-def failed(request: DescribeGroupsRequest, version: int, code: int) -> DescribeGroupsResponse:
+def error_response(
+    request: DescribeGroupsRequest, version: int, code: int
+) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(groups=[_nothing(group_id, code) for group_id in request.groups])
 
 
-def _described(call: Call, group_id: str, operations: int) -> DescribedGroup:
+def _described(context: RequestContext, group_id: str, operations: int) -> DescribedGroup:
     try:
-        check_coordinator(call, group_id, named=False)
-    except Refusal as refusal:
-        return _nothing(group_id, refusal.code)
-    group = call.state.groups.get(group_id)
-    gone = group is None or (group.state is GroupState.EMPTY and not call.release.has_empty_groups)
+        check_coordinator(context, group_id, named=False)
+    except ApiError as error:
+        return _nothing(group_id, error.code)
+    group = context.state.groups.get(group_id)
+    gone = group is None or (
+        group.state is GroupState.EMPTY and not context.release.keeps_empty_groups
+    )
     if group is None or gone:
         described = _nothing(group_id, ErrorCode.NONE, GroupState.DEAD.value)
-        if call.version >= FIRST_NOT_FOUND_VERSION:
+        if context.version >= FIRST_NOT_FOUND_VERSION:
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             described.error_message = f"Group {group_id} not found."
         described.authorized_operations = operations
@@ -54,7 +58,7 @@ def _described(call: Call, group_id: str, operations: int) -> DescribedGroup:
         error_code=ErrorCode.NONE,
         group_id=group_id,
         group_state=(
-            call.release.syncing_state
+            context.release.syncing_state_name
             if group.state is GroupState.COMPLETING_REBALANCE
             else group.state.value
         ),

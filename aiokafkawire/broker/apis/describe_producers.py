@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aiokafkawire.broker.call import Call
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -15,14 +15,18 @@ from aiokafkawire.wire.messages.describe_producers import (
     TopicResponse,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 
-async def handle(call: Call, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    return _response(request, lambda topic, index: _partition(call, topic, index))
+async def handle(
+    context: RequestContext, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    return _response(request, lambda topic, index: _partition(context, topic, index))
 
 
-def failed(request: DescribeProducersRequest, version: int, code: int) -> DescribeProducersResponse:
+def error_response(
+    request: DescribeProducersRequest, version: int, code: int
+) -> DescribeProducersResponse:
     return _response(request, lambda topic, index: _refused(index, code))
 
 
@@ -41,13 +45,13 @@ def _response(
     )
 
 
-def _partition(call: Call, topic: str, index: int) -> PartitionResponse:
+def _partition(context: RequestContext, topic: str, index: int) -> PartitionResponse:
     try:
-        partition = call.partition(call.cluster.topic(topic), index)
-        if call.node_id not in partition.replicas:
-            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    except Refusal as refusal:
-        return _refused(index, refusal.code)
+        partition = context.partition(context.cluster.topic(topic), index)
+        if context.node_id not in partition.replicas:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    except ApiError as error:
+        return _refused(index, error.code)
     return PartitionResponse(
         partition_index=index,
         error_code=ErrorCode.NONE,
@@ -60,7 +64,7 @@ def _partition(call: Call, topic: str, index: int) -> PartitionResponse:
                 coordinator_epoch=each.coordinator_epoch,
                 current_txn_start_offset=each.transaction_start,
             )
-            for each in partition.log.producers.active()
+            for each in partition.log.producers.active_producers()
         ],
     )
 

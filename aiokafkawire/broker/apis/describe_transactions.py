@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aiokafkawire.broker.call import Call
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.broker.transactions.machine import Transaction
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.describe_transactions import (
@@ -13,20 +13,22 @@ from aiokafkawire.wire.messages.describe_transactions import (
     TransactionState,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 OFFSETS_TOPIC = "__consumer_offsets"
 """Where the offsets of groups are in Kafka, and so what a transaction with such names."""
 
 
-async def handle(call: Call, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+async def handle(
+    context: RequestContext, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
         throttle_time_ms=0,
-        transaction_states=[_described(call, name) for name in request.transactional_ids],
+        transaction_states=[_described(context, name) for name in request.transactional_ids],
     )
 
 
-def failed(
+def error_response(
     request: DescribeTransactionsRequest, version: int, code: int
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
@@ -35,16 +37,16 @@ def failed(
     )
 
 
-def _described(call: Call, transactional_id: str) -> TransactionState:
+def _described(context: RequestContext, transactional_id: str) -> TransactionState:
     try:
         if not transactional_id:
-            raise Refusal(ErrorCode.INVALID_REQUEST)
-        call.check_coordinator(transactional_id)
-        found = call.state.transactions.get(transactional_id)
+            raise ApiError(ErrorCode.INVALID_REQUEST)
+        context.check_coordinator(transactional_id)
+        found = context.state.transactions.get(transactional_id)
         if found is None:
-            raise Refusal(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-    except Refusal as refusal:
-        return _refused(transactional_id, refusal.code)
+            raise ApiError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    except ApiError as error:
+        return _refused(transactional_id, error.code)
     return TransactionState(
         error_code=ErrorCode.NONE,
         transactional_id=transactional_id,
@@ -53,16 +55,16 @@ def _described(call: Call, transactional_id: str) -> TransactionState:
         transaction_start_time_ms=found.started_ms,
         producer_id=found.producer.producer_id,
         producer_epoch=found.producer.epoch,
-        topics=_topics(call, found),
+        topics=_topics(context, found),
     )
 
 
-def _topics(call: Call, found: Transaction) -> list[TopicData]:
+def _topics(context: RequestContext, found: Transaction) -> list[TopicData]:
     topics: dict[str, dict[int, None]] = {}
     for tp in found.partitions:
         topics.setdefault(tp.topic, {})[tp.partition] = None
     for group in found.groups:
-        topics.setdefault(OFFSETS_TOPIC, {})[call.cluster.coordinator_slot(group)] = None
+        topics.setdefault(OFFSETS_TOPIC, {})[context.cluster.coordinator_partition(group)] = None
     return [TopicData(topic=name, partitions=list(indexes)) for name, indexes in topics.items()]
 
 

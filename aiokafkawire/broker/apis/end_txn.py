@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
+from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.transaction_requests import code_for
-from aiokafkawire.broker.call import Call
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.broker.transactions.events import End
 from aiokafkawire.types import ProducerIdAndEpoch
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 FIRST_FENCED_VERSION = 2
 FIRST_BUMPING_VERSION = 5
 
 
-async def handle(call: Call, request: EndTxnRequest) -> EndTxnResponse:
+async def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
     try:
-        call.check_coordinator(request.transactional_id)
-    except Refusal as refusal:
-        return failed(request, call.version, refusal.code)
-    answer = call.state.transactions.handle(
+        context.check_coordinator(request.transactional_id)
+    except ApiError as error:
+        return error_response(request, context.version, error.code)
+    answer = context.state.transactions.handle(
         request.transactional_id,
         End(
             producer=ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             commit=request.committed,
-            bumps_epoch=call.version >= FIRST_BUMPING_VERSION,
+            bumps_epoch=context.version >= FIRST_BUMPING_VERSION,
         ),
     )
     if answer.code:
-        code = code_for(call.version, answer.code, fenced_since=FIRST_FENCED_VERSION)
-        return failed(request, call.version, code)
+        code = code_for(context.version, answer.code, fenced_since=FIRST_FENCED_VERSION)
+        return error_response(request, context.version, code)
     return EndTxnResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
@@ -40,5 +40,5 @@ async def handle(call: Call, request: EndTxnRequest) -> EndTxnResponse:
     )
 
 
-def failed(request: EndTxnRequest, version: int, code: int) -> EndTxnResponse:
+def error_response(request: EndTxnRequest, version: int, code: int) -> EndTxnResponse:
     return EndTxnResponse(throttle_time_ms=0, error_code=code)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafkawire.broker.call import Call, Disconnect
+from aiokafkawire.broker.request_context import Disconnect, RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.find_coordinator import (
     Coordinator,
@@ -10,7 +10,7 @@ from aiokafkawire.wire.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 GROUP = 0
 TRANSACTION = 1
@@ -18,12 +18,16 @@ FIRST_KEYS_VERSION = 4
 NO_NODE = -1
 
 
-async def handle(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    keys = request.coordinator_keys if call.version >= FIRST_KEYS_VERSION else [request.key]
-    return _response(call.version, [_find(call, key, request.key_type) for key in keys])
+async def handle(
+    context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    keys = request.coordinator_keys if context.version >= FIRST_KEYS_VERSION else [request.key]
+    return _response(context.version, [_find(context, key, request.key_type) for key in keys])
 
 
-def failed(request: FindCoordinatorRequest, version: int, code: int) -> FindCoordinatorResponse:
+def error_response(
+    request: FindCoordinatorRequest, version: int, code: int
+) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if version >= FIRST_KEYS_VERSION else [request.key]
     return _response(version, [_nowhere(key, code, None) for key in keys])
 
@@ -41,13 +45,13 @@ def _response(version: int, found: list[Coordinator]) -> FindCoordinatorResponse
     )
 
 
-def _find(call: Call, key: str, key_type: int) -> Coordinator:
+def _find(context: RequestContext, key: str, key_type: int) -> Coordinator:
     if key_type not in {GROUP, TRANSACTION}:
-        if not call.release.since("2.4"):
+        if not context.release.since("2.4"):
             raise Disconnect(f"there is no coordinator for key type {key_type}")
         return _nowhere(key, ErrorCode.INVALID_REQUEST, f"no coordinator for key type {key_type}")
-    node = call.cluster.coordinator(key)
-    address = call.state.addresses.get(node)
+    node = context.cluster.coordinator(key)
+    address = context.state.addresses.get(node)
     if address is None:
         return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
     return Coordinator(

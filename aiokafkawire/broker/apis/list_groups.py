@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aiokafkawire.broker.call import Call
 from aiokafkawire.broker.groups.events import GroupState
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.list_groups import (
     ListedGroup,
@@ -11,15 +11,15 @@ from aiokafkawire.wire.messages.list_groups import (
     ListGroupsResponse,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 CLASSIC = "classic"
 
 
-async def handle(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
+async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     states = [state.lower() for state in request.states_filter]
     types = [name.lower() for name in request.types_filter]
-    loading = call.state.coordination.loads_any(call.node_id)
+    loading = context.state.coordinator_loader.is_loading_any(context.node_id)
     return ListGroupsResponse(
         error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE,
         groups=[
@@ -29,14 +29,14 @@ async def handle(call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
                 group_state=group.state.value,
                 group_type=CLASSIC,
             )
-            for group in call.state.groups
-            if call.cluster.coordinator(group.group_id) == call.node_id
-            and (group.state is not GroupState.EMPTY or call.release.has_empty_groups)
+            for group in context.state.groups
+            if context.cluster.coordinator(group.group_id) == context.node_id
+            and (group.state is not GroupState.EMPTY or context.release.keeps_empty_groups)
             and (not states or group.state.value.lower() in states)
             and (not types or CLASSIC in types)
         ],
     )
 
 
-def failed(request: ListGroupsRequest, version: int, code: int) -> ListGroupsResponse:
+def error_response(request: ListGroupsRequest, version: int, code: int) -> ListGroupsResponse:
     return ListGroupsResponse(error_code=code, groups=[])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aiokafkawire.broker.call import Call
-from aiokafkawire.broker.log import Found
-from aiokafkawire.broker.refusal import Refusal
-from aiokafkawire.broker.topics import Partition
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.cluster_state import Partition
+from aiokafkawire.broker.log import TimestampAndOffset
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -17,7 +17,7 @@ from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 LATEST = -1
 EARLIEST = -2
@@ -39,18 +39,19 @@ FIRST_VERSION: Mapping[int, int] = {
 READ_COMMITTED = 1
 FIRST_NOT_AVAILABLE_VERSION = 5
 
-CONSUMER = -1
-DEBUG_REPLICA = -2
+CONSUMER_REPLICA_ID = -1
+DEBUGGING_REPLICA_ID = -2
 NOTHING = -1
 
 
-async def handle(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _partition(call, request, topic.name, asked) for asked in topic.partitions
+                    _partition(context, request, topic.name, requested)
+                    for requested in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -58,16 +59,16 @@ async def handle(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse
     )
 
 
-def failed(request: ListOffsetsRequest, version: int, code: int) -> ListOffsetsResponse:
+def error_response(request: ListOffsetsRequest, version: int, code: int) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
                     ListOffsetsPartitionResponse(
-                        partition_index=asked.partition_index, error_code=code
+                        partition_index=requested.partition_index, error_code=code
                     )
-                    for asked in topic.partitions
+                    for requested in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -76,89 +77,103 @@ def failed(request: ListOffsetsRequest, version: int, code: int) -> ListOffsetsR
 
 
 def _partition(
-    call: Call, request: ListOffsetsRequest, name: str, asked: ListOffsetsPartition
+    context: RequestContext, request: ListOffsetsRequest, name: str, requested: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     response = ListOffsetsPartitionResponse(
-        partition_index=asked.partition_index, error_code=ErrorCode.NONE
+        partition_index=requested.partition_index, error_code=ErrorCode.NONE
     )
     try:
-        own = request.replica_id == DEBUG_REPLICA
-        partition = call.partition(call.cluster.topic(name), asked.partition_index, own=own)
-        partition.check_epoch(asked.current_leader_epoch)
-        if own:
-            call.check_replica(partition)
+        on_this_node = request.replica_id == DEBUGGING_REPLICA_ID
+        partition = context.partition(
+            context.cluster.topic(name), requested.partition_index, on_this_node=on_this_node
+        )
+        partition.check_leader_epoch(requested.current_leader_epoch)
+        if on_this_node:
+            context.check_replica(partition)
         else:
-            call.check_leader(partition)
-        if call.version == 0:
-            offsets = _old_style(call, partition, asked.timestamp, _limit(request, partition))
-            response.old_style_offsets = offsets[: max(asked.max_num_offsets, 0)]
+            context.check_leader(partition)
+        if context.version == 0:
+            offsets = _legacy_offsets(
+                context, partition, requested.timestamp, _read_limit(request, partition)
+            )
+            response.old_style_offsets = offsets[: max(requested.max_num_offsets, 0)]
             return response
-        found = _find(call, partition, asked.timestamp, _limit(request, partition))
-        at_the_end = asked.timestamp == LATEST or found.offset == NOTHING
-        if at_the_end and request.replica_id == CONSUMER:
-            _check_end(call, partition)
-    except Refusal as refusal:
-        response.error_code = refusal.code
+        found = _find(context, partition, requested.timestamp, _read_limit(request, partition))
+        at_the_end = requested.timestamp == LATEST or found.offset == NOTHING
+        if at_the_end and request.replica_id == CONSUMER_REPLICA_ID:
+            _check_end(context, partition)
+    except ApiError as error:
+        response.error_code = error.code
         return response
     response.timestamp = found.timestamp_ms
     response.offset = found.offset
-    if call.version >= 4:
+    if context.version >= 4:
         response.leader_epoch = found.leader_epoch
     return response
 
 
-def _check_end(call: Call, partition: Partition) -> None:
+def _check_end(context: RequestContext, partition: Partition) -> None:
     """Refuse to tell of the end while the leader before may have told of a later one (KIP-207)."""
-    if partition.knows_high_watermark or not call.release.since("2.2"):
+    if partition.is_high_watermark_current or not context.release.since("2.2"):
         return
-    known = call.version >= FIRST_NOT_AVAILABLE_VERSION
-    raise Refusal(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
+    known = context.version >= FIRST_NOT_AVAILABLE_VERSION
+    raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
 
 
-def _limit(request: ListOffsetsRequest, partition: Partition) -> int:
+def _read_limit(request: ListOffsetsRequest, partition: Partition) -> int:
     """Where the log ends for who asks: for consumers before what is not everywhere yet."""
-    if request.replica_id != CONSUMER:
+    if request.replica_id != CONSUMER_REPLICA_ID:
         return partition.log.end_offset
     if request.isolation_level == READ_COMMITTED:
         return partition.last_stable_offset
     return partition.high_watermark
 
 
-def _check_special(call: Call, timestamp: int) -> bool:
-    """Whether it stands for a place in the log. Raises `Refusal`."""
+def _is_special_timestamp(context: RequestContext, timestamp: int) -> bool:
+    """Whether it stands for a place in the log. Raises `ApiError`."""
     first = FIRST_VERSION.get(timestamp)
-    if first is not None and call.version >= first:
+    if first is not None and context.version >= first:
         return True
-    if timestamp < 0 and call.release.since("3.5"):
-        raise Refusal(ErrorCode.UNSUPPORTED_VERSION)
+    if timestamp < 0 and context.release.since("3.5"):
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     return False
 
 
-def _old_style(call: Call, partition: Partition, timestamp: int, limit: int) -> list[int]:
+def _legacy_offsets(
+    context: RequestContext, partition: Partition, timestamp: int, limit: int
+) -> list[int]:
     log = partition.log
-    _check_special(call, timestamp)
+    _is_special_timestamp(context, timestamp)
     if timestamp == LATEST:
         found = log.segment_offsets()
     elif timestamp == EARLIEST:
         found = [log.start_offset]
     else:
-        found = log.segment_offsets_before(timestamp, call.state.clock.wall_ms())
+        found = log.segment_offsets_before(timestamp, context.state.clock.wall_ms())
     before = [offset for offset in found if offset <= limit]
     return found if len(before) == len(found) else [limit, *before]
 
 
-def _find(call: Call, partition: Partition, timestamp: int, limit: int) -> Found:
+def _find(
+    context: RequestContext, partition: Partition, timestamp: int, limit: int
+) -> TimestampAndOffset:
     """What is asked for, as far as it lies before the offset `limit`."""
     log = partition.log
-    if not _check_special(call, timestamp):
-        found = log.find_timestamp(timestamp)
-        return found if found and found.offset < limit else Found(NOTHING, NOTHING, NOTHING)
+    if not _is_special_timestamp(context, timestamp):
+        found = log.find_offset_by_timestamp(timestamp)
+        return (
+            found
+            if found and found.offset < limit
+            else TimestampAndOffset(NOTHING, NOTHING, NOTHING)
+        )
     if timestamp == LATEST:
-        return Found(limit, NOTHING, partition.leader_epoch)
+        return TimestampAndOffset(limit, NOTHING, partition.leader_epoch)
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
-        epoch = log.epoch_at(log.start_offset)
-        return Found(log.start_offset, NOTHING, partition.leader_epoch if epoch is None else epoch)
+        epoch = log.epoch_for_offset(log.start_offset)
+        return TimestampAndOffset(
+            log.start_offset, NOTHING, partition.leader_epoch if epoch is None else epoch
+        )
     if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
         # There is no remote log.
-        return Found(NOTHING, NOTHING, NOTHING)
-    return log.find_max_timestamp() or Found(NOTHING, NOTHING, NOTHING)
+        return TimestampAndOffset(NOTHING, NOTHING, NOTHING)
+    return log.find_offset_of_max_timestamp() or TimestampAndOffset(NOTHING, NOTHING, NOTHING)

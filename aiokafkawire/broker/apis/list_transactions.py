@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from aiokafkawire.broker.call import Call
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.broker.transactions import events
 from aiokafkawire.broker.transactions.machine import Transaction
 from aiokafkawire.wire import ErrorCode
@@ -14,23 +14,25 @@ from aiokafkawire.wire.messages.list_transactions import (
     TransactionState,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 MAX_PATTERN_CHARS = 1_000
 
 STATES = tuple(state.value for state in events.TransactionState)
 
 
-async def handle(call: Call, request: ListTransactionsRequest) -> ListTransactionsResponse:
+async def handle(
+    context: RequestContext, request: ListTransactionsRequest
+) -> ListTransactionsResponse:
     pattern = request.transactional_id_pattern or ""
     try:
         if len(pattern) > MAX_PATTERN_CHARS:
             raise re.error("the pattern is too long")
         matching = re.compile(pattern) if pattern else None
     except re.error:
-        return failed(request, call.version, ErrorCode.INVALID_REGULAR_EXPRESSION)
-    if call.state.coordination.loads_any(call.node_id):
-        return failed(request, call.version, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return error_response(request, context.version, ErrorCode.INVALID_REGULAR_EXPRESSION)
+    if context.state.coordinator_loader.is_loading_any(context.node_id):
+        return error_response(request, context.version, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     unknown = [name for name in request.state_filters if name not in STATES]
     response = ListTransactionsResponse(
         throttle_time_ms=0,
@@ -40,11 +42,11 @@ async def handle(call: Call, request: ListTransactionsRequest) -> ListTransactio
     )
     if unknown and len(unknown) == len(request.state_filters):
         return response
-    now_ms = call.state.clock.wall_ms()
-    for found in call.state.transactions.listed():
+    now_ms = context.state.clock.wall_ms()
+    for found in context.state.transactions.listed():
         name = found.transactional_id
         if (
-            call.cluster.coordinator(name) == call.node_id
+            context.cluster.coordinator(name) == context.node_id
             and _is_wanted(request, found, now_ms)
             and (matching is None or matching.fullmatch(name))
         ):
@@ -58,7 +60,9 @@ async def handle(call: Call, request: ListTransactionsRequest) -> ListTransactio
     return response
 
 
-def failed(request: ListTransactionsRequest, version: int, code: int) -> ListTransactionsResponse:
+def error_response(
+    request: ListTransactionsRequest, version: int, code: int
+) -> ListTransactionsResponse:
     return ListTransactionsResponse(
         throttle_time_ms=0, error_code=code, unknown_state_filters=[], transaction_states=[]
     )

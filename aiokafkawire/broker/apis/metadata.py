@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
-from aiokafkawire.broker.call import Call
-from aiokafkawire.broker.refusal import Refusal, StorageError
+from aiokafkawire.broker.api_error import ApiError, StorageError
+from aiokafkawire.broker.cluster_state import NO_LEADER, Partition, check_topic_name
 from aiokafkawire.broker.replication.messages import Assignment, LiveNode
 from aiokafkawire.broker.replication.metadata_cache import MetadataCache
-from aiokafkawire.broker.topics import NO_LEADER, Partition, check_topic_name
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import NO_ID, ErrorCode
 from aiokafkawire.wire.messages.metadata import (
     OPERATIONS_NOT_ASKED,
@@ -21,7 +21,7 @@ from aiokafkawire.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 FIRST_ID_FIELD_VERSION = 10
 FIRST_ID_VERSION = 12
@@ -31,36 +31,40 @@ ALL_CLUSTER_OPERATIONS = 0b1111110100000
 """Without an authorizer everything is allowed: a bit for each operation of Kafka's AclOperation."""
 
 
-async def handle(call: Call, request: MetadataRequest) -> MetadataResponse:
-    cluster = call.cluster
-    asked = request.topics
-    if not call.release.since("0.9.0"):
+async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    cluster = context.cluster
+    requested = request.topics
+    if not context.release.since("0.9.0"):
         try:
-            for each in asked or []:
+            for each in requested or []:
                 check_topic_name(each.name or "")
-        except Refusal as refusal:
+        except ApiError as error:
             # One bad name spoilt the whole answer.
-            return failed(request, call.version, refusal.code)
-    if FIRST_ID_FIELD_VERSION <= call.version < FIRST_ID_VERSION and any(
-        each.name is None or each.topic_id != NO_ID for each in asked or []
+            return error_response(request, context.version, error.code)
+    if FIRST_ID_FIELD_VERSION <= context.version < FIRST_ID_VERSION and any(
+        each.name is None or each.topic_id != NO_ID for each in requested or []
     ):
         # These two versions have the field, but no broker ever looked a topic up by it.
-        return failed(request, call.version, ErrorCode.INVALID_REQUEST)
-    view: _View = _Shared(call) if call.replicas is None else _Told(call.replicas.metadata)
-    if asked is None or (call.version == 0 and not asked):
-        topics = [_described(call, view, name, request) for name in view.names()]
+        return error_response(request, context.version, ErrorCode.INVALID_REQUEST)
+    source: _MetadataSource = (
+        _ClusterMetadata(context)
+        if context.replicas is None
+        else _CachedMetadata(context.replicas.metadata)
+    )
+    if requested is None or (context.version == 0 and not requested):
+        topics = [_describe_topic(context, source, name, request) for name in source.names()]
     else:
-        distinct = {(each.name, each.topic_id): each for each in asked}
-        topics = [_asked(call, view, each, request) for each in distinct.values()]
+        distinct = {(each.name, each.topic_id): each for each in requested}
+        topics = [_describe_requested(context, source, each, request) for each in distinct.values()]
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
                 node_id=node, host=live.address.host, port=live.address.port, rack=live.rack
             )
-            for node, live in view.live.items()
+            for node, live in source.live.items()
         ],
         cluster_id=cluster.cluster_id,
-        controller_id=view.controller_id,
+        controller_id=source.controller_id,
         topics=topics,
         cluster_authorized_operations=(
             ALL_CLUSTER_OPERATIONS
@@ -70,56 +74,62 @@ async def handle(call: Call, request: MetadataRequest) -> MetadataResponse:
     )
 
 
-def failed(request: MetadataRequest, version: int, code: int) -> MetadataResponse:
+def error_response(request: MetadataRequest, version: int, code: int) -> MetadataResponse:
     return MetadataResponse(
         brokers=[],
-        topics=[_unknown(topic, version, code) for topic in request.topics or []],
+        topics=[_error_topic(topic, version, code) for topic in request.topics or []],
         error_code=code,
     )
 
 
-def _asked(
-    call: Call, view: _View, asked: MetadataRequestTopic, request: MetadataRequest
+def _describe_requested(
+    context: RequestContext,
+    source: _MetadataSource,
+    requested: MetadataRequestTopic,
+    request: MetadataRequest,
 ) -> MetadataResponseTopic:
-    cluster = call.cluster
+    cluster = context.cluster
     try:
-        if asked.name is None:
-            return _described(call, view, cluster.topic_by_id(asked.topic_id).name, request)
-        create = call.state.options.auto_create_topics and request.allow_auto_topic_creation
-        if create and asked.name not in cluster.topics:
+        if requested.name is None:
+            return _describe_topic(
+                context, source, cluster.topic_by_id(requested.topic_id).name, request
+            )
+        create = context.state.options.auto_create_topics and request.allow_auto_topic_creation
+        if create and requested.name not in cluster.topics:
             try:
-                cluster.create_topic(asked.name)
+                cluster.create_topic(requested.name)
             except StorageError as error:
                 # As for a topic whose creation takes longer, so that clients ask again.
-                raise Refusal(ErrorCode.LEADER_NOT_AVAILABLE) from error
-        check_topic_name(asked.name)
-        if asked.name not in view.names():
+                raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE) from error
+        check_topic_name(requested.name)
+        if requested.name not in source.names():
             # The node may not have heard of it yet; who wanted it made shall ask again.
-            raise Refusal(
+            raise ApiError(
                 ErrorCode.LEADER_NOT_AVAILABLE if create else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
-        return _described(call, view, asked.name, request)
-    except Refusal as refusal:
-        return _unknown(asked, call.version, refusal.code)
+        return _describe_topic(context, source, requested.name, request)
+    except ApiError as error:
+        return _error_topic(requested, context.version, error.code)
 
 
-def _unknown(asked: MetadataRequestTopic, version: int, code: int) -> MetadataResponseTopic:
+def _error_topic(requested: MetadataRequestTopic, version: int, code: int) -> MetadataResponseTopic:
     # Before version 12 a name cannot be null, not even for a topic asked by its id.
-    name = asked.name if asked.name is not None or version >= FIRST_ID_VERSION else ""
-    topic_id = asked.topic_id if asked.name is None else NO_ID
+    name = requested.name if requested.name is not None or version >= FIRST_ID_VERSION else ""
+    topic_id = requested.topic_id if requested.name is None else NO_ID
     return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, partitions=[])
 
 
-def _described(
-    call: Call, view: _View, name: str, request: MetadataRequest
+def _describe_topic(
+    context: RequestContext, source: _MetadataSource, name: str, request: MetadataRequest
 ) -> MetadataResponseTopic:
-    topic = call.cluster.topics.get(name)
+    topic = context.cluster.topics.get(name)
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=name,
         topic_id=NO_ID if topic is None else topic.topic_id,
         partitions=[
-            _partition(call.version, view, index, told) for index, told in view.partitions(name)
+            _partition(context.version, source, index, state)
+            for index, state in source.partitions(name)
         ],
         topic_authorized_operations=(
             ALL_TOPIC_OPERATIONS
@@ -130,12 +140,12 @@ def _described(
 
 
 def _partition(
-    version: int, view: _View, index: int, told: Partition | Assignment
+    version: int, source: _MetadataSource, index: int, state: Partition | Assignment
 ) -> MetadataResponsePartition:
-    offline = [node for node in told.replicas if node not in view.live]
+    offline = [node for node in state.replicas if node not in source.live]
     code = ErrorCode.NONE
-    leader, replicas = told.leader, list(told.replicas)
-    if leader not in view.live:
+    leader, replicas = state.leader, list(state.replicas)
+    if leader not in source.live:
         code, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
     elif version == 0 and offline:
         # The oldest clients cannot be told of a replica that is down.
@@ -145,9 +155,9 @@ def _partition(
         error_code=code,
         partition_index=index,
         leader_id=leader,
-        leader_epoch=told.leader_epoch,
+        leader_epoch=state.leader_epoch,
         replica_nodes=replicas,
-        isr_nodes=list(told.isr),
+        isr_nodes=list(state.isr),
         offline_replicas=offline,
     )
 
@@ -155,7 +165,7 @@ def _partition(
 # --- what a node knows ---------------------------------------------------------------------------
 
 
-class _View(Protocol):
+class _MetadataSource(Protocol):
     """What a node tells of the cluster."""
 
     @property
@@ -173,11 +183,11 @@ class _View(Protocol):
         ...
 
 
-class _Shared:
+class _ClusterMetadata:
     """What is so: all nodes know it at once."""
 
-    def __init__(self, call: Call) -> None:
-        cluster, addresses = call.cluster, call.state.addresses
+    def __init__(self, context: RequestContext) -> None:
+        cluster, addresses = context.cluster, context.state.addresses
         self._topics = cluster.topics
         self.controller_id = cluster.controller_id
         self.live = {
@@ -193,7 +203,7 @@ class _Shared:
         return ((partition.index, partition) for partition in self._topics[name].partitions)
 
 
-class _Told:
+class _CachedMetadata:
     """What the controller told the node last."""
 
     def __init__(self, cache: MetadataCache) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_commit, check_coordinator
-from aiokafkawire.broker.call import Call
 from aiokafkawire.broker.groups.events import Commit, Result
 from aiokafkawire.broker.groups.offsets import Committed, OffsetsStorage
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.runtime import Promise
 from aiokafkawire.types import ANY_LEADER_EPOCH, TopicPartition
 from aiokafkawire.wire import ErrorCode
@@ -21,52 +21,54 @@ from aiokafkawire.wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 FIRST_NOT_FOUND_VERSION = 9
 FIRST_ID_VERSION = 10
 
-Judge = Callable[[OffsetCommitRequestTopic, OffsetCommitRequestPartition], int]
+GetError = Callable[[OffsetCommitRequestTopic, OffsetCommitRequestPartition], int]
 
 
-async def handle(call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    storage = OffsetsStorage.ZOOKEEPER if call.version == 0 else OffsetsStorage.KAFKA
+async def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    storage = OffsetsStorage.ZOOKEEPER if context.version == 0 else OffsetsStorage.KAFKA
     if storage is OffsetsStorage.KAFKA:
         try:
-            _check_group(call, request)
-        except Refusal as refusal:
-            return failed(request, call.version, refusal.code)
+            _check_group(context, request)
+        except ApiError as error:
+            return error_response(request, context.version, error.code)
     accepted: dict[TopicPartition, Committed] = {}
 
-    def judge(topic: OffsetCommitRequestTopic, asked: OffsetCommitRequestPartition) -> int:
+    def get_error(topic: OffsetCommitRequestTopic, requested: OffsetCommitRequestPartition) -> int:
         try:
-            name = _check(call, topic, asked)
-        except Refusal as refusal:
-            return refusal.code
+            name = _check(context, topic, requested)
+        except ApiError as error:
+            return error.code
         committed = Committed(
-            asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata or ""
+            requested.committed_offset,
+            requested.committed_leader_epoch,
+            requested.committed_metadata or "",
         )
         if storage is OffsetsStorage.ZOOKEEPER:
-            if not call.release.has_zookeeper:
+            if not context.release.has_zookeeper:
                 return ErrorCode.UNSUPPORTED_VERSION
             # A node of ZooKeeper holds a number and nothing else.
-            committed = Committed(asked.committed_offset, ANY_LEADER_EPOCH, "")
-        accepted[TopicPartition(name, asked.partition_index)] = committed
+            committed = Committed(requested.committed_offset, ANY_LEADER_EPOCH, "")
+        accepted[TopicPartition(name, requested.partition_index)] = committed
         return ErrorCode.NONE
 
-    response = _response(request, judge)
+    response = _response(request, get_error)
     try:
-        call.state.groups.offsets.commit(request.group_id, accepted, storage)
-    except Refusal as refusal:
-        return failed(request, call.version, refusal.code)
+        context.state.groups.offsets.commit(request.group_id, accepted, storage)
+    except ApiError as error:
+        return error_response(request, context.version, error.code)
     return response
 
 
-def failed(request: OffsetCommitRequest, version: int, code: int) -> OffsetCommitResponse:
-    return _response(request, lambda topic, asked: code)
+def error_response(request: OffsetCommitRequest, version: int, code: int) -> OffsetCommitResponse:
+    return _response(request, lambda topic, requested: code)
 
 
-def _response(request: OffsetCommitRequest, judge: Judge) -> OffsetCommitResponse:
+def _response(request: OffsetCommitRequest, get_error: GetError) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -74,9 +76,10 @@ def _response(request: OffsetCommitRequest, judge: Judge) -> OffsetCommitRespons
                 topic_id=topic.topic_id,
                 partitions=[
                     OffsetCommitResponsePartition(
-                        partition_index=asked.partition_index, error_code=judge(topic, asked)
+                        partition_index=requested.partition_index,
+                        error_code=get_error(topic, requested),
                     )
-                    for asked in topic.partitions
+                    for requested in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -84,9 +87,9 @@ def _response(request: OffsetCommitRequest, judge: Judge) -> OffsetCommitRespons
     )
 
 
-def _check_group(call: Call, request: OffsetCommitRequest) -> None:
-    check_coordinator(call, request.group_id, named=False)
-    newer = call.version >= FIRST_NOT_FOUND_VERSION and call.release.since("4.0")
+def _check_group(context: RequestContext, request: OffsetCommitRequest) -> None:
+    check_coordinator(context, request.group_id, named=False)
+    newer = context.version >= FIRST_NOT_FOUND_VERSION and context.release.since("4.0")
     missing = ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION
     reply: Promise[Result] = Promise()
     event = Commit(
@@ -95,24 +98,28 @@ def _check_group(call: Call, request: OffsetCommitRequest) -> None:
         generation=request.generation_id_or_member_epoch,
         instance_id=request.group_instance_id,
     )
-    check_commit(call, request.group_id, event, reply, missing=missing)
+    check_commit(context, request.group_id, event, reply, missing=missing)
 
 
-def _check(call: Call, topic: OffsetCommitRequestTopic, asked: OffsetCommitRequestPartition) -> str:
-    """The topic's name, if the offset can be kept. Raises `Refusal`."""
-    cluster, release = call.cluster, call.release
+def _check(
+    context: RequestContext,
+    topic: OffsetCommitRequestTopic,
+    requested: OffsetCommitRequestPartition,
+) -> str:
+    """The topic's name, if the offset can be kept. Raises `ApiError`."""
+    cluster, release = context.cluster, context.release
     name = topic.name
     # What was committed to Kafka was looked at less closely once.
-    if call.version == 0 or release.since("0.9.0"):
+    if context.version == 0 or release.since("0.9.0"):
         found = (
             cluster.topic_by_id(topic.topic_id)
-            if call.version >= FIRST_ID_VERSION
+            if context.version >= FIRST_ID_VERSION
             else cluster.topic(topic.name)
         )
         name = found.name
-        if call.version == 0 or release.since("2.0"):
-            cluster.partition(found, asked.partition_index)
-    limit = call.state.options.offset_metadata_max_bytes
-    if len((asked.committed_metadata or "").encode()) > limit:
-        raise Refusal(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+        if context.version == 0 or release.since("2.0"):
+            cluster.partition(found, requested.partition_index)
+    limit = context.state.options.offset_metadata_max_bytes
+    if len((requested.committed_metadata or "").encode()) > limit:
+        raise ApiError(ErrorCode.OFFSET_METADATA_TOO_LARGE)
     return name

@@ -7,10 +7,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from uuid import UUID
 
+from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_coordinator
-from aiokafkawire.broker.call import Call
 from aiokafkawire.broker.groups.offsets import Committed, OffsetsStorage
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import NO_ID, ErrorCode
 from aiokafkawire.wire.messages.offset_fetch import (
@@ -24,7 +24,7 @@ from aiokafkawire.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 FIRST_CODE_VERSION = 2
 FIRST_GROUPS_VERSION = 8
@@ -36,7 +36,7 @@ Unstable = AbstractSet[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _RequestedTopic:
     """A topic of the request. `name` is None for an id that no topic has."""
 
     name: str | None
@@ -44,43 +44,46 @@ class _Asked:
     partitions: Sequence[int]
 
 
-async def handle(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    if call.version >= FIRST_GROUPS_VERSION:
+async def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    if context.version >= FIRST_GROUPS_VERSION:
         return OffsetFetchResponse(
             groups=[
-                _group(call, group, _unstable(call, request, group.group_id))
+                _group(context, group, _unstable(context, request, group.group_id))
                 for group in request.groups
             ]
         )
-    if call.version > 0:
+    if context.version > 0:
         try:
-            check_coordinator(call, request.group_id, named=False)
-        except Refusal as refusal:
-            return failed(request, call.version, refusal.code)
-    elif not call.release.has_zookeeper:
-        return failed(request, call.version, ErrorCode.UNSUPPORTED_VERSION)
-    storage = OffsetsStorage.ZOOKEEPER if call.version == 0 else OffsetsStorage.KAFKA
-    offsets = call.state.groups.offsets.of(request.group_id, storage)
-    unstable = _unstable(call, request, request.group_id)
-    asked = (
-        _everything(call, offsets)
+            check_coordinator(context, request.group_id, named=False)
+        except ApiError as error:
+            return error_response(request, context.version, error.code)
+    elif not context.release.has_zookeeper:
+        return error_response(request, context.version, ErrorCode.UNSUPPORTED_VERSION)
+    storage = OffsetsStorage.ZOOKEEPER if context.version == 0 else OffsetsStorage.KAFKA
+    offsets = context.state.groups.offsets.of(request.group_id, storage)
+    unstable = _unstable(context, request, request.group_id)
+    requested = (
+        _everything(context, offsets)
         if request.topics is None
-        else [_Asked(topic.name, NO_ID, topic.partition_indexes) for topic in request.topics]
+        else [
+            _RequestedTopic(topic.name, NO_ID, topic.partition_indexes) for topic in request.topics
+        ]
     )
     return OffsetFetchResponse(
         topics=[
             OffsetFetchResponseTopic(
                 name=topic.name or "",
                 partitions=[
-                    _partition(call, topic, index, offsets, unstable) for index in topic.partitions
+                    _partition(context, topic, index, offsets, unstable)
+                    for index in topic.partitions
                 ],
             )
-            for topic in asked
+            for topic in requested
         ]
     )
 
 
-def failed(request: OffsetFetchRequest, version: int, code: int) -> OffsetFetchResponse:
+def error_response(request: OffsetFetchRequest, version: int, code: int) -> OffsetFetchResponse:
     if version >= FIRST_GROUPS_VERSION:
         return OffsetFetchResponse(
             groups=[
@@ -109,14 +112,14 @@ def failed(request: OffsetFetchRequest, version: int, code: int) -> OffsetFetchR
     )
 
 
-def _unstable(call: Call, request: OffsetFetchRequest, group_id: str) -> Unstable:
+def _unstable(context: RequestContext, request: OffsetFetchRequest, group_id: str) -> Unstable:
     """Of whom nothing is told to a client that asks for what will stand (KIP-447)."""
-    return call.state.transactions.unstable(group_id) if request.require_stable else frozenset()
+    return context.state.transactions.unstable(group_id) if request.require_stable else frozenset()
 
 
 def _partition(
-    call: Call,
-    topic: _Asked,
+    context: RequestContext,
+    topic: _RequestedTopic,
     index: int,
     offsets: Mapping[TopicPartition, Committed],
     unstable: Unstable,
@@ -130,7 +133,7 @@ def _partition(
             error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
         )
     committed = offsets.get(tp, NOTHING)
-    missing = call.version == 0 and committed is NOTHING
+    missing = context.version == 0 and committed is NOTHING
     return OffsetFetchResponsePartition(
         partition_index=index,
         committed_offset=committed.offset,
@@ -141,13 +144,13 @@ def _partition(
 
 
 def _group(
-    call: Call, group: OffsetFetchRequestGroup, unstable: Unstable
+    context: RequestContext, group: OffsetFetchRequestGroup, unstable: Unstable
 ) -> OffsetFetchResponseGroup:
     try:
-        check_coordinator(call, group.group_id, named=False)
-    except Refusal as refusal:
-        return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=refusal.code)
-    offsets = call.state.groups.offsets.of(group.group_id)
+        check_coordinator(context, group.group_id, named=False)
+    except ApiError as error:
+        return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
+    offsets = context.state.groups.offsets.of(group.group_id)
     return OffsetFetchResponseGroup(
         group_id=group.group_id,
         topics=[
@@ -158,13 +161,16 @@ def _group(
                     _group_partition(topic, index, offsets, unstable) for index in topic.partitions
                 ],
             )
-            for topic in _asked(call, group, offsets)
+            for topic in _requested(context, group, offsets)
         ],
     )
 
 
 def _group_partition(
-    topic: _Asked, index: int, offsets: Mapping[TopicPartition, Committed], unstable: Unstable
+    topic: _RequestedTopic,
+    index: int,
+    offsets: Mapping[TopicPartition, Committed],
+    unstable: Unstable,
 ) -> OffsetFetchResponsePartitions:
     tp = TopicPartition(topic.name or "", index)
     if tp in unstable:
@@ -184,29 +190,33 @@ def _group_partition(
     )
 
 
-def _asked(
-    call: Call, group: OffsetFetchRequestGroup, offsets: Mapping[TopicPartition, Committed]
-) -> list[_Asked]:
+def _requested(
+    context: RequestContext,
+    group: OffsetFetchRequestGroup,
+    offsets: Mapping[TopicPartition, Committed],
+) -> list[_RequestedTopic]:
     if group.topics is None:
-        return _everything(call, offsets)
-    asked = []
+        return _everything(context, offsets)
+    requested = []
     for topic in group.topics:
         name: str | None = topic.name
-        if call.version >= FIRST_ID_VERSION:
+        if context.version >= FIRST_ID_VERSION:
             try:
-                name = call.cluster.topic_by_id(topic.topic_id).name
-            except Refusal:
+                name = context.cluster.topic_by_id(topic.topic_id).name
+            except ApiError:
                 name = None
-        asked.append(_Asked(name, topic.topic_id, topic.partition_indexes))
-    return asked
+        requested.append(_RequestedTopic(name, topic.topic_id, topic.partition_indexes))
+    return requested
 
 
-def _everything(call: Call, offsets: Mapping[TopicPartition, Committed]) -> list[_Asked]:
+def _everything(
+    context: RequestContext, offsets: Mapping[TopicPartition, Committed]
+) -> list[_RequestedTopic]:
     partitions: dict[str, list[int]] = {}
     for tp in offsets:
         partitions.setdefault(tp.topic, []).append(tp.partition)
-    topics = call.cluster.topics
+    topics = context.cluster.topics
     return [
-        _Asked(name, topics[name].topic_id if name in topics else NO_ID, indexes)
+        _RequestedTopic(name, topics[name].topic_id if name in topics else NO_ID, indexes)
         for name, indexes in partitions.items()
     ]

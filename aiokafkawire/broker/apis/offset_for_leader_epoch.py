@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aiokafkawire.broker.call import Call
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -13,31 +13,18 @@ from aiokafkawire.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 
-async def handle(call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_partition(call, topic.topic, asked) for asked in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
-def failed(
-    request: OffsetForLeaderEpochRequest, version: int, code: int
+async def handle(
+    context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    EpochEndOffset(partition=asked.partition, error_code=code)
-                    for asked in topic.partitions
+                    _partition(context, topic.topic, requested) for requested in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -45,16 +32,35 @@ def failed(
     )
 
 
-def _partition(call: Call, name: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    response = EpochEndOffset(partition=asked.partition, error_code=ErrorCode.NONE)
+def error_response(
+    request: OffsetForLeaderEpochRequest, version: int, code: int
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    EpochEndOffset(partition=requested.partition, error_code=code)
+                    for requested in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(
+    context: RequestContext, name: str, requested: OffsetForLeaderPartition
+) -> EpochEndOffset:
+    response = EpochEndOffset(partition=requested.partition, error_code=ErrorCode.NONE)
     try:
-        partition = call.partition(call.cluster.topic(name), asked.partition)
-        partition.check_epoch(asked.current_leader_epoch)
-        partition.check_leader(call.node_id)
-    except Refusal as refusal:
-        response.error_code = refusal.code
+        partition = context.partition(context.cluster.topic(name), requested.partition)
+        partition.check_leader_epoch(requested.current_leader_epoch)
+        partition.check_leader(context.node_id)
+    except ApiError as error:
+        response.error_code = error.code
         return response
-    found = partition.log.epoch_end(asked.leader_epoch, partition.leader_epoch)
+    found = partition.log.end_offset_for_epoch(requested.leader_epoch, partition.leader_epoch)
     if found is not None:
         response.leader_epoch, response.end_offset = found
     return response

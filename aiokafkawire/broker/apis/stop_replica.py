@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aiokafkawire.broker.call import Call, replicas_of
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.replication.messages import Key, stop_order
+from aiokafkawire.broker.request_context import RequestContext, require_replica_manager
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.stop_replica import (
     StopReplicaPartitionError,
@@ -14,18 +14,20 @@ from aiokafkawire.wire.messages.stop_replica import (
     StopReplicaResponse,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 
-async def handle(call: Call, request: StopReplicaRequest) -> StopReplicaResponse:
+async def handle(context: RequestContext, request: StopReplicaRequest) -> StopReplicaResponse:
     try:
-        errors = replicas_of(call).stop(stop_order(request, call.version), call.state.clock.now())
-    except Refusal as refusal:
-        return _answer({}, refusal.code)
+        errors = require_replica_manager(context).stop(
+            stop_order(request, context.version), context.state.clock.now()
+        )
+    except ApiError as error:
+        return _answer({}, error.code)
     return _answer(errors, ErrorCode.NONE)
 
 
-def failed(request: StopReplicaRequest, version: int, code: int) -> StopReplicaResponse:
+def error_response(request: StopReplicaRequest, version: int, code: int) -> StopReplicaResponse:
     return _answer(dict.fromkeys(stop_order(request, version).partitions, code), code)
 
 

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from typing import cast
 
-from aiokafkawire.broker.apis.group_requests import check_coordinator, parked
-from aiokafkawire.broker.call import Call
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.apis.group_requests import await_reply, check_coordinator
 from aiokafkawire.broker.groups.events import Result, Sync, SyncResult
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.runtime import Promise
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 FIRST_PROTOCOL_VERSION = 5
 
 
-async def handle(call: Call, request: SyncGroupRequest) -> SyncGroupResponse:
+async def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
     try:
-        result = await _sync(call, request)
-    except Refusal as refusal:
-        code = refusal.code
+        result = await _sync(context, request)
+    except ApiError as error:
+        code = error.code
         if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             # The rebalance is lost with the old coordinator: the member shall join again.
             code = ErrorCode.REBALANCE_IN_PROGRESS
-        return failed(request, call.version, code)
+        return error_response(request, context.version, code)
     return SyncGroupResponse(
         error_code=result.code,
         protocol_type=result.protocol_type,
@@ -34,18 +34,18 @@ async def handle(call: Call, request: SyncGroupRequest) -> SyncGroupResponse:
     )
 
 
-def failed(request: SyncGroupRequest, version: int, code: int) -> SyncGroupResponse:
+def error_response(request: SyncGroupRequest, version: int, code: int) -> SyncGroupResponse:
     return SyncGroupResponse(error_code=code, assignment=b"")
 
 
-async def _sync(call: Call, request: SyncGroupRequest) -> SyncResult:
-    check_coordinator(call, request.group_id)
+async def _sync(context: RequestContext, request: SyncGroupRequest) -> SyncResult:
+    check_coordinator(context, request.group_id)
     named = request.protocol_type is not None and request.protocol_name is not None
-    if call.version >= FIRST_PROTOCOL_VERSION and not named:
-        raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    group = call.state.groups.get(request.group_id)
+    if context.version >= FIRST_PROTOCOL_VERSION and not named:
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    group = context.state.groups.get(request.group_id)
     if group is None:
-        raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID)
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
     reply: Promise[Result] = Promise()
     event = Sync(
         reply=reply,
@@ -56,4 +56,4 @@ async def _sync(call: Call, request: SyncGroupRequest) -> SyncResult:
         protocol_type=request.protocol_type,
         protocol=request.protocol_name,
     )
-    return cast("SyncResult", await parked(call, group, event, reply))
+    return cast("SyncResult", await await_reply(context, group, event, reply))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_commit, check_coordinator
-from aiokafkawire.broker.call import Call
 from aiokafkawire.broker.groups.events import Commit, Result
 from aiokafkawire.broker.groups.offsets import Committed
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.broker.transactions.events import Add, CommitOffsets, Scope, Verify
 from aiokafkawire.runtime import Promise
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
@@ -21,44 +21,53 @@ from aiokafkawire.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 FIRST_ABORTABLE_VERSION = 4
 FIRST_ADDING_VERSION = 5
 
-Judge = Callable[[str, TxnOffsetCommitRequestPartition], int]
+GetError = Callable[[str, TxnOffsetCommitRequestPartition], int]
 
 
-async def handle(call: Call, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+async def handle(
+    context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
     accepted: dict[TopicPartition, Committed] = {}
 
-    def judge(topic: str, asked: TxnOffsetCommitRequestPartition) -> int:
+    def get_error(topic: str, requested: TxnOffsetCommitRequestPartition) -> int:
         try:
-            _check(call, topic, asked)
-        except Refusal as refusal:
-            return refusal.code
-        accepted[TopicPartition(topic, asked.partition_index)] = Committed(
-            asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata or ""
+            _check(context, topic, requested)
+        except ApiError as error:
+            return error.code
+        accepted[TopicPartition(topic, requested.partition_index)] = Committed(
+            requested.committed_offset,
+            requested.committed_leader_epoch,
+            requested.committed_metadata or "",
         )
         return ErrorCode.NONE
 
     try:
-        _check_group(call, request)
-        _join_transaction(call, request)
-        response = _response(request, judge)
+        _check_group(context, request)
+        _join_transaction(context, request)
+        response = _response(request, get_error)
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         event = CommitOffsets(producer=producer, group=request.group_id, offsets=accepted)
-        _refuse(call.version, call.state.transactions.handle(request.transactional_id, event).code)
-    except Refusal as refusal:
-        return failed(request, call.version, refusal.code)
+        _refuse(
+            context.version,
+            context.state.transactions.handle(request.transactional_id, event).code,
+        )
+    except ApiError as error:
+        return error_response(request, context.version, error.code)
     return response
 
 
-def failed(request: TxnOffsetCommitRequest, version: int, code: int) -> TxnOffsetCommitResponse:
-    return _response(request, lambda topic, asked: code)
+def error_response(
+    request: TxnOffsetCommitRequest, version: int, code: int
+) -> TxnOffsetCommitResponse:
+    return _response(request, lambda topic, requested: code)
 
 
-def _response(request: TxnOffsetCommitRequest, judge: Judge) -> TxnOffsetCommitResponse:
+def _response(request: TxnOffsetCommitRequest, get_error: GetError) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
         throttle_time_ms=0,
         topics=[
@@ -66,10 +75,10 @@ def _response(request: TxnOffsetCommitRequest, judge: Judge) -> TxnOffsetCommitR
                 name=topic.name,
                 partitions=[
                     TxnOffsetCommitResponsePartition(
-                        partition_index=asked.partition_index,
-                        error_code=judge(topic.name, asked),
+                        partition_index=requested.partition_index,
+                        error_code=get_error(topic.name, requested),
                     )
-                    for asked in topic.partitions
+                    for requested in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -77,8 +86,8 @@ def _response(request: TxnOffsetCommitRequest, judge: Judge) -> TxnOffsetCommitR
     )
 
 
-def _check_group(call: Call, request: TxnOffsetCommitRequest) -> None:
-    check_coordinator(call, request.group_id, named=False)
+def _check_group(context: RequestContext, request: TxnOffsetCommitRequest) -> None:
+    check_coordinator(context, request.group_id, named=False)
     reply: Promise[Result] = Promise()
     event = Commit(
         reply=reply,
@@ -87,23 +96,23 @@ def _check_group(call: Call, request: TxnOffsetCommitRequest) -> None:
         instance_id=request.group_instance_id,
         transactional=True,
     )
-    check_commit(call, request.group_id, event, reply)
+    check_commit(context, request.group_id, event, reply)
 
 
-def _join_transaction(call: Call, request: TxnOffsetCommitRequest) -> None:
+def _join_transaction(context: RequestContext, request: TxnOffsetCommitRequest) -> None:
     """See that the group belongs to the transaction, as far as the release minds."""
-    adds = call.version >= FIRST_ADDING_VERSION
-    if not adds and not call.release.verifies_transactions:
+    adds = context.version >= FIRST_ADDING_VERSION
+    if not adds and not context.release.verifies_transactions:
         return
-    if not call.state.coordination.can_be_asked(request.transactional_id):
-        raise Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    if not context.state.coordinator_loader.is_available(request.transactional_id):
+        raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     event = Add if adds else Verify
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    answer = call.state.transactions.handle(
+    answer = context.state.transactions.handle(
         request.transactional_id,
         event(producer=producer, scope=Scope(groups=(request.group_id,))),
     )
-    _refuse(call.version, answer.code)
+    _refuse(context.version, answer.code)
 
 
 def _refuse(version: int, code: ErrorCode) -> None:
@@ -116,11 +125,11 @@ def _refuse(version: int, code: ErrorCode) -> None:
         # Older clients do not expect it here; this one they try again.
         code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if code:
-        raise Refusal(code)
+        raise ApiError(code)
 
 
-def _check(call: Call, topic: str, asked: TxnOffsetCommitRequestPartition) -> None:
-    call.cluster.partition(call.cluster.topic(topic), asked.partition_index)
-    limit = call.state.options.offset_metadata_max_bytes
-    if len((asked.committed_metadata or "").encode()) > limit:
-        raise Refusal(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+def _check(context: RequestContext, topic: str, requested: TxnOffsetCommitRequestPartition) -> None:
+    context.cluster.partition(context.cluster.topic(topic), requested.partition_index)
+    limit = context.state.options.offset_metadata_max_bytes
+    if len((requested.committed_metadata or "").encode()) > limit:
+        raise ApiError(ErrorCode.OFFSET_METADATA_TOO_LARGE)

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from aiokafkawire.broker.call import Call, replicas_of
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.replication.messages import metadata_order
+from aiokafkawire.broker.request_context import RequestContext, require_replica_manager
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
 
-__all__ = ("failed", "handle")
+__all__ = ("error_response", "handle")
 
 
-async def handle(call: Call, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+async def handle(context: RequestContext, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
     try:
-        replicas_of(call).update_metadata(metadata_order(request, call.version))
-    except Refusal as refusal:
-        return UpdateMetadataResponse(error_code=refusal.code)
+        require_replica_manager(context).update_metadata(metadata_order(request, context.version))
+    except ApiError as error:
+        return UpdateMetadataResponse(error_code=error.code)
     return UpdateMetadataResponse(error_code=ErrorCode.NONE)
 
 
-def failed(request: UpdateMetadataRequest, version: int, code: int) -> UpdateMetadataResponse:
+def error_response(
+    request: UpdateMetadataRequest, version: int, code: int
+) -> UpdateMetadataResponse:
     return UpdateMetadataResponse(error_code=code)

@@ -10,7 +10,8 @@ from types import MappingProxyType
 from typing import cast
 from uuid import UUID
 
-from aiokafkawire.broker.client_log import Repeats
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.client_log import LogRateLimiter
 from aiokafkawire.broker.groups.events import (
     Commit,
     CoordinatorMoved,
@@ -27,7 +28,6 @@ from aiokafkawire.broker.groups.machine import NO_DEADLINE, ClassicGroup
 from aiokafkawire.broker.groups.members import Member
 from aiokafkawire.broker.groups.offsets import OffsetStore
 from aiokafkawire.broker.options import BrokerConfig
-from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.runtime import Clock, Promise, Signal
 from aiokafkawire.wire import ErrorCode
 
@@ -56,7 +56,7 @@ class Groups:
         self._groups: dict[str, ClassicGroup] = {}
         self._armed = NO_DEADLINE
         self._rearm = Signal()
-        self._repeats = Repeats(clock.now, of_a_key=MAX_LINES_OF_A_GROUP)
+        self._repeats = LogRateLimiter(clock.now, lines_per_key=MAX_LINES_OF_A_GROUP)
         for group_id in offsets.groups():
             self._groups[group_id] = self._made(group_id)
 
@@ -68,7 +68,7 @@ class Groups:
         return self._groups.get(group_id)
 
     def create(self, group_id: str) -> ClassicGroup:
-        """A group, made if need be. Raises `Refusal` when there are too many."""
+        """A group, made if need be. Raises `ApiError` when there are too many."""
         group = self._groups.get(group_id)
         if group is None:
             if len(self._groups) >= MAX_GROUPS:
@@ -170,7 +170,7 @@ class Groups:
                 self.handle(group, Delete(reply=reply))
                 del self._groups[group.group_id]
                 return
-        raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are too many groups")
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are too many groups")
 
 
 _GONE: Mapping[type[Event], str] = MappingProxyType(

@@ -13,6 +13,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.groups.events import (
     Commit,
     CoordinatorMoved,
@@ -38,7 +39,6 @@ from aiokafkawire.broker.groups.members import (
     elect_protocol,
     has_room,
 )
-from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.wire import ErrorCode
 
@@ -114,21 +114,21 @@ class ClassicGroup:
                 self._join_static(event, now)
             elif event.needs_known_id:
                 if len(self.pending) >= MAX_PENDING:
-                    raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                    raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
                 self.pending[event.new_member_id] = now + event.session_timeout_s
-                raise Refusal(ErrorCode.MEMBER_ID_REQUIRED)
+                raise ApiError(ErrorCode.MEMBER_ID_REQUIRED)
             else:
                 self._add(event.new_member_id, event, now)
-        except Refusal as refusal:
+        except ApiError as error:
             member_id = event.member_id
-            if refusal.code is ErrorCode.MEMBER_ID_REQUIRED:
+            if error.code is ErrorCode.MEMBER_ID_REQUIRED:
                 member_id = event.new_member_id
-            elif refusal.code is ErrorCode.GROUP_MAX_SIZE_REACHED:
+            elif error.code is ErrorCode.GROUP_MAX_SIZE_REACHED:
                 self.pending.pop(member_id, None)
                 if member_id in self.members:
                     self._remove(self.members[member_id])
                 member_id = ""
-            self._reply(event.reply, JoinResult(code=refusal.code, member_id=member_id))
+            self._reply(event.reply, JoinResult(code=error.code, member_id=member_id))
 
     def _on_join_dead(self, event: Join, now: float) -> None:
         del now
@@ -137,15 +137,15 @@ class ClassicGroup:
 
     def _check_join(self, event: Join) -> None:
         if not has_room(self.state, self.members, event.member_id, self._max_size):
-            raise Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED)
+            raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
         names = [name for name, _ in event.protocols]
         if not event.protocol_type or not names:
-            raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if self.members:
             common = common_protocols(self.members.values())
             fits = any(name in names for name in common)
             if event.protocol_type != self.protocol_type or not fits:
-                raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+                raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
     def _join_known(self, event: Join, now: float) -> None:
         if event.member_id in self.pending:
@@ -326,11 +326,11 @@ class ClassicGroup:
                 (event.protocol, self.protocol),
             ):
                 if given is not None and given != own:
-                    raise Refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+                    raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             if self.state is PREPARING:
-                raise Refusal(ErrorCode.REBALANCE_IN_PROGRESS)
-        except Refusal as refusal:
-            self._reply(event.reply, SyncResult(code=refusal.code))
+                raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
+        except ApiError as error:
+            self._reply(event.reply, SyncResult(code=error.code))
             return
         self._synced(member.member_id)
         self._touch(member, now)
@@ -380,8 +380,8 @@ class ClassicGroup:
         try:
             member = self._member(event.member_id, event.instance_id)
             self._check_generation(event.generation)
-        except Refusal as refusal:
-            self._reply(event.reply, refusal.code)
+        except ApiError as error:
+            self._reply(event.reply, error.code)
             return
         self._touch(member, now)
         code = ErrorCode.REBALANCE_IN_PROGRESS if self.state is PREPARING else ErrorCode.NONE
@@ -401,11 +401,11 @@ class ClassicGroup:
                 self._touch(member, now)
             elif self.state is not EMPTY and not event.transactional:
                 # With members in the group, nobody else has a say.
-                raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID)
+                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
             if self.state is COMPLETING and not event.transactional:
-                raise Refusal(ErrorCode.REBALANCE_IN_PROGRESS)
-        except Refusal as refusal:
-            self._reply(event.reply, refusal.code)
+                raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
+        except ApiError as error:
+            self._reply(event.reply, error.code)
             return
         self._reply(event.reply, ErrorCode.NONE)
 
@@ -427,8 +427,8 @@ class ClassicGroup:
         else:
             try:
                 member = self._leaving(event)
-            except Refusal as refusal:
-                self._reply(event.reply, refusal.code)
+            except ApiError as error:
+                self._reply(event.reply, error.code)
                 return
             self._remove(member)
             self._prepare(now)
@@ -499,19 +499,19 @@ class ClassicGroup:
     # --- members -----------------------------------------------------------------------------
 
     def _member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member of a request. Raises `Refusal`."""
+        """The member of a request. Raises `ApiError`."""
         if instance_id is not None:
             for member in self.members.values():
                 if member.instance_id == instance_id and member.member_id != member_id:
-                    raise Refusal(ErrorCode.FENCED_INSTANCE_ID)
+                    raise ApiError(ErrorCode.FENCED_INSTANCE_ID)
         found = self.members.get(member_id)
         if found is None or (instance_id is not None and found.instance_id != instance_id):
-            raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID)
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         return found
 
     def _check_generation(self, generation: int) -> None:
         if generation != self.generation:
-            raise Refusal(ErrorCode.ILLEGAL_GENERATION)
+            raise ApiError(ErrorCode.ILLEGAL_GENERATION)
 
     def _touch(self, member: Member, now: float) -> None:
         timeout = NEW_MEMBER_TIMEOUT_S if member.is_new else member.session_timeout_s

@@ -9,7 +9,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from aiokafkawire.broker.refusal import Refusal, StorageError
+from aiokafkawire.broker.api_error import ApiError, StorageError
 from aiokafkawire.broker.storage import Store
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import TopicPartition
@@ -72,12 +72,12 @@ class OffsetStore:
         """Keep offsets; later ones replace earlier ones.
 
         Raises:
-            Refusal: There are too many groups.
+            ApiError: There are too many groups.
             StorageError: The offsets are not stored, and the earlier ones stay.
         """
         if offsets:
             if (storage, group) not in self._groups and len(self._groups) >= MAX_KEYS:
-                raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many groups have offsets")
+                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too many groups have offsets")
             stale = self._append(
                 [_line(storage, group, tp, entry) for tp, entry in offsets.items()]
             )

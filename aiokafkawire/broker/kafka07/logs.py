@@ -9,9 +9,9 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from aiokafkawire.broker.call import Disconnect
 from aiokafkawire.broker.kafka07.log import Log, OutOfRange
 from aiokafkawire.broker.options import BrokerConfig
+from aiokafkawire.broker.request_context import Disconnect
 from aiokafkawire.errors import CorruptRecords, MalformedMessage
 from aiokafkawire.records.compression import decompress
 from aiokafkawire.runtime import Buffer

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import anyio
 
-from aiokafkawire.broker.call import Disconnect
 from aiokafkawire.broker.kafka07.logs import Logs
-from aiokafkawire.broker.server import Site
+from aiokafkawire.broker.request_context import Disconnect
+from aiokafkawire.broker.server import NodeInterface
 from aiokafkawire.errors import MalformedFrame
 from aiokafkawire.runtime import NEVER, Transport
 from aiokafkawire.wire.frame import FrameReader
@@ -23,11 +23,11 @@ logger = logging.getLogger("aiokafkawire.broker")
 class Connection:
     """Reads no further while a request is carried out or its answer is sent."""
 
-    def __init__(self, logs: Logs, site: Site, transport: Transport, number: int) -> None:
+    def __init__(self, logs: Logs, node: NodeInterface, transport: Transport, number: int) -> None:
         self._logs = logs
-        self._site = site
+        self._node = node
         self._transport = transport
-        self.idle_since = site.state.clock.now()
+        self.idle_since = node.state.clock.now()
         self.name = f"0.7 port: connection {number} from {transport.peer}"
 
     async def run(self) -> None:
@@ -46,16 +46,16 @@ class Connection:
             with anyio.CancelScope(shield=True):
                 await self._transport.aclose()
 
-    def hang_up(self) -> None:
+    def close_when_idle(self) -> None:
         """End it at once."""
         self._transport.abort()
 
     async def _serve(self) -> None:
-        reader = FrameReader(self._site.state.options.max_request_bytes, MIN_FRAME_BYTES)
+        reader = FrameReader(self._node.state.options.max_request_bytes, MIN_FRAME_BYTES)
         while count := await self._receive(reader):
             for frame in reader.received(count):
-                await self._site.not_paused()
-                reply = self._logs.answer(frame, self._site.state.clock.wall_ms())
+                await self._node.wait_until_resumed()
+                reply = self._logs.answer(frame, self._node.state.clock.wall_ms())
                 if reply is None:
                     continue
                 await self._transport.send([reply.data])
@@ -63,12 +63,12 @@ class Connection:
                     return
 
     async def _receive(self, reader: FrameReader) -> int:
-        self.idle_since = self._site.state.clock.now()
+        self.idle_since = self._node.state.clock.now()
         count = await self._transport.receive_into(reader.get_buffer())
         self.idle_since = NEVER
         return count
 
 
-def connection_to(logs: Logs) -> Callable[[Site, Transport, int], Connection]:
+def connection_to(logs: Logs) -> Callable[[NodeInterface, Transport, int], Connection]:
     """What a node makes of each connection that it accepts."""
-    return lambda site, transport, number: Connection(logs, site, transport, number)
+    return lambda node, transport, number: Connection(logs, node, transport, number)

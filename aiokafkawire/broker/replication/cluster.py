@@ -6,7 +6,9 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.callbacks import Callbacks
+from aiokafkawire.broker.cluster_state import Partition
 from aiokafkawire.broker.releases import Release
 from aiokafkawire.broker.replication.controller import Controller
 from aiokafkawire.broker.replication.fetcher import RETRY_S, Fetcher, fetch_in, names_topics
@@ -24,8 +26,6 @@ from aiokafkawire.broker.replication.peers import ANSWER_TIMEOUT_S, Peers
 from aiokafkawire.broker.replication.registry import Registry
 from aiokafkawire.broker.replication.replica import Leading, Replica
 from aiokafkawire.broker.storage import Store
-from aiokafkawire.broker.topics import Partition
-from aiokafkawire.broker.watchers import Watchers
 from aiokafkawire.connection import ByVersion, Lane
 from aiokafkawire.connection.versions import MAX_WITHOUT_TOPIC_IDS
 from aiokafkawire.errors import KafkaError
@@ -65,7 +65,7 @@ class Site(Protocol):
 
     def spawn(self, function: Callable[..., Awaitable[None]], name: str, *args: object) -> None: ...
 
-    async def not_paused(self) -> None: ...
+    async def wait_until_resumed(self) -> None: ...
 
 
 class Replication:
@@ -97,7 +97,7 @@ class Replication:
         self._addresses: dict[int, Address] = {}
         self._peers: dict[int, Peers] = {}
         self._fetched_from: dict[int, set[int]] = {}
-        self._told = Watchers()
+        self._told = Callbacks()
 
     # --- nodes -------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class Replication:
             site.spawn(self._after_writes, name, site, interval_ms / 1000, act)
         for peers in self._peers.values():
             peers.forget(node_id)
-        self.registry.node_came(node_id)
+        self.registry.on_node_startup(node_id)
         self._begin_term()
 
     def died(self, node_id: int, *, lose_unsynced: bool = False) -> None:
@@ -139,19 +139,19 @@ class Replication:
         self._peers[node_id].abort()
         if self.controller is not None:
             self.controller.forget(node_id)
-        self.registry.node_died(node_id)
+        self.registry.on_node_failure(node_id)
         self._begin_term()
 
     def lost(self, node_id: int) -> None:
         """A node was not heard of for too long: others take what it led, and it is told nothing."""
         if self.controller is not None:
             self.controller.forget(node_id)
-        self.registry.node_died(node_id, crashed=False)
+        self.registry.on_node_failure(node_id, crashed=False)
         self._begin_term()
 
     def found(self, node_id: int) -> None:
         """A node that was lost is heard of again, and is told how things are by now."""
-        self.registry.node_came(node_id)
+        self.registry.on_node_startup(node_id)
         self._begin_term()
 
     async def shut_down(self, site: Site) -> None:
@@ -197,15 +197,15 @@ class Replication:
         return replica if replica is not None and isinstance(replica.state, Leading) else None
 
     def truncate(self, partition: Partition, offset: int) -> None:
-        """Cut every replica off at an offset and begin a new epoch. Raises `Refusal`."""
+        """Cut every replica off at an offset and begin a new epoch. Raises `ApiError`."""
         leading = self.leading(partition)
         if leading is None:
-            raise Refusal(ErrorCode.LEADER_NOT_AVAILABLE)
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE)
         if not leading.log.start_offset <= offset <= leading.log.end_offset:
-            raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         for replica in self.replicas(partition):
             replica.cut(offset)
-            replica.changed.notify()
+            replica.on_change.notify()
         partition.leader_epoch += 1
         self.registry.save()
 
@@ -226,7 +226,7 @@ class Replication:
         """Wait until something of the cluster is so; False at the deadline."""
         deadline = self._runtime.clock.now() + timeout_s
         signal = Signal()
-        watched = (self.registry.changed, self._told)
+        watched = (self.registry.on_change, self._told)
         for watchers in watched:
             watchers.add(signal.set)
         try:
@@ -272,10 +272,10 @@ class Replication:
     async def _command(self, controller: Controller, site: Site, node_id: int) -> None:
         """Tell one node what it does not know, as long as the node of the controller runs."""
         signal = Signal()
-        self.registry.changed.add(signal.set)
+        self.registry.on_change.add(signal.set)
         try:
             while True:
-                await site.not_paused()
+                await site.wait_until_resumed()
                 if self.controller is not controller:
                     # It hung for so long that another one took over.
                     return
@@ -285,7 +285,7 @@ class Replication:
                 else:
                     await self._tell(controller, site, node_id, order)
         finally:
-            self.registry.changed.remove(signal.set)
+            self.registry.on_change.remove(signal.set)
 
     async def _tell(self, controller: Controller, site: Site, node_id: int, order: Order) -> None:
         peers, address = self._peers[site.node_id], self._addresses[node_id]
@@ -295,7 +295,7 @@ class Replication:
             logger.debug("controller %d: node %d: %s", site.node_id, node_id, error)
             await self._pause()
             return
-        await site.not_paused()
+        await site.wait_until_resumed()
         code = getattr(response, "error_code", ErrorCode.NONE)
         if code != ErrorCode.NONE:
             logger.warning("controller %d: node %d answers %d", site.node_id, node_id, code)
@@ -309,7 +309,7 @@ class Replication:
         for topic, index in order.partitions:
             known = self.registry.topics.get(topic)
             if known is not None and index < len(known.partitions):
-                known.partitions[index].changed.notify()
+                known.partitions[index].on_change.notify()
 
     async def _pause(self) -> None:
         clock = self._runtime.clock
@@ -327,10 +327,10 @@ class Replication:
         manager, clock = self.managers[site.node_id], self._runtime.clock
         fetcher = Fetcher(manager, leader, self._options)
         signal = Signal()
-        manager.changed.add(signal.set)
+        manager.on_change.add(signal.set)
         try:
             while True:
-                await site.not_paused()
+                await site.wait_until_resumed()
                 ask = fetcher.next(clock.now())
                 address = manager.endpoints.get(leader)
                 if ask is None or address is None:
@@ -345,10 +345,10 @@ class Replication:
                     logger.debug("node %d: node %d: %s", site.node_id, leader, error)
                     fetcher.failed(clock.now())
                     continue
-                await site.not_paused()
+                await site.wait_until_resumed()
                 fetcher.answered(ask, response, clock.now())
         finally:
-            manager.changed.remove(signal.set)
+            manager.on_change.remove(signal.set)
 
     async def _tick(self, site: Site) -> None:
         """Look twice in the time that a follower may lag, as Kafka does, who is too slow."""
@@ -357,7 +357,7 @@ class Replication:
         interval_s = self._options.replica_lag_time_max_ms / 1000 / 2
         while True:
             await clock.sleep_until(clock.now() + interval_s)
-            await site.not_paused()
+            await site.wait_until_resumed()
             manager.tick(clock.now())
 
     async def _after_writes(self, site: Site, interval_s: float, act: Callable[[], None]) -> None:
@@ -369,7 +369,7 @@ class Replication:
             while True:
                 await signal.wait()
                 await clock.sleep_until(clock.now() + interval_s)
-                await site.not_paused()
+                await site.wait_until_resumed()
                 act()
         finally:
             written.remove(signal.set)

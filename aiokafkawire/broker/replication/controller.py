@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from aiokafkawire.broker.cluster_state import ClusterState, Partition
 from aiokafkawire.broker.replication.messages import (
     LEADER_DURING_DELETE,
     Assignment,
@@ -21,7 +22,6 @@ from aiokafkawire.broker.replication.messages import (
     Order,
     StopOrder,
 )
-from aiokafkawire.broker.topics import Cluster, Partition
 from aiokafkawire.runtime import Address
 
 __all__ = ("Controller",)
@@ -46,7 +46,7 @@ class Controller:
         self,
         node_id: int,
         epoch: int,
-        cluster: Cluster,
+        cluster: ClusterState,
         internal: Mapping[int, Address],
         shown: Mapping[int, Address],
     ) -> None:

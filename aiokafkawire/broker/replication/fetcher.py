@@ -118,11 +118,15 @@ class Fetcher:
             (Following, self._fetch),
         )
         for kind, build in steps:
-            chosen = [replica for replica in ready if isinstance(replica.state, kind)]
-            if chosen and kind is Outside:
-                chosen = [each for each in chosen if each.state == chosen[0].state]
-            if chosen:
-                return Ask(build(chosen), {_key(each): _asked(each) for each in chosen})
+            resolve_options = [replica for replica in ready if isinstance(replica.state, kind)]
+            if resolve_options and kind is Outside:
+                resolve_options = [
+                    each for each in resolve_options if each.state == resolve_options[0].state
+                ]
+            if resolve_options:
+                return Ask(
+                    build(resolve_options), {_key(each): _asked(each) for each in resolve_options}
+                )
         return None
 
     def next_deadline(self, now: float) -> float:
@@ -198,7 +202,7 @@ class Fetcher:
                 partition=replica.index,
                 current_leader_epoch=replica.leader_epoch,
                 fetch_offset=replica.log.end_offset,
-                last_fetched_epoch=replica.log.last_epoch if replica.on_fetch else -1,
+                last_fetched_epoch=replica.log.latest_epoch if replica.on_fetch else -1,
                 log_start_offset=replica.log.start_offset,
                 partition_max_bytes=max(PARTITION_MAX_BYTES, self._manager.max_batch(replica)),
             )

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.callbacks import Callbacks
+from aiokafkawire.broker.cluster_state import MAX_TOTAL_PARTITIONS
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.options import MAX_NODES, BrokerConfig
-from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.replication.messages import (
     Assignment,
     Key,
@@ -32,8 +34,6 @@ from aiokafkawire.broker.replication.replica import (
     TimePassed,
 )
 from aiokafkawire.broker.storage import Store
-from aiokafkawire.broker.topics import MAX_ALL_PARTITIONS
-from aiokafkawire.broker.watchers import Watchers
 from aiokafkawire.runtime import Address
 from aiokafkawire.wire import ErrorCode
 
@@ -98,8 +98,8 @@ class ReplicaManager:
         self.replicas: dict[Key, Replica] = {}
         self.endpoints: dict[int, Address] = {}
         self.on_leader: Callable[[int], None] | None = None
-        self.changed = Watchers()
-        self.written = Watchers()
+        self.on_change = Callbacks()
+        self.written = Callbacks()
         self._options = options
         self._store = store
         self._records = records
@@ -110,7 +110,7 @@ class ReplicaManager:
     # --- what the controller says ------------------------------------------------------------
 
     def lead_and_follow(self, order: LeadOrder, now: float) -> dict[Key, ErrorCode]:
-        """LeaderAndIsr. Raises `Refusal` for the order of a controller of before."""
+        """LeaderAndIsr. Raises `ApiError` for the order of a controller of before."""
         self._check(order)
         for node_id, address in order.leaders.items():
             if node_id in self.endpoints or len(self.endpoints) < MAX_NODES:
@@ -120,11 +120,11 @@ class ReplicaManager:
             elsewhere = leader != self.node_id and leader in self.endpoints
             if elsewhere and self.on_leader is not None:
                 self.on_leader(leader)
-        self.changed.notify()
+        self.on_change.notify()
         return errors
 
     def stop(self, order: StopOrder, now: float) -> dict[Key, ErrorCode]:
-        """StopReplica; partitions that are not here are deleted with success. Raises `Refusal`."""
+        """StopReplica; partitions that are not here are deleted with success. Raises `ApiError`."""
         self._check(order)
         for key, delete in order.partitions.items():
             replica = self.replicas.get(key)
@@ -132,17 +132,17 @@ class ReplicaManager:
                 self._tell(replica, Stop(), now)
             if delete:
                 self._delete(key)
-        self.changed.notify()
+        self.on_change.notify()
         return dict.fromkeys(order.partitions, ErrorCode.NONE)
 
     def update_metadata(self, order: MetadataOrder) -> None:
-        """UpdateMetadata. Raises `Refusal` for a controller of before."""
+        """UpdateMetadata. Raises `ApiError` for a controller of before."""
         self._check(order)
         self.metadata.update(order)
 
     def _check(self, order: Order) -> None:
         if order.controller_epoch < self.controller_epoch:
-            raise Refusal(ErrorCode.STALE_CONTROLLER_EPOCH)
+            raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
         self.controller_epoch = order.controller_epoch
 
     def _become(self, key: Key, told: Assignment, now: float) -> ErrorCode:
@@ -151,7 +151,7 @@ class ReplicaManager:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if self.node_id not in told.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if known is None and len(self.replicas) >= MAX_ALL_PARTITIONS:
+        if known is None and len(self.replicas) >= MAX_TOTAL_PARTITIONS:
             return ErrorCode.POLICY_VIOLATION
         replica = known or self._make(key)
         leads = told.leader == self.node_id
@@ -182,7 +182,7 @@ class ReplicaManager:
             watermark=watermark,
             min_in_sync=self._records.min_in_sync(topic) if self.habits.strict else 0,
         )
-        replica.changed.add(self.written.notify)
+        replica.on_change.add(self.written.notify)
         return replica
 
     def _delete(self, key: Key) -> None:
@@ -194,15 +194,15 @@ class ReplicaManager:
         if replica is not None:
             replica.deleted = True
             replica.log.delete()
-            replica.changed.notify()
+            replica.on_change.notify()
 
     # --- what happens to replicas ------------------------------------------------------------
 
     def replica(self, topic: str, index: int) -> Replica:
-        """A replica. Raises `Refusal` when the node has none."""
+        """A replica. Raises `ApiError` when the node has none."""
         found = self.replicas.get((topic, index))
         if found is None:
-            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return found
 
     def fetched(self, replica: Replica, follower: int, offset: int, now: float) -> None:
@@ -267,4 +267,4 @@ class ReplicaManager:
         self.endpoints.clear()
         self.controller_epoch = 0
         self.metadata = MetadataCache()
-        self.changed.notify()
+        self.on_change.notify()

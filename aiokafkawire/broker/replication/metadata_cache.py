@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from aiokafkawire.broker.cluster_state import MAX_TOTAL_PARTITIONS, NO_LEADER
 from aiokafkawire.broker.replication.messages import (
     LEADER_DURING_DELETE,
     Assignment,
     LiveNode,
     MetadataOrder,
 )
-from aiokafkawire.broker.topics import MAX_ALL_PARTITIONS, NO_LEADER
 
 __all__ = ("MetadataCache",)
 
@@ -25,7 +25,7 @@ class MetadataCache:
     def update(self, order: MetadataOrder) -> None:
         """Take the nodes as the only ones that live, and what is said of partitions beside it.
 
-        Partitions beyond `MAX_ALL_PARTITIONS` are not taken.
+        Partitions beyond `MAX_TOTAL_PARTITIONS` are not taken.
         """
         self.controller_id = order.controller_id
         self.live = dict(order.live)
@@ -38,7 +38,7 @@ class MetadataCache:
     def _keep(self, topic: str, index: int, told: Assignment) -> None:
         known = self.topics.get(topic, {})
         if index not in known:
-            if self._count >= MAX_ALL_PARTITIONS:
+            if self._count >= MAX_TOTAL_PARTITIONS:
                 return
             self._count += 1
         self.topics.setdefault(topic, known)[index] = told

@@ -28,16 +28,16 @@ FIRST_ASKABLE = "0.10.0"
 class Peers:
     """One node's connections to the others, and to itself as far as it is the controller.
 
-    `release_of` tells which release a node is of: those that cannot be asked are taken at that.
+    `get_release` tells which release a node is of: those that cannot be asked are taken at that.
     """
 
     def __init__(
-        self, node_id: int, runtime: Runtime, host: Host, release_of: Callable[[int], Release]
+        self, node_id: int, runtime: Runtime, host: Host, get_release: Callable[[int], Release]
     ) -> None:
         self._node_id = node_id
         self._runtime = runtime
         self._host = host
-        self._release_of = release_of
+        self._release_of = get_release
         self._clients: dict[int, BrokerClient] = {}
 
     async def ask(

@@ -10,17 +10,17 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from uuid import UUID
 
+from aiokafkawire.broker.callbacks import Callbacks
+from aiokafkawire.broker.cluster_state import NO_LEADER, ClusterState, Partition
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.replication.messages import Key
 from aiokafkawire.broker.storage import Store
-from aiokafkawire.broker.topics import NO_LEADER, Cluster, Partition
-from aiokafkawire.broker.watchers import Watchers
 from aiokafkawire.wire import NO_ID
 
 __all__ = ("Registry",)
 
 
-class Registry(Cluster):
+class Registry(ClusterState):
     """The state of a cluster whose nodes replicate; `unclean`: may a leader be out of sync?
 
     The logs of its own partitions stay empty: each node has its own. `eligible`: who fell out of an
@@ -38,7 +38,7 @@ class Registry(Cluster):
         unclean: bool,
         eligible: bool = False,
     ) -> None:
-        self.changed = Watchers()
+        self.on_change = Callbacks()
         self.controller_epoch = 0
         self.shutting_down: set[int] = set()
         self._controller = NO_LEADER
@@ -55,21 +55,21 @@ class Registry(Cluster):
 
     def save(self) -> None:
         super().save()
-        self.changed.notify()
+        self.on_change.notify()
 
     # --- nodes -------------------------------------------------------------------------------
 
-    def node_died(self, node_id: int, *, crashed: bool = True) -> None:
+    def on_node_failure(self, node_id: int, *, crashed: bool = True) -> None:
         if crashed and node_id not in self.shutting_down:
             self._crashed.add(node_id)
         self.shutting_down.discard(node_id)
-        super().node_died(node_id, crashed=crashed)
+        super().on_node_failure(node_id, crashed=crashed)
 
-    def node_came(self, node_id: int) -> None:
-        super().node_came(node_id)
+    def on_node_startup(self, node_id: int) -> None:
+        super().on_node_startup(node_id)
         self._elect_controller()
 
-    def _left_by(self, node_id: int) -> None:
+    def _remove_from_isr(self, node_id: int) -> None:
         """A controller does it all: it takes the node out of every ISR, in a new epoch."""
         if self._controller == node_id:
             self._elect_controller()
@@ -81,7 +81,7 @@ class Registry(Cluster):
             if led:
                 self._elect_leader(partition)
 
-    def _joined_by(self, node_id: int) -> None:
+    def _add_to_isr(self, node_id: int) -> None:
         """It comes back into an ISR when it has caught up; what has no leader may now have one."""
         crashed = node_id in self._crashed
         for partition in self.partitions():
@@ -95,7 +95,7 @@ class Registry(Cluster):
     def _elect_controller(self) -> None:
         if self._controller in self.live:
             return
-        self._controller = self._leader_for(self.live, NO_LEADER)
+        self._controller = self._first_live(self.live, NO_LEADER)
         self.controller_epoch += self._controller != NO_LEADER
 
     # --- leaders -----------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class Registry(Cluster):
             raise ValueError(
                 f"node {node_id} is not in sync: the ISR of {partition.log.name} is {partition.isr}"
             )
-        partition.lead(node_id)
+        partition.make_leader(node_id)
         self.save()
 
     def record_isr(self, key: Key, leader: int, leader_epoch: int, isr: tuple[int, ...]) -> bool:
@@ -141,20 +141,20 @@ class Registry(Cluster):
             return False
         self._put_isr(partition, isr)
         self.save()
-        partition.changed.notify()
+        partition.on_change.notify()
         return True
 
     def max_batch(self, topic: str) -> int:
         """The largest batch that a topic may hold, in bytes."""
         default = self.options.max_message_bytes
         known = self.topics.get(topic)
-        return default if known is None else known.number("max.message.bytes", default)
+        return default if known is None else known.int_config("max.message.bytes", default)
 
     def min_in_sync(self, topic: str) -> int:
         """How many replicas have to be in sync for a write with acks=all."""
         default = self.options.min_insync_replicas
         known = self.topics.get(topic)
-        return default if known is None else known.number("min.insync.replicas", default)
+        return default if known is None else known.int_config("min.insync.replicas", default)
 
     def topic_id(self, topic: str) -> UUID:
         """Which topic has that name now; `NO_ID` if none has."""
@@ -177,18 +177,18 @@ class Registry(Cluster):
             rest = self._able(partition.replicas)[:1]
         if not rest and not partition.isr and not partition.elr:
             # Everybody may have lost something; who led last has most.
-            rest = self._able([partition.last_leader])
+            rest = self._able([partition.last_known_leader])
         if rest:
             self._give(partition, rest)
         elif partition.leader != NO_LEADER:
             # The last ones in sync are kept: who of them comes back has everything.
-            partition.lead(NO_LEADER)
+            partition.make_leader(NO_LEADER)
 
     def _give(self, partition: Partition, isr: Sequence[int]) -> None:
         """Let the first of the replicas that is in the ISR lead."""
         self._put_isr(partition, isr)
-        partition.last_leader = NO_LEADER
-        partition.lead(next(node for node in partition.replicas if node in isr))
+        partition.last_known_leader = NO_LEADER
+        partition.make_leader(next(node for node in partition.replicas if node in isr))
 
     def _put_isr(self, partition: Partition, isr: Sequence[int]) -> None:
         """Put down who is in sync, and who else has all that was ever acknowledged."""
@@ -197,7 +197,7 @@ class Registry(Cluster):
             complete = {*partition.isr, *partition.elr} if len(isr) < needed else set()
             partition.elr = [n for n in partition.replicas if n in complete and n not in isr]
             if not isr and partition.leader != NO_LEADER:
-                partition.last_leader = partition.leader
+                partition.last_known_leader = partition.leader
         partition.isr = list(isr)
 
     def _able(self, nodes: Iterable[int]) -> list[int]:

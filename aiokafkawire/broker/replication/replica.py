@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from aiokafkawire.broker.cluster_state import NO_LEADER, Partition
 from aiokafkawire.broker.replication.messages import Assignment
-from aiokafkawire.broker.topics import NO_LEADER, Partition
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.wire import Buffer
@@ -233,17 +233,17 @@ class Replica(Partition):
         return self.watermark
 
     @property
-    def knows_high_watermark(self) -> bool:
+    def is_high_watermark_current(self) -> bool:
         return not isinstance(self.state, Leading) or self.watermark >= self.state.began_at
 
-    def replicas_with(self, offset: int) -> int:
+    def count_replicas_at(self, offset: int) -> int:
         """How many replicas have all before an offset; of the others if the node leads."""
         have = int(self.log.end_offset >= offset)
         if isinstance(self.state, Leading):
             have += sum(each.offset >= offset for each in self.state.followers.values())
         return have
 
-    def appended(self) -> None:
+    def on_append(self) -> None:
         self.handle(Appended(), 0.0)
 
     def takes(self, kind: type[Event]) -> bool:
@@ -258,7 +258,7 @@ class Replica(Partition):
         """Let consumers have what comes before an offset; it never goes back."""
         if offset > self.watermark:
             self.watermark = offset
-            self.changed.notify()
+            self.on_change.notify()
 
     def cut(self, offset: int) -> None:
         """Cut the log off at an offset."""
@@ -291,18 +291,18 @@ def _lead(replica: Replica, event: BecomeLeader, now: float) -> None:
     replica.state = Leading(followers, before.began_at)
     _advance(replica)
     # Whoever waits here may have to hear that the epoch is another one.
-    replica.changed.notify()
+    replica.on_change.notify()
 
 
 def _follow(replica: Replica, event: BecomeFollower, now: float) -> None:
     _take(replica, event.told)
-    epoch = replica.log.last_epoch
+    epoch = replica.log.latest_epoch
     if epoch == UNKNOWN or not replica.by_epoch:
         replica.cut(replica.watermark)
         replica.state = Following()
     else:
         replica.state = Following() if replica.on_fetch else Truncating(epoch)
-    replica.changed.notify()
+    replica.on_change.notify()
 
 
 def _follow_on(replica: Replica, event: BecomeFollower, now: float) -> None:
@@ -334,7 +334,7 @@ def _advance(replica: Replica, event: Appended | None = None, now: float = 0.0) 
 def _append(replica: Replica, event: Appended, now: float) -> None:
     _advance(replica)
     # Followers wait for what is written, consumers for the high watermark.
-    replica.changed.notify()
+    replica.on_change.notify()
 
 
 def _note(replica: Replica, event: Fetched, now: float) -> Isr | None:
@@ -351,7 +351,7 @@ def _note(replica: Replica, event: Fetched, now: float) -> Isr | None:
     position.offset, position.fetched_at, position.end_seen = event.offset, now, end
     _advance(replica)
     # Who waits for acknowledgements of a number of replicas counts them.
-    replica.changed.notify()
+    replica.on_change.notify()
     # The high watermark of the leader before may have been as far as where this one began.
     if event.follower in replica.isr or event.offset < max(replica.watermark, state.began_at):
         return None
@@ -374,7 +374,7 @@ def _shrink(replica: Replica, event: TimePassed, now: float) -> Isr | None:
 def _adopt(replica: Replica, event: IsrRecorded, now: float) -> None:
     replica.isr = list(event.isr)
     _advance(replica)
-    replica.changed.notify()
+    replica.on_change.notify()
 
 
 def _truncate(replica: Replica, event: EpochEnded, now: float) -> None:
@@ -387,7 +387,7 @@ def _truncate(replica: Replica, event: EpochEnded, now: float) -> None:
     elif event.epoch in {UNKNOWN, state.epoch}:
         replica.cut(event.end_offset)
     else:
-        own = log.epoch_end(event.epoch, replica.leader_epoch)
+        own = log.end_offset_for_epoch(event.epoch, replica.leader_epoch)
         if own is not None and own[0] < event.epoch and own[0] != UNKNOWN:
             # The leader has an epoch that is not known here: ask for the one before it.
             replica.cut(own[1])
@@ -399,7 +399,7 @@ def _truncate(replica: Replica, event: EpochEnded, now: float) -> None:
 
 def _part(replica: Replica, event: Diverged, now: float) -> None:
     """Cut the log off where it parts from the leader's; the next fetch tells if it was enough."""
-    own = replica.log.epoch_end(event.epoch, replica.leader_epoch)
+    own = replica.log.end_offset_for_epoch(event.epoch, replica.leader_epoch)
     if own is None:
         replica.cut(event.end_offset)
     elif own[0] == event.epoch:
@@ -420,7 +420,7 @@ def _extend(replica: Replica, event: Received, now: float) -> None:
     log.delete_before(event.start_offset)
     replica.raise_watermark(min(event.high_watermark, log.end_offset))
     # Debug consumers and others who wait for the log's end.
-    replica.changed.notify()
+    replica.on_change.notify()
 
 
 def _leave_range(replica: Replica, event: OutOfRange, now: float) -> None:
@@ -432,7 +432,7 @@ def _return(replica: Replica, event: LogFound, now: float) -> None:
     state, log = replica.state, replica.log
     assert isinstance(state, Outside)
     if state.end_known:
-        log.begin_at(event.offset)
+        log.truncate_fully_and_start_at(event.offset)
         replica.watermark = event.offset
         replica.state = Following()
     elif event.offset < log.end_offset:

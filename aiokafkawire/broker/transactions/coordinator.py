@@ -10,11 +10,11 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from aiokafkawire.broker.api_error import ApiError, StorageError
+from aiokafkawire.broker.cluster_state import NO_LEADER, ClusterState, Partition
 from aiokafkawire.broker.groups.offsets import OffsetStore
 from aiokafkawire.broker.options import BrokerConfig
-from aiokafkawire.broker.refusal import Refusal, StorageError
 from aiokafkawire.broker.storage import Store
-from aiokafkawire.broker.topics import NO_LEADER, Cluster, Partition
 from aiokafkawire.broker.transactions.events import (
     Answer,
     CommitOffsets,
@@ -68,7 +68,7 @@ class Transactions:
         self,
         options: BrokerConfig,
         clock: Clock,
-        cluster: Cluster,
+        cluster: ClusterState,
         offsets: OffsetStore,
         store: Store,
         *,
@@ -106,7 +106,7 @@ class Transactions:
                 del self._known[transaction.transactional_id]
                 del self._stored[transaction.transactional_id]
             else:
-                self._index(transaction)
+                self._index_batch(transaction)
 
     def __iter__(self) -> Iterator[Transaction]:
         return iter(list(self._known.values()))
@@ -146,8 +146,8 @@ class Transactions:
         if transaction is None:
             try:
                 self._make_room()
-            except Refusal as refusal:
-                return Answer(refusal.code)
+            except ApiError as error:
+                return Answer(error.code)
             transaction = Transaction(transactional_id, self._cluster.new_producer_id)
             self._known[transactional_id] = transaction
         return self._handle(transaction, Init(timeout_ms=timeout_ms, expected=expected))
@@ -225,7 +225,7 @@ class Transactions:
                 transaction.state.value,
                 transaction.producer,
             )
-        self._index(transaction)
+        self._index_batch(transaction)
         if transaction.is_ending and before is not transaction.state:
             self._end(transaction)
         if self._deadline_of(transaction) < self._armed - WALL_CLOCK_STEP_S:
@@ -258,7 +258,7 @@ class Transactions:
         """Do what is due again when the store may have room."""
         self._retry_at = self._clock.now() + STORE_RETRY_S
 
-    def _index(self, transaction: Transaction) -> None:
+    def _index_batch(self, transaction: Transaction) -> None:
         name = transaction.transactional_id
         if transaction.is_ending:
             self._ending[name] = None
@@ -309,7 +309,7 @@ class Transactions:
         for transaction in sorted(self, key=lambda each: each.updated_ms):
             if self._expire(transaction):
                 return
-        raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are too many transactional ids")
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are too many transactional ids")
 
     # --- markers -----------------------------------------------------------------------------
 
@@ -341,17 +341,17 @@ class Transactions:
             self._sent.pop((name, tp), None)
         self._committed.difference_update((name, group) for group in groups)
         self._unindex(transaction, groups)
-        self._index(transaction)
+        self._index_batch(transaction)
 
     def _mark(self, transaction: Transaction, tp: TopicPartition, commit: bool) -> bool:
         """Write the marker of one partition; False until a leader and all in sync have it."""
         try:
             partition = self._cluster.partition(self._cluster.topic(tp.topic), tp.partition)
-        except Refusal:
+        except ApiError:
             # The topic was deleted: there is nothing left to end.
             return True
         leading = None if partition.leader == NO_LEADER else self._leading(partition)
-        partition.changed.add(self._rearm.set)
+        partition.on_change.add(self._rearm.set)
         if leading is None or not self._replicated(transaction, tp, leading, commit):
             return False
         self._unwatch(transaction, tp, partition)
@@ -365,11 +365,11 @@ class Transactions:
         sent = self._sent.get(key)
         if sent is None or not sent.stands(leading):
             if sent is not None:
-                sent.partition.changed.remove(self._rearm.set)
+                sent.partition.on_change.remove(self._rearm.set)
                 del self._sent[key]
-            leading.changed.add(self._rearm.set)
+            leading.on_change.add(self._rearm.set)
             default = self._options.min_insync_replicas
-            wanted = self._cluster.topic(tp.topic).number("min.insync.replicas", default)
+            wanted = self._cluster.topic(tp.topic).int_config("min.insync.replicas", default)
             if len(leading.isr) < min(wanted, len(leading.replicas)):
                 return False
             try:
@@ -388,7 +388,7 @@ class Transactions:
         """Wait no more for a partition, unless another transaction that ends does."""
         ending = (self._known[name] for name in self._ending)
         if not any(tp in other.partitions for other in ending if other is not transaction):
-            partition.changed.remove(self._rearm.set)
+            partition.on_change.remove(self._rearm.set)
 
     def _append(self, transaction: Transaction, partition: Partition, commit: bool) -> None:
         marker = control_batch(
@@ -402,7 +402,7 @@ class Transactions:
         )
         (view,) = iter_batches(marker)
         partition.log.append(marker, view)
-        partition.appended()
+        partition.on_append()
 
     def _end_offsets(self, transaction: Transaction, group: str, commit: bool) -> bool:
         """Commit the offsets of a group; False if they cannot be stored now."""
@@ -419,8 +419,8 @@ class Transactions:
         except StorageError:
             self._retry_later()
             return False
-        except Refusal as refusal:
-            logger.error("group %s: its offsets are not kept: %s", group, refusal)
+        except ApiError as error:
+            logger.error("group %s: its offsets are not kept: %s", group, error)
         # A retry must not go over what is committed meanwhile.
         self._committed.add(key)
         return True

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from aiokafkawire.broker.api_error import ApiError, StorageError
 from aiokafkawire.broker.groups.offsets import Committed
-from aiokafkawire.broker.refusal import Refusal, StorageError
 from aiokafkawire.broker.transactions.events import (
     NOBODY,
     Add,
@@ -88,8 +88,8 @@ class Transaction:
             answer = row.action(self, event, now_ms)
         except StorageError:
             raise
-        except Refusal as refusal:
-            return Answer(refusal.code)
+        except ApiError as error:
+            return Answer(error.code)
         assert self.state in row.leads_to, f"{before} -> {self.state} at {type(event).__name__}"
         return answer
 
@@ -114,7 +114,7 @@ class Transaction:
         return Answer(producer=self.producer)
 
     def _bumped(self, expected: ProducerIdAndEpoch | None) -> ProducerIdAndEpoch:
-        """Who the producer is from now on. Raises `Refusal`."""
+        """Who the producer is from now on. Raises `ApiError`."""
         current = self.producer
         if current == NOBODY:
             return ProducerIdAndEpoch(self._new_producer_id(), 0)
@@ -123,7 +123,7 @@ class Transaction:
                 # The answer to the same request was lost.
                 return current
             if expected != current:
-                raise Refusal(ErrorCode.PRODUCER_FENCED)
+                raise ApiError(ErrorCode.PRODUCER_FENCED)
         # A producer that did not say who it is fences whoever was it before.
         self.previous = expected
         if current.epoch >= MAX_EPOCH:
@@ -132,7 +132,7 @@ class Transaction:
 
     def _on_init_ongoing(self, event: Init, now_ms: int) -> Answer:
         if event.expected is not None and event.expected != self.producer:
-            raise Refusal(ErrorCode.PRODUCER_FENCED)
+            raise ApiError(ErrorCode.PRODUCER_FENCED)
         self._fence(now_ms)
         # The next attempt gets an epoch that nobody has seen.
         return Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -147,7 +147,7 @@ class Transaction:
         self._check(event.producer)
         groups = self.groups | dict.fromkeys(event.scope.groups)
         if len(groups) > MAX_GROUPS:
-            raise Refusal(ErrorCode.INVALID_REQUEST)
+            raise ApiError(ErrorCode.INVALID_REQUEST)
         if self.state is not ONGOING:
             self.started_ms = now_ms
             self.bumps_epoch = False
@@ -162,14 +162,14 @@ class Transaction:
         self._check(event.producer)
         added = all(each in self.partitions for each in event.scope.partitions)
         if not added or not all(each in self.groups for each in event.scope.groups):
-            raise Refusal(ErrorCode.TRANSACTION_ABORTABLE)
+            raise ApiError(ErrorCode.TRANSACTION_ABORTABLE)
         return Answer()
 
     def _on_offsets(self, event: CommitOffsets, now_ms: int) -> Answer:
         del now_ms
         self._check(event.producer)
         if event.group not in self.offsets and len(self.offsets) >= MAX_GROUPS:
-            raise Refusal(ErrorCode.INVALID_REQUEST)
+            raise ApiError(ErrorCode.INVALID_REQUEST)
         self.offsets.setdefault(event.group, {}).update(event.offsets)
         return Answer()
 
@@ -180,9 +180,9 @@ class Transaction:
 
     def _check(self, producer: ProducerIdAndEpoch) -> None:
         if producer.producer_id != self.producer.producer_id:
-            raise Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if producer.epoch != self.producer.epoch:
-            raise Refusal(ErrorCode.PRODUCER_FENCED)
+            raise ApiError(ErrorCode.PRODUCER_FENCED)
 
     # --- the end -----------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class Transaction:
     def _on_end_empty(self, event: End, now_ms: int) -> Answer:
         self._check(event.producer)
         if event.commit or not event.bumps_epoch:
-            raise Refusal(ErrorCode.INVALID_TXN_STATE)
+            raise ApiError(ErrorCode.INVALID_TXN_STATE)
         # It cannot know whether a write of it, never answered, began the transaction.
         return self._prepare(event, now_ms)
 
@@ -203,9 +203,9 @@ class Transaction:
             self._check(event.producer)
             if event.bumps_epoch and self.bumps_epoch:
                 # This epoch is for the next transaction, which cannot have begun.
-                raise Refusal(ErrorCode.PRODUCER_FENCED)
+                raise ApiError(ErrorCode.PRODUCER_FENCED)
         if event.commit != (self.state is PREPARE_COMMIT):
-            raise Refusal(ErrorCode.INVALID_TXN_STATE)
+            raise ApiError(ErrorCode.INVALID_TXN_STATE)
         return Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
 
     def _on_end_complete(self, event: End, now_ms: int) -> Answer:
@@ -215,7 +215,7 @@ class Transaction:
             if event.bumps_epoch:
                 return self._on_end_empty(event, now_ms)
         if event.commit != (self.state is COMPLETE_COMMIT):
-            raise Refusal(ErrorCode.INVALID_TXN_STATE)
+            raise ApiError(ErrorCode.INVALID_TXN_STATE)
         return Answer(producer=self.producer)
 
     def _ended_before(self, producer: ProducerIdAndEpoch) -> bool:

@@ -21,7 +21,7 @@ from uuid import UUID
 import anyio
 
 from aiokafkawire.broker.apis import HANDLERS
-from aiokafkawire.broker.releases import NotServed, Release, release_of
+from aiokafkawire.broker.releases import Release, UnsupportedApi, get_release
 from aiokafkawire.cluster import error_codes
 from aiokafkawire.errors import MalformedMessage
 from aiokafkawire.records.batch import iter_batches
@@ -89,7 +89,7 @@ DRAWN = {"baseOffset", "producerId", "sessionId"}
 
 MEMBER_ID = re.compile(r"raw-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
-CLOSED, SILENT = "closed", "no answer"
+CLOSE, SILENT = "closed", "no answer"
 SILENCE_S = 1.0
 """How long an answer is waited for that may not come."""
 
@@ -120,11 +120,11 @@ class Interview:
     def __init__(
         self, as_of: str, addresses: Mapping[int, Address], silence_s: float = SILENCE_S
     ) -> None:
-        self.release: Release = release_of(as_of, HANDLERS)
+        self.release: Release = get_release(as_of, HANDLERS)
         self.notes: list[dict[str, Any]] = []
         self._addresses = addresses
         self._members: dict[str, str] = {}
-        silent = self.release.not_served is NotServed.UNANSWERED
+        silent = self.release.on_unsupported_api is UnsupportedApi.IGNORE
         self._patience_s = silence_s if silent else WITHIN_S
 
     @property
@@ -181,7 +181,7 @@ class Interview:
         async with self._connected(1) as client:
             await client.send(message, version)
             with anyio.move_on_after(WITHIN_S):
-                shown = CLOSED
+                shown = CLOSE
                 try:
                     await client.send(metadata.MetadataRequest(topics=[]), 0)
                     if await client.frame() is not None:
@@ -297,7 +297,7 @@ class Interview:
         """What came and how it is noted."""
         frame = await client.frame()
         if frame is None:
-            return None, CLOSED
+            return None, CLOSE
         cls: type[Response] = APIS[key].response
         _, answer = decode_response(cls, version, frame)
         laid_out = cls.layout_version(version, frame[CORRELATION_BYTES:])

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafkawire.broker.call import Disconnect
 from aiokafkawire.broker.kafka07 import logs as module
 from aiokafkawire.broker.kafka07.logs import Logs
 from aiokafkawire.broker.options import BrokerConfig
+from aiokafkawire.broker.request_context import Disconnect
 from aiokafkawire.records.compression import Compression, compress
 from aiokafkawire.wire import kafka07
 

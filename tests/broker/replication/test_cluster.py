@@ -126,7 +126,7 @@ async def until_ended(broker: Broker, node: int, end: int) -> None:
             if replica.log.end_offset == end:
                 changed.set()
 
-        replica.changed.add(look)
+        replica.on_change.add(look)
         look()
         await changed.wait()
 
@@ -251,7 +251,7 @@ async def until_watermark(broker: Broker, node: int, offset: int) -> None:
         if replica.high_watermark >= offset:
             reached.set()
 
-    replica.changed.add(look)
+    replica.on_change.add(look)
     look()
     with anyio.fail_after(30):
         await reached.wait()

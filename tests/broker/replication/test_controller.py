@@ -129,7 +129,7 @@ def test_a_partition_without_a_leader_is_led_by_nobody() -> None:
     of.record_isr(("t", 0), 1, 0, (1,))
     machine = controller(of)
     tell_all(machine)
-    of.node_died(1)
+    of.on_node_failure(1)
     assert expect(machine, 2, MetadataOrder).partitions["t", 0].leader == -1
     assert machine.next_order(2) is None
 
@@ -138,7 +138,7 @@ def test_everybody_hears_who_died() -> None:
     of = registry()
     machine = controller(of)
     tell_all(machine)
-    of.node_died(3)
+    of.on_node_failure(3)
     assert set(expect(machine, 2, MetadataOrder).live) == {1, 2}
 
 

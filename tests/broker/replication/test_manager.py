@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
+from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.options import BrokerConfig
-from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.broker.replication import manager as module
 from aiokafkawire.broker.replication.manager import Habits, ReplicaManager
 from aiokafkawire.broker.replication.messages import (
@@ -103,7 +103,7 @@ def test_it_hears_of_those_it_has_to_fetch_from(manager: ReplicaManager) -> None
 def test_what_a_stranger_says_is_bounded(
     manager: ReplicaManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_ALL_PARTITIONS", 1)
+    monkeypatch.setattr(module, "MAX_TOTAL_PARTITIONS", 1)
     monkeypatch.setattr(module, "MAX_NODES", 1)
     lead = LeadOrder(
         controller_id=1,
@@ -126,7 +126,7 @@ def test_what_is_not_newer_is_refused(manager: ReplicaManager, epoch: int) -> No
 def test_replicas_of_others_are_refused(manager: ReplicaManager) -> None:
     answer = manager.lead_and_follow(order(leader=2, replicas=(2, 3)), 0.0)
     assert answer == {KEY: E.UNKNOWN_TOPIC_OR_PARTITION}
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiError) as refused:
         manager.replica("t", 0)
     assert refused.value.code == E.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -141,7 +141,7 @@ def test_a_controller_of_before_is_refused(manager: ReplicaManager) -> None:
         lambda: manager.stop(stop(True, 4), 0.0),
         lambda: manager.update_metadata(older),
     ):
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(ApiError) as refusal:
             refused()
         assert refusal.value.code == E.STALE_CONTROLLER_EPOCH
     assert manager.replicas == {}
@@ -160,7 +160,7 @@ def test_a_partition_that_is_deleted_is_gone_with_its_records(manager: ReplicaMa
     replica = manager.replica("t", 0)
     write(replica.log, 2)
     hits: list[bool] = []
-    replica.changed.add(lambda: hits.append(replica.deleted))
+    replica.on_change.add(lambda: hits.append(replica.deleted))
     assert manager.stop(stop(True), 0.0) == {KEY: E.NONE}
     assert hits == [True], "who waits there has to hear of it"
     assert KEY not in manager.replicas
@@ -226,7 +226,7 @@ def test_a_loss_of_power_leaves_what_was_synced(manager: ReplicaManager) -> None
     write(before.log, 2)
     manager.flush()
     write(before.log, 3)
-    before.appended()
+    before.on_append()
     manager.checkpoint()
     manager.crash(lose_unsynced=True)
     manager.lead_and_follow(order(isr=(NODE,)), 0.0)
@@ -244,7 +244,7 @@ def test_everything_that_is_written_is_told(manager: ReplicaManager) -> None:
     manager.lead_and_follow(order(), 0.0)
     replica = manager.replica("t", 0)
     before = len(told_of)
-    replica.appended()
+    replica.on_append()
     assert len(told_of) > before
 
 

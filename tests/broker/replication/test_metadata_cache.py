@@ -45,7 +45,7 @@ def test_a_topic_goes_with_its_last_partition() -> None:
 
 
 def test_no_more_partitions_are_kept_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metadata_cache, "MAX_ALL_PARTITIONS", 2)
+    monkeypatch.setattr(metadata_cache, "MAX_TOTAL_PARTITIONS", 2)
     cache = MetadataCache()
     cache.update(order(partitions={("a", index): LED_BY_ONE for index in range(3)}))
     cache.update(order(partitions={("b", 0): LED_BY_ONE, ("a", 1): LED_BY_TWO}))

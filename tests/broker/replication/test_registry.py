@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from aiokafkawire.broker.cluster_state import NO_LEADER, Partition
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.replication.registry import Registry
 from aiokafkawire.broker.storage import MemoryStore
-from aiokafkawire.broker.topics import NO_LEADER, Partition
 from aiokafkawire.wire import NO_ID
 
 ALL = [1, 2, 3]
@@ -26,7 +26,7 @@ def registry(
         eligible=eligible,
     )
     for node in live:
-        made.node_came(node)
+        made.on_node_startup(node)
     return made
 
 
@@ -42,24 +42,24 @@ def stands(of: Partition) -> tuple[int, int, list[int]]:
 def test_the_first_node_that_comes_is_the_controller() -> None:
     made = registry(live=[])
     assert (made.controller_id, made.controller_epoch) == (NO_LEADER, 0)
-    made.node_came(2)
-    made.node_came(1)
+    made.on_node_startup(2)
+    made.on_node_startup(1)
     assert (made.controller_id, made.controller_epoch) == (2, 1)
 
 
 def test_another_node_is_the_controller_after_it_and_stays_it() -> None:
     made = registry()
-    made.node_died(1)
+    made.on_node_failure(1)
     assert (made.controller_id, made.controller_epoch) == (2, 2)
-    made.node_came(1)
+    made.on_node_startup(1)
     assert (made.controller_id, made.controller_epoch) == (2, 2)
 
 
 def test_without_nodes_there_is_no_controller() -> None:
     made = registry(live=[1])
-    made.node_died(1)
+    made.on_node_failure(1)
     assert (made.controller_id, made.controller_epoch) == (NO_LEADER, 1)
-    made.node_came(1)
+    made.on_node_startup(1)
     assert (made.controller_id, made.controller_epoch) == (1, 2)
 
 
@@ -72,16 +72,16 @@ def test_a_leader_that_dies_is_followed_by_one_in_sync() -> None:
     made = registry()
     of = partition(made, 1, 2, 3)
     made.record_isr(("t", 0), 1, 0, (1, 3))
-    made.node_died(1)
+    made.on_node_failure(1)
     assert stands(of) == (3, 1, [3])
 
 
 def test_a_follower_that_dies_is_out_of_sync_in_a_new_epoch() -> None:
     made = registry()
     of = partition(made, 1, 2, 3)
-    made.node_died(2)
+    made.on_node_failure(2)
     assert stands(of) == (1, 1, [1, 3])
-    made.node_came(2)
+    made.on_node_startup(2)
     assert stands(of) == (1, 1, [1, 3]), "it has to catch up"
 
 
@@ -89,12 +89,12 @@ def test_the_last_one_in_sync_is_waited_for() -> None:
     made = registry()
     of = partition(made, 1, 2)
     made.record_isr(("t", 0), 1, 0, (1,))
-    made.node_died(1)
+    made.on_node_failure(1)
     assert stands(of) == (NO_LEADER, 1, [1])
-    made.node_died(2)
-    made.node_came(2)
+    made.on_node_failure(2)
+    made.on_node_startup(2)
     assert stands(of) == (NO_LEADER, 1, [1])
-    made.node_came(1)
+    made.on_node_startup(1)
     assert stands(of) == (1, 2, [1])
 
 
@@ -102,7 +102,7 @@ def test_an_unclean_leader_is_alone_in_sync() -> None:
     made = registry(unclean=True)
     of = partition(made, 1, 2, 3)
     made.record_isr(("t", 0), 1, 0, (1,))
-    made.node_died(1)
+    made.on_node_failure(1)
     assert stands(of) == (2, 1, [2])
 
 
@@ -112,7 +112,7 @@ def test_a_topic_says_whether_its_leader_may_be_unclean(unclean: bool) -> None:
     configs = {"unclean.leader.election.enable": str(unclean).lower()}
     of = partition(made, 1, 2, configs=configs)
     made.record_isr(("t", 0), 1, 0, (1,))
-    made.node_died(1)
+    made.on_node_failure(1)
     assert of.leader == (2 if unclean else NO_LEADER)
 
 
@@ -131,7 +131,7 @@ def test_who_is_not_leader_in_that_epoch_puts_no_isr_down() -> None:
 def test_a_dead_follower_cannot_be_in_sync() -> None:
     made = registry()
     of = partition(made, 1, 2, 3)
-    made.node_died(2)
+    made.on_node_failure(2)
     assert not made.record_isr(("t", 0), 1, 1, (1, 2, 3))
     assert of.isr == [1, 3]
 
@@ -142,7 +142,7 @@ def test_only_who_is_in_sync_can_be_made_leader() -> None:
     made.record_isr(("t", 0), 1, 0, (1, 2))
     with pytest.raises(ValueError, match="node 3 is not in sync"):
         made.move_leader(of, 3)
-    made.node_died(3)
+    made.on_node_failure(3)
     with pytest.raises(ValueError, match="node 3 is not up"):
         made.move_leader(of, 3)
     made.move_leader(of, 2)
@@ -159,8 +159,8 @@ def test_who_shuts_down_gives_the_lead_away_and_stays_out_of_sync() -> None:
     assert stands(of) == (2, 1, [2, 3])
     assert alone.leader == 1, "nobody else could"
     assert not made.record_isr(("t", 0), 2, 1, (1, 2, 3))
-    made.node_died(1)
-    made.node_came(1)
+    made.on_node_failure(1)
+    made.on_node_startup(1)
     assert made.record_isr(("t", 0), 2, 1, (1, 2, 3))
 
 
@@ -182,11 +182,11 @@ def test_what_nobody_else_can_lead_stays() -> None:
 def test_every_change_is_told() -> None:
     made = registry()
     told: list[int] = []
-    made.changed.add(lambda: told.append(len(told)))
+    made.on_change.add(lambda: told.append(len(told)))
     of = partition(made, 1, 2)
     made.move_leader(of, 2)
     made.record_isr(("t", 0), 2, 1, (2,))
-    made.node_died(3)
+    made.on_node_failure(3)
     made.delete_topic(made.topics["t"])
     assert len(told) == 5
 
@@ -222,7 +222,7 @@ def test_who_left_an_isr_that_is_too_small_may_still_lead() -> None:
     assert of.elr == [], "enough are in sync"
     made.record_isr(("t", 0), 1, 0, (1,))
     assert (of.isr, of.elr) == ([1], [3])
-    made.node_died(1)
+    made.on_node_failure(1)
     assert (of.leader, of.isr, of.elr) == (3, [3], [1])
     made.record_isr(("t", 0), 3, of.leader_epoch, (2, 3))
     assert of.elr == []
@@ -230,43 +230,43 @@ def test_who_left_an_isr_that_is_too_small_may_still_lead() -> None:
 
 def test_who_crashed_may_have_lost_something() -> None:
     made, of = eligible()
-    made.node_died(3)
-    made.node_died(2)
+    made.on_node_failure(3)
+    made.on_node_failure(2)
     assert (of.isr, of.elr) == ([1], [2])
-    made.node_died(1)
+    made.on_node_failure(1)
     assert (of.leader, of.isr, of.elr) == (NO_LEADER, [], [1, 2])
-    made.node_came(2)
+    made.on_node_startup(2)
     assert (of.leader, of.elr) == (NO_LEADER, [1])
 
 
 def test_who_stopped_in_good_order_has_everything() -> None:
     made, of = eligible()
-    made.node_died(3)
+    made.on_node_failure(3)
     made.leave_lead(2)
-    made.node_died(2)
-    made.node_died(1)
+    made.on_node_failure(2)
+    made.on_node_failure(1)
     assert of.elr == [1, 2]
-    made.node_came(2)
+    made.on_node_startup(2)
     assert (of.leader, of.isr, of.elr) == (2, [2], [1])
 
 
 def test_if_all_crashed_who_led_last_has_most() -> None:
     made, of = eligible()
     for node in (3, 2, 1):
-        made.node_died(node)
+        made.on_node_failure(node)
     for node in (2, 3):
-        made.node_came(node)
+        made.on_node_startup(node)
         assert of.leader == NO_LEADER
-    made.node_came(1)
-    assert (of.leader, of.isr, of.elr, of.last_leader) == (1, [1], [], NO_LEADER)
+    made.on_node_startup(1)
+    assert (of.leader, of.isr, of.elr, of.last_known_leader) == (1, [1], [], NO_LEADER)
 
 
 def test_a_topic_of_one_replica_comes_back_with_its_node() -> None:
     made = registry(eligible=True)
     of = partition(made, 1)
-    made.node_died(1)
+    made.on_node_failure(1)
     assert stands(of) == (NO_LEADER, 1, [])
-    made.node_came(1)
+    made.on_node_startup(1)
     assert stands(of) == (1, 2, [1])
 
 
@@ -274,11 +274,11 @@ def test_who_is_alone_in_sync_is_told() -> None:
     made = registry()
     of = partition(made, 1, 2, 3)
     assert list(made.alone_in_sync(1)) == []
-    made.node_died(3)
+    made.on_node_failure(3)
     made.record_isr(("t", 0), 1, of.leader_epoch, (1,))
     assert list(made.alone_in_sync(1)) == [of]
     assert list(made.alone_in_sync(2)) == []
-    made.node_died(1)
+    made.on_node_failure(1)
     assert list(made.alone_in_sync(1)) == [of], "dead or not"
 
 
@@ -287,5 +287,5 @@ def test_with_somebody_eligible_nobody_is_alone() -> None:
     made.record_isr(("t", 0), 1, 0, (1,))
     assert list(made.alone_in_sync(1)) == []
     for node in (2, 3):
-        made.node_died(node)
+        made.on_node_failure(node)
     assert list(made.alone_in_sync(1)) == [of]

@@ -113,7 +113,7 @@ def test_a_leader_takes_what_it_is_told() -> None:
 def test_the_high_watermark_is_what_everybody_in_sync_has() -> None:
     made = leading()
     write(made.log, 3)
-    made.appended()
+    made.on_append()
     assert made.high_watermark == 0
     made.handle(Fetched(FIRST, 3), 1.0)
     assert made.high_watermark == 0
@@ -126,16 +126,16 @@ def test_the_high_watermark_is_what_everybody_in_sync_has() -> None:
 def test_alone_in_sync_a_leader_need_not_wait() -> None:
     made = leading(isr=(NODE,))
     write(made.log, 2)
-    made.appended()
+    made.on_append()
     assert made.high_watermark == 2
 
 
 def test_who_reads_is_told_of_the_high_watermark() -> None:
     made = leading(isr=(1, 2))
     write(made.log)
-    made.appended()
+    made.on_append()
     told_of: list[int] = []
-    made.changed.add(lambda: told_of.append(made.high_watermark))
+    made.on_change.add(lambda: told_of.append(made.high_watermark))
     made.handle(Fetched(FIRST, 1), 1.0)
     assert 1 in told_of
 
@@ -143,7 +143,7 @@ def test_who_reads_is_told_of_the_high_watermark() -> None:
 def test_the_high_watermark_never_goes_back() -> None:
     made = leading(isr=(NODE,))
     write(made.log, 2)
-    made.appended()
+    made.on_append()
     made.handle(Fetched(FIRST, 1), 1.0)
     made.handle(IsrRecorded((NODE, FIRST)), 1.0)
     assert made.high_watermark == 2
@@ -152,7 +152,7 @@ def test_the_high_watermark_never_goes_back() -> None:
 def test_a_follower_that_has_caught_up_wants_to_be_in_sync() -> None:
     made = leading(isr=(NODE,))
     write(made.log, 2)
-    made.appended()
+    made.on_append()
     assert made.handle(Fetched(SECOND, 1), 1.0) is None
     assert made.handle(Fetched(SECOND, 2), 2.0) == (NODE, SECOND)
     assert made.isr == [NODE], "not before it is recorded"
@@ -168,9 +168,9 @@ def test_the_isr_is_in_the_order_of_the_replicas() -> None:
 def test_a_stranger_is_not_counted() -> None:
     made = leading(isr=(1, 2))
     write(made.log)
-    made.appended()
+    made.on_append()
     assert made.handle(Fetched(77, 1), 1.0) is None
-    assert made.replicas_with(1) == 1
+    assert made.count_replicas_at(1) == 1
     assert made.high_watermark == 0
 
 
@@ -203,7 +203,7 @@ def test_who_reaches_what_was_the_end_is_in_sync() -> None:
 def test_without_the_slow_ones_the_high_watermark_goes_on() -> None:
     made = leading(isr=(1, 2))
     write(made.log, 2)
-    made.appended()
+    made.on_append()
     made.handle(IsrRecorded((NODE,)), 1.0)
     assert made.high_watermark == 2
 
@@ -220,7 +220,7 @@ def test_a_new_leader_does_not_know_how_far_its_followers_are() -> None:
     made = following(2, watermark=1)
     made.handle(BecomeLeader(told(NODE, 1, (1, 2))), 5.0)
     assert made.high_watermark == 1, "what it knew as a follower"
-    assert made.replicas_with(1) == 1
+    assert made.count_replicas_at(1) == 1
     # They have all the time to come.
     assert made.handle(TimePassed(LAG_S), 15.0) is None
     assert made.handle(TimePassed(LAG_S), 15.1) == (NODE,)
@@ -228,14 +228,14 @@ def test_a_new_leader_does_not_know_how_far_its_followers_are() -> None:
 
 def test_a_new_leader_may_be_behind_what_consumers_were_told() -> None:
     made = following(2, watermark=1)
-    assert made.knows_high_watermark
+    assert made.is_high_watermark_current
     made.handle(BecomeLeader(told(NODE, 1, (1, 2))), 5.0)
-    assert not made.knows_high_watermark
+    assert not made.is_high_watermark_current
     write(made.log)
     # In a new epoch it is the same leader as before.
     made.handle(BecomeLeader(told(NODE, 2, (1, 2))), 6.0)
     made.handle(Fetched(FIRST, 2), 7.0)
-    assert made.knows_high_watermark
+    assert made.is_high_watermark_current
     assert made.high_watermark == 2
 
 
@@ -251,7 +251,7 @@ def test_with_too_few_in_sync_a_strict_high_watermark_stands() -> None:
     made = replica(min_in_sync=2)
     made.handle(BecomeLeader(told(isr=(1,))), 0.0)
     write(made.log)
-    made.appended()
+    made.on_append()
     assert made.high_watermark == 0
     assert made.handle(Fetched(FIRST, 1), 1.0) == (1, 2)
     made.handle(IsrRecorded((1, 2)), 1.0)
@@ -262,7 +262,7 @@ def test_a_topic_with_too_few_replicas_needs_them_all() -> None:
     made = replica(min_in_sync=2)
     made.handle(BecomeLeader(told(isr=(1,), replicas=(1,))), 0.0)
     write(made.log)
-    made.appended()
+    made.on_append()
     assert made.high_watermark == 1
 
 
@@ -384,7 +384,7 @@ def test_a_fetch_tells_where_logs_part(answer: Diverged, end: int) -> None:
 def test_a_follower_appends_and_learns_the_high_watermark() -> None:
     made = following()
     seen: list[int] = []
-    made.changed.add(lambda: seen.append(made.log.end_offset))
+    made.on_change.add(lambda: seen.append(made.log.end_offset))
     made.handle(Received(records(0, 3), 1), 1.0)
     assert (made.log.end_offset, made.high_watermark) == (3, 1)
     assert seen

@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 
 from aiokafkawire.broker.apis import HANDLERS
-from aiokafkawire.broker.releases import Release, release_of
+from aiokafkawire.broker.releases import Release, get_release
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.runtime import Address, RealRuntime
 from aiokafkawire.types import ProducerIdAndEpoch
@@ -69,7 +69,7 @@ Note = list[Any]
 
 def protocols(as_of: str) -> list[str]:
     """Those that producers of a release's time may speak."""
-    return ["classic", "newest"] if release_of(as_of, HANDLERS).since("4.0") else ["classic"]
+    return ["classic", "newest"] if get_release(as_of, HANDLERS).since("4.0") else ["classic"]
 
 
 class Dialogue:
@@ -247,7 +247,7 @@ class Dialogue:
             unknown = answer.unknown_state_filters
             self.note("listed", answer.error_code, unknown, mine and mine.transaction_state)
 
-    async def active(self) -> None:
+    async def active_producers(self) -> None:
         if ApiKey.DESCRIBE_PRODUCERS not in self._release.served:
             return
         asked = describe_producers.TopicRequest(name="t", partition_indexes=[0, 9])
@@ -271,7 +271,7 @@ def _plain(value: Any) -> Any:
 
 async def talk(client: RawClient, as_of: str, protocol: str, short_ms: int) -> list[Note]:
     """All of it, in one protocol, with a broker that has a topic `t` of two partitions."""
-    talking = Dialogue(client, release_of(as_of, HANDLERS), protocol)
+    talking = Dialogue(client, get_release(as_of, HANDLERS), protocol)
     await talking.found((f"{protocol}-tx", 1), (talking.group("g"), 0))
     await _beginning(talking)
     await _committing(talking)
@@ -327,7 +327,7 @@ async def _committing(talking: Dialogue) -> None:
     talking.note("open", await talking.read(isolated=False, offset=start))
     talking.note("open", await talking.ends())
     await talking.described(tx)
-    await talking.active()
+    await talking.active_producers()
     answer = await tx.produce(b"v", partition=1)
     talking.note("writes to what it may not have added", E(answer.error_code))
     records = batch(
@@ -351,7 +351,7 @@ async def _committing(talking: Dialogue) -> None:
     talking.note("committed", await talking.read(isolated=True, offset=start))
     talking.note("committed", await talking.ends())
     await talking.described(tx)
-    await talking.active()
+    await talking.active_producers()
     if tx.versions["end"] >= 5:
         talking.note("commits nothing", E(await tx.end(commit=True)))
         talking.note("aborts nothing", E(await tx.end(commit=False)), talking.who(tx.me))

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from aiokafkawire.broker import storage
+from aiokafkawire.broker.cluster_state import ClusterState, Partition
 from aiokafkawire.broker.groups import offsets
 from aiokafkawire.broker.groups.offsets import Committed, OffsetStore
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
-from aiokafkawire.broker.topics import Cluster, Partition
 from aiokafkawire.broker.transactions import Transactions, coordinator
 from aiokafkawire.broker.transactions.events import (
     Add,
@@ -56,7 +56,7 @@ class Given:
         self.leading: dict[int, Partition] = {}
         self.options = BrokerConfig(**options)
         self.store = store or MemoryStore()
-        self.cluster = Cluster([1, 2], self.store, self.options, random.Random(1))
+        self.cluster = ClusterState([1, 2], self.store, self.options, random.Random(1))
         if "t" not in self.cluster.topics:
             self.cluster.create_topic("t", 2, 1)
         self.offsets = OffsetStore(self.store)
@@ -124,9 +124,9 @@ def test_markers_go_into_every_partition() -> None:
         assert (marker.producer_id, marker.producer_epoch) == (me.producer_id, me.epoch + 1)
         assert marker.is_transactional
         assert marker.max_timestamp == given.clock.wall_ms()
-        (producer,) = given.log(tp).producers.active()
+        (producer,) = given.log(tp).producers.active_producers()
         assert (producer.coordinator_epoch, producer.transaction_start) == (1, -1)
-        assert given.log(tp).producers.aborted(0, 10) == []
+        assert given.log(tp).producers.aborted_transactions(0, 10) == []
 
 
 def test_a_marker_waits_for_a_leader() -> None:
@@ -134,7 +134,7 @@ def test_a_marker_waits_for_a_leader() -> None:
     me = given.begun()
     given.commit_offsets(me, 5)
     (alone,) = given.cluster.topics["t"].partitions[0].replicas
-    given.cluster.node_died(alone)
+    given.cluster.on_node_failure(alone)
     assert given.end(me, commit=False) == E.NONE
     assert (given.markers(T0), len(given.markers(T1))) == ([], 1)
     assert given.state() is S.PREPARE_ABORT
@@ -142,7 +142,7 @@ def test_a_marker_waits_for_a_leader() -> None:
     assert given.transactions.unstable("g") == set()
     given.transactions.tick()
     assert given.state() is S.PREPARE_ABORT
-    given.cluster.node_came(alone)
+    given.cluster.on_node_startup(alone)
     given.transactions.tick()
     assert (len(given.markers(T0)), len(given.markers(T1))) == (1, 1)
     assert given.state() is S.COMPLETE_ABORT
@@ -179,7 +179,7 @@ def test_a_marker_waits_until_it_is_everywhere() -> None:
     leader.replicated = 2
     given.transactions.tick()
     assert given.state() is S.COMPLETE_COMMIT
-    assert len(leader.changed) == 0
+    assert len(leader.on_change) == 0
 
 
 def test_two_transactions_wait_for_the_replicas_of_one_partition() -> None:
@@ -191,11 +191,11 @@ def test_two_transactions_wait_for_the_replicas_of_one_partition() -> None:
     given.transactions.tick()
     assert given.state("first") is S.COMPLETE_COMMIT
     assert given.state("second") is S.PREPARE_COMMIT
-    assert len(leader.changed) == 1, "the second waits still"
+    assert len(leader.on_change) == 1, "the second waits still"
     leader.replicated += 1
     given.transactions.tick()
     assert given.state("second") is S.COMPLETE_COMMIT
-    assert len(leader.changed) == 0
+    assert len(leader.on_change) == 0
 
 
 def test_a_marker_that_the_next_leader_does_not_have_is_written_again() -> None:
@@ -209,7 +209,7 @@ def test_a_marker_that_the_next_leader_does_not_have_is_written_again() -> None:
     given.transactions.tick()
     assert len(given.markers(T0)) == 1
     assert given.state() is S.PREPARE_ABORT
-    assert len(first.changed) == 0
+    assert len(first.on_change) == 0
     second.replicated = 2
     given.transactions.tick()
     assert given.state() is S.COMPLETE_ABORT
@@ -286,7 +286,7 @@ def test_what_takes_too_long_is_aborted() -> None:
     given.transactions.tick()
     assert given.state() is S.COMPLETE_ABORT
     assert given.offsets.of("g") == {}
-    (aborted,) = given.log(T0).producers.aborted(0, 10)
+    (aborted,) = given.log(T0).producers.aborted_transactions(0, 10)
     assert aborted.producer_id == me.producer_id
     (marker,) = given.markers(T0)
     assert marker.producer_epoch == me.epoch + 1
@@ -347,7 +347,7 @@ def test_a_transaction_outlives_the_broker(tmp_path: Path) -> None:
     me = before.begun()
     before.commit_offsets(me, 5)
     given = restarted(before)
-    assert given.log(T0).first_open_offset == 0
+    assert given.log(T0).first_unstable_offset == 0
     assert given.transactions.unstable("g") == {T0}
     given.clock.seconds += 1
     given.add(me, "tx", T1)

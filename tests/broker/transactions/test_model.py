@@ -13,9 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from aiokafkawire.broker.log import sequenced
-from aiokafkawire.broker.refusal import Refusal
-from aiokafkawire.broker.topics import NO_LEADER, Partition
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.cluster_state import NO_LEADER, Partition
+from aiokafkawire.broker.log import sequenced_batch
 from aiokafkawire.broker.transactions.events import Add, End, Scope, TransactionState
 from aiokafkawire.records import IsolationLevel, decode_fetch
 from aiokafkawire.records.batch import iter_batches
@@ -83,16 +83,16 @@ class Model(RuleBasedStateMachine):
             )
         )
         log = self.given.log(tp)
-        if not log.producers.is_open(producer.me.producer_id, producer.me.epoch):
+        if not log.producers.has_open_transaction(producer.me.producer_id, producer.me.epoch):
             added = Add(producer=producer.me, scope=Scope((tp,)))
             if self.given.transactions.handle(producer.name, added).code:
                 return
-        known = sequenced(view)
+        known = sequenced_batch(view)
         assert known is not None
         try:
             if log.producers.check(known) is not None:
                 return
-        except Refusal:
+        except ApiError:
             return
         assert producer is self.newest[producer.name]
         data = assign_offsets(view, log.end_offset, 0)
@@ -130,12 +130,12 @@ class Model(RuleBasedStateMachine):
     @rule(node=st.sampled_from(NODES))
     def die(self, node: int) -> None:
         if node in self.given.cluster.live:
-            self.given.cluster.node_died(node)
+            self.given.cluster.on_node_failure(node)
 
     @rule(node=st.sampled_from(NODES))
     def come(self, node: int) -> None:
         if node not in self.given.cluster.live:
-            self.given.cluster.node_came(node)
+            self.given.cluster.on_node_startup(node)
             self.given.transactions.tick()
 
     def partition(self, tp: TopicPartition) -> Partition:
@@ -147,7 +147,7 @@ class Model(RuleBasedStateMachine):
         data = partition.log.read(0, 2**20, end)
         aborted = [
             (each.producer_id, each.first_offset)
-            for each in partition.log.producers.aborted(0, max(end, 1))
+            for each in partition.log.producers.aborted_transactions(0, max(end, 1))
         ]
         batches = decode_fetch(
             tp.topic,
@@ -173,7 +173,7 @@ class Model(RuleBasedStateMachine):
         for tp in PARTITIONS:
             assert self.visible(tp) == [value for _, value in sorted(self.committed[tp])]
             log = self.given.log(tp)
-            assert log.first_open_offset is None
+            assert log.first_unstable_offset is None
 
 
 Model.TestCase.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from aiokafkawire.records.batch import BatchView, iter_batches
 from aiokafkawire.records.builder import BatchBuilder
 
-__all__ = ("up_converted",)
+__all__ = ("up_convert",)
 
 UNBOUNDED_BYTES = 2**31 - 1
 """All of a request goes into one batch, however large."""
 
 
-def up_converted(batches: Sequence[BatchView], magic: int) -> list[BatchView]:
+def up_convert(batches: Sequence[BatchView], magic: int) -> list[BatchView]:
     """The records of checked batches in at least format `magic`.
 
     As brokers do, all older ones of a partition become one batch, compressed as the first.

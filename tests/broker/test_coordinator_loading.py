@@ -9,12 +9,12 @@ import pytest
 
 from aiokafkawire import Consumer, Producer
 from aiokafkawire.broker import Broker
-from aiokafkawire.broker.coordination import Coordination
+from aiokafkawire.broker.cluster_state import ClusterState
+from aiokafkawire.broker.coordinator_loading import CoordinatorLoader
 from aiokafkawire.broker.groups import Groups, OffsetStore
 from aiokafkawire.broker.groups.events import Join
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.storage import MemoryStore
-from aiokafkawire.broker.topics import Cluster
 from aiokafkawire.broker.transactions import Transactions
 from aiokafkawire.runtime import Promise
 from aiokafkawire.wire import ErrorCode, Request
@@ -63,13 +63,13 @@ class Given:
     def __init__(self) -> None:
         self.clock = clock = Clock()
         options, store, rng = BrokerConfig(), MemoryStore(), random.Random(1)
-        self.cluster = Cluster([1, 2], store, options, rng)
+        self.cluster = ClusterState([1, 2], store, options, rng)
         offsets = OffsetStore(store)
         self.groups = Groups(options, clock, rng, offsets)
         self.transactions = Transactions(
             options, clock, self.cluster, offsets, store, bumps_epoch=lambda: True
         )
-        self.coordination = Coordination(
+        self.coordinator_loader = CoordinatorLoader(
             self.cluster, self.groups, self.transactions, clock, load_s=LOAD_S
         )
         self.group = self.groups.create("g")
@@ -87,21 +87,21 @@ class Given:
         self.second = 3 - self.first
 
     def move(self) -> None:
-        with self.coordination.moving():
+        with self.coordinator_loader.coordinator_changes():
             self.cluster.move_coordinator("g", self.second)
 
 
 def test_a_new_coordinator_has_to_load() -> None:
     given = Given()
-    assert not given.coordination.is_loading("g")
+    assert not given.coordinator_loader.is_loading("g")
     given.move()
     assert given.cluster.coordinator("g") == given.second
-    assert given.coordination.is_loading("g")
-    assert given.coordination.loads_any(given.second)
-    assert not given.coordination.loads_any(given.first)
+    assert given.coordinator_loader.is_loading("g")
+    assert given.coordinator_loader.is_loading_any(given.second)
+    assert not given.coordinator_loader.is_loading_any(given.first)
     given.clock.seconds += LOAD_S
-    assert not given.coordination.is_loading("g")
-    assert not given.coordination.loads_any(given.second)
+    assert not given.coordinator_loader.is_loading("g")
+    assert not given.coordinator_loader.is_loading_any(given.second)
 
 
 def test_what_stays_is_not_loaded() -> None:
@@ -110,27 +110,27 @@ def test_what_stays_is_not_loaded() -> None:
         name for name in map(str, range(99)) if given.cluster.coordinator(name) == given.second
     )
     epoch = given.transactions.coordinator_epoch
-    with given.coordination.moving():
-        given.cluster.node_died(given.first)
-    assert given.coordination.is_loading("g")
-    assert not given.coordination.is_loading(other)
+    with given.coordinator_loader.coordinator_changes():
+        given.cluster.on_node_failure(given.first)
+    assert given.coordinator_loader.is_loading("g")
+    assert not given.coordinator_loader.is_loading(other)
     assert given.transactions.coordinator_epoch == epoch + 1
-    with given.coordination.moving():
-        given.cluster.node_came(given.first)
+    with given.coordinator_loader.coordinator_changes():
+        given.cluster.on_node_startup(given.first)
     assert given.transactions.coordinator_epoch == epoch + 1, "nothing moved back"
 
 
 def test_what_has_not_moved_is_left_alone() -> None:
     given = Given()
-    with given.coordination.moving():
+    with given.coordinator_loader.coordinator_changes():
         given.cluster.move_coordinator("g", given.first)
     assert list(given.group.members) == ["m"]
-    assert not given.coordination.is_loading("g")
+    assert not given.coordinator_loader.is_loading("g")
 
 
 def test_a_dead_node_coordinates_nothing() -> None:
     given = Given()
-    given.cluster.node_died(given.second)
+    given.cluster.on_node_failure(given.second)
     with pytest.raises(ValueError, match="is not up"):
         given.cluster.move_coordinator("g", given.second)
 

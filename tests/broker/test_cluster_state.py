@@ -10,10 +10,14 @@ from uuid import UUID
 
 import pytest
 
-from aiokafkawire.broker import Broker, BrokerConfig, topics
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker import Broker, BrokerConfig, cluster_state
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.cluster_state import (
+    COORDINATOR_PARTITIONS,
+    PRODUCER_ID_BLOCK,
+    ClusterState,
+)
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
-from aiokafkawire.broker.topics import COORDINATOR_SLOTS, PRODUCER_ID_BLOCK, Cluster
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.wire import NO_ID, ErrorCode
 from aiokafkawire.wire.messages.create_topics import (
@@ -29,9 +33,9 @@ from .raw_client import connected
 E = ErrorCode
 
 
-def cluster(nodes: int = 3, store: Store | None = None) -> Cluster:
+def cluster(nodes: int = 3, store: Store | None = None) -> ClusterState:
     node_ids = range(1, nodes + 1)
-    return Cluster(node_ids, store or MemoryStore(), BrokerConfig(), random.Random(1))
+    return ClusterState(node_ids, store or MemoryStore(), BrokerConfig(), random.Random(1))
 
 
 def topic(
@@ -157,14 +161,14 @@ async def test_topics_are_deleted_by_name_or_id() -> None:
 
 def test_coordinators_are_spread_and_stay_where_they_live() -> None:
     state = cluster()
-    keys = [f"g{i}" for i in range(5 * COORDINATOR_SLOTS)]
+    keys = [f"g{i}" for i in range(5 * COORDINATOR_PARTITIONS)]
     before = {key: state.coordinator(key) for key in keys}
     assert set(before.values()) == {1, 2, 3}
-    state.node_died(2)
+    state.on_node_failure(2)
     after = {key: state.coordinator(key) for key in keys}
     assert set(after.values()) == {1, 3}
     assert all(after[key] == node for key, node in before.items() if node != 2)
-    state.node_came(2)
+    state.on_node_startup(2)
     assert {key: state.coordinator(key) for key in keys} == after
 
 
@@ -172,10 +176,10 @@ def test_with_no_node_nobody_leads_and_the_first_back_does() -> None:
     state = cluster()
     made = state.create_topic("t", 3, 3)
     for node in (1, 2, 3):
-        state.node_died(node)
+        state.on_node_failure(node)
     assert {p.leader for p in made.partitions} == {-1}
     assert (state.controller_id, state.coordinator("g")) == (-1, -1)
-    state.node_came(2)
+    state.on_node_startup(2)
     assert {p.leader for p in made.partitions} == {2}
     assert (state.controller_id, state.coordinator("g")) == (2, 2)
     assert all(p.isr == [2] for p in made.partitions)
@@ -188,7 +192,7 @@ def test_a_leader_can_be_moved_anywhere_that_lives() -> None:
     state.move_leader(partition, other)
     assert (partition.leader, partition.leader_epoch, partition.replicas) == (other, 1, [other])
     assert partition.isr == [other]
-    state.node_died(other % 3 + 1)
+    state.on_node_failure(other % 3 + 1)
     with pytest.raises(ValueError, match="is not up"):
         state.move_leader(partition, other % 3 + 1)
 
@@ -204,7 +208,7 @@ def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
 def test_the_state_comes_back_with_newer_epochs(tmp_path: Path) -> None:
     first = cluster(store=DirectoryStore(tmp_path))
     made = first.create_topic("t", 2, 2, configs={"retention.ms": "5"})
-    first.node_died(made.partitions[0].leader)
+    first.on_node_failure(made.partitions[0].leader)
     epoch = made.partitions[0].leader_epoch
     second = cluster(store=DirectoryStore(tmp_path))
     again = second.topics["t"]
@@ -236,7 +240,7 @@ def test_a_damaged_topic_is_said(tmp_path: Path) -> None:
 
 
 def test_there_are_so_many_partitions_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "MAX_ALL_PARTITIONS", 3)
+    monkeypatch.setattr(cluster_state, "MAX_TOTAL_PARTITIONS", 3)
     made = cluster()
     found = made.create_topic("t", 2)
     for refused in (
@@ -244,17 +248,17 @@ def test_there_are_so_many_partitions_in_all(monkeypatch: pytest.MonkeyPatch) ->
         lambda: made.create_topic("u", assignments={0: [1], 1: [1]}),
         lambda: made.add_partitions(found, 4),
     ):
-        with pytest.raises(Refusal, match="no more than 3 partitions in all"):
+        with pytest.raises(ApiError, match="no more than 3 partitions in all"):
             refused()
     made.add_partitions(found, 3)
     assert len(found.partitions) == 3
 
 
 def test_state_is_put_together_only_where_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    def state(self: Cluster) -> None:
+    def state(self: ClusterState) -> None:
         raise AssertionError("nobody keeps it")
 
-    monkeypatch.setattr(Cluster, "_state", state)
+    monkeypatch.setattr(ClusterState, "_state", state)
     made = cluster()
     made.create_topic("t", 2)
     assert list(made.topics) == ["t"]

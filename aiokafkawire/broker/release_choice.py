@@ -8,14 +8,14 @@ from typing import Any
 
 from aiokafkawire.broker.apis import CONTROLLER_HANDLERS, HANDLERS
 from aiokafkawire.broker.options import BrokerConfig, BrokerOptions
-from aiokafkawire.broker.releases import Release, release_of, replicating
+from aiokafkawire.broker.releases import Release, get_release, with_inter_broker_apis
 from aiokafkawire.config import nearest
 from aiokafkawire.errors import InvalidOption
 
-__all__ = ("chosen", "release")
+__all__ = ("resolve_options", "resolve_release")
 
 
-def chosen(given: BrokerOptions, arguments: Sequence[str]) -> tuple[Release, BrokerConfig]:
+def resolve_options(given: BrokerOptions, arguments: Sequence[str]) -> tuple[Release, BrokerConfig]:
     """What was given, over the defaults of the release to answer as.
 
     `arguments` are what else could have been meant. Raises `InvalidOption`.
@@ -26,7 +26,7 @@ def chosen(given: BrokerOptions, arguments: Sequence[str]) -> tuple[Release, Bro
             hint = nearest(name, [*arguments, *known])
             raise InvalidOption(f"a broker has no option {name!r}{hint}")
     BrokerConfig(**given)  # checks the values before they choose the release
-    found = release(given.get("as_of"), replicate=given.get("replicate", False))
+    found = resolve_release(given.get("as_of"), replicate=given.get("replicate", False))
     options: dict[str, Any] = {**found.defaults, **given}
     config = BrokerConfig(**options)
     if config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms:
@@ -38,7 +38,7 @@ def chosen(given: BrokerOptions, arguments: Sequence[str]) -> tuple[Release, Bro
     return found, config
 
 
-def release(as_of: str | None, *, replicate: bool) -> Release:
+def resolve_release(as_of: str | None, *, replicate: bool) -> Release:
     """The release to answer as, of nodes that replicate or not. Raises `InvalidOption`."""
-    found = release_of(as_of, [*HANDLERS, *CONTROLLER_HANDLERS] if replicate else HANDLERS)
-    return replicating(found) if replicate else found
+    found = get_release(as_of, [*HANDLERS, *CONTROLLER_HANDLERS] if replicate else HANDLERS)
+    return with_inter_broker_apis(found) if replicate else found

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from aiokafkawire.wire import ErrorCode
 
-__all__ = ("Refusal", "StorageError")
+__all__ = ("ApiError", "StorageError")
 
 
-class Refusal(Exception):
+class ApiError(Exception):
     """Part of a request is refused; never leaves the broker but as an error code."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
@@ -16,7 +16,7 @@ class Refusal(Exception):
         self.message = message
 
 
-class StorageError(Refusal):
+class StorageError(ApiError):
     """A write to the data directory failed; nothing of it is stored."""
 
     def __init__(

@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from aiokafkawire.broker import Broker, fetch_sessions
-from aiokafkawire.broker.fetch_sessions import EVICTION_AGE_S, FetchSessions
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker import Broker, fetch_session_cache
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.fetch_session_cache import EVICTION_AGE_S, FetchSessionCache
 from aiokafkawire.wire import NO_ID, ErrorCode
 from aiokafkawire.wire.messages.fetch import (
     EpochEndOffset,
@@ -74,14 +74,21 @@ class Driver:
     """Sessions, a clock, and what the partitions would give now."""
 
     def __init__(self, max_sessions: int = 10) -> None:
-        self.sessions = FetchSessions(random.Random(1), max_sessions)
+        self.sessions = FetchSessionCache(random.Random(1), max_sessions)
         self.now = 100.0
         self.data: dict[int, PartitionData] = {}
 
-    def fetch(self, *args: Any, by_id: bool = False, **fields: Any) -> tuple[int, list[int]]:
-        fetching = self.sessions.begin(request(*args, **fields), self.now, by_id=by_id)
-        data = [self.data.get(w.asked.partition, told(w.asked.partition)) for w in fetching.wanted]
-        session, news = self.sessions.answer(fetching, data, self.now)
+    def fetch(
+        self, *args: Any, uses_topic_ids: bool = False, **fields: Any
+    ) -> tuple[int, list[int]]:
+        fetching = self.sessions.new_context(
+            request(*args, **fields), self.now, uses_topic_ids=uses_topic_ids
+        )
+        data = [
+            self.data.get(w.requested.partition, told(w.requested.partition))
+            for w in fetching.partitions
+        ]
+        session, news = self.sessions.build_response(fetching, data, self.now)
         return session, [each.partition_index for _, each in news]
 
 
@@ -133,10 +140,10 @@ def test_what_is_special_is_told_again_and_so_is_its_end(
 def test_partitions_come_change_and_go(driver: Driver) -> None:
     session, _ = driver.fetch(BEGIN, wanted={0: 0, 1: 0})
     assert driver.fetch(1, session, {2: 0}) == (session, [2])
-    fetching = driver.sessions.begin(
-        request(2, session, {0: 7}, forgotten=(1,)), driver.now, by_id=False
+    fetching = driver.sessions.new_context(
+        request(2, session, {0: 7}, forgotten=(1,)), driver.now, uses_topic_ids=False
     )
-    offsets = {w.asked.partition: w.asked.fetch_offset for w in fetching.wanted}
+    offsets = {w.requested.partition: w.requested.fetch_offset for w in fetching.partitions}
     assert offsets == {0: 7, 2: 0}
 
 
@@ -160,28 +167,28 @@ def test_a_full_fetch_ends_the_session_that_it_names(driver: Driver, epoch: int)
     new, _ = driver.fetch(epoch, old, {0: 0})
     assert (new == 0) == (epoch == NEVER)
     assert new != old
-    with pytest.raises(Refusal, match="FETCH_SESSION_ID_NOT_FOUND"):
+    with pytest.raises(ApiError, match="FETCH_SESSION_ID_NOT_FOUND"):
         driver.fetch(1, old)
 
 
 def test_what_does_not_fit_is_refused(driver: Driver) -> None:
     session, _ = driver.fetch(BEGIN, wanted={0: 0})
     for epoch in (2, 7):
-        with pytest.raises(Refusal, match="INVALID_FETCH_SESSION_EPOCH"):
+        with pytest.raises(ApiError, match="INVALID_FETCH_SESSION_EPOCH"):
             driver.fetch(epoch, session)
-    with pytest.raises(Refusal, match="FETCH_SESSION_TOPIC_ID_ERROR"):
-        driver.fetch(1, session, by_id=True)
-    with pytest.raises(Refusal, match="FETCH_SESSION_ID_NOT_FOUND"):
+    with pytest.raises(ApiError, match="FETCH_SESSION_TOPIC_ID_ERROR"):
+        driver.fetch(1, session, uses_topic_ids=True)
+    with pytest.raises(ApiError, match="FETCH_SESSION_ID_NOT_FOUND"):
         driver.fetch(1, session + 1)
     assert driver.fetch(1, session) == (session, [])
 
 
 def test_a_request_that_was_overtaken_is_refused(driver: Driver) -> None:
     session, _ = driver.fetch(BEGIN, wanted={0: 0})
-    slow = driver.sessions.begin(request(1, session), driver.now, by_id=False)
+    slow = driver.sessions.new_context(request(1, session), driver.now, uses_topic_ids=False)
     driver.fetch(2, session)
-    with pytest.raises(Refusal, match="INVALID_FETCH_SESSION_EPOCH"):
-        driver.sessions.answer(slow, [told(0)], driver.now)
+    with pytest.raises(ApiError, match="INVALID_FETCH_SESSION_EPOCH"):
+        driver.sessions.build_response(slow, [told(0)], driver.now)
 
 
 def test_epochs_go_round() -> None:
@@ -206,11 +213,11 @@ def test_there_is_room_for_so_many_sessions() -> None:
 
 
 def test_a_session_has_so_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS", 2)
+    monkeypatch.setattr(fetch_session_cache, "MAX_SESSION_PARTITIONS", 2)
     driver = Driver()
     assert driver.fetch(BEGIN, wanted={0: 0, 1: 0, 2: 0}) == (0, [0, 1, 2])
     session, _ = driver.fetch(BEGIN, wanted={0: 0, 1: 0})
-    with pytest.raises(Refusal, match="FETCH_SESSION_ID_NOT_FOUND"):
+    with pytest.raises(ApiError, match="FETCH_SESSION_ID_NOT_FOUND"):
         driver.fetch(1, session, {2: 0})
     assert len(driver.sessions) == 0
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ("Watchers",)
+__all__ = ("Callbacks",)
 
 
-class Watchers:
+class Callbacks:
     """Callbacks in the order in which they came; each is called at every change."""
 
     __slots__ = ("_callbacks",)

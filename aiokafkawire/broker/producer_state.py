@@ -10,24 +10,24 @@ from bisect import bisect_left
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
-from aiokafkawire.broker.refusal import Refusal
+from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.wire import ErrorCode
 
 __all__ = (
     "MAX_PRODUCERS",
     "NO_PRODUCER_ID",
-    "REMEMBERED_BATCHES",
+    "NUM_BATCHES_TO_RETAIN",
     "AbortedTransaction",
     "ActiveProducer",
-    "Marker",
-    "ProducerStates",
+    "EndTxnMarker",
+    "ProducerStateManager",
     "SequencedBatch",
     "last_sequence",
 )
 
 NO_PRODUCER_ID = -1
 
-REMEMBERED_BATCHES = 5
+NUM_BATCHES_TO_RETAIN = 5
 """A producer may have this many batches in flight, so this many can come twice."""
 
 MAX_PRODUCERS = 10_000
@@ -50,7 +50,7 @@ class SequencedBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marker:
+class EndTxnMarker:
     """The control batch that ends a producer's transaction in the partition."""
 
     producer_id: int
@@ -83,11 +83,13 @@ class ActiveProducer:
 
 
 @dataclass(slots=True)
-class _Producer:
+class _ProducerStateEntry:
     """`last_offset` is of the newest batch or marker."""
 
     epoch: int
-    batches: deque[SequencedBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
+    batches: deque[SequencedBatch] = field(
+        default_factory=lambda: deque(maxlen=NUM_BATCHES_TO_RETAIN)
+    )
     last_offset: int = -1
     timestamp_ms: int = -1
     coordinator_epoch: int = -1
@@ -98,36 +100,36 @@ def last_sequence(first: int, count: int) -> int:
     return (first + count - 1) % (MAX_SEQUENCE + 1)
 
 
-class ProducerStates:
+class ProducerStateManager:
     """The idempotence checks of one partition, and its transactions."""
 
     def __init__(self, *, refuse_unknown: bool = False) -> None:
         self._refuse_unknown = refuse_unknown
-        self._producers: OrderedDict[int, _Producer] = OrderedDict()
-        self._open: dict[int, int] = {}
+        self._producers: OrderedDict[int, _ProducerStateEntry] = OrderedDict()
+        self._ongoing: dict[int, int] = {}
         self._aborted: list[AbortedTransaction] = []
 
     def __len__(self) -> int:
         return len(self._producers)
 
     @property
-    def first_open_offset(self) -> int | None:
+    def first_unstable_offset(self) -> int | None:
         """Where the earliest open transaction begins."""
         # They come in the order of their first offsets.
-        return next(iter(self._open.values()), None)
+        return next(iter(self._ongoing.values()), None)
 
-    def is_open(self, producer_id: int, epoch: int) -> bool:
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether a producer of that epoch has an open transaction here."""
         known = self._producers.get(producer_id)
-        return known is not None and known.epoch == epoch and producer_id in self._open
+        return known is not None and known.epoch == epoch and producer_id in self._ongoing
 
-    def aborted(self, start: int, end: int) -> list[AbortedTransaction]:
+    def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
         """The aborted transactions that reach into the offsets from `start` up to `end`."""
         # They are in the order of their last offsets.
         first = bisect_left(self._aborted, start, key=lambda entry: entry.last_offset)
         return [entry for entry in self._aborted[first:] if entry.first_offset < end]
 
-    def active(self) -> list[ActiveProducer]:
+    def active_producers(self) -> list[ActiveProducer]:
         """Every producer that is remembered, in the order of their ids."""
         return [
             ActiveProducer(
@@ -136,7 +138,7 @@ class ProducerStates:
                 last_sequence=known.batches[-1].last_sequence if known.batches else -1,
                 timestamp_ms=known.timestamp_ms,
                 coordinator_epoch=known.coordinator_epoch,
-                transaction_start=self._open.get(producer_id, -1),
+                transaction_start=self._ongoing.get(producer_id, -1),
             )
             for producer_id, known in sorted(self._producers.items())
         ]
@@ -144,17 +146,17 @@ class ProducerStates:
     def check(self, batch: SequencedBatch) -> SequencedBatch | None:
         """Whether `batch` may be appended: None if so, the earlier batch if it is a duplicate.
 
-        Raises `Refusal` with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER,
+        Raises `ApiError` with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER,
         UNKNOWN_PRODUCER_ID or INVALID_TXN_STATE.
         """
         known = self._producers.get(batch.producer_id)
         if known is None:
             # Its records may have been deleted, so any sequence can be the right one.
             if self._refuse_unknown and batch.first_sequence != 0:
-                raise Refusal(ErrorCode.UNKNOWN_PRODUCER_ID)
+                raise ApiError(ErrorCode.UNKNOWN_PRODUCER_ID)
             return None
         if batch.epoch < known.epoch:
-            raise Refusal(
+            raise ApiError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"epoch {batch.epoch} of producer {batch.producer_id} is older than {known.epoch}",
             )
@@ -172,60 +174,60 @@ class ProducerStates:
         expected = (last + 1) % (MAX_SEQUENCE + 1)
         if batch.first_sequence != expected:
             raise _out_of_order(batch, str(expected))
-        if batch.producer_id in self._open and not batch.transactional:
-            raise Refusal(
+        if batch.producer_id in self._ongoing and not batch.transactional:
+            raise ApiError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"producer {batch.producer_id} has a transaction open here",
             )
         return None
 
-    def appended(self, batch: SequencedBatch) -> None:
+    def on_append(self, batch: SequencedBatch) -> None:
         """Remember a batch that is in the log now."""
-        known = self._known(batch.producer_id, batch.epoch)
+        known = self._entry(batch.producer_id, batch.epoch)
         known.batches.append(batch)
         known.last_offset = batch.first_offset
         known.timestamp_ms = batch.timestamp_ms
         if batch.transactional:
-            self._open.setdefault(batch.producer_id, batch.first_offset)
+            self._ongoing.setdefault(batch.producer_id, batch.first_offset)
 
-    def ended(self, marker: Marker) -> None:
+    def complete_transaction(self, marker: EndTxnMarker) -> None:
         """Remember that a producer's transaction, if it had one here, has its end in the log."""
-        known = self._known(marker.producer_id, marker.epoch)
+        known = self._entry(marker.producer_id, marker.epoch)
         known.last_offset = marker.offset
         known.timestamp_ms = marker.timestamp_ms
         known.coordinator_epoch = marker.coordinator_epoch
-        first = self._open.pop(marker.producer_id, None)
+        first = self._ongoing.pop(marker.producer_id, None)
         if first is not None and not marker.commit:
             self._aborted.append(AbortedTransaction(marker.producer_id, first, marker.offset))
 
-    def forget_before(self, offset: int) -> None:
+    def delete_before_offset(self, offset: int) -> None:
         """Forget producers and transactions of which the log holds nothing from `offset` on."""
         gone = [
             producer_id
             for producer_id, known in self._producers.items()
-            if known.last_offset < offset and producer_id not in self._open
+            if known.last_offset < offset and producer_id not in self._ongoing
         ]
         for producer_id in gone:
             del self._producers[producer_id]
         del self._aborted[: bisect_left(self._aborted, offset, key=lambda entry: entry.last_offset)]
 
-    def _known(self, producer_id: int, epoch: int) -> _Producer:
+    def _entry(self, producer_id: int, epoch: int) -> _ProducerStateEntry:
         known = self._producers.get(producer_id)
         if known is None or known.epoch != epoch:
             coordinator_epoch = -1 if known is None else known.coordinator_epoch
-            known = _Producer(epoch, coordinator_epoch=coordinator_epoch)
+            known = _ProducerStateEntry(epoch, coordinator_epoch=coordinator_epoch)
             self._producers[producer_id] = known
         self._producers.move_to_end(producer_id)
         if len(self._producers) > MAX_PRODUCERS:
-            kept = {*self._open, producer_id}
+            kept = {*self._ongoing, producer_id}
             idle = next((each for each in self._producers if each not in kept), None)
             if idle is not None:
                 del self._producers[idle]
         return known
 
 
-def _out_of_order(batch: SequencedBatch, expected: str) -> Refusal:
-    return Refusal(
+def _out_of_order(batch: SequencedBatch, expected: str) -> ApiError:
+    return ApiError(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"producer {batch.producer_id} epoch {batch.epoch} sent sequence {batch.first_sequence}, "
         f"expected {expected}",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aiokafkawire.broker.watchers import Watchers
+from aiokafkawire.broker.callbacks import Callbacks
 
 
 def test_each_is_called_at_every_change_in_the_order_of_coming() -> None:
-    watchers = Watchers()
+    watchers = Callbacks()
     heard: list[str] = []
 
     def first() -> None:
@@ -28,7 +28,7 @@ def test_each_is_called_at_every_change_in_the_order_of_coming() -> None:
 
 
 def test_one_that_goes_while_it_is_called_does_not_keep_others_from_it() -> None:
-    watchers = Watchers()
+    watchers = Callbacks()
     heard: list[str] = []
 
     def leaving() -> None:

@@ -10,16 +10,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from aiokafkawire.broker import producers
-from aiokafkawire.broker.producers import (
+from aiokafkawire.broker import producer_state
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.producer_state import (
     MAX_SEQUENCE,
-    REMEMBERED_BATCHES,
-    Marker,
-    ProducerStates,
+    NUM_BATCHES_TO_RETAIN,
+    EndTxnMarker,
+    ProducerStateManager,
     SequencedBatch,
     last_sequence,
 )
-from aiokafkawire.broker.refusal import Refusal
 from aiokafkawire.wire import ErrorCode
 
 
@@ -29,17 +29,17 @@ def batch(
     return SequencedBatch(producer_id, epoch, first, last_sequence(first, count), offset)
 
 
-def refused(states: ProducerStates, given: SequencedBatch) -> ErrorCode:
-    with pytest.raises(Refusal) as caught:
+def refused(states: ProducerStateManager, given: SequencedBatch) -> ErrorCode:
+    with pytest.raises(ApiError) as caught:
         states.check(given)
     return caught.value.code
 
 
-def with_batches(*given: SequencedBatch) -> ProducerStates:
-    states = ProducerStates()
+def with_batches(*given: SequencedBatch) -> ProducerStateManager:
+    states = ProducerStateManager()
     for each in given:
         assert states.check(each) is None
-        states.appended(each)
+        states.on_append(each)
     return states
 
 
@@ -51,8 +51,8 @@ def test_sequences_follow_each_other() -> None:
 
 
 def test_the_last_five_batches_are_known_again() -> None:
-    states = with_batches(*(batch(i, offset=100 + i) for i in range(REMEMBERED_BATCHES + 1)))
-    for i in range(1, REMEMBERED_BATCHES + 1):
+    states = with_batches(*(batch(i, offset=100 + i) for i in range(NUM_BATCHES_TO_RETAIN + 1)))
+    for i in range(1, NUM_BATCHES_TO_RETAIN + 1):
         found = states.check(batch(i))
         assert found is not None
         assert found.first_offset == 100 + i
@@ -76,29 +76,29 @@ def test_a_new_epoch_begins_at_0_and_ends_the_old_one() -> None:
     assert refused(states, batch(3, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     bumped = batch(0, epoch=1, offset=9)
     assert states.check(bumped) is None
-    states.appended(bumped)
+    states.on_append(bumped)
     assert refused(states, batch(3)) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert states.check(batch(0, epoch=1)) == bumped
 
 
 def test_an_unknown_producer_may_begin_anywhere_unless_told_otherwise() -> None:
-    assert ProducerStates().check(batch(17)) is None
-    strict = ProducerStates(refuse_unknown=True)
+    assert ProducerStateManager().check(batch(17)) is None
+    strict = ProducerStateManager(refuse_unknown=True)
     assert refused(strict, batch(17)) is ErrorCode.UNKNOWN_PRODUCER_ID
     assert strict.check(batch(0)) is None
 
 
 def test_producers_whose_records_are_gone_are_forgotten() -> None:
     states = with_batches(batch(0, offset=5), batch(0, producer_id=8, offset=6))
-    states.forget_before(6)
+    states.delete_before_offset(6)
     assert len(states) == 1
     assert states.check(batch(17)) is None
 
 
 def test_the_longest_silent_producer_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producers, "MAX_PRODUCERS", 2)
+    monkeypatch.setattr(producer_state, "MAX_PRODUCERS", 2)
     states = with_batches(batch(0, producer_id=1), batch(0, producer_id=2), batch(1, producer_id=1))
-    states.appended(batch(0, producer_id=3))
+    states.on_append(batch(0, producer_id=3))
     assert states.check(batch(17, producer_id=2)) is None
     assert refused(states, batch(17, producer_id=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
@@ -108,7 +108,7 @@ class Idempotence(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.states = ProducerStates()
+        self.states = ProducerStateManager()
         self.log: list[SequencedBatch] = []
         self.end = 0
         self.epochs = {1: 0, 2: 0}
@@ -122,7 +122,7 @@ class Idempotence(RuleBasedStateMachine):
         return mine[-1].last_sequence + 1 if mine else 0
 
     def append(self, given: SequencedBatch) -> None:
-        self.states.appended(given)
+        self.states.on_append(given)
         self.log.append(given)
         self.end += given.last_sequence - given.first_sequence + 1
 
@@ -150,7 +150,7 @@ class Idempotence(RuleBasedStateMachine):
             producer_id=producer_id,
             epoch=original.epoch,
         )
-        if back <= REMEMBERED_BATCHES:
+        if back <= NUM_BATCHES_TO_RETAIN:
             assert self.states.check(again) == original
         else:
             assert refused(self.states, again) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -192,46 +192,46 @@ def written(first: int, offset: int, **fields: int) -> SequencedBatch:
     return replace(batch(first, offset=offset, **fields), transactional=True)
 
 
-def marker(offset: int, *, commit: bool, epoch: int = 0, producer_id: int = 7) -> Marker:
-    return Marker(producer_id=producer_id, epoch=epoch, offset=offset, commit=commit)
+def marker(offset: int, *, commit: bool, epoch: int = 0, producer_id: int = 7) -> EndTxnMarker:
+    return EndTxnMarker(producer_id=producer_id, epoch=epoch, offset=offset, commit=commit)
 
 
 def test_a_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
     states = with_batches(written(0, 10), written(1, 11), written(0, 12, producer_id=8))
-    assert states.first_open_offset == 10
-    assert states.is_open(7, 0)
-    assert not states.is_open(7, 1)
-    states.ended(marker(13, commit=True))
-    assert states.first_open_offset == 12
-    states.ended(marker(14, commit=False, producer_id=8))
-    assert [each.transaction_start for each in states.active()] == [-1, -1]
+    assert states.first_unstable_offset == 10
+    assert states.has_open_transaction(7, 0)
+    assert not states.has_open_transaction(7, 1)
+    states.complete_transaction(marker(13, commit=True))
+    assert states.first_unstable_offset == 12
+    states.complete_transaction(marker(14, commit=False, producer_id=8))
+    assert [each.transaction_start for each in states.active_producers()] == [-1, -1]
 
 
 def test_aborted_transactions_are_told_where_they_reach() -> None:
     states = with_batches(written(0, 10))
-    states.ended(marker(20, commit=False))
-    (aborted,) = states.aborted(0, 11)
-    assert states.aborted(20, 21) == [aborted]
-    assert states.aborted(21, 30) == []
-    assert states.aborted(0, 10) == []
-    states.forget_before(20)
-    assert states.aborted(0, 100) == [aborted]
-    states.forget_before(21)
-    assert states.aborted(0, 100) == []
+    states.complete_transaction(marker(20, commit=False))
+    (aborted,) = states.aborted_transactions(0, 11)
+    assert states.aborted_transactions(20, 21) == [aborted]
+    assert states.aborted_transactions(21, 30) == []
+    assert states.aborted_transactions(0, 10) == []
+    states.delete_before_offset(20)
+    assert states.aborted_transactions(0, 100) == [aborted]
+    states.delete_before_offset(21)
+    assert states.aborted_transactions(0, 100) == []
 
 
 def test_a_marker_without_data_aborts_nothing() -> None:
-    states = ProducerStates()
-    states.ended(marker(3, commit=False))
-    assert states.aborted(0, 100) == []
+    states = ProducerStateManager()
+    states.complete_transaction(marker(3, commit=False))
+    assert states.aborted_transactions(0, 100) == []
     assert len(states) == 1
 
 
 def test_sequences_go_on_after_a_marker_and_begin_again_after_one_of_a_new_epoch() -> None:
     states = with_batches(written(0, 10))
-    states.ended(marker(11, commit=True))
+    states.complete_transaction(marker(11, commit=True))
     assert states.check(written(1, -1)) is None
-    states.ended(marker(12, commit=False, epoch=1))
+    states.complete_transaction(marker(12, commit=False, epoch=1))
     assert refused(states, written(1, -1)) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert refused(states, written(2, -1, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert states.check(written(0, -1, epoch=1)) is None
@@ -240,27 +240,29 @@ def test_sequences_go_on_after_a_marker_and_begin_again_after_one_of_a_new_epoch
 def test_a_producer_in_a_transaction_writes_nothing_outside_of_it() -> None:
     states = with_batches(written(0, 10))
     assert refused(states, batch(1)) is ErrorCode.INVALID_TXN_STATE
-    states.ended(marker(11, commit=True))
+    states.complete_transaction(marker(11, commit=True))
     assert states.check(batch(1)) is None
 
 
 def test_who_has_a_transaction_open_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producers, "MAX_PRODUCERS", 1)
+    monkeypatch.setattr(producer_state, "MAX_PRODUCERS", 1)
     states = with_batches(written(0, 10), written(0, 11, producer_id=8))
-    assert [each.producer_id for each in states.active()] == [7, 8]
-    states.forget_before(100)
-    assert states.first_open_offset == 10
-    states.ended(marker(12, commit=True))
-    states.ended(marker(13, commit=True, producer_id=8))
-    assert [each.producer_id for each in states.active()] == [8]
+    assert [each.producer_id for each in states.active_producers()] == [7, 8]
+    states.delete_before_offset(100)
+    assert states.first_unstable_offset == 10
+    states.complete_transaction(marker(12, commit=True))
+    states.complete_transaction(marker(13, commit=True, producer_id=8))
+    assert [each.producer_id for each in states.active_producers()] == [8]
 
 
 def test_what_is_told_of_a_producer() -> None:
     states = with_batches(written(0, 10))
-    (found,) = states.active()
+    (found,) = states.active_producers()
     assert (found.producer_id, found.epoch, found.last_sequence) == (7, 0, 0)
     assert (found.transaction_start, found.coordinator_epoch) == (10, -1)
-    states.ended(replace(marker(11, commit=True, epoch=1), coordinator_epoch=3, timestamp_ms=9))
-    (found,) = states.active()
+    states.complete_transaction(
+        replace(marker(11, commit=True, epoch=1), coordinator_epoch=3, timestamp_ms=9)
+    )
+    (found,) = states.active_producers()
     assert (found.epoch, found.last_sequence, found.transaction_start) == (1, -1, -1)
     assert (found.coordinator_epoch, found.timestamp_ms) == (3, 9)

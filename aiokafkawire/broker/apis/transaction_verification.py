@@ -1,0 +1,62 @@
+"""Whether a partition takes a batch of a transaction (KIP-890)."""
+
+from __future__ import annotations
+
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.cluster_state import Partition
+from aiokafkawire.broker.request_context import RequestContext
+from aiokafkawire.broker.transactions.events import Add, Scope, Verify
+from aiokafkawire.records.batch import BatchView
+from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
+from aiokafkawire.wire import ErrorCode
+
+__all__ = ("verify_transaction",)
+
+FIRST_ABORTABLE_VERSION = 11
+FIRST_ADDING_VERSION = 12
+
+
+def verify_transaction(
+    context: RequestContext, transactional_id: str | None, partition: Partition, batch: BatchView
+) -> None:
+    """Raise `ApiError` unless the partition belongs to the transaction of a Produce request.
+
+    From version 12 on the partition is added here; before, releases that mind look whether it was.
+    """
+    if transactional_id is None:
+        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if context.version < FIRST_ADDING_VERSION and not context.release.verifies_transactions:
+        return
+    if partition.log.producers.has_open_transaction(batch.producer_id, batch.producer_epoch):
+        return
+    if not context.state.coordinator_loader.is_available(transactional_id):
+        # An error that every client tries again.
+        raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction's coordinator is not ready")
+    event = Add if context.version >= FIRST_ADDING_VERSION else Verify
+    answer = context.state.transactions.handle(
+        transactional_id,
+        event(
+            producer=ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch),
+            scope=Scope(partitions=(TopicPartition(partition.topic, partition.index),)),
+        ),
+    )
+    if answer.code:
+        raise _refusal(context.version, answer.code)
+
+
+def _refusal(version: int, code: ErrorCode) -> ApiError:
+    """What the transaction's coordinator said, as a partition's leader says it."""
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, "the producer has a newer epoch")
+    if code is ErrorCode.TRANSACTION_ABORTABLE:
+        known = version >= FIRST_ABORTABLE_VERSION
+        return ApiError(
+            code if known else ErrorCode.INVALID_TXN_STATE,
+            "the partition was not added to the transaction",
+        )
+    if code is ErrorCode.CONCURRENT_TRANSACTIONS and version < FIRST_ADDING_VERSION:
+        # Older clients do not expect it here; this one they try again.
+        return ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "the last transaction has not ended yet")
+    if code is ErrorCode.NOT_COORDINATOR:
+        return ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction cannot be stored")
+    return ApiError(code)

@@ -1,0 +1,202 @@
+"""Fetch sessions (KIP-227): a node remembers what a client fetches, and tells it only what is new.
+
+The rules are those of Kafka's FetchManager; sessions die with their node.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.wire import ErrorCode
+from aiokafkawire.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
+
+__all__ = (
+    "EVICTION_AGE_S",
+    "MAX_SESSION_PARTITIONS",
+    "CachedPartition",
+    "FetchContext",
+    "FetchSessionCache",
+)
+
+INVALID_SESSION_ID = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+"""The epoch of a fetch outside of a session; with an id it ends that session."""
+
+MAX_SESSION_ID = 2**31 - 1
+MAX_EPOCH = 2**31 - 1
+
+EVICTION_AGE_S = 120.0
+"""A session that was not used for so long gives its place to a new one."""
+
+MAX_SESSION_PARTITIONS = 10_000
+"""Partitions of one session; who wants more fetches outside of any."""
+
+Key = tuple[str, UUID, int]
+
+
+@dataclass(slots=True)
+class CachedPartition:
+    """One partition that a client fetches, and what it was told of it last."""
+
+    topic: str
+    topic_id: UUID
+    requested: FetchPartition
+    high_watermark: int = -1
+    log_start_offset: int = -1
+
+    @property
+    def key(self) -> Key:
+        return self.topic, self.topic_id, self.requested.partition
+
+    def maybe_update_response_data(self, data: PartitionData) -> bool:
+        """Whether the client has to be told; what it is told is remembered."""
+        special = (
+            data.error_code != ErrorCode.NONE
+            or data.preferred_read_replica >= 0
+            or data.diverging_epoch.epoch >= 0
+        )
+        same = (self.high_watermark, self.log_start_offset) == (
+            data.high_watermark,
+            data.log_start_offset,
+        )
+        # After an error the client is told again, even of what has not changed.
+        self.high_watermark = -1 if special else data.high_watermark
+        self.log_start_offset = data.log_start_offset
+        return special or not same or bool(data.records)
+
+
+@dataclass(slots=True, eq=False)
+class CachedFetchSession:
+    """`epoch` is the one that the next request has to bear."""
+
+    session_id: int
+    uses_topic_ids: bool
+    epoch: int
+    last_used_at: float
+    partitions: dict[Key, CachedPartition] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchContext:
+    """What one request is to be given. `session` is the one that it goes on with."""
+
+    partitions: Sequence[CachedPartition]
+    uses_topic_ids: bool
+    session: CachedFetchSession | None = None
+    epoch: int = FINAL_EPOCH
+    is_new_session: bool = False
+
+
+class FetchSessionCache:
+    """The sessions of one node; beyond `max_sessions` clients fetch without one."""
+
+    def __init__(self, rng: random.Random, max_sessions: int) -> None:
+        self._rng = rng
+        self._max_sessions = max_sessions
+        self._sessions: dict[int, CachedFetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def new_context(
+        self, request: FetchRequest, now: float, *, uses_topic_ids: bool
+    ) -> FetchContext:
+        """What a request asks for, with its session's share. Raises `ApiError`."""
+        requested = [
+            CachedPartition(topic.topic, topic.topic_id, partition)
+            for topic in request.topics
+            for partition in topic.partitions
+        ]
+        if request.session_epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
+            self._sessions.pop(request.session_id, None)
+            is_new_session = request.session_epoch == INITIAL_EPOCH
+            return FetchContext(requested, uses_topic_ids, is_new_session=is_new_session)
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.session_epoch:
+            raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        self._update_session(session, requested, request, now)
+        if not session.partitions:
+            del self._sessions[session.session_id]
+            return FetchContext([], uses_topic_ids)
+        cached = list(session.partitions.values())
+        return FetchContext(cached, uses_topic_ids, session, session.epoch)
+
+    def build_response(
+        self, fetch_context: FetchContext, data: Sequence[PartitionData], now: float
+    ) -> tuple[int, list[tuple[CachedPartition, PartitionData]]]:
+        """The session id to answer with, and what to send of `data`, one for each wanted.
+
+        Raises `ApiError` when the session has gone on meanwhile.
+        """
+        answered = list(zip(fetch_context.partitions, data, strict=True))
+        session = fetch_context.session
+        if session is None:
+            if fetch_context.is_new_session:
+                session = self._create_session(fetch_context, now)
+            for cached, partition_data in answered:
+                cached.maybe_update_response_data(partition_data)
+            return (INVALID_SESSION_ID if session is None else session.session_id), answered
+        if session.epoch != fetch_context.epoch:
+            raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        changed = [
+            (cached, partition_data)
+            for cached, partition_data in answered
+            if cached.maybe_update_response_data(partition_data)
+        ]
+        for cached, partition_data in changed:
+            if partition_data.records and cached.key in session.partitions:
+                # Who was served goes to the end, so that none of them starves.
+                session.partitions[cached.key] = session.partitions.pop(cached.key)
+        return session.session_id, changed
+
+    def _update_session(
+        self,
+        session: CachedFetchSession,
+        requested: Sequence[CachedPartition],
+        request: FetchRequest,
+        now: float,
+    ) -> None:
+        session.last_used_at = now
+        session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
+        for cached in requested:
+            existing = session.partitions.setdefault(cached.key, cached)
+            existing.requested = cached.requested
+        for forgotten in request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                session.partitions.pop((forgotten.topic, forgotten.topic_id, index), None)
+        if len(session.partitions) > MAX_SESSION_PARTITIONS:
+            del self._sessions[session.session_id]
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+
+    def _create_session(self, fetch_context: FetchContext, now: float) -> CachedFetchSession | None:
+        if len(fetch_context.partitions) > MAX_SESSION_PARTITIONS or not self._try_evict(now):
+            return None
+        session_id = INVALID_SESSION_ID
+        while session_id in self._sessions or session_id == INVALID_SESSION_ID:
+            session_id = self._rng.randint(1, MAX_SESSION_ID)
+        session = CachedFetchSession(
+            session_id, fetch_context.uses_topic_ids, INITIAL_EPOCH + 1, now
+        )
+        session.partitions = {cached.key: cached for cached in fetch_context.partitions}
+        self._sessions[session_id] = session
+        return session
+
+    def _try_evict(self, now: float) -> bool:
+        if len(self._sessions) < self._max_sessions:
+            return True
+        oldest = min(
+            self._sessions.values(), key=lambda session: session.last_used_at, default=None
+        )
+        if oldest is None or now - oldest.last_used_at < EVICTION_AGE_S:
+            return False
+        del self._sessions[oldest.session_id]
+        return True
