@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 from uuid import UUID
@@ -57,6 +58,10 @@ class Leader(NamedTuple):
 
     node: NodeId
     epoch: int
+
+
+_leader = lru_cache(maxsize=4_096)(Leader)
+"""Many partitions have the same leader in the same epoch: they share one object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +118,7 @@ class MetadataSnapshot:
         found = topic.partitions.get(tp.partition) if topic is not None else None
         if found is None or found.leader_id not in self.nodes:
             return None
-        return Leader(found.leader_id, found.leader_epoch)
+        return _leader(found.leader_id, found.leader_epoch)
 
     def partitions(self, topic: str) -> tuple[int, ...]:
         """The partitions of a topic, ascending; empty if it is not known."""

@@ -109,7 +109,7 @@ class Core(Session):
             lister=self.lister,
             policy=config.auto_offset_reset,
             let_go=self._let_go,
-            on_change=self.changed,
+            on_change=self._positions_changed,
             heard=self._heard,
         )
 
@@ -455,7 +455,7 @@ class Core(Session):
         """The position, once it is known to fit the leader's log."""
         partition.follow(self.cluster.metadata.leader(partition.tp))
         if isinstance(partition.state, Validating):
-            self.positioner.wake()
+            self.positioner.look_at([partition])
             return None
         return partition.position
 
@@ -473,6 +473,11 @@ class Core(Session):
         self._news.tell()
         self.fetcher.wake()
         self.positioner.wake()
+
+    def _positions_changed(self, partitions: Collection[Partition]) -> None:
+        """These have positions now, or cannot have any."""
+        self._news.tell()
+        self.fetcher.look_at(partitions)
 
     def raise_once(self, error: Exception) -> None:
         """Let the application's next call raise this; what comes on top is only logged."""

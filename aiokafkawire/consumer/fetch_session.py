@@ -28,24 +28,12 @@ __all__ = (
     "Lost",
     "Rejected",
     "SessionRequest",
-    "Wanted",
 )
 
 NO_SESSION = 0
 FIRST_EPOCH = 0
 MAX_EPOCH = 2**31 - 1
 LAST_VERSION_WITH_NAMES = 12
-
-
-class Wanted(NamedTuple):
-    """What a node remembers of one partition.
-
-    `part.partition` is who was told of it: the node says nothing twice, not even where the log
-    ends.
-    """
-
-    part: FetchPart
-    topic_id: UUID
 
 
 class SessionRequest(NamedTuple):
@@ -59,7 +47,7 @@ class SessionRequest(NamedTuple):
     epoch: int
     parts: tuple[FetchPart, ...]
     forgotten: tuple[tuple[TopicPartition, UUID], ...]
-    wanted: Mapping[TopicPartition, Wanted]
+    wanted: Mapping[TopicPartition, FetchPart]
     max_version: int | None
     chosen: tuple[FetchPart, ...] = ()
     ids: Mapping[str, UUID] = MappingProxyType({})
@@ -84,7 +72,7 @@ class Going:
 
     session_id: int
     epoch: int
-    wanted: Mapping[TopicPartition, Wanted]
+    wanted: Mapping[TopicPartition, FetchPart]
     max_version: int | None
     chosen: tuple[FetchPart, ...] = ()
     ids: Mapping[str, UUID] = field(default_factory=dict)
@@ -141,14 +129,12 @@ class FetchSession:
             return SessionRequest(
                 state.session_id, state.epoch, (), (), state.wanted, max_version, chosen, ids
             )
-        wanted = {
-            part.partition.tp: Wanted(part, ids.get(part.partition.tp.topic, NO_ID))
-            for part in chosen
-        }
+        wanted = {part.partition.tp: part for part in chosen}
         if isinstance(state, Going) and (
             # A session is by names or by ids from beginning to end.
             state.max_version != max_version
             or any(_is_another(state.wanted.get(tp), now) for tp, now in wanted.items())
+            or any(topic in state.ids and state.ids[topic] != id for topic, id in ids.items())
         ):
             state = Beginning(state.session_id)
         if isinstance(state, Beginning):
@@ -161,7 +147,7 @@ class FetchSession:
             state.epoch,
             tuple(p for p in chosen if not _is_known(before.get(p.partition.tp), p)),
             # mutation: fetch-session-never-forgets-partitions
-            tuple((tp, was.topic_id) for tp, was in before.items() if tp not in wanted),
+            tuple((tp, state.ids.get(tp.topic, NO_ID)) for tp in before if tp not in wanted),
             wanted,
             max_version,
             chosen,
@@ -169,26 +155,23 @@ class FetchSession:
         )
 
 
-def _is_another(was: Wanted | None, now: Wanted) -> bool:
-    """Whether the same name stands for another topic, or the partition was lost and came back.
+def _is_another(was: FetchPart | None, now: FetchPart) -> bool:
+    """Whether the partition was lost and came back: its node says nothing twice.
 
     One request cannot both leave out and name it: by names (before version 13) they are the same.
     """
-    if was is None:
-        return False
-    return was.part.partition is not now.part.partition or was.topic_id != now.topic_id
+    return was is not None and was.partition is not now.partition
 
 
-def _is_known(was: Wanted | None, part: FetchPart) -> bool:
+def _is_known(was: FetchPart | None, now: FetchPart) -> bool:
     """Whether the node remembers the partition with the very values that it is to be fetched by."""
-    if was is None or was.part is part:
+    if was is None or was is now:
         return was is not None
-    old = was.part
-    return (old.offset, old.leader_epoch, old.fetch_epoch, old.max_bytes) == (
-        part.offset,
-        part.leader_epoch,
-        part.fetch_epoch,
-        part.max_bytes,
+    return (was.offset, was.leader_epoch, was.fetch_epoch, was.max_bytes) == (
+        now.offset,
+        now.leader_epoch,
+        now.fetch_epoch,
+        now.max_bytes,
     )
 
 

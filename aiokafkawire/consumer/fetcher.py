@@ -497,7 +497,7 @@ def fetch_request(
         topic, number = part.partition.tp
         entry = topics.get(topic)
         if entry is None:
-            topic_id = asked.wanted[part.partition.tp].topic_id
+            topic_id = asked.ids.get(topic, NO_ID)
             entry = topics[topic] = FetchTopic(topic=topic, topic_id=topic_id, partitions=[])
         entry.partitions.append(
             FetchPartition(

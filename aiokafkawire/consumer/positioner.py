@@ -5,13 +5,14 @@ Has the leaders validate positions, too.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Protocol
 
 from aiokafkawire.cluster.cluster import Cluster
+from aiokafkawire.cluster.metadata import MetadataSnapshot
 from aiokafkawire.connection import Backoff
 from aiokafkawire.errors import KafkaError, UnknownTopic
-from aiokafkawire.runtime import Host, Runtime, Signal
+from aiokafkawire.runtime import Host, Runtime, Signal, in_slices
 from aiokafkawire.types import NodeId, OffsetAndMetadata, TopicPartition
 
 from .answers import Answers, by_leader
@@ -41,6 +42,9 @@ __all__ = ("CommittedOffsets", "Positioner")
 MAX_STALE_ASKS = 5
 """How often newer metadata is waited for when a position is of an epoch that it does not know."""
 
+MAX_ASKED = 2_000
+"""Partitions of one request: more would keep the event loop for tens of milliseconds."""
+
 Asked = dict[Partition, State]
 
 
@@ -57,7 +61,7 @@ class CommittedOffsets(Protocol):
 class Positioner:
     """Works on the partitions of an assignment that have no position, or a doubtful one.
 
-    `on_change` is called when some have one, or cannot have one; `heard` as in `Fetcher`.
+    `on_change` is called with those that have one, or cannot have one; `heard` as in `Fetcher`.
     `let_go` is asked whether a partition that its topic has long lacked was not asked for by name:
     then it is gone.
     """
@@ -73,7 +77,7 @@ class Positioner:
         lister: OffsetLister,
         policy: str,
         let_go: Callable[[Partition], bool],
-        on_change: Callable[[], None],
+        on_change: Callable[[Collection[Partition]], None],
         heard: Callable[[KafkaError | None], None],
     ) -> None:
         config = cluster.config
@@ -88,7 +92,12 @@ class Positioner:
         self._heard = heard
         self._backoff = Backoff.from_ms(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._failures = 0
+        self._again = 0.0
         self._asked: dict[State, None] = {}
+        self._look_at_all = True
+        self._changed: dict[Partition, None] = {}
+        self._later: dict[Partition, None] = {}
+        self._leaderless: dict[Partition, None] = {}
         self._search = LeaderSearch(config.retry_backoff_ms / 1000)
         self._missing = MissingPartitions(config.default_api_timeout_ms / 1000)
         self._wake = Signal()
@@ -96,43 +105,95 @@ class Positioner:
 
     def wake(self) -> None:
         """Positions may be missing, or leaders are known that were not."""
+        self._look_at_all = True
+        self._wake.set()
+
+    def look_at(self, partitions: Iterable[Partition]) -> None:
+        """Positions of these partitions alone may be missing."""
+        self._changed.update(dict.fromkeys(partitions))
         self._wake.set()
 
     async def run(self) -> None:
         """Begin look-ups as they become due, until the host stops."""
+        followed: MetadataSnapshot | None = None
         while self._host.running:
             now = self._runtime.clock.now()
             self.log.log_sought(now)
-            # Of what is about to go a callback may ask the position.
-            owned = self._assignment.values()
-            self._follow_leaders([p for p in owned if not p.revoked], now)
-            waiting = [p for p in owned if isinstance(p.state, _ASKING) and not self._is_asked(p)]
-            due = [p for p in waiting if _not_before(p.state) <= now]
-            self._ask_committed([p for p in due if isinstance(p.state, AwaitingCommitted)])
-            self._ask_offsets([p for p in due if isinstance(p.state, Resetting)])
-            self._validate([p for p in due if isinstance(p.state, Validating)], now)
-            later = [_not_before(p.state) for p in waiting if _not_before(p.state) > now]
+            metadata = self._cluster.metadata
+            if metadata is not followed:
+                followed = metadata
+                self._look_at_all = True
+            for due in await self._look(metadata):
+                async for partitions in in_slices(due, MAX_ASKED):
+                    self._ask(partitions)
+            self._search_leaders(metadata, self._runtime.clock.now())
+            later = [_not_before(p.state) for p in self._later]
             await self._wake.wait(min([*later, self._search.next_at, self._missing.next_at]))
 
-    def _is_asked(self, partition: Partition) -> bool:
-        return partition.state in self._asked
+    async def _look(self, metadata: MetadataSnapshot) -> list[list[Partition]]:
+        """The partitions to look up now, by whom to ask, of those that changed or are due.
 
-    def _follow_leaders(self, owned: list[Partition], now: float) -> None:
-        """Doubt positions whose leader is another now, and look for leaders that are not known."""
-        metadata = self._cluster.metadata
+        Some are looked at in one step; they may be in other states when the last ones are.
+        """
+        if self._look_at_all:
+            self._look_at_all = False
+            self._changed.update(dict.fromkeys(self._assignment.values()))
+        now = self._runtime.clock.now()
+        ripe = [p for p in self._later if _not_before(p.state) <= now]
+        self._changed.update(dict.fromkeys(ripe))
+        changed, self._changed = self._changed, {}
+        due: dict[NodeId | None, list[Partition]] = {}
+        async for partitions in in_slices([*changed]):
+            now = self._runtime.clock.now()
+            for partition in partitions:
+                self._later.pop(partition, None)
+                if self._assignment.get(partition.tp) is not partition:
+                    continue
+                leader = metadata.leader(partition.tp)
+                # Of what is about to go a callback may ask the position.
+                if leader is None:
+                    self._leaderless[partition] = None
+                elif not partition.revoked:
+                    partition.follow(leader)
+                state = partition.state
+                if not isinstance(state, _ASKING) or state in self._asked:
+                    continue
+                if _not_before(state) > now:
+                    self._later[partition] = None
+                    continue
+                of_group = isinstance(state, AwaitingCommitted)
+                node = None if of_group or leader is None else leader.node
+                due.setdefault(node, []).append(partition)
+        return list(due.values())
+
+    def _ask(self, partitions: Iterable[Partition]) -> None:
+        """Begin the look-ups of partitions that still need them."""
+        asking = [
+            p
+            for p in partitions
+            if self._assignment.get(p.tp) is p and p.state not in self._asked and self._host.running
+        ]
+        self._ask_committed([p for p in asking if isinstance(p.state, AwaitingCommitted)])
+        self._ask_offsets([p for p in asking if isinstance(p.state, Resetting)])
+        validating = [p for p in asking if isinstance(p.state, Validating)]
+        self._validate(validating, self._runtime.clock.now())
+
+    def _search_leaders(self, metadata: MetadataSnapshot, now: float) -> None:
+        """Look for leaders that are not known."""
         absent: list[TopicPartition] = []
         leaderless = False
-        for partition in owned:
-            leader = metadata.leader(partition.tp)
-            if leader is not None:
-                partition.follow(leader)
+        for partition in list(self._leaderless):
+            tp = partition.tp
+            if self._assignment.get(tp) is not partition or metadata.leader(tp) is not None:
+                del self._leaderless[partition]
                 continue
-            name = partition.tp.topic
-            topic = metadata.topics.get(name)
+            if partition.revoked:
+                continue
+            topic = metadata.topics.get(tp.topic)
             # What was not told of yet has been asked for when it came into use.
-            leaderless |= topic is not None or name in metadata.errors
-            if topic is not None and partition.tp.partition not in topic.partitions:
-                absent.append(partition.tp)
+            leaderless |= topic is not None or tp.topic in metadata.errors
+            if topic is not None and tp.partition not in topic.partitions:
+                absent.append(tp)
         for tp in self._missing.overdue(absent, now):
             self._refuse(tp)
         if not leaderless:
@@ -153,7 +214,7 @@ class Positioner:
             partition=tp.partition,
         )
         partition.handle(Refusal(partition.state, error))
-        self._on_change()
+        self._on_change([partition])
 
     # --- committed offsets ---
 
@@ -220,7 +281,7 @@ class Positioner:
                 delay_s = self._backoff.delay(state.failures + 1, self._runtime.rng)
                 error = KafkaError("the metadata is of an older leader", retriable=True)
                 partition.handle(LookupFailed(state, error, now + delay_s))
-                self._wake.set()
+                self.look_at([partition])
             else:
                 by_node.setdefault(leader.node, []).append(partition)
         for node, some in by_node.items():
@@ -280,15 +341,19 @@ class Positioner:
             if event is not None:
                 partition.handle(event)
         self.log.found(asked, events, self._runtime.clock.now())
-        self._on_change()
-        self._wake.set()
+        self._on_change(asked)
+        self.look_at(asked)
 
     def _deadline(self) -> float:
         return self._runtime.clock.now() + self._cluster.config.request_timeout_ms / 1000
 
     def _again_at(self) -> float:
-        self._failures += 1
-        return self._runtime.clock.now() + self._backoff.delay(self._failures, self._runtime.rng)
+        """When to try again; look-ups that were under way together count as one failure."""
+        now = self._runtime.clock.now()
+        if now >= self._again:
+            self._failures += 1
+            self._again = now + self._backoff.delay(self._failures, self._runtime.rng)
+        return self._again
 
 
 _ASKING = (AwaitingCommitted, Resetting, Validating)

@@ -41,7 +41,8 @@ FILLED_PARTITIONS = 300
 """How many partitions have a record, in a topic of their own."""
 FILLED = "filled"
 EMPTY_PREFIX = "empty"
-NODES = 3
+PER_NODE = 9_000
+"""Partitions of one broker: the embedded one keeps fetch sessions of up to 10,000."""
 IDLE_S = 5.0
 AUTO_COMMIT_MS = 1_000
 TIMEOUT_S = 300.0
@@ -198,7 +199,8 @@ def main() -> int:
     parser.add_argument("--profile", metavar="PHASE")
     options = parser.parse_args()
     topics = topics_of(options.partitions)
-    with cluster.running(NODES, topics) as running:
+    nodes = options.partitions // PER_NODE + 1
+    with cluster.running(nodes, topics) as running:
         _, core = cores()
         if core is not None:
             os.sched_setaffinity(0, {core})

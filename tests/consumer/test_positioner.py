@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from aiokafkawire.broker import Answer, Broker, Close
+from aiokafkawire.cluster.metadata import Leader, MetadataSnapshot
 from aiokafkawire.consumer import RebalanceListener
 from aiokafkawire.errors import BrokerError, UnknownTopic
 from aiokafkawire.types import TopicPartition
@@ -68,6 +69,50 @@ async def test_partitions_are_asked_for_together() -> None:
                     assert await reader.position(tp) == 0
         assert len(broker.requests.of(ApiKey.OFFSET_FETCH)) == 1
         assert len(broker.requests.of(ApiKey.LIST_OFFSETS)) == 1
+
+
+async def test_very_many_partitions_are_asked_for_in_several_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("aiokafkawire.consumer.positioner.MAX_ASKED", 2)
+    async with Broker() as broker:
+        await broker.create_topic("orders", 5)
+        async with consumer(broker, "orders", group_id="g") as reader:
+            with anyio.fail_after(TIMEOUT_S):
+                while len(reader.assignment()) < 5:
+                    await reader.getmany(timeout_ms=5)
+                for tp in reader.assignment():
+                    assert await reader.position(tp) == 0
+        assert len(broker.requests.of(ApiKey.OFFSET_FETCH)) == 3
+        assert len(broker.requests.of(ApiKey.LIST_OFFSETS)) >= 3
+
+
+async def test_an_idle_consumer_looks_at_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Broker() as broker:
+        await broker.create_topic("orders", 5)
+        looked_at: list[TopicPartition] = []
+        leader = MetadataSnapshot.leader
+
+        def counted(metadata: MetadataSnapshot, tp: TopicPartition) -> Leader | None:
+            looked_at.append(tp)
+            return leader(metadata, tp)
+
+        monkeypatch.setattr(MetadataSnapshot, "leader", counted)
+        async with consumer(broker, "orders", group_id="g", enable_auto_commit=False) as reader:
+            with anyio.fail_after(TIMEOUT_S):
+                while len(reader.assignment()) < 5:
+                    await reader.getmany(timeout_ms=5)
+                for tp in reader.assignment():
+                    assert await reader.position(tp) == 0
+                await reader.getmany(timeout_ms=200)
+                assert looked_at
+                looked_at.clear()
+                fetches = len(broker.requests.of(ApiKey.FETCH))
+                beats = len(broker.requests.of(ApiKey.HEARTBEAT))
+                await reader.getmany(timeout_ms=500)
+                assert len(broker.requests.of(ApiKey.FETCH)) > fetches
+                assert len(broker.requests.of(ApiKey.HEARTBEAT)) > beats
+                assert looked_at == []
 
 
 async def test_a_seek_wins_over_an_answer_that_comes_later() -> None:
