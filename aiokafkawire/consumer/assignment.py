@@ -43,6 +43,9 @@ class Assignment:
     def __len__(self) -> int:
         return len(self._partitions)
 
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._partitions)
+
     def __contains__(self, tp: object) -> bool:
         return tp in self._partitions
 
@@ -65,7 +68,9 @@ class Assignment:
 
     def add(self, partition: Partition) -> None:
         """Own a partition; its turn is the last."""
-        self.remove(filter(None, (self._partitions.get(partition.tp),)))
+        replaced = self._partitions.get(partition.tp)
+        if replaced is not None:
+            self.remove([replaced])
         self._partitions[partition.tp] = partition
         partition.tell(self._troubles)
         self.filled(partition)

@@ -240,7 +240,7 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that this consumer owns at present."""
-        return frozenset(self._running.assignment.names)
+        return frozenset(self._running.assignment)
 
     # --- records ---
 

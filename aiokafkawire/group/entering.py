@@ -254,7 +254,7 @@ def become_stable(m: Membership, state: s.Syncing, event: on.Synced, now: float)
     strange = mismatch(state, event)
     if strange is not None:
         return refuse_assignment(m, state, event, strange, now)
-    given = tuple(sorted(set(event.assignment)))
+    given = tuple(sorted(dict.fromkeys(event.assignment)))
     return settle(m, s.Stable(state.generation, state.pulse, given), given, now)
 
 
@@ -280,7 +280,7 @@ def take_difference(m: Membership, state: s.Resyncing, event: on.Synced, now: fl
     strange = mismatch(state, event)
     if strange is not None:
         return refuse_assignment(m, state, event, strange, now)
-    given = tuple(sorted(set(event.assignment)))
+    given = tuple(sorted(dict.fromkeys(event.assignment)))
     stays, had = set(given), set(state.assignment)
     going = tuple(tp for tp in state.assignment if tp not in stays)
     # mutation: new-partition-dropped-in-cooperative-rebalance
