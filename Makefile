@@ -123,13 +123,14 @@ bench-more: $(READY) ## Speed of transactions beside confluent-kafka, of decodin
 bench-spark: $(READY) ## Speed on Spark beside the JVM's Kafka connector (ROW=name, PAIRS=3)
 	$(BIN)/python -m benchmarks.spark $(ROW:%=--only %) $(PAIRS:%=--pairs %)
 
-lint: $(READY) ## Style, types, import contracts
+lint: $(READY) ## Style, types, import contracts, spelling and wording
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32
 	$(BIN)/lint-imports
-
+	$(BIN)/codespell
+	$(BIN)/python -m tests.wording
 	@$(MAKE) --no-print-directory actionlint
 
 # A Go program: only machines with Go check the workflows.

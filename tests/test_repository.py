@@ -192,3 +192,43 @@ def test_no_release_of_other_files_than_the_version(repository: Repository):
     repository.commit()
     assert "was not built" in repository.release().stderr
     assert repository.git("tag", "--list") == ""
+
+
+LONG_CHANGE = "\n" * 30
+
+
+@posix_only
+@pytest.mark.parametrize(
+    ("message", "change", "refusal"),
+    [
+        ("producer: retry after an epoch bump", "x", None),
+        ("producer: retry after an epoch bump\n\nKafka 0.11 answers 47.", LONG_CHANGE, None),
+        ("producer: retry\n# a comment of git", "x", None),
+        ("fixup! whatever it was", LONG_CHANGE, None),
+        ("Retry after an epoch bump", "x", "begin with an area"),
+        ("kitchen: retry", "x", "begin with an area"),
+        ("producer: Retry", "x", "lower-case verb"),
+        ("producer: retry.", "x", "full stop"),
+        ("producer: " + "r" * 63, "x", "at most 72"),
+        ("producer: retry\nKafka 0.11 answers 47.", "x", "second line"),
+        ("producer: retry", LONG_CHANGE, "30 lines change"),
+        ("producer: retry\n\n# no body", LONG_CHANGE, "30 lines change"),
+    ],
+)
+def test_the_hook_checks_a_commit_message(
+    tmp_path: Path, message: str, change: str, refusal: str | None
+):
+    repository = Repository(tmp_path)
+    (tmp_path / "changed").write_text(change)
+    repository.git("add", "changed")
+    (tmp_path / "message").write_text(message, "utf-8")
+    checked = subprocess.run(
+        [ROOT / ".githooks" / "commit-msg", "message"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert checked.returncode == (0 if refusal is None else 1), checked.stderr
+    assert (refusal or "") in checked.stderr
