@@ -1,4 +1,4 @@
-"""An embedded Kafka broker to develop and test against: real sockets, real wire, many nodes."""
+"""Embedded Kafka broker for development and tests: several nodes on real sockets."""
 
 from aiokafkawire.broker.broker import Broker
 from aiokafkawire.broker.faults import Answer, Close, Corrupt, Delay, Drop, Fault, SeenRequest

@@ -1,4 +1,4 @@
-"""How what decides says no: an error code for the response."""
+"""Errors that handlers raise to answer with an error code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ("ApiError", "StorageError")
 
 
 class ApiError(Exception):
-    """Part of a request is refused; never leaves the broker but as an error code."""
+    """An error code for a request or a part of it; handlers turn it into a response."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or code.name)
@@ -17,7 +17,7 @@ class ApiError(Exception):
 
 
 class StorageError(ApiError):
-    """A write to the data directory failed; nothing of it is stored."""
+    """A write to the data directory failed and stored nothing."""
 
     def __init__(
         self, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR, message: str | None = None

@@ -1,4 +1,4 @@
-"""The embedded broker: what a test or a program holds."""
+"""`Broker`, the embedded cluster that a test or a program starts."""
 
 from __future__ import annotations
 
@@ -31,36 +31,36 @@ from aiokafkawire.wire import ApiKey, error_for
 __all__ = ("Broker",)
 
 KAFKA07_NODE_ID = 0
-"""The id of what listens for clients of 0.7, which do not ask for it; those of nodes begin at 1."""
+"""Node id of the Kafka 0.7 listener. Its clients never ask for it; other node ids start at 1."""
 
 EPOCH_BUMPING_VERSION = 2
-"""Since this transaction.version every end of a transaction gives a new epoch (KIP-890)."""
+"""From this transaction.version on, every end of a transaction bumps the epoch (KIP-890)."""
 
 COMMIT_CHECKS_TOPIC_SINCE = "0.9.0"
-"""Before this release offsets could be committed for topics that do not exist."""
+"""Earlier releases accept commits for topics that do not exist."""
 
 UNCLEAN_ELECTION_UNTIL = "0.11.0"
-"""Before this release a replica that was out of sync became leader if there was no other."""
+"""Earlier releases elect a replica that is out of sync when no other is left."""
 
 PROPAGATION_TIMEOUT_S = 10.0
-"""How long a call waits until every node that runs has heard of what it did."""
+"""Time limit for the changes of a call to reach every running node."""
 
 CLOSE_TIMEOUT_S = 5.0
-"""How long leaving waits for connections to end before it drops them."""
+"""Time limit for connections to end on close; then they are dropped."""
 
 
 class Broker(Client[BrokerState]):
-    """A Kafka cluster inside this process, on real sockets. For development and tests.
+    """A Kafka cluster inside this process, on real sockets, for development and tests.
 
     ::
 
         async with Broker(nodes=3) as broker:
             async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer: ...
 
-    Nodes are numbered from 1; each listens on a port of its own, on loopback unless told otherwise.
-    All nodes share one log: killing one loses nothing that has another replica; with `replicate`
-    each has its own, and replicates. With `data_dir` topics, records and committed offsets survive
-    a restart. Further keywords are those of `BrokerOptions`.
+    Node ids start at 1. Each node listens on a port of its own, by default on loopback. All nodes
+    share one log, so killing a node loses nothing that has another replica. With `replicate`, each
+    node has its own logs and replicates. With `data_dir`, topics, records and committed offsets
+    survive a restart.
     """
 
     def __init__(
@@ -78,12 +78,20 @@ class Broker(Client[BrokerState]):
     ) -> None:
         """Check the arguments; nothing listens before `start` or `async with`.
 
-        `nodes`: 1 to 64. `data_dir`: a directory that keeps topics, records and committed offsets;
-        in memory unless given. `runtime`: another network and clock than the real ones. `host`: the
-        address to listen on. `advertised_host`: what clients are told instead. `ports`, `racks`:
-        one for each node. `kafka07_port`: a port more at which Kafka 0.7 is spoken (0: any that is
-        free), with logs of its own; none unless given. Raises `InvalidOption`; `start` raises
-        `KafkaError` for a port that is taken.
+        Args:
+            nodes: Number of nodes, 1 to 64.
+            data_dir: Directory for topics, records and committed offsets. Defaults to memory.
+            runtime: Network and clock to use. Defaults to the real ones.
+            host: Address to listen on.
+            advertised_host: Host that the broker advertises to clients. Defaults to `host`.
+            ports: Port of each node. Defaults to free ports.
+            racks: Rack of each node.
+            kafka07_port: Additional port that speaks Kafka 0.7, with logs of its own (0: any free
+                port). Defaults to none.
+            options: See `BrokerOptions`.
+
+        Raises:
+            InvalidOption: An argument or option is unknown or out of range.
         """
         check_arguments(
             nodes,
@@ -98,7 +106,9 @@ class Broker(Client[BrokerState]):
             options, list(inspect.signature(Broker).parameters)[:-1]
         )
         if self.options.replicate and data_dir is not None:
-            raise InvalidOption("with replicate logs are kept in memory: it takes no data_dir")
+            raise InvalidOption(
+                "data_dir cannot be used with replicate, which keeps logs in memory"
+            )
         self.requests = RequestLog()
         super().__init__("broker", f"Broker nodes={nodes}", runtime)
         self._runtime = runtime
@@ -115,7 +125,11 @@ class Broker(Client[BrokerState]):
     # --- life --------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Listen. The same as entering `async with`; `stop` is then up to the caller."""
+        """Start listening, as `async with` does; the caller calls `stop`.
+
+        Raises:
+            KafkaError: A port is in use, or `data_dir` cannot be used.
+        """
         try:
             await super().start()
         except BaseException:
@@ -123,7 +137,7 @@ class Broker(Client[BrokerState]):
             raise
 
     async def stop(self) -> None:
-        """Close every node. May be called again, and before the end of `async with`."""
+        """Close every node. Calling it again is allowed, also inside `async with`."""
         await super().stop()
 
     async def _close(self, left_with: BaseException | None) -> Exception | None:
@@ -228,14 +242,14 @@ class Broker(Client[BrokerState]):
             await node.start(state, address)
         except OSError as error:
             taken = error.errno == errno.EADDRINUSE
-            reason = "another process listens there" if taken else str(error)
+            reason = "the port is in use by another process" if taken else str(error)
             raise KafkaError(
                 f"node {node.node_id} cannot listen on port {address.port} of {address.host}:"
                 f" {reason}"
             ) from error
 
     def _register_node(self, node: Node, state: BrokerState) -> None:
-        """Let a node that listens be one of the cluster."""
+        """Add a node that listens to the cluster."""
         assert node.address is not None
         assert self._runtime is not None
         sessions = FetchSessionCache(self._runtime.rng, self.options.max_fetch_sessions)
@@ -259,31 +273,35 @@ class Broker(Client[BrokerState]):
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of all nodes, the dead ones included, as clients take them."""
+        """Addresses of all nodes, including stopped ones, as a client option."""
         return ",".join(str(address) for address in self._running.addresses.values())
 
     @property
     def kafka07_server(self) -> str:
-        """The address at which Kafka 0.7 is spoken. Raises `KafkaError` without `kafka07_port`."""
+        """Address that speaks Kafka 0.7.
+
+        Raises:
+            KafkaError: The broker was made without `kafka07_port`.
+        """
         self._lifecycle.running()
         node = self._kafka07
         if node is None or node.address is None:
-            raise KafkaError("there is no such port: make the broker with kafka07_port=0")
+            raise KafkaError("the broker has no Kafka 0.7 port: create it with kafka07_port=0")
         return str(Address(self._advertised_host or node.address.host, node.address.port))
 
     @property
     def nodes(self) -> Mapping[int, Address]:
-        """The address of each node by its id, the dead ones included."""
+        """Address of each node by node id, including stopped nodes."""
         return dict(self._running.addresses)
 
     @property
     def live_nodes(self) -> tuple[int, ...]:
-        """The ids of the nodes that are up."""
+        """Ids of the nodes that are up."""
         return tuple(self._running.cluster.live)
 
     @property
     def controller_id(self) -> int:
-        """The node that clients are told is the controller."""
+        """Id of the controller that clients see in metadata."""
         return self._running.cluster.controller_id
 
     @property
@@ -292,31 +310,31 @@ class Broker(Client[BrokerState]):
 
     @property
     def topics(self) -> Mapping[str, int]:
-        """How many partitions each topic has."""
+        """Number of partitions of each topic."""
         topics = self._running.cluster.topics.values()
         return {topic.name: len(topic.partitions) for topic in topics}
 
     def leader(self, topic: str, partition: int) -> int:
-        """The node that leads a partition, -1 when no replica is up."""
+        """Return the node that leads a partition, -1 if no replica is up."""
         return self._partition(topic, partition).leader
 
     def leader_epoch(self, topic: str, partition: int) -> int:
-        """The epoch of a partition's leader; it rises whenever another node leads."""
+        """Return the leader epoch of a partition; it rises with every leader change."""
         return self._partition(topic, partition).leader_epoch
 
     def coordinator(self, key: str) -> int:
-        """The node that coordinates a group or a transactional id, -1 when no node is up."""
+        """Return the coordinator of a group or transactional id, -1 if no node is up."""
         return self._running.cluster.coordinator(key)
 
     def isr(self, topic: str, partition: int) -> tuple[int, ...]:
-        """The replicas of a partition that are in sync."""
+        """Return the in-sync replicas of a partition."""
         return tuple(self._partition(topic, partition).isr)
 
     def alone_in_sync(self, node_id: int) -> tuple[TopicPartition, ...]:
-        """The partitions of which no other node that lives has all that was acknowledged.
+        """Return the partitions for which no other live node has all acknowledged records.
 
-        If it loses unsynced data, acknowledged records of them can be lost (the last replica
-        standing). Without `replicate` all nodes share one log: none.
+        If the node loses unsynced data, acknowledged records of these partitions can be lost ("last
+        replica standing"). Empty without `replicate`, where all nodes share one log.
         """
         registry = self._running.cluster
         if not isinstance(registry, Registry):
@@ -325,9 +343,13 @@ class Broker(Client[BrokerState]):
         return tuple(TopicPartition(each.topic, each.index) for each in found)
 
     def end_offset(self, topic: str, partition: int, *, node: int | None = None) -> int:
-        """The offset that the next record of a partition will get; -1 if nobody leads it.
+        """Return the end offset of a partition, -1 if it has no leader.
 
-        With `replicate` and a `node`: where that node's log ends, -1 if it has none.
+        Args:
+            topic: Name of the topic.
+            partition: Index of the partition.
+            node: With `replicate`, the node whose log to look at (-1 if it has none). Defaults to
+                the leader.
         """
         found, replication = self._partition(topic, partition), self._running.replication
         here: Partition | None = found
@@ -346,7 +368,18 @@ class Broker(Client[BrokerState]):
         *,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Make a topic. Raises `BrokerError` as the CreateTopics API answers."""
+        """Create a topic.
+
+        Args:
+            name: Name of the topic.
+            partitions: Number of partitions. Defaults to the option `default_partitions`.
+            replication_factor: Replicas of each partition. Defaults to the option
+                `default_replication_factor`.
+            configs: Topic configs by Kafka's names, such as `retention.ms`.
+
+        Raises:
+            BrokerError: The error that the CreateTopics API answers.
+        """
         state = self._running
         try:
             state.cluster.create_topic(
@@ -360,7 +393,11 @@ class Broker(Client[BrokerState]):
         await self._wait_for_propagation(state)
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic with its records. Raises `BrokerError` for an unknown one."""
+        """Delete a topic with its records.
+
+        Raises:
+            BrokerError: The topic does not exist.
+        """
         cluster = self._running.cluster
         try:
             cluster.delete_topic(cluster.topic(name))
@@ -369,9 +406,10 @@ class Broker(Client[BrokerState]):
         await self._wait_for_propagation(self._running)
 
     async def add_partitions(self, topic: str, count: int) -> None:
-        """Let a topic have `count` partitions, more than before.
+        """Raise the number of partitions of a topic to `count`.
 
-        Raises `BrokerError` as the CreatePartitions API answers.
+        Raises:
+            BrokerError: The error that the CreatePartitions API answers.
         """
         cluster = self._running.cluster
         try:
@@ -381,9 +419,10 @@ class Broker(Client[BrokerState]):
         await self._wait_for_propagation(self._running)
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
-        """Move the start of a partition's log, as retention would.
+        """Raise the log start offset of a partition, as retention does.
 
-        Raises `BrokerError` (KAFKA_STORAGE_ERROR) if a restart would not know of it.
+        Raises:
+            BrokerError: The change cannot be stored (KAFKA_STORAGE_ERROR).
         """
         found, state = self._partition(topic, partition), self._running
         replication = state.replication
@@ -405,25 +444,39 @@ class Broker(Client[BrokerState]):
         node: int | None = None,
         times: int | None = None,
     ) -> Fault:
-        """Misbehave at requests of one API (None: of any), at one node, so many times.
+        """Add a fault: answer matching requests by `action` instead of normally.
 
-        Rules are tried in the order of their making, and the first that is no `Delay` decides.
+        Faults are tried in the order in which they were added. The first one that is not a `Delay`
+        decides.
+
+        Args:
+            api_key: API of the requests; None matches every API.
+            action: A fault, or a function that gets the request and returns one.
+            node: Node id of the requests. Defaults to every node.
+            times: Number of requests after which the fault ends. Defaults to no limit.
         """
         return self._faults.add(None if api_key is None else ApiKey(api_key), action, node, times)
 
     def clear_faults(self) -> None:
-        """Remove every rule made with `on`."""
+        """Remove every fault added with `on`."""
         self._faults.clear()
 
     async def kill(self, node_id: int, *, lose_unsynced: bool = False) -> None:
-        """Close a node's sockets without a goodbye; what it led moves to other replicas.
+        """Close the sockets of a node abruptly; other replicas take over its partitions.
 
-        With `lose_unsynced` its logs lose what was not synced to the disk yet, as when a machine
-        loses power; only with `replicate`, as otherwise all nodes share one log (ValueError).
+        Args:
+            node_id: Id of the node. A node that is down stays down.
+            lose_unsynced: Also lose records that are not synced to disk, as when a machine loses
+                power. Needs `replicate`.
+
+        Raises:
+            ValueError: There is no such node, or `lose_unsynced` without `replicate`.
         """
         node = self._node(node_id)
         if lose_unsynced and self._running.replication is None:
-            raise ValueError("without replicate=True all nodes share one log, which none can lose")
+            raise ValueError(
+                "lose_unsynced needs replicate=True, as otherwise all nodes share one log"
+            )
         if not node.running:
             return
         node.abort_sockets()
@@ -436,9 +489,10 @@ class Broker(Client[BrokerState]):
         await node.wait_stopped()
 
     async def shut_down(self, node_id: int) -> None:
-        """Stop a node in good order: with `replicate` it first has the controller move its leads.
+        """Stop a node by a controlled shutdown: the controller first moves its leaders.
 
-        What no other replica in sync could lead has no leader then. `restart` brings it back.
+        Partitions that no other in-sync replica can lead are left without a leader. `restart`
+        starts the node again.
         """
         node, replication = self._node(node_id), self._running.replication
         if node.running and replication is not None:
@@ -446,10 +500,15 @@ class Broker(Client[BrokerState]):
         await self.kill(node_id)
 
     async def restart(self, node_id: int, *, as_of: str | None = None) -> None:
-        """Bring a killed node back on its port; kills it first if it is up.
+        """Start a killed node on its port; kill it first if it is up.
 
-        With `as_of` it answers as another release from then on: node by node that is a rolling
-        upgrade. Options and what is stored stay as they are. Raises `InvalidOption`.
+        Args:
+            node_id: Id of the node.
+            as_of: Release to answer as from now on; node by node, this is a rolling upgrade.
+                Options and stored data stay.
+
+        Raises:
+            InvalidOption: `as_of` is not a known release.
         """
         node = self._node(node_id)
         other = None if as_of is None else resolve_release(as_of, replicate=self.options.replicate)
@@ -465,9 +524,9 @@ class Broker(Client[BrokerState]):
         await self._wait_for_propagation(self._running)
 
     def pause(self, node_id: int) -> None:
-        """Let a node hang: it takes connections and requests, and answers nothing.
+        """Make a node hang: it accepts connections and requests but answers nothing.
 
-        After `broker_session_timeout_ms` others take what it leads and coordinates.
+        After `broker_session_timeout_ms`, other nodes take over what it leads and coordinates.
         """
         node = self._node(node_id)
         if node.running and not node.paused:
@@ -475,7 +534,7 @@ class Broker(Client[BrokerState]):
             node.spawn(self._expire_session, "session", node, self._running)
 
     def resume(self, node_id: int) -> None:
-        """End a `pause`; what came in meanwhile is answered."""
+        """End a `pause` and answer the requests that came in meanwhile."""
         node, state = self._node(node_id), self._running
         node.resume()
         if node.running and node_id not in state.cluster.live:
@@ -486,7 +545,7 @@ class Broker(Client[BrokerState]):
                     state.replication.found(node_id)
 
     async def _expire_session(self, node: Node, state: BrokerState) -> None:
-        """Take a node that hangs for too long for dead, as long as another one runs to say so."""
+        """Declare a node dead that hangs past its session timeout, if another node runs."""
         session_s = self.options.broker_session_timeout_ms / 1000
         while await node.stays_paused_until(state.clock.now() + session_s):
             if any(each.running and not each.paused for each in self._nodes.values()):
@@ -498,27 +557,36 @@ class Broker(Client[BrokerState]):
                 return
 
     def move_leader(self, topic: str, partition: int, node_id: int) -> None:
-        """Make another live node the leader of a partition. Raises ValueError for a dead one.
+        """Make another live node the leader of a partition.
 
-        With `replicate` it has to be in sync, and hears of it over the wire, as all others.
+        With `replicate`, the new leader must be in sync, and all nodes learn of the change over the
+        wire.
+
+        Raises:
+            ValueError: The node is down.
         """
         self._running.cluster.move_leader(self._partition(topic, partition), node_id)
 
     def move_coordinator(self, key: str, node_id: int) -> None:
-        """Make another live node the coordinator of a group, or of a transactional id.
+        """Make another live node the coordinator of a group or transactional id.
 
-        Others whose keys stand in the same partition of Kafka's own topic move with it. With
-        `coordinator_load_ms` it takes a while to be ready. Raises ValueError for a dead node.
+        All keys of the same partition of __consumer_offsets or __transaction_state move with it.
+        With `coordinator_load_ms` the new coordinator needs that time to load them.
+
+        Raises:
+            ValueError: The node is down.
         """
         state = self._running
         with state.coordinator_loader.coordinator_changes():
             state.cluster.move_coordinator(key, self._node(node_id).node_id)
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
-        """Lose the end of a partition's log, as in an unclean leader change.
+        """Truncate the log of a partition, as an unclean leader election does.
 
-        The batch that holds `offset` goes with all that follow it, and the leader's epoch rises.
-        Raises `BrokerError` for an offset that the log does not have.
+        The batch that holds `offset` and all later ones are removed, and the leader epoch rises.
+
+        Raises:
+            BrokerError: The log does not hold `offset`.
         """
         found = self._partition(topic, partition)
         replication = self._running.replication
@@ -533,12 +601,16 @@ class Broker(Client[BrokerState]):
     async def wait_for_isr(
         self, topic: str, partition: int, *nodes: int, timeout_s: float = 30.0
     ) -> None:
-        """Wait until these nodes and no others are in sync. Raises `TimeoutError`."""
+        """Wait until exactly these nodes are in sync.
+
+        Raises:
+            TimeoutError: The ISR is different after `timeout_s` seconds.
+        """
         found, state = self._partition(topic, partition), self._running
         if state.replication is not None:
             await state.replication.until(lambda: set(found.isr) == set(nodes), timeout_s)
         if set(found.isr) != set(nodes):
-            raise TimeoutError(f"after {timeout_s} s in sync were {found.isr}, not {nodes}")
+            raise TimeoutError(f"ISR is {found.isr} after {timeout_s} s, expected {nodes}")
 
     async def wait_for_request(
         self,
@@ -549,9 +621,17 @@ class Broker(Client[BrokerState]):
         matching: Callable[[SeenRequest], bool] = lambda seen: True,
         timeout_s: float = 30.0,
     ) -> SeenRequest:
-        """Wait until so many matching requests are in the log; give the last of them.
+        """Wait until the log has `count` matching requests; return the last of them.
 
-        Raises `TimeoutError`.
+        Args:
+            api_key: API of the requests.
+            count: Number of requests, those already in the log included.
+            node: Node id of the requests. Defaults to every node.
+            matching: Further condition.
+            timeout_s: Time limit in seconds.
+
+        Raises:
+            TimeoutError: There are fewer matching requests after `timeout_s`.
         """
         assert self._runtime is not None
         key = ApiKey(api_key)
@@ -562,7 +642,9 @@ class Broker(Client[BrokerState]):
         deadline = self._runtime.clock.now() + timeout_s
         found = await self.requests.wait_for(wanted, count, deadline)
         if len(found) < count:
-            raise TimeoutError(f"{len(found)} of {count} {key.name} requests came in {timeout_s} s")
+            raise TimeoutError(
+                f"{len(found)} of {count} {key.name} requests arrived within {timeout_s} s"
+            )
         return found[count - 1]
 
     # --- inside ------------------------------------------------------------------------------
@@ -574,16 +656,16 @@ class Broker(Client[BrokerState]):
     def _node(self, node_id: int) -> Node:
         node = self._nodes.get(node_id)
         if node is None:
-            raise ValueError(f"there is no node {node_id}; there are {list(self._nodes)}")
+            raise ValueError(f"unknown node {node_id}; known nodes: {list(self._nodes)}")
         return node
 
     async def _wait_for_propagation(self, state: BrokerState) -> None:
-        """Let every node that runs hear of what was done."""
+        """Wait until every running node has learned of the change."""
         if state.replication is not None:
             await state.replication.settled(PROPAGATION_TIMEOUT_S)
 
     def _leader_replica(self, state: BrokerState, partition: Partition) -> Partition | None:
-        """A partition as its leader has it, None as long as there is none."""
+        """Return the leader's view of a partition, None while there is no leader."""
         replication = state.replication
         return partition if replication is None else replication.leading(partition)
 

@@ -1,4 +1,4 @@
-"""Who wants to hear of a change."""
+"""Callbacks of those that wait for a change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ("Callbacks",)
 
 
 class Callbacks:
-    """Callbacks in the order in which they came; each is called at every change."""
+    """Callbacks that are called, in the order of their addition, at every change."""
 
     __slots__ = ("_callbacks",)
 

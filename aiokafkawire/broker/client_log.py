@@ -1,4 +1,4 @@
-"""Log lines about clients: connections, refused requests, errors that are answered."""
+"""Log lines about clients: connections, rejected requests, error responses."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ WINDOW_S = 60.0
 MAX_LINES_PER_KEY = 5
 MAX_CONNECTION_LINES_PER_CLIENT = 20
 MAX_LINES = 1_000
-"""Log lines in `WINDOW_S`: of one event, of one client's connections, and of all events."""
+"""Log lines within `WINDOW_S`: per event, per client for connections, and in total."""
 
 
 class LogRateLimiter:
-    """Decides which repeated events are logged: some of each kind in a minute."""
+    """Limits how often similar events are logged within a minute."""
 
     def __init__(self, now: Callable[[], float], lines_per_key: int = MAX_LINES_PER_KEY) -> None:
         self._now = now
@@ -43,24 +43,24 @@ class LogRateLimiter:
         return level
 
     def log(self, key: Hashable, level: int, text: str, *arguments: object) -> None:
-        """Log an event, and say once when more of its kind are logged at DEBUG."""
+        """Log an event, and announce once that further ones are logged at DEBUG."""
         if not logger.isEnabledFor(level):
             return
         actual = self.level(key, level)
         logger.log(actual, text, *arguments)
         if actual == level and self._counts.get(key) == self._of_a_key:
-            logger.log(level, "More lines like the last one are logged at DEBUG for a while")
+            logger.log(level, "Further lines like the last one are logged at DEBUG for a while")
 
 
 class ClientLog:
-    """Logs the clients of a broker, without repeating one that reconnects or asks in a loop."""
+    """Logs connections and rejected requests of clients, rate-limited per client."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._connections = LogRateLimiter(now, lines_per_key=MAX_CONNECTION_LINES_PER_CLIENT)
         self._rejections = LogRateLimiter(now)
 
     def connected(self, connection: str, client: str, *, internal: bool) -> None:
-        """Log a connection at its first request. `internal`: another node connected."""
+        """Log the first request of a connection; `internal` ones come from other nodes."""
         self._log(
             logging.DEBUG if internal else logging.INFO, "%s: %s connected", connection, client
         )
@@ -70,11 +70,11 @@ class ClientLog:
         self._log(level, "%s: %s disconnected", connection, client)
 
     def rejected(self, connection: str, client: str, reason: str, consequence: str) -> None:
-        """Log a request in an API or a version that is not served."""
+        """Log a request for an API or version that is not supported."""
         self._rejections.log(
             (client, reason),
             logging.WARNING,
-            "%s: %s: %s, asked by %s",
+            "%s: %s: %s, requested by %s",
             connection,
             consequence,
             reason,
@@ -86,7 +86,7 @@ class ClientLog:
 
 
 def error_codes(message: object) -> Iterator[ErrorCode]:
-    """Yield each error code of a response, at any depth."""
+    """Yield every error code of a response, at any depth."""
     if isinstance(message, list):
         for each in message:
             yield from error_codes(each)

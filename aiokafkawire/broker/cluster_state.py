@@ -1,4 +1,4 @@
-"""Topics and nodes: who leads what. Decides nothing by itself; told of nodes that come and go."""
+"""State of the cluster: topics, partitions, leaders, coordinators and live nodes."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ logger = logging.getLogger("aiokafkawire.broker")
 NO_LEADER = -1
 
 COORDINATOR_PARTITIONS = 50
-"""Groups are spread over this many slots, each with a leader, like __consumer_offsets."""
+"""Groups and transactional ids are hashed to this many partitions, as in __consumer_offsets."""
 
 MAX_PARTITIONS = 10_000
-"""Partitions that one request may ask for; Kafka's controller has the same limit."""
+"""Limit of new partitions per request; Kafka's controller has the same."""
 
 MAX_TOTAL_PARTITIONS = 100_000
-"""Partitions of all topics together."""
+"""Limit of partitions of all topics together."""
 
 PRODUCER_ID_BLOCK = 1_000
-"""Ids taken from the store at once; those of a block that was not used up are lost."""
+"""Producer ids allocated at once. A restart skips the unused rest of a block."""
 
 DEFAULT_REPLICATION_FACTOR = 3
 
@@ -57,11 +57,11 @@ TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 @dataclass(slots=True, eq=False)
 class Partition:
-    """One partition. All nodes share its log, so that every replica is as good as the leader.
+    """One partition. All nodes share its log, so every replica is as good as the leader.
 
-    Where nodes replicate it says who leads, and each node has one of its own (`Replica`). `elr` are
-    then those who may lead without a loss although they are out of sync, and `last_known_leader` is
-    who led when nobody was in sync any more (KIP-966).
+    With `replicate` this is the controller's view, and each node has a `Replica` of its own. `elr`
+    are then the eligible leader replicas: out of sync, but without loss as leaders.
+    `last_known_leader` led when the ISR became empty (KIP-966).
     """
 
     topic: str
@@ -78,42 +78,46 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """What consumers may read comes before it: here all that was written."""
+        """End of what consumers can read: here the log end offset."""
         return self.log.end_offset
 
     @property
     def is_high_watermark_current(self) -> bool:
-        """Whether it is not behind what consumers were told already, by the leader before."""
+        """Return False while a new leader may be behind the high watermark of the previous one."""
         return True
 
     @property
     def last_stable_offset(self) -> int:
-        """What consumers of committed records may read comes before it."""
+        """End of what consumers with read_committed can read."""
         first = self.log.first_unstable_offset
         return self.high_watermark if first is None else min(first, self.high_watermark)
 
     def count_replicas_at(self, offset: int) -> int:
-        """How many replicas have all that comes before an offset."""
+        """Return the number of replicas that have all records before an offset."""
         return len(self.isr)
 
     def on_append(self) -> None:
-        """Something was written to the log."""
+        """Notify of new records in the log."""
         self.on_change.notify()
 
     def make_leader(self, node_id: int) -> None:
-        """Make a node the leader, in a new epoch."""
+        """Make a node the leader and bump the leader epoch."""
         if node_id != self.leader:
             self.leader = node_id
             self.leader_epoch += 1
             self.on_change.notify()
 
     def check_leader(self, node_id: int) -> None:
-        """Refuse to a node that does not lead."""
+        """Raise NOT_LEADER_OR_FOLLOWER unless the node leads."""
         if node_id != self.leader:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def check_leader_epoch(self, epoch: int) -> None:
-        """Refuse a client whose view of the leader is older or newer; -1 is not checked."""
+        """Compare a client's leader epoch with the current one; -1 is not checked.
+
+        Raises:
+            ApiError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
+        """
         if epoch < 0 or epoch == self.leader_epoch:
             return
         raise ApiError(
@@ -131,7 +135,7 @@ class Topic:
     configs: dict[str, str]
 
     def int_config(self, config: str, default: int) -> int:
-        """The value of a numeric topic config."""
+        """Return the value of a numeric topic config."""
         return int(self.configs.get(config, default))
 
     @property
@@ -144,7 +148,7 @@ class Topic:
 
 
 class ClusterState:
-    """The state that all nodes share; what matters of it is saved at each change."""
+    """State that all nodes share. Changes that a restart needs are saved at once."""
 
     def __init__(
         self, node_ids: Sequence[int], store: Store, options: BrokerConfig, rng: random.Random
@@ -171,32 +175,34 @@ class ClusterState:
 
     @property
     def controller_id(self) -> int:
-        """The node that answers as controller, -1 when none lives."""
+        """Id of the controller, -1 if no node is up."""
         return self._first_live(self.node_ids, NO_LEADER)
 
     def coordinator(self, key: str) -> int:
-        """The node that coordinates a group or a transactional id, -1 when none lives."""
+        """Return the coordinator of a group or transactional id, -1 if no node is up."""
         return self._coordinators[self.coordinator_partition(key)]
 
     @property
     def coordinators(self) -> tuple[int, ...]:
-        """The node of each slot, -1 where none lives."""
+        """Coordinator of each coordinator partition, -1 where no node is up."""
         return tuple(self._coordinators)
 
     def move_coordinator(self, key: str, node_id: int) -> None:
-        """Let a live node coordinate a group or a transactional id, with all of its slot."""
+        """Move the coordinator partition of a key to a live node."""
         if node_id not in self.live:
             raise ValueError(f"node {node_id} is not up, so it cannot coordinate {key!r}")
         self._coordinators[self.coordinator_partition(key)] = node_id
 
     def coordinator_partition(self, key: str) -> int:
-        """Where a group or a transactional id stands: in Kafka a partition of their topic."""
+        """Return the coordinator partition of a group or transactional id."""
         return zlib.crc32(key.encode()) % COORDINATOR_PARTITIONS
 
     def on_node_failure(self, node_id: int, *, crashed: bool = True) -> None:
-        """Move everything that a node led to the nodes that remain.
+        """Move leaders and coordinators of a node that is down to live nodes.
 
-        Not `crashed`: it was not heard of for too long, and may go on.
+        Args:
+            node_id: Id of the node.
+            crashed: False if the session of the node expired, so that it may still run.
         """
         del crashed
         if node_id not in self.live:
@@ -211,7 +217,7 @@ class ClusterState:
         self.save_if_possible()
 
     def on_node_startup(self, node_id: int) -> None:
-        """Take a node back as follower of all that has a leader by now."""
+        """Return a node to the cluster, as follower of partitions that have a leader."""
         self.live = [other for other in self.node_ids if other in self.live or other == node_id]
         self._add_to_isr(node_id)
         self._coordinators = [
@@ -238,7 +244,7 @@ class ClusterState:
                 partition.on_change.notify()
 
     def move_leader(self, partition: Partition, node_id: int) -> None:
-        """Make a live node the leader; one that is no replica takes the old leader's place."""
+        """Make a live node the leader. A node without a replica gets the old leader's place."""
         if node_id not in self.live:
             raise ValueError(f"node {node_id} is not up, so it cannot lead {partition.log.name}")
         if node_id not in partition.replicas:
@@ -261,21 +267,21 @@ class ClusterState:
             yield from topic.partitions
 
     def topic(self, name: str) -> Topic:
-        """A topic by name. Raises `ApiError`."""
+        """Return a topic by name. Raises `ApiError`."""
         found = self.topics.get(name)
         if found is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return found
 
     def topic_by_id(self, topic_id: UUID) -> Topic:
-        """A topic by id. Raises `ApiError`."""
+        """Return a topic by id. Raises `ApiError`."""
         found = self._by_id.get(topic_id)
         if found is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
         return found
 
     def partition(self, topic: Topic, index: int) -> Partition:
-        """One partition. Raises `ApiError`."""
+        """Return a partition of a topic. Raises `ApiError`."""
         if not 0 <= index < len(topic.partitions):
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic.partitions[index]
@@ -290,7 +296,12 @@ class ClusterState:
         configs: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
     ) -> Topic:
-        """Make a topic; -1 takes the broker's defaults. Raises `ApiError`, also `StorageError`."""
+        """Create a topic; -1 stands for the defaults of the broker.
+
+        Raises:
+            ApiError: An argument is invalid.
+            StorageError: The topic cannot be stored.
+        """
         self._check_name(name)
         replicas = (
             self._validate_assignments(assignments)
@@ -330,15 +341,17 @@ class ClusterState:
         assignments: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Let a topic have `count` partitions, more than before.
+        """Raise the number of partitions of a topic to `count`.
 
-        Raises `ApiError`, also `StorageError`.
+        Raises:
+            ApiError: An argument is invalid.
+            StorageError: The partitions cannot be stored.
         """
         present = len(topic.partitions)
         if count <= present:
             raise ApiError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"topic {topic.name!r} has {present} partitions, {count} would not be more",
+                f"topic {topic.name!r} has {present} partitions; {count} is not more",
             )
         self._check_count(count - present)
         if assignments is None:
@@ -362,10 +375,12 @@ class ClusterState:
         except StorageError:
             del topic.partitions[present:]
             raise
-        logger.info("Topic %s: %d partitions instead of %d", topic.name, count, present)
+        logger.info(
+            "Topic %s: number of partitions raised to %d from %d", topic.name, count, present
+        )
 
     def truncate(self, partition: Partition, offset: int) -> None:
-        """Cut the log's end off, as an unclean leader change does: the leader's epoch rises."""
+        """Truncate the log and bump the leader epoch, as an unclean leader election does."""
         if not partition.log.start_offset <= offset <= partition.log.end_offset:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         partition.log.truncate(offset)
@@ -374,7 +389,11 @@ class ClusterState:
         partition.on_change.notify()
 
     def delete_topic(self, topic: Topic) -> None:
-        """Delete a topic with all its records. Raises `StorageError` if it stays."""
+        """Delete a topic with its records.
+
+        Raises:
+            StorageError: The topic was not deleted.
+        """
         kept = dict(self.topics)
         self._remove_topic(topic)
         try:
@@ -387,7 +406,7 @@ class ClusterState:
         logger.info("Topic %s: deleted", topic.name)
         for partition in topic.partitions:
             partition.deleted = True
-            # What cannot be deleted now is deleted before the name is used again.
+            # Files that cannot be deleted now are deleted before the name is used again.
             with contextlib.suppress(StorageError):
                 partition.log.delete()
             partition.on_change.notify()
@@ -408,14 +427,15 @@ class ClusterState:
     def _check_count(self, added: int) -> None:
         if added > MAX_PARTITIONS:
             raise ApiError(
-                ErrorCode.POLICY_VIOLATION, f"no more than {MAX_PARTITIONS} partitions at a time"
+                ErrorCode.POLICY_VIOLATION, f"at most {MAX_PARTITIONS} new partitions per request"
             )
         if (
             sum(len(topic.partitions) for topic in self.topics.values()) + added
             > MAX_TOTAL_PARTITIONS
         ):
             raise ApiError(
-                ErrorCode.POLICY_VIOLATION, f"no more than {MAX_TOTAL_PARTITIONS} partitions in all"
+                ErrorCode.POLICY_VIOLATION,
+                f"at most {MAX_TOTAL_PARTITIONS} partitions in the cluster",
             )
 
     def _assign_replicas(
@@ -423,7 +443,7 @@ class ClusterState:
     ) -> list[list[int]]:
         count = self.options.default_partitions if partitions == -1 else partitions
         if count < 1:
-            raise ApiError(ErrorCode.INVALID_PARTITIONS, "a topic has at least one partition")
+            raise ApiError(ErrorCode.INVALID_PARTITIONS, "a topic needs at least one partition")
         self._check_count(count)
         factor = replication_factor
         if factor == -1:
@@ -432,7 +452,7 @@ class ClusterState:
         if not 1 <= factor <= len(self.node_ids):
             raise ApiError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"{factor} replicas need as many nodes, and there are {len(self.node_ids)}",
+                f"{factor} replicas need as many nodes, but the cluster has {len(self.node_ids)}",
             )
         return self._spread_replicas(name, range(count), factor)
 
@@ -451,7 +471,7 @@ class ClusterState:
         if sorted(assignments) != list(indexes):
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"partitions must count from {first} without a gap",
+                f"partitions must be numbered from {first} without gaps",
             )
         assigned = [list(assignments[index]) for index in indexes]
         for index, replicas in zip(indexes, assigned, strict=True):
@@ -459,7 +479,7 @@ class ClusterState:
             if not replicas or len(dict.fromkeys(replicas)) != len(replicas) or not known:
                 raise ApiError(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                    f"partition {index} cannot be on nodes {replicas}",
+                    f"invalid replicas {replicas} for partition {index}",
                 )
             if len(replicas) != len(assigned[0]):
                 raise ApiError(
@@ -482,13 +502,13 @@ class ClusterState:
         return made
 
     def _elect_leaders(self, partitions: Iterable[Partition]) -> None:
-        """Let new partitions begin with the first of their replicas that is up."""
+        """Elect the first live replica of each new partition."""
         for partition in partitions:
             partition.leader = self._first_live(partition.replicas, NO_LEADER)
             partition.isr = [node for node in partition.replicas if node in self.live]
 
     def _delete_stale_logs(self, name: str, indexes: range) -> None:
-        """Delete files of an earlier topic of this name. Raises `StorageError`."""
+        """Delete files of an earlier topic with this name. Raises `StorageError`."""
         for index in indexes:
             self._store.delete_partition(f"{name}-{index}")
 
@@ -503,7 +523,7 @@ class ClusterState:
     # --- producers ---------------------------------------------------------------------------
 
     def new_producer_id(self) -> int:
-        """An id that no producer of this cluster had before. Raises `StorageError`."""
+        """Return a producer id that was never used in this cluster. Raises `StorageError`."""
         if self._next_producer_id >= self._producer_id_limit:
             self._next_producer_id = self._producer_id_limit
             self._producer_id_limit += PRODUCER_ID_BLOCK
@@ -511,7 +531,7 @@ class ClusterState:
                 self.save()
             except StorageError as error:
                 self._producer_id_limit -= PRODUCER_ID_BLOCK
-                # Kafka's answer while the controller has not given the broker another block.
+                # Kafka answers this while the controller has not allocated another block.
                 raise StorageError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
         self._next_producer_id += 1
         return self._next_producer_id - 1
@@ -519,15 +539,15 @@ class ClusterState:
     # --- the store ---------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Write what a restart needs; called by every change but a log's own.
+        """Store what a restart needs.
 
         Raises:
-            StorageError: What was saved before is still there.
+            StorageError: The previously stored state is still there.
         """
         self._store.save_cluster(self._state)
 
     def save_if_possible(self) -> None:
-        """Save what happened whether or not it can be stored; the next save includes it."""
+        """Store the state; ignore failures, as the next save includes the change."""
         with contextlib.suppress(StorageError):
             self.save()
 
@@ -565,11 +585,11 @@ class ClusterState:
             for saved in state["topics"]:
                 self._load_topic(saved)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise KafkaError(f"the saved state of the broker is damaged: {error!r}") from error
+            raise KafkaError(f"the stored cluster state is damaged: {error!r}") from error
 
     def _load_topic(self, saved: Mapping[str, Any]) -> None:
         partitions = saved["partitions"]
-        # A restart may come with fewer nodes than the topic was made with.
+        # A restart may have fewer nodes than the topic was created with.
         replicas = [
             [node for node in entry["replicas"] if node in self.node_ids] or self.node_ids[:1]
             for entry in partitions
@@ -580,14 +600,14 @@ class ClusterState:
         topic.partitions += self._create_partitions(topic.name, 0, replicas, starts)
         for partition, entry in zip(topic.partitions, partitions, strict=True):
             partition.leader = partition.replicas[0]
-            # The log may know a later epoch than could be saved.
+            # The log may know a later epoch than the last saved one.
             partition.leader_epoch = max(int(entry["leader_epoch"]), partition.log.latest_epoch) + 1
             partition.isr = list(partition.replicas)
         self._add_topic(topic)
 
 
 def check_topic_name(name: str) -> None:
-    """Raise `ApiError` for what cannot be the name of a topic."""
+    """Raise `ApiError` unless the name is valid for a topic."""
     if not TOPIC_NAME.fullmatch(name) or name in {".", ".."}:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,

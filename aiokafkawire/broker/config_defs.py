@@ -1,4 +1,4 @@
-"""Kafka's own names for what topics and nodes are set to: their kinds, defaults and values here."""
+"""Topic and broker configs by Kafka's names: types, defaults and values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_LONG = str(2**63 - 1)
 
 
 class ConfigType(IntEnum):
-    """The type of a setting, as DescribeConfigs numbers them."""
+    """Type of a config, numbered as in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -35,7 +35,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where the value of a setting comes from, as DescribeConfigs numbers it."""
+    """Source of the value of a config, numbered as in DescribeConfigs."""
 
     TOPIC = 1
     STATIC_BROKER = 4
@@ -44,11 +44,10 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigDef:
-    """One setting. `option` is ours that gives the value.
+    """Definition of a topic or broker config.
 
-    `server_property`: the name for a whole node.
-
-    `valid_values`: the only values, if they can be told.
+    `option` is the option of `Broker` with the value, `server_property` the broker config that is
+    the default of a topic config, `valid_values` the accepted values where they can be listed.
     """
 
     config_type: ConfigType
@@ -58,14 +57,14 @@ class ConfigDef:
     valid_values: tuple[str, ...] = ()
 
     def value(self, options: BrokerConfig) -> str:
-        """The value where nothing else was set."""
+        """Return the value that applies without a topic override."""
         if not self.option:
             return self.default
         found = getattr(options, self.option)
         return str(found).lower() if isinstance(found, bool) else str(found)
 
     def is_valid(self, value: str) -> bool:
-        """Whether a topic can be given that value."""
+        """Return True if a topic can be given this value."""
         if self.valid_values:
             return value in self.valid_values
         try:
@@ -121,7 +120,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigDef] = {
     "segment.ms": ConfigDef(ConfigType.LONG, "604800000"),
     "unclean.leader.election.enable": ConfigDef(ConfigType.BOOLEAN, "false", valid_values=BOOLEAN),
 }
-"""What a topic can be given. Most is kept and told, and has no effect here."""
+"""Configs that a topic accepts. Most are stored and described but have no effect."""
 
 BROKER_CONFIGS: Mapping[str, ConfigDef] = {
     "auto.create.topics.enable": ConfigDef(ConfigType.BOOLEAN, option="auto_create_topics"),
@@ -150,15 +149,15 @@ BROKER_CONFIGS: Mapping[str, ConfigDef] = {
     "socket.request.max.bytes": ConfigDef(ConfigType.INT, option="max_request_bytes"),
     "transaction.max.timeout.ms": ConfigDef(ConfigType.INT, option="transaction_max_timeout_ms"),
 }
-"""What a node tells of itself: the settings of Kafka that our options stand for."""
+"""Configs that a node describes: Kafka's names of the options of `Broker`."""
 
 
 class InvalidConfigValue(ApiError):
-    """There is such a setting, but it cannot be that."""
+    """The config exists, but the value is invalid."""
 
 
 def validate_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """The settings for a new topic. Raises `ApiError`."""
+    """Return the configs of a new topic. Raises `ApiError`."""
     checked = {}
     for name, value in configs.items():
         config = TOPIC_CONFIGS.get(name)

@@ -1,4 +1,4 @@
-"""Who coordinates groups and transactional ids, and how long it takes a node to load them."""
+"""Coordinator changes, and the time that a new coordinator needs to load its state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ("CoordinatorLoader",)
 
 
 class CoordinatorLoader:
-    """Sees what moves from node to node; a node takes `load_s` to read what it coordinates."""
+    """Tracks coordinator changes. A new coordinator loads its keys for `load_s` seconds."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class CoordinatorLoader:
 
     @contextmanager
     def coordinator_changes(self) -> Iterator[None]:
-        """Let nodes come, go, or be chosen; whatever has another coordinator then is loaded."""
+        """Compare coordinators before and after the block; start loading where they changed."""
         before = self._cluster.coordinators
         yield
         after = self._cluster.coordinators
@@ -49,15 +49,15 @@ class CoordinatorLoader:
         self._transactions.moved()
 
     def is_loading(self, key: str) -> bool:
-        """Whether the coordinator of a group or a transactional id is not ready yet."""
+        """Return True while the coordinator of a group or transactional id is loading."""
         return self._loads(self._cluster.coordinator_partition(key))
 
     def is_available(self, key: str) -> bool:
-        """Whether there is a coordinator of a group or a transactional id that is ready."""
+        """Return True if a group or transactional id has a coordinator that is ready."""
         return self._cluster.coordinator(key) != NO_LEADER and not self.is_loading(key)
 
     def is_loading_any(self, node_id: int) -> bool:
-        """Whether a node has not read yet all that it coordinates."""
+        """Return True while a node is loading any of its groups or transactional ids."""
         coordinators = self._cluster.coordinators
         return any(
             coordinators[index] == node_id and self._loads(index) for index in self._loaded_at

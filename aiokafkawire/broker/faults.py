@@ -1,4 +1,4 @@
-"""Misbehaviour on demand, and the log of what clients asked."""
+"""Faults that tests inject, and the log of requests."""
 
 from __future__ import annotations
 
@@ -29,28 +29,30 @@ __all__ = (
 )
 
 RESPONSE_HEADER_BYTES = 8
-"""The length of a frame and the correlation id: a client that cannot read them learns no more."""
+"""Frame length and correlation id; damage there would only end the connection."""
 
 CHECKSUM_POSITIONS = {0: HEAD_BYTES, 1: HEAD_BYTES, 2: CRC_POSITION}
-"""Where a batch has its checksum, by the number of its format."""
+"""Position of the checksum in a batch, by magic."""
 
 MAX_LOGGED_REQUESTS = 10_000
 MAX_LOGGED_BYTES = 32 * 2**20
-"""Requests in the log keep their records alive; older ones go when it is over either bound."""
+"""Limits of the request log. Logged requests keep their records alive."""
 
 MAX_MALFORMED = 100
-"""Of what was no request the last ones are told."""
+"""Number of malformed requests that the log keeps."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class SeenRequest:
-    """One request as it came in, and what became of it.
+    """A received request and its outcome.
 
-    `connection` tells a node's connections apart. `at` is when it came in and `answered_at` when
-    its answer went out, in seconds on the clock of the broker's runtime; None if it did not go out.
-    `carried_out`: the handler ran to its end, whether a fault let the answer go out or not.
-    `response` is what the handler gave, or a fault instead of it: None while there is none, and
-    for a Fetch in the log, where records would be kept alive.
+    Attributes:
+        connection: Number of the connection at its node.
+        at: Time of receipt, in seconds of the runtime's clock.
+        answered_at: Time at which the response was sent, None if it was not.
+        carried_out: The handler completed, whether or not a fault held its response back.
+        response: Response of the handler or of a fault. None before there is one, and always for
+            a Fetch in the log, since it would keep records alive.
     """
 
     api_key: ApiKey
@@ -69,16 +71,16 @@ class SeenRequest:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Wait before the request is carried out; later ones of the connection wait behind it."""
+    """Wait before handling the request; later requests of the connection wait as well."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Never answer, and nothing else on that connection any more, as a broker that hangs.
+    """Never respond to this or any later request of the connection, like a hung broker.
 
-    `carried_out` carries out the request before: only the answer is lost.
+    With `carried_out` the request is handled first: only the response is lost.
     """
 
     carried_out: bool = False
@@ -86,16 +88,16 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Close the connection instead of an answer; `carried_out` as with `Drop`."""
+    """Close the connection instead of responding; `carried_out` as with `Drop`."""
 
     carried_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer with an error code, in every field that has one to give.
+    """Respond with an error code, in every field that has one.
 
-    `carried_out` carries out the request before, as a leader does whose replicas are too late.
+    With `carried_out` the request is handled first, as by a leader whose followers are too slow.
     """
 
     error_code: int
@@ -104,18 +106,18 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Corrupt:
-    """Carry out the request, and damage the answer on its way.
+    """Handle the request and damage the response.
 
-    Every byte behind the correlation id is inverted, or only the one at `position` there (negative
-    counts from the end). With `records` it is the checksum of the first batch of each partition in
-    the answer to a Fetch instead, so that the answer itself can be read.
+    Every byte after the correlation id is inverted, or only the one at `position` (negative counts
+    from the end). With `records`, the checksum of the first batch of each partition in a Fetch
+    response is damaged instead, so that the response itself stays readable.
     """
 
     position: int | None = None
     records: bool = False
 
     def response(self, response: Response) -> Response:
-        """An answer whose records are damaged, if they shall be."""
+        """Return the response, with damaged records if `records` is set."""
         if not self.records or not isinstance(response, FetchResponse):
             return response
         return replace(
@@ -127,7 +129,7 @@ class Corrupt:
         )
 
     def frame(self, buffers: list[Buffer]) -> list[Buffer]:
-        """The bytes of an answer, damaged if it is not its records that shall be."""
+        """Return the bytes of the response, damaged unless `records` is set."""
         if self.records:
             return buffers
         frame = bytearray().join(buffers)
@@ -146,7 +148,7 @@ Action = (
     | Corrupt
     | Callable[[SeenRequest], "Outcome | Awaitable[Outcome]"]
 )
-"""A function is given the request and returns what to do, a response to send, or None to pass."""
+"""A function gets the request and returns a fault, a response, or None to pass it on."""
 
 
 def _with_wrong_checksum(partition: PartitionData) -> PartitionData:
@@ -158,7 +160,7 @@ def _with_wrong_checksum(partition: PartitionData) -> PartitionData:
 
 @dataclass(slots=True, eq=False)
 class Fault:
-    """A rule that is in force until it is removed or used up. `hits` counts its uses."""
+    """A fault that applies until it is removed or used up. `hits` counts its uses."""
 
     owner: Faults
     api_key: ApiKey | None
@@ -168,7 +170,7 @@ class Fault:
     hits: int = 0
 
     def remove(self) -> None:
-        """End it. May be called again."""
+        """Remove the fault. Calling it again has no effect."""
         self.owner.remove(self)
 
     def matches(self, seen: SeenRequest) -> bool:
@@ -180,7 +182,7 @@ class Fault:
 
 
 class Faults:
-    """The rules in force, in the order in which they were made."""
+    """Active faults, in the order of their addition."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
@@ -200,7 +202,7 @@ class Faults:
         self._faults.clear()
 
     def matching(self, seen: SeenRequest) -> Iterator[Fault]:
-        """The rules for a request; one made or removed meanwhile counts at once."""
+        """Yield the faults that match; ones added or removed meanwhile are respected."""
         done: list[Fault] = []
         while True:
             fault = next((f for f in self._faults if f not in done and f.matches(seen)), None)
@@ -211,7 +213,7 @@ class Faults:
 
 
 class RequestLog:
-    """The last requests, oldest first."""
+    """The most recent requests, oldest first."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[SeenRequest, int] = OrderedDict()
@@ -219,7 +221,7 @@ class RequestLog:
         self._watchers: dict[Callable[[SeenRequest], None], None] = {}
         self._arrivals: dict[Callable[[SeenRequest], None], None] = {}
         self.unreadable: deque[str] = deque(maxlen=MAX_MALFORMED)
-        """What came in that is no request: which connection, and what is wrong with it."""
+        """Malformed requests: connection and reason."""
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -231,7 +233,7 @@ class RequestLog:
         return list(self._seen)[index]
 
     def append(self, seen: SeenRequest) -> None:
-        """A request came in."""
+        """Add a received request."""
         self._seen[seen] = seen.size_bytes
         self._trim(seen.size_bytes)
         for on_request in list(self._arrivals):
@@ -240,7 +242,7 @@ class RequestLog:
     def record_outcome(
         self, seen: SeenRequest, response: Response | None, *, carried_out: bool
     ) -> None:
-        """Put down what became of a request, before its answer goes out."""
+        """Record the outcome of a request before its response is sent."""
         seen.response, seen.carried_out = response, carried_out
         for watcher in list(self._watchers):
             watcher(seen)
@@ -248,17 +250,21 @@ class RequestLog:
             seen.response = None
 
     def record_response_sent(self, seen: SeenRequest, now: float, size_bytes: int) -> None:
-        """The answer goes out; what is kept of it counts too."""
+        """Record that a response was sent; its size counts towards the limit of the log."""
         seen.answered_at = now
         if seen.response is not None and seen in self._seen:
             self._seen[seen] += size_bytes
             self._trim(size_bytes)
 
     def watch(self, watcher: Callable[[SeenRequest], None]) -> Callable[[], None]:
-        """Have each request told once its answer is made, also those that the log loses later.
+        """Call `watcher` with every request once its response is ready, even if the log drops
+        it.
 
-        It is called in the broker's event loop, before the answer goes out (`answered_at` is still
-        None), and must not wait. Returns what ends it, which may be called again.
+        The watcher runs in the broker's event loop before the response is sent (`answered_at` is
+        still None), and must not block.
+
+        Returns:
+            A function that removes the watcher. Calling it again has no effect.
         """
         self._watchers[watcher] = None
 
@@ -270,9 +276,9 @@ class RequestLog:
     async def wait_for(
         self, matching: Callable[[SeenRequest], bool], count: int, deadline: float
     ) -> list[SeenRequest]:
-        """The matching ones once there are so many, or those that there are at the deadline.
+        """Wait for `count` matching requests; return those found until the deadline.
 
-        The log is looked through once; after that only what comes in.
+        The log is searched once, and then only new requests.
         """
         fresh, found = list(self._seen), list[SeenRequest]()
         signal = Signal()
@@ -292,13 +298,13 @@ class RequestLog:
             del self._arrivals[on_request]
 
     def of(self, api_key: ApiKey, *, node: int | None = None) -> list[SeenRequest]:
-        """The requests of one API, at one node if given."""
+        """Return the requests of one API, optionally at one node."""
         return [
             seen for seen in self._seen if seen.api_key == api_key and node in {None, seen.node_id}
         ]
 
     def clear(self) -> None:
-        """Forget them; watchers stay."""
+        """Clear the log; watchers stay."""
         self._seen.clear()
         self._size_bytes = 0
 

@@ -1,4 +1,4 @@
-"""The features that each release of Kafka supports, and those that its clusters have (KIP-584)."""
+"""Features that each Kafka release supports and finalizes (KIP-584)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ELIGIBLE_REPLICAS_VERSION = "eligible.leader.replicas.version"
 
 
 class Feature(NamedTuple):
-    """The levels of a feature that a release supports, and the one that its new clusters have."""
+    """Supported levels of a feature, and the finalized level of a new cluster."""
 
     name: str
     low: int
@@ -36,7 +36,7 @@ _METADATA: Mapping[str, tuple[int, int]] = {
     "4.2": (7, 29),
     "4.3": (7, 30),
 }
-"""The lowest and the highest metadata.version. Before them there was ZooKeeper."""
+"""Lowest and highest metadata.version. Earlier releases use ZooKeeper."""
 
 _OTHERS: tuple[tuple[str, Feature], ...] = (
     ("3.9", Feature("kraft.version", 0, 1, 1)),
@@ -48,11 +48,11 @@ _OTHERS: tuple[tuple[str, Feature], ...] = (
     ("4.2", Feature("share.version", 0, 1, 1)),
     ("4.2", Feature("streams.version", 0, 1, 1)),
 )
-"""Since which release there is what."""
+"""Release that introduced each level."""
 
 
 def supported(release: Release) -> list[Feature]:
-    """What a release supports."""
+    """Return the supported features of a release."""
     found: dict[str, Feature] = {}
     for since, (low, high) in _METADATA.items():
         if release.since(since):
@@ -64,5 +64,5 @@ def supported(release: Release) -> list[Feature]:
 
 
 def finalized(release: Release) -> Mapping[str, int]:
-    """The levels that a cluster of a release has; level 0 is not told."""
+    """Return the finalized levels of a release's cluster; level 0 is left out."""
     return {feature.name: feature.level for feature in supported(release) if feature.level}

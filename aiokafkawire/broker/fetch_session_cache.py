@@ -1,6 +1,6 @@
-"""Fetch sessions (KIP-227): a node remembers what a client fetches, and tells it only what is new.
+"""Fetch sessions (KIP-227): a node caches what a client fetches and returns only changes.
 
-The rules are those of Kafka's FetchManager; sessions die with their node.
+The rules are those of Kafka's FetchManager. Sessions end with their node.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ __all__ = (
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
-"""The epoch of a fetch outside of a session; with an id it ends that session."""
+"""Epoch of a fetch without a session; with a session id it closes that session."""
 
 MAX_SESSION_ID = 2**31 - 1
 MAX_EPOCH = 2**31 - 1
 
 EVICTION_AGE_S = 120.0
-"""A session that was not used for so long gives its place to a new one."""
+"""A session that was unused for this long is evicted in favour of a new one."""
 
 MAX_SESSION_PARTITIONS = 10_000
-"""Partitions of one session; who wants more fetches outside of any."""
+"""Limit of partitions per session; larger fetches get no session."""
 
 Key = tuple[str, UUID, int]
 
 
 @dataclass(slots=True)
 class CachedPartition:
-    """One partition that a client fetches, and what it was told of it last."""
+    """A partition of a fetch, and the state that the client last received."""
 
     topic: str
     topic_id: UUID
@@ -54,7 +54,7 @@ class CachedPartition:
         return self.topic, self.topic_id, self.requested.partition
 
     def maybe_update_response_data(self, data: PartitionData) -> bool:
-        """Whether the client has to be told; what it is told is remembered."""
+        """Return True if the response must include the partition; remember what it returns."""
         special = (
             data.error_code != ErrorCode.NONE
             or data.preferred_read_replica >= 0
@@ -64,7 +64,7 @@ class CachedPartition:
             data.high_watermark,
             data.log_start_offset,
         )
-        # After an error the client is told again, even of what has not changed.
+        # After an error the next response includes the partition even if nothing changed.
         self.high_watermark = -1 if special else data.high_watermark
         self.log_start_offset = data.log_start_offset
         return special or not same or bool(data.records)
@@ -72,7 +72,7 @@ class CachedPartition:
 
 @dataclass(slots=True, eq=False)
 class CachedFetchSession:
-    """`epoch` is the one that the next request has to bear."""
+    """A fetch session; `epoch` is the epoch that the next request must have."""
 
     session_id: int
     uses_topic_ids: bool
@@ -83,7 +83,7 @@ class CachedFetchSession:
 
 @dataclass(frozen=True, slots=True)
 class FetchContext:
-    """What one request is to be given. `session` is the one that it goes on with."""
+    """The partitions to return for one request; `session` is the session it continues."""
 
     partitions: Sequence[CachedPartition]
     uses_topic_ids: bool
@@ -93,7 +93,7 @@ class FetchContext:
 
 
 class FetchSessionCache:
-    """The sessions of one node; beyond `max_sessions` clients fetch without one."""
+    """Fetch sessions of one node; past `max_sessions` clients fetch without one."""
 
     def __init__(self, rng: random.Random, max_sessions: int) -> None:
         self._rng = rng
@@ -106,7 +106,11 @@ class FetchSessionCache:
     def new_context(
         self, request: FetchRequest, now: float, *, uses_topic_ids: bool
     ) -> FetchContext:
-        """What a request asks for, with its session's share. Raises `ApiError`."""
+        """Return the partitions that a request covers, those of its session included.
+
+        Raises:
+            ApiError: The session is unknown, or its epoch or topic ids do not match.
+        """
         requested = [
             CachedPartition(topic.topic, topic.topic_id, partition)
             for topic in request.topics
@@ -133,9 +137,10 @@ class FetchSessionCache:
     def build_response(
         self, fetch_context: FetchContext, data: Sequence[PartitionData], now: float
     ) -> tuple[int, list[tuple[CachedPartition, PartitionData]]]:
-        """The session id to answer with, and what to send of `data`, one for each wanted.
+        """Return the session id and those partitions of `data` that the response includes.
 
-        Raises `ApiError` when the session has gone on meanwhile.
+        Raises:
+            ApiError: The session has advanced meanwhile.
         """
         answered = list(zip(fetch_context.partitions, data, strict=True))
         session = fetch_context.session
@@ -154,7 +159,7 @@ class FetchSessionCache:
         ]
         for cached, partition_data in changed:
             if partition_data.records and cached.key in session.partitions:
-                # Who was served goes to the end, so that none of them starves.
+                # Served partitions move to the end, so that no partition starves.
                 session.partitions[cached.key] = session.partitions.pop(cached.key)
         return session.session_id, changed
 

@@ -1,4 +1,4 @@
-"""Changes to files that are carried out whole or not at all."""
+"""Changes to files that succeed as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Files:
         path.mkdir(exist_ok=True)
 
     def rmtree(self, path: Path) -> None:
-        """Delete a directory, if there is one."""
+        """Delete a directory if it exists."""
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
 
@@ -51,7 +51,7 @@ class Files:
 class AppendOnlyFile:
     """A file that grows by whole appends.
 
-    After a failed append the file may hold a part of it. It is truncated at once; where that fails
+    After a failed append the file may hold a part of it. It is truncated at once; if that fails
     too, every later append fails until the truncation succeeds. `size_bytes` counts whole appends.
     """
 
@@ -64,10 +64,10 @@ class AppendOnlyFile:
     def append(self, data: bytes) -> None:
         """Write all of `data`. Raises `OSError` if nothing of it was stored."""
         self.recover()
-        # Set before the write: an exception of any kind in between leaves it set.
+        # Set before the write, so that an exception of any kind leaves it set.
         self._has_excess = True
         try:
-            # A file that has a size exists; created again, it would lack what it is said to hold.
+            # A file with a size must exist: a new one would lack the earlier content.
             _write(self._files, self.path, APPEND if self.size_bytes else APPEND | os.O_CREAT, data)
         except OSError:
             with contextlib.suppress(OSError):
@@ -77,7 +77,7 @@ class AppendOnlyFile:
         self._has_excess = False
 
     def recover(self) -> None:
-        """Truncate what a failed append left. Raises `OSError` if that fails."""
+        """Truncate the rest of a failed append. Raises `OSError` on failure."""
         if not self._has_excess:
             return
         try:
@@ -95,13 +95,13 @@ class AppendOnlyFile:
             self.recover()
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file. Raises `OSError` if it stays as it was."""
+        """Truncate the file. Raises `OSError` if it is unchanged."""
         self._files.truncate(self.path, size_bytes)
         self.size_bytes = size_bytes
         self._has_excess = False
 
     def replace(self, data: bytes) -> None:
-        """Replace the content. Raises `OSError` if the file stays as it was."""
+        """Replace the content. Raises `OSError` if the file is unchanged."""
         replace_file(self._files, self.path, data)
         self.size_bytes = len(data)
         self._has_excess = False
@@ -113,10 +113,10 @@ class AppendOnlyFile:
 
 
 def replace_file(files: Files, path: Path, data: bytes) -> None:
-    """Replace a file so that a reader finds the old content or the new one, whole.
+    """Replace a file so that readers see the whole old content or the whole new one.
 
     Raises:
-        OSError: The file stays as it was.
+        OSError: The file is unchanged.
     """
     fresh = path.with_suffix(".tmp")
     try:
@@ -135,7 +135,7 @@ def _write(files: Files, path: Path, flags: int, data: bytes) -> None:
         while rest:
             count = files.write(descriptor, rest)
             if not count:
-                raise OSError(errno.EIO, "a write took nothing")
+                raise OSError(errno.EIO, "write returned 0")
             rest = rest[count:]
     except BaseException:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The log of one partition: segments of batches, and an index of them in memory."""
+"""Log of one partition: segments of batches, with an index in memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ("PartitionLog", "StoredBatch", "TimestampAndOffset", "sequenced_batch
 logger = logging.getLogger("aiokafkawire.broker")
 
 ABORT, COMMIT = 0, 1
-"""The types of the control records that end transactions."""
+"""Types of the control records that end transactions."""
 
 _CONTROL_KEY = Struct(">hh")
 _CONTROL_VALUE = Struct(">hi")
@@ -36,7 +36,7 @@ _CONTROL_VALUE = Struct(">hi")
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
-    """Where a batch stands in its segment, and what is asked of it without reading it."""
+    """Position of a batch in its segment, and the fields needed without reading it."""
 
     base_offset: int
     last_offset: int
@@ -50,7 +50,7 @@ class StoredBatch:
 
 @dataclass(slots=True)
 class LogSegment:
-    """A run of the log; only the last one grows."""
+    """A segment of the log; only the last one grows."""
 
     base_offset: int
     data: SegmentData
@@ -75,7 +75,7 @@ class TimestampAndOffset:
 
 
 def sequenced_batch(view: BatchView, first_offset: int = -1) -> SequencedBatch | None:
-    """The sequence of a batch of data, None if its producer is not idempotent."""
+    """Return the sequence of a data batch, None if the producer is not idempotent."""
     if view.producer_id == NO_PRODUCER_ID:
         return None
     return SequencedBatch(
@@ -90,13 +90,13 @@ def sequenced_batch(view: BatchView, first_offset: int = -1) -> SequencedBatch |
 
 
 def _parse_marker(view: BatchView) -> EndTxnMarker | None:
-    """What a control batch ends, None if it is no end of a transaction."""
+    """Parse a control batch, None if it does not end a transaction."""
     columns = view.columns()
     if not len(columns):
         return None
     key, value = columns.key(0) or b"", columns.value(0) or b""
     if len(key) < _CONTROL_KEY.size or len(value) < _CONTROL_VALUE.size:
-        raise CorruptRecords("a control record without a type", offset=view.base_offset)
+        raise CorruptRecords("control record without a type", offset=view.base_offset)
     kind = _CONTROL_KEY.unpack_from(key)[1]
     if kind not in {ABORT, COMMIT}:
         return None
@@ -111,19 +111,19 @@ def _parse_marker(view: BatchView) -> EndTxnMarker | None:
 
 
 def _producer_change(view: BatchView) -> EndTxnMarker | SequencedBatch | None:
-    """Return what a batch changes in the producer state; raises `CorruptRecords`."""
+    """Return the change that a batch makes to the producer state; raises `CorruptRecords`."""
     return _parse_marker(view) if view.is_control else sequenced_batch(view, view.base_offset)
 
 
 class PartitionLog:
-    """Offsets from `start_offset` up to, not including, `end_offset`.
+    """Log with the offsets from `start_offset` up to, not including, `end_offset`.
 
-    What comes before `recovery_point` outlives the machine (as far as that is modelled), the rest
-    only the process.
+    Records before `recovery_point` survive a power loss (as far as that is modelled), later ones
+    only a crash of the process.
     """
 
     def __init__(self, name: str, store: Store, options: BrokerConfig, start: int = 0) -> None:
-        """Load what `store` holds of the partition `name`; a torn or corrupt tail is cut off."""
+        """Load the partition `name` from `store`; a torn or corrupt tail is truncated."""
         self.name = name
         self.start_offset = start
         self.end_offset = 0
@@ -144,13 +144,15 @@ class PartitionLog:
     # --- writing -----------------------------------------------------------------------------
 
     def append(self, data: bytes, view: BatchView) -> None:
-        """Store one batch, whose offsets were assigned to begin at `end_offset`.
+        """Append a batch whose offsets start at `end_offset`; delete segments past retention.
 
-        `view` is of `data`. Old segments go when the log grows over its bound.
+        Args:
+            data: Bytes of the batch.
+            view: View of `data`.
 
         Raises:
-            StorageError: Nothing was stored, and the log is as before.
-            CorruptRecords: The batch is a control batch that makes no sense; as above.
+            StorageError: Nothing was stored, and the log is unchanged.
+            CorruptRecords: The batch is an invalid control batch; the log is unchanged.
         """
         change = _producer_change(view)
         segment = self._segment_for_append(len(data))
@@ -166,12 +168,12 @@ class PartitionLog:
             count = len(self._segments)
             self.delete_before(self._segments[1].base_offset)
             if len(self._segments) == count:
-                break  # it could not be deleted; the next append tries again
+                break  # deletion failed; the next append tries again
 
     def delete_before(self, offset: int) -> None:
-        """Move the start of the log; segments that lie before it are deleted.
+        """Raise the log start offset and delete the segments before it.
 
-        Files that cannot be deleted now are deleted by a later call, or after the next start.
+        Files that cannot be deleted now are deleted by a later call or after a restart.
         """
         self.start_offset = max(self.start_offset, min(offset, self.end_offset))
         with contextlib.suppress(StorageError):
@@ -181,10 +183,10 @@ class PartitionLog:
         self.producers.delete_before_offset(self.start_offset)
 
     def truncate(self, offset: int) -> None:
-        """Cut off the batch that holds `offset` and all that follows, if there is any.
+        """Remove the batch that holds `offset` and everything after it.
 
         Raises:
-            StorageError: A file could not be cut; the log ends where the files end.
+            StorageError: A file could not be truncated; the log ends where the files end.
         """
         before = self.end_offset
         try:
@@ -204,7 +206,7 @@ class PartitionLog:
                 self._after_truncation()
 
     def _after_truncation(self) -> None:
-        """Forget what was known of offsets that are gone."""
+        """Drop what was known of the truncated offsets."""
         self.end_offset = max(self.end_offset, self.start_offset)
         self.recovery_point = min(self.recovery_point, self.end_offset)
         while self._epochs and self._epochs[-1][1] >= self.end_offset:
@@ -216,11 +218,11 @@ class PartitionLog:
         self.recovery_point = self.end_offset
 
     def lose_unsynced(self) -> None:
-        """Be as after a loss of power: what was not synced is gone, with what was known of it."""
+        """Lose what was not synced, as in a power loss."""
         self.truncate(self.recovery_point)
 
     def _rebuild_producer_state(self) -> None:
-        """Learn anew, from what the log holds, what to know of idempotent producers."""
+        """Rebuild the state of idempotent producers from the log."""
         self.producers = ProducerStateManager(refuse_unknown=self._options.refuse_unknown_producers)
         for segment in self._segments:
             for view in iter_batches(segment.data.read(0, segment.data.size_bytes)):
@@ -234,7 +236,7 @@ class PartitionLog:
             self.producers.on_append(change)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop all that there is, and go on from an offset."""
+        """Drop all records and continue at an offset."""
         while self._segments:
             self._segments[-1].data.delete()
             self._segments.pop()
@@ -253,7 +255,7 @@ class PartitionLog:
             fits = last.data.size_bytes + size_bytes <= self._options.segment_bytes
             if fits or not last.batches:
                 return last
-            # The next start cuts a torn segment and drops what follows it.
+            # The next start truncates a torn segment and drops the segments after it.
             last.data.recover()
         # Kafka syncs a segment when the next one begins.
         self.flush()
@@ -290,7 +292,7 @@ class PartitionLog:
             segment = LogSegment(base_offset, data)
             self._segments.append(segment)
             if not self._load_segment(segment):
-                # As Kafka does; left there, the next start would take them for what follows.
+                # Kafka does the same; otherwise the next start would take them for a continuation.
                 for _, later in found[number:]:
                     later.delete()
                 break
@@ -301,7 +303,7 @@ class PartitionLog:
         self.delete_before(self.start_offset)
 
     def _load_segment(self, segment: LogSegment) -> bool:
-        """Index one segment; False if it had to be cut, so that nothing can follow it."""
+        """Index a segment; return False if it was truncated, so that nothing can follow it."""
         content = segment.data.read(0, segment.data.size_bytes) if segment.data.size_bytes else b""
         valid = 0
         try:
@@ -315,17 +317,16 @@ class PartitionLog:
             logger.warning("%s: the log is corrupt: %s", self.name, error)
         if valid == len(content):
             return True
-        logger.warning("%s: the last %d bytes are cut off", self.name, len(content) - valid)
+        logger.warning("%s: truncated the last %d bytes", self.name, len(content) - valid)
         segment.data.recover_to(valid)
         return False
 
     # --- reading -----------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, before: int | None = None) -> bytes:
-        """The bytes from the batch that holds `offset` on, cut at `max_bytes` as brokers do.
+        """Return the bytes from the batch that holds `offset`, cut off at `max_bytes`.
 
-        Does not go beyond the end of a segment, and gives no batch that begins at `before` or
-        after it.
+        Reading stops at the end of the segment and at batches that start at `before` or later.
         """
         segment = self._segment_at(offset)
         batches = self.batches_from(offset, before)
@@ -340,9 +341,9 @@ class PartitionLog:
         return segment.data.read(first.position, size)[: max(max_bytes, 0)]
 
     def batches_from(self, offset: int, before: int | None = None) -> Iterator[StoredBatch]:
-        """What is stored in the segment of `offset`, from the batch that holds it on.
+        """Return the batches of the segment from the one that holds `offset`.
 
-        With `before` it ends with the last batch that begins earlier.
+        With `before`, stop at the first batch that starts there or later.
         """
         segment = self._segment_at(offset)
         if segment is None:
@@ -355,7 +356,7 @@ class PartitionLog:
         return iter(batches[first:end])
 
     def available_bytes(self, offset: int, max_bytes: int, before: int | None = None) -> int:
-        """How many bytes a fetch at `offset` could be given now, at most `max_bytes`."""
+        """Return how many bytes a fetch at `offset` can get now, at most `max_bytes`."""
         size = 0
         for batch in self.batches_from(offset, before):
             size += batch.size_bytes
@@ -364,15 +365,17 @@ class PartitionLog:
         return size
 
     def segment_offsets(self) -> list[int]:
-        """The end of the log and the start of each segment, newest first (ListOffsets v0)."""
+        """Return the end of the log and the start of each segment, newest first (ListOffsets
+        v0)."""
         starts = [max(segment.base_offset, self.start_offset) for segment in self._segments]
         ends = [] if starts and starts[-1] == self.end_offset else [self.end_offset]
         return ends + starts[::-1]
 
     def segment_offsets_before(self, timestamp_ms: int, default_ms: int) -> list[int]:
-        """The starts of segments last written by a time, newest first (ListOffsets v0).
+        """Return starts of segments last written at or before a time, newest first (ListOffsets
+        v0).
 
-        `default_ms` is taken for the time of segments whose records have none.
+        `default_ms` is the time of segments whose records have no timestamp.
         """
         return [
             max(segment.base_offset, self.start_offset)
@@ -384,18 +387,18 @@ class PartitionLog:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the earliest transaction that has no end yet begins; None without one."""
+        """Start of the earliest open transaction, None without one."""
         first = self.producers.first_unstable_offset
         return None if first is None else max(first, self.start_offset)
 
     def find_offset_by_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
-        """The first record at or after a time."""
+        """Find the first record at or after a timestamp."""
         return self._find(
             lambda batch: batch.max_timestamp >= timestamp_ms, lambda time: time >= timestamp_ms
         )
 
     def find_offset_of_max_timestamp(self) -> TimestampAndOffset | None:
-        """The first of the records with the latest timestamp."""
+        """Find the first record with the largest timestamp."""
         latest = max((segment.max_timestamp for segment in self._segments), default=-1)
         if latest < 0:
             return None
@@ -403,19 +406,23 @@ class PartitionLog:
 
     @property
     def latest_epoch(self) -> int:
-        """The leader epoch of the newest batch, -1 if it bears none."""
+        """Leader epoch of the newest batch, -1 if it has none."""
         return self._epochs[-1][0] if self._epochs else -1
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The leader epoch that `offset` was written in, None if that is not known."""
+        """Return the leader epoch of an offset, None if unknown."""
         index = bisect_right(self._epochs, offset, key=lambda entry: entry[1]) - 1
         return self._epochs[index][0] if index >= 0 else None
 
     def end_offset_for_epoch(self, epoch: int, leader_epoch: int) -> tuple[int, int] | None:
-        """The largest epoch up to `epoch` that the log knows, and the offset where it ended.
+        """Return the largest known epoch up to `epoch`, and its end offset.
 
-        `leader_epoch` is the present one, in which nothing may have been written yet. None for an
-        epoch that has not begun.
+        Args:
+            epoch: Epoch that is asked for.
+            leader_epoch: Current leader epoch, in which nothing may have been written yet.
+
+        Returns:
+            None for an epoch that has not started.
         """
         if not 0 <= epoch <= leader_epoch:
             return None

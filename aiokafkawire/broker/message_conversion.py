@@ -1,4 +1,4 @@
-"""Record formats: what older producers send becomes what the release keeps."""
+"""Up-conversion of old message formats to the format of the log."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from aiokafkawire.records.builder import BatchBuilder
 __all__ = ("up_convert",)
 
 UNBOUNDED_BYTES = 2**31 - 1
-"""All of a request goes into one batch, however large."""
+"""All records of a request go into one batch, whatever its size."""
 
 
 def up_convert(batches: Sequence[BatchView], magic: int) -> list[BatchView]:
-    """The records of checked batches in at least format `magic`.
+    """Return checked batches in at least format `magic`.
 
-    As brokers do, all older ones of a partition become one batch, compressed as the first.
+    All older batches of a partition become one batch, compressed like the first, as in Kafka.
     """
     if all(batch.magic >= magic for batch in batches):
         return list(batches)

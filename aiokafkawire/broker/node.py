@@ -29,36 +29,36 @@ __all__ = ("Node",)
 logger = logging.getLogger("aiokafkawire.broker")
 
 ACCEPT_RETRY_S = 0.1
-"""Pause after the system refused to accept (no file descriptors left)."""
+"""Pause after accept failed for lack of resources such as file descriptors."""
 
 
 class ServedConnection(Protocol):
-    """One connection of a client. `idle_since`: when it began to wait for a request, if it does."""
+    """One client connection. `idle_since` is when it began to wait for a request."""
 
     name: str
     idle_since: float
 
     def close_when_idle(self) -> None:
-        """End it, as it is idle."""
+        """Close it once it is idle."""
         ...
 
     async def run(self) -> None:
-        """Serve the client to its end, and release the transport."""
+        """Serve the client until the connection ends, and release the transport."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class _Pause:
-    """One time that a node hangs; `ended` is told of its end."""
+    """One pause of a node; `ended` is set at its end."""
 
     is_active: bool = False
     ended: Signal = field(default_factory=Signal)
 
 
 class Node:
-    """A broker id with a port of its own. It can be killed, paused and started again.
+    """A broker id with a port of its own, which can be killed, paused and restarted.
 
-    `serve` makes of each transport that is accepted, and its number, what talks there.
+    `serve` creates the handler of an accepted transport from the node, the transport and a number.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Node:
         return self._current_pause.is_active
 
     async def start(self, state: BrokerState, address: Address) -> None:
-        """Listen. Raises `OSError` when the port is taken."""
+        """Start listening. Raises `OSError` if the port is in use."""
         self._state = state
         self._open.clear()
         self._listener = await self._runtime.listen(address)
@@ -109,19 +109,19 @@ class Node:
         self.spawn(self._close_idle, "idle")
 
     def abort_sockets(self) -> None:
-        """End the listener and every connection at once, without a goodbye."""
+        """Close the listener and every connection at once."""
         self._listener = None
         self.resume()
         for task in list(self._tasks):
             task.cancel()
 
     async def wait_stopped(self) -> None:
-        """Wait until nothing of the node runs any more and its port is free."""
+        """Wait until no task of the node runs and its port is free."""
         for task in list(self._tasks):
             await task.wait()
 
     def pause(self) -> None:
-        """Stop answering, with all sockets left open, as a stopped process does."""
+        """Stop answering but keep all sockets open, like a stopped process."""
         if not self._current_pause.is_active:
             self._current_pause = _Pause(is_active=True)
 
@@ -134,7 +134,7 @@ class Node:
             await self._current_pause.ended.wait()
 
     async def stays_paused_until(self, deadline: float) -> bool:
-        """Wait for the end of a pause; True if it lasts to the deadline."""
+        """Wait for the end of a pause; return True if it lasts until the deadline."""
         this = self._current_pause
         while this.is_active:
             if not await this.ended.wait(deadline):
@@ -145,7 +145,7 @@ class Node:
         self.requests.append(request)
 
     def spawn(self, function: Callable[..., Awaitable[None]], name: str, *args: object) -> None:
-        """Start a task of the node, which `cut` ends."""
+        """Start a task that ends with `abort_sockets`."""
 
         async def run() -> None:
             try:
@@ -163,18 +163,22 @@ class Node:
                     transport = await listener.accept()
                 except OSError as error:
                     if error.errno not in _OUT_OF_RESOURCES:
-                        logger.warning("node %d: accepts no more: %s", self.node_id, error)
+                        logger.warning(
+                            "node %d: stopped accepting connections: %s", self.node_id, error
+                        )
                         return
-                    logger.warning("node %d: cannot accept now: %s", self.node_id, error)
+                    logger.warning("node %d: accept failed: %s; retrying", self.node_id, error)
                     await self._pause_accepting()
                     continue
                 if self._listener is not listener or not self._host.running:
-                    # The node was cut, or the broker ended, while this connection came in.
+                    # The node or the broker stopped while this connection was being accepted.
                     transport.abort()
                     await transport.aclose()
                     return
                 if len(self._open) >= self.state.options.max_connections:
-                    logger.warning("node %d: too many connections, one refused", self.node_id)
+                    logger.warning(
+                        "node %d: rejected a connection: max_connections reached", self.node_id
+                    )
                     await transport.aclose()
                     continue
                 self._connect(transport)
@@ -200,7 +204,7 @@ class Node:
             self._open.pop(connection, None)
 
     async def _close_idle(self) -> None:
-        """Close the connections that bring no request for too long."""
+        """Close connections that have been idle for too long."""
         clock, idle_s = self._runtime.clock, self.state.options.connections_max_idle_ms / 1000
         while True:
             if not self._open:
@@ -208,10 +212,12 @@ class Node:
             now = clock.now()
             for connection in list(self._open):
                 if connection.idle_since + idle_s <= now:
-                    logger.debug("%s: closed: it was idle", connection.name)
+                    logger.debug(
+                        "%s: closed: idle for longer than connections_max_idle_ms", connection.name
+                    )
                     connection.close_when_idle()
                     connection.idle_since = NEVER
-            # Who begins to wait meanwhile, or comes, may do so for longer than that.
+            # Connections that become idle later have later deadlines.
             since = min((each.idle_since for each in self._open), default=now)
             await clock.sleep_until(min(since, now) + idle_s)
 

@@ -1,4 +1,4 @@
-"""What a broker can be told when it is made."""
+"""Options of `Broker`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiokafkawire.errors import InvalidOption
 __all__ = ("MAX_NODES", "BrokerConfig", "BrokerOptions", "check_arguments")
 
 MAX_NODES = 64
-"""Nodes in one process; more would only be more sockets."""
+"""Limit of nodes in one process; more would only add sockets."""
 
 MAX_PORT = 65_535
 
@@ -34,121 +34,121 @@ def _switch(default: bool, *, meaning: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """Kafka's names in snake_case with the unit appended, and Kafka's defaults unless said.
+    """Options of the broker: Kafka's names in snake_case with units, and Kafka's defaults.
 
-    Where `as_of` names an older release, options that are not given have its defaults.
+    Options that are not given have the defaults of the release in `as_of`.
     """
 
     as_of: str | None = dataclasses.field(
         default=None,
         metadata={
-            "meaning": 'Release of Kafka to answer as, from "0.8" to "4.3"; None is the newest,'
-            " with all that was ever removed.",
+            "meaning": 'Release of Kafka to answer as, from "0.8" to "4.3"; None is the newest'
+            " with all APIs that were ever removed.",
             "text": True,
         },
     )
     auto_create_topics: bool = _switch(
-        True, meaning="Whether a topic is made when a client asks for it."
+        True, meaning="Create topics when clients request their metadata."
     )
     default_partitions: int = _number(
-        1, meaning="Partitions of a topic for which no number is given."
+        1, meaning="Partitions of a topic that is created without a number."
     )
     default_replication_factor: int | None = _number(
         None,
-        meaning="Replicas where no number is given; None is three, or as many as there are nodes.",
+        meaning="Replicas of a topic that is created without a number; None is 3, or the number of"
+        " nodes if smaller.",
     )
     min_insync_replicas: int = _number(
-        1, meaning="Replicas that must be up for a write with acks=all."
+        1, meaning="Replicas that must be in sync for a write with acks=all."
     )
-    max_message_bytes: int = _number(MIB + 12, meaning="The largest record batch.")
+    max_message_bytes: int = _number(MIB + 12, meaning="Largest record batch.")
     max_request_bytes: int = _number(
-        100 * MIB, meaning="The largest request; a larger one ends its connection."
+        100 * MIB, meaning="Largest request; a larger one closes its connection."
     )
     max_fetch_bytes: int = _number(
-        55 * MIB, meaning="What one Fetch gives at most, a first batch that is larger excepted."
+        55 * MIB, meaning="Largest Fetch response, except that the first batch is always complete."
     )
-    max_decompressed_bytes: int = _number(
-        512 * MIB, meaning="What one batch may be when it is decompressed."
-    )
-    segment_bytes: int = _number(64 * MIB, meaning="When a log goes on in a new segment.")
+    max_decompressed_bytes: int = _number(512 * MIB, meaning="Largest decompressed batch.")
+    segment_bytes: int = _number(64 * MIB, meaning="Size at which a log rolls to a new segment.")
     retention_bytes: int = _number(
-        GIB, meaning="What a partition keeps, in whole segments; Kafka keeps all for a week."
+        GIB,
+        meaning="Size at which a partition deletes old segments; Kafka keeps all for a week.",
     )
     timestamp_after_max_ms: int = _number(
-        3_600_000, 0, meaning="How far ahead the time of a record may be."
+        3_600_000, 0, meaning="How far a record timestamp may be in the future."
     )
     group_initial_rebalance_delay_ms: int = _number(
-        0, 0, meaning="How long the first rebalance of a group waits for more members."
+        0, 0, meaning="Time that the first rebalance of a group waits for more members."
     )
     group_min_session_timeout_ms: int = _number(
-        6_000, 0, meaning="The shortest session that a member may ask for."
+        6_000, 0, meaning="Shortest session timeout of a member."
     )
     group_max_session_timeout_ms: int = _number(
-        1_800_000, 0, meaning="The longest session that a member may ask for."
+        1_800_000, 0, meaning="Longest session timeout of a member."
     )
-    group_max_size: int = _number(10_000, meaning="Members of one group.")
+    group_max_size: int = _number(10_000, meaning="Largest number of members in a group.")
     offset_metadata_max_bytes: int = _number(
-        4_096, meaning="The longest note that a committed offset may bear."
+        4_096, meaning="Largest metadata of a committed offset."
     )
     coordinator_load_ms: int = _number(
         0,
         0,
-        meaning="How long a new coordinator of groups or transactional ids takes to load them; it"
-        " answers COORDINATOR_LOAD_IN_PROGRESS until then.",
+        meaning="Time that a new coordinator needs to load groups and transactional ids; it answers"
+        " COORDINATOR_LOAD_IN_PROGRESS meanwhile.",
     )
     transaction_max_timeout_ms: int = _number(
-        900_000, meaning="The longest that a producer may let a transaction take."
+        900_000, meaning="Longest transaction timeout that a producer may set."
     )
     transactional_id_expiration_ms: int = _number(
         604_800_000,
-        meaning="How long a transactional id that is not used is known.",
+        meaning="Time after which an unused transactional id is forgotten.",
     )
     transaction_marker_delay_ms: int = _number(
-        0, 0, meaning="How long the markers of a transaction wait after its end was answered."
+        0, 0, meaning="Delay between the EndTxn response and the markers of the transaction."
     )
     refuse_unknown_producers: bool = _switch(
         False,
-        meaning="Whether an idempotent producer that the log holds nothing of is refused unless it"
-        " begins at 0, as brokers did before KIP-360.",
+        meaning="Reject an idempotent producer without records in the log unless its sequence"
+        " starts at 0, as brokers did before KIP-360.",
     )
     flush_messages: int | None = _number(
         None,
-        meaning="After how many records a log is synced to the disk; None: no number (with"
+        meaning="Number of records after which a log is synced to disk; None is no limit (with"
         " `replicate`).",
     )
     flush_interval_ms: int = _number(
         30_000,
-        meaning="How long what is written may wait to be synced. Kafka leaves that to the system,"
-        " which takes about so long (with `replicate`).",
+        meaning="Interval at which logs are synced to disk. Kafka leaves that to the operating"
+        " system, which takes about as long (with `replicate`).",
     )
     high_watermark_checkpoint_interval_ms: int = _number(
         5_000,
-        meaning="How old the high watermark may be that outlives the process of a node (with"
+        meaning="Interval at which the high watermark is saved for a restart of the node (with"
         " `replicate`).",
     )
     broker_session_timeout_ms: int = _number(
         9_000,
-        meaning="How long a node may hang before others take what it leads; 18 s before 3.0 and 6 s"
-        " before 2.5.",
+        meaning="Time after which other nodes take over the leaders of a node that hangs; 18 s"
+        " before 3.0 and 6 s before 2.5.",
     )
-    max_connections: int = _number(1_024, meaning="Connections to one node; more are closed.")
+    max_connections: int = _number(1_024, meaning="Connections per node; further ones are closed.")
     connections_max_idle_ms: int = _number(
-        600_000, meaning="How long a connection may bring no request before it is closed."
+        600_000, meaning="Time without requests after which a connection is closed."
     )
-    max_fetch_sessions: int = _number(
-        1_000, meaning="Fetch sessions (KIP-227) that one node remembers."
-    )
+    max_fetch_sessions: int = _number(1_000, meaning="Fetch sessions (KIP-227) per node.")
     replicate: bool = _switch(
         False,
-        meaning="Whether each node has logs of its own that it replicates.",
+        meaning="Give each node logs of its own and replicate them.",
     )
     replica_lag_time_max_ms: int = _number(
         30_000,
-        meaning="How long a replica may be behind its leader before it is out of sync"
-        " (with `replicate`).",
+        meaning="Time that a replica may lag behind its leader before it is out of sync (with"
+        " `replicate`).",
     )
     replica_fetch_wait_max_ms: int = _number(
-        500, meaning="How long a leader keeps a replica's fetch waiting (with `replicate`)."
+        500,
+        meaning="Time that a leader holds a follower's fetch without new records (with"
+        " `replicate`).",
     )
 
     def __post_init__(self) -> None:
@@ -157,7 +157,7 @@ class BrokerConfig:
 
 
 class BrokerOptions(TypedDict, total=False):
-    """The keyword arguments of `Broker` that are `BrokerConfig`'s."""
+    """Keyword arguments of `Broker`, defined by `BrokerConfig`."""
 
     as_of: str | None
     auto_create_topics: bool

@@ -1,7 +1,6 @@
-"""What a partition remembers of idempotent producers: epochs, sequences, the last five batches.
+"""Producer state of one partition: epochs, sequences, recent batches, transactions.
 
-Of transactions it knows which are open, and which were aborted. The rules are those of Kafka's
-ProducerStateManager since KIP-360.
+The rules are those of Kafka's ProducerStateManager since KIP-360.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ __all__ = (
 NO_PRODUCER_ID = -1
 
 NUM_BATCHES_TO_RETAIN = 5
-"""A producer may have this many batches in flight, so this many can come twice."""
+"""Batches per producer that are checked for duplicates: its limit of requests in flight."""
 
 MAX_PRODUCERS = 10_000
-"""Producers remembered for one partition; the one silent for longest is forgotten first."""
+"""Limit of producers per partition; the one idle for longest is dropped first."""
 
 MAX_SEQUENCE = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class SequencedBatch:
-    """A batch of an idempotent producer, as it stands (or would stand) in the log."""
+    """Sequence of a batch from an idempotent producer."""
 
     producer_id: int
     epoch: int
@@ -51,7 +50,7 @@ class SequencedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTxnMarker:
-    """The control batch that ends a producer's transaction in the partition."""
+    """Control batch that ends the transaction of a producer in this partition."""
 
     producer_id: int
     epoch: int
@@ -63,7 +62,7 @@ class EndTxnMarker:
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
-    """`last_offset` is the marker's."""
+    """An aborted transaction; `last_offset` is the offset of its marker."""
 
     producer_id: int
     first_offset: int
@@ -72,7 +71,7 @@ class AbortedTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveProducer:
-    """What DescribeProducers tells of one; -1 where there is nothing to tell."""
+    """State of a producer for DescribeProducers; -1 stands for none."""
 
     producer_id: int
     epoch: int
@@ -84,7 +83,7 @@ class ActiveProducer:
 
 @dataclass(slots=True)
 class _ProducerStateEntry:
-    """`last_offset` is of the newest batch or marker."""
+    """State of a producer; `last_offset` is of its newest batch or marker."""
 
     epoch: int
     batches: deque[SequencedBatch] = field(
@@ -96,12 +95,12 @@ class _ProducerStateEntry:
 
 
 def last_sequence(first: int, count: int) -> int:
-    """The sequence of the last of `count` records; after 2^31-1 comes 0."""
+    """Return the sequence of the last of `count` records; 0 follows 2^31-1."""
     return (first + count - 1) % (MAX_SEQUENCE + 1)
 
 
 class ProducerStateManager:
-    """The idempotence checks of one partition, and its transactions."""
+    """Checks sequences and tracks transactions of one partition."""
 
     def __init__(self, *, refuse_unknown: bool = False) -> None:
         self._refuse_unknown = refuse_unknown
@@ -114,23 +113,23 @@ class ProducerStateManager:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the earliest open transaction begins."""
-        # They come in the order of their first offsets.
+        """Start of the earliest open transaction."""
+        # Transactions are ordered by first offset.
         return next(iter(self._ongoing.values()), None)
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether a producer of that epoch has an open transaction here."""
+        """Return True if a producer with this epoch has an open transaction."""
         known = self._producers.get(producer_id)
         return known is not None and known.epoch == epoch and producer_id in self._ongoing
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
-        """The aborted transactions that reach into the offsets from `start` up to `end`."""
-        # They are in the order of their last offsets.
+        """Return the aborted transactions that overlap the offsets from `start` up to `end`."""
+        # Ordered by last offset.
         first = bisect_left(self._aborted, start, key=lambda entry: entry.last_offset)
         return [entry for entry in self._aborted[first:] if entry.first_offset < end]
 
     def active_producers(self) -> list[ActiveProducer]:
-        """Every producer that is remembered, in the order of their ids."""
+        """Return the state of every producer, ordered by id."""
         return [
             ActiveProducer(
                 producer_id=producer_id,
@@ -144,21 +143,23 @@ class ProducerStateManager:
         ]
 
     def check(self, batch: SequencedBatch) -> SequencedBatch | None:
-        """Whether `batch` may be appended: None if so, the earlier batch if it is a duplicate.
+        """Check a batch before it is appended; return the earlier batch if it is a duplicate.
 
-        Raises `ApiError` with INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER,
-        UNKNOWN_PRODUCER_ID or INVALID_TXN_STATE.
+        Raises:
+            ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID or
+                INVALID_TXN_STATE.
         """
         known = self._producers.get(batch.producer_id)
         if known is None:
-            # Its records may have been deleted, so any sequence can be the right one.
+            # Its records may have been deleted, so any sequence can be valid.
             if self._refuse_unknown and batch.first_sequence != 0:
                 raise ApiError(ErrorCode.UNKNOWN_PRODUCER_ID)
             return None
         if batch.epoch < known.epoch:
             raise ApiError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"epoch {batch.epoch} of producer {batch.producer_id} is older than {known.epoch}",
+                f"epoch {batch.epoch} of producer {batch.producer_id} is older than the current"
+                f" epoch {known.epoch}",
             )
         if batch.epoch > known.epoch:
             if batch.first_sequence != 0:
@@ -177,12 +178,12 @@ class ProducerStateManager:
         if batch.producer_id in self._ongoing and not batch.transactional:
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"producer {batch.producer_id} has a transaction open here",
+                f"producer {batch.producer_id} has an open transaction in this partition",
             )
         return None
 
     def on_append(self, batch: SequencedBatch) -> None:
-        """Remember a batch that is in the log now."""
+        """Record a batch that was appended."""
         known = self._entry(batch.producer_id, batch.epoch)
         known.batches.append(batch)
         known.last_offset = batch.first_offset
@@ -191,7 +192,7 @@ class ProducerStateManager:
             self._ongoing.setdefault(batch.producer_id, batch.first_offset)
 
     def complete_transaction(self, marker: EndTxnMarker) -> None:
-        """Remember that a producer's transaction, if it had one here, has its end in the log."""
+        """Record the marker that ends a producer's transaction."""
         known = self._entry(marker.producer_id, marker.epoch)
         known.last_offset = marker.offset
         known.timestamp_ms = marker.timestamp_ms
@@ -201,7 +202,7 @@ class ProducerStateManager:
             self._aborted.append(AbortedTransaction(marker.producer_id, first, marker.offset))
 
     def delete_before_offset(self, offset: int) -> None:
-        """Forget producers and transactions of which the log holds nothing from `offset` on."""
+        """Drop producers and aborted transactions whose last offset is before `offset`."""
         gone = [
             producer_id
             for producer_id, known in self._producers.items()

@@ -1,4 +1,4 @@
-"""What a broker is to be: the release that it answers as, and its options."""
+"""Release and options of a broker, from its arguments."""
 
 from __future__ import annotations
 
@@ -16,15 +16,20 @@ __all__ = ("resolve_options", "resolve_release")
 
 
 def resolve_options(given: BrokerOptions, arguments: Sequence[str]) -> tuple[Release, BrokerConfig]:
-    """What was given, over the defaults of the release to answer as.
+    """Return the release to answer as, and the options with that release's defaults.
 
-    `arguments` are what else could have been meant. Raises `InvalidOption`.
+    Args:
+        given: Options of the caller.
+        arguments: Further valid names, for suggestions.
+
+    Raises:
+        InvalidOption: An option is unknown or out of range.
     """
     known = [field.name for field in dataclasses.fields(BrokerConfig)]
     for name in given:
         if name not in known:
             hint = nearest(name, [*arguments, *known])
-            raise InvalidOption(f"a broker has no option {name!r}{hint}")
+            raise InvalidOption(f"unknown broker option {name!r}{hint}")
     BrokerConfig(**given)  # checks the values before they choose the release
     found = resolve_release(given.get("as_of"), replicate=given.get("replicate", False))
     options: dict[str, Any] = {**found.defaults, **given}
@@ -39,6 +44,6 @@ def resolve_options(given: BrokerOptions, arguments: Sequence[str]) -> tuple[Rel
 
 
 def resolve_release(as_of: str | None, *, replicate: bool) -> Release:
-    """The release to answer as, of nodes that replicate or not. Raises `InvalidOption`."""
+    """Return the release to answer as. Raises `InvalidOption`."""
     found = get_release(as_of, [*HANDLERS, *CONTROLLER_HANDLERS] if replicate else HANDLERS)
     return with_inter_broker_apis(found) if replicate else found

@@ -1,7 +1,7 @@
-"""What each release of Kafka speaks, and the habits of it that a client can see.
+"""API versions of each Kafka release, and its behaviour that clients can observe.
 
-The versions are those that releases tell with ApiVersions, and for 0.8 and 0.9, which
-cannot be asked, those that they answer.
+Versions are those that releases advertise in ApiVersions, and for 0.8 and 0.9, which lack that API,
+those that they answer.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RELEASE_NAMES = (
     *("3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9"),
     *("4.0", "4.1", "4.2", "4.3"),
 )
-"""The releases, oldest first, without the number of the patch."""
+"""Releases, oldest first, without patch numbers."""
 
 _HIGHEST: Mapping[ApiKey, str] = {
     ApiKey.PRODUCE: "0.8.0:0 0.9.0:1 0.10.0:2 0.11.0:3 1.0:5 2.0:6 2.1:7 2.4:8 2.8:9 3.7:10 3.8:11"
@@ -79,7 +79,7 @@ _HIGHEST: Mapping[ApiKey, str] = {
     ApiKey.DESCRIBE_TRANSACTIONS: "3.0:0",
     ApiKey.LIST_TRANSACTIONS: "3.0:0 3.8:1 4.1:2",
 }
-"""From which release on which version is the highest; before the first there is no such API."""
+"""Highest version by release; an API does not exist before its first entry."""
 
 _LOWEST: Mapping[ApiKey, str] = {
     ApiKey.PRODUCE: "4.0:3",
@@ -93,7 +93,7 @@ _LOWEST: Mapping[ApiKey, str] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: "4.0:2",
     ApiKey.DESCRIBE_CONFIGS: "4.0:1",
 }
-"""The same for the lowest version, which is 0 before."""
+"""Lowest version by release; 0 before the first entry."""
 
 _CONTROLLER_APIS_REMOVED_IN = "3.0"
 _CONTROLLER_APIS = frozenset(
@@ -104,28 +104,28 @@ _CONTROLLER_APIS = frozenset(
         ApiKey.CONTROLLED_SHUTDOWN,
     }
 )
-"""What nodes told each other while there was ZooKeeper; from 3.0 on we take them for KRaft's."""
+"""Requests of the controller to nodes under ZooKeeper, and from 3.0 on here in KRaft's place."""
 
 NODE_CLIENT_ID = "broker-"
-"""What the client ids of nodes begin with, when they talk to each other."""
+"""Prefix of the client ids of nodes in requests to each other."""
 
 _ADVERTISED_LOWEST: Mapping[ApiKey, str] = {
     ApiKey.PRODUCE: "0.8.0:0",
     ApiKey.CONTROLLED_SHUTDOWN: "0.10.0:1 1.0:0",
 }
-"""What releases tell as the lowest where they serve another: an old library needs to read that
-Produce begins at 0, and the oldest header of ControlledShutdown was not spoken of."""
+"""Advertised lowest versions that differ from the served ones: an old library requires Produce
+to start at 0, and ControlledShutdown v0 was not advertised."""
 
 
 class Versions(NamedTuple):
-    """The versions of one API, both ends included."""
+    """Version range of one API, both ends included."""
 
     low: int
     high: int
 
 
 class UnsupportedApi(Enum):
-    """What becomes of a request for an API or a version that a release does not have."""
+    """Reaction to an API or version that a release does not support."""
 
     CLOSE = "closed"
     IGNORE = "unanswered"
@@ -133,10 +133,10 @@ class UnsupportedApi(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One release, or the sum of all (`is_superset`), which behaves as the newest.
+    """One release, or the superset of all (`is_superset`), which behaves like the newest.
 
-    `served` are the versions that are answered, `advertised` those that ApiVersions tells.
-    `inter_broker` are of `served`, and told to nodes alone.
+    `served` versions are answered, `advertised` ones are listed in ApiVersions, and `inter_broker`
+    ones are served but advertised only to nodes.
     """
 
     name: str
@@ -147,56 +147,56 @@ class Release:
 
     @property
     def number(self) -> tuple[int, ...]:
-        """Its name as numbers, to compare."""
+        """Name as numbers, for comparisons."""
         return _parse_number(self.name)
 
     def since(self, release: str) -> bool:
-        """Whether it is that release or a later one."""
+        """Return True if this is the given release or a later one."""
         return self.number >= _parse_number(release)
 
     @property
     def magic(self) -> int:
-        """The newest record format that its log can hold."""
+        """Newest message format that its log can hold."""
         return 0 if not self.since("0.10.0") else 1 if not self.since("0.11.0") else 2
 
     @property
     def converts_to_latest_format(self) -> bool:
-        """Whether older record formats are written as the newest one."""
+        """Older message formats are converted to the newest one."""
         return not self.is_superset
 
     @property
     def on_unsupported_api(self) -> UnsupportedApi:
-        """What becomes of an API or a version that it does not have."""
+        """Reaction to an API or version that it does not support."""
         return UnsupportedApi.IGNORE if self.name == "0.9.0" else UnsupportedApi.CLOSE
 
     @property
     def returns_supported_range(self) -> bool:
-        """Whether a too new ApiVersions is answered with the versions of it (KIP-511)."""
+        """An unsupported ApiVersions version is answered with the supported range (KIP-511)."""
         return self.since("2.4")
 
     @property
     def returns_last_stable_offset(self) -> bool:
-        """Whether fetches that do not mind transactions are told up to where those have ended."""
+        """Fetch responses have the last stable offset also for read_uncommitted."""
         return self.since("2.1")
 
     @property
     def verifies_transactions(self) -> bool:
-        """Whether what is written in a transaction must have been added to it (KIP-890)."""
+        """Writes of a transaction need partitions that were added to it (KIP-890)."""
         return self.since("3.6")
 
     @property
     def has_zookeeper(self) -> bool:
-        """Whether OffsetCommit and OffsetFetch v0 have a place to keep offsets in."""
+        """OffsetCommit and OffsetFetch v0 have a ZooKeeper to store offsets in."""
         return self.is_superset or not self.since("3.3")
 
     @property
     def allows_acks_above_1(self) -> bool:
-        """Whether a producer may ask for a number of replicas."""
+        """Produce accepts acks above 1."""
         return not self.since("0.9.0")
 
     @property
     def defaults(self) -> Mapping[str, Any]:
-        """The options of which the default was another then."""
+        """Options whose defaults were different in this release."""
         found: dict[str, Any] = {}
         if not self.since("0.10.0"):
             found["group_max_session_timeout_ms"] = 30_000
@@ -215,36 +215,36 @@ class Release:
 
     @property
     def forwards_to_controller(self) -> bool:
-        """Whether any node takes what the controller carries out (KRaft)."""
+        """Any node forwards requests for the controller (KRaft)."""
         return self.is_superset or self.since("3.3")
 
     @property
     def unknown_generation(self) -> int:
-        """What a refused JoinGroup tells as the generation."""
+        """Generation in the response to a failed JoinGroup."""
         return -1 if self.since("2.4") else 0
 
     @property
     def keeps_empty_groups(self) -> bool:
-        """Whether a group lives on without members."""
+        """Groups without members are kept."""
         return self.since("0.10.1")
 
     @property
     def syncing_state_name(self) -> str:
-        """The name of the state in which a group waits for its leader's assignment."""
+        """Name of the state in which a group waits for the leader's assignment."""
         return "CompletingRebalance" if self.since("1.0") else "AwaitingSync"
 
     @property
     def accepts_heartbeat_while_syncing(self) -> bool:
-        """Whether a heartbeat is fine before the assignment came (KAFKA-10134)."""
+        """Heartbeats succeed before the assignment is there (KAFKA-10134)."""
         return self.since("2.7")
 
     @property
     def distinguishes_followers(self) -> bool:
-        """Whether a node tells a partition that it does not have from one that nobody has."""
+        """A partition without a local replica has another error than one that does not exist."""
         return self.since("2.0")
 
     def translate_error(self, error_code: ErrorCode) -> ErrorCode:
-        """The error that it had for what is told by `error_code` today."""
+        """Return the error code that this release used for `error_code`."""
         if error_code is ErrorCode.INVALID_RECORD and not self.since("2.4"):
             return ErrorCode.CORRUPT_MESSAGE
         if error_code is ErrorCode.UNKNOWN_PRODUCER_ID and not self.since("1.0"):
@@ -263,7 +263,7 @@ def _parse_steps(text: str) -> list[tuple[VersionNumber, int]]:
 
 
 def _version_at(text: str, number: VersionNumber) -> int | None:
-    """The version of the last step that is not after a release."""
+    """Return the version of the last step up to a release."""
     return next(
         (version for since, version in reversed(_parse_steps(text)) if since <= number), None
     )
@@ -288,16 +288,21 @@ def _build_release(name: str) -> Release:
 
 
 RELEASES: Mapping[str, Release] = {name: _build_release(name) for name in RELEASE_NAMES}
-"""The releases by name, oldest first."""
+"""Releases by name, oldest first."""
 
 _ALL_VERSIONS = {key: Versions(APIS[key].min_version, APIS[key].max_stable_version) for key in APIS}
 
 
 def get_release(as_of: str | None, served: Iterable[ApiKey]) -> Release:
-    """The release that a text means, cut down to the APIs `served`; None: all there ever was.
+    """Return the release for a text, limited to the APIs `served`.
 
-    A text may leave out the end ("0.8" is the last of 0.8), or name a patch ("2.8.2"). Raises
-    `InvalidOption`.
+    Args:
+        as_of: Release such as "3.9". It may be shortened ("0.8" is the last of 0.8) or name a patch
+            ("2.8.2"). None is the superset of all releases.
+        served: APIs that the broker implements.
+
+    Raises:
+        InvalidOption: There is no such release.
     """
     if as_of is None:
         found = Release(RELEASE_NAMES[-1], _ALL_VERSIONS, _ALL_VERSIONS, is_superset=True)
@@ -312,10 +317,9 @@ def get_release(as_of: str | None, served: Iterable[ApiKey]) -> Release:
 
 
 def with_inter_broker_apis(release: Release) -> Release:
-    """The same release for nodes that replicate.
+    """Return the release with the inter-broker APIs that `replicate` needs.
 
-    Where clients are told nothing of what a controller tells nodes, they do so as the last release
-    did that had it.
+    Releases that lack them (KRaft) use those of the last release under ZooKeeper.
     """
     if release.advertised.keys() >= _CONTROLLER_APIS and not release.is_superset:
         return release

@@ -1,4 +1,4 @@
-"""What a handler is given with its request."""
+"""Context of a request: shared state, node and connection."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ __all__ = (
 
 
 class Disconnect(Exception):
-    """A handler asks for the connection to be closed instead of an answer."""
+    """Raised by a handler to close the connection instead of responding."""
 
 
 @dataclass(slots=True, eq=False)
 class ClientConnection:
-    """The client at the other end of a connection."""
+    """Client end of a connection."""
 
     host: str
     is_closed: bool = False
     on_close: Callbacks = field(default_factory=Callbacks)
 
     def mark_closed(self) -> None:
-        """It will read no answer any more: whoever waits for its sake may stop."""
+        """Mark the connection as closed and notify requests that still wait."""
         self.is_closed = True
         self.on_close.notify()
 
 
 @dataclass(slots=True, eq=False)
 class BrokerState(Session):
-    """What all nodes and all handlers share, or have for each node.
+    """State that all nodes and handlers share.
 
-    `addresses` are those that clients are told; `releases` as which release each node answers.
-    Without `replication` all nodes have the same partitions.
+    `addresses` are the advertised addresses, `releases` the release of each node. Without
+    `replication` all nodes have the same partitions.
     """
 
     options: BrokerConfig
@@ -71,18 +71,18 @@ class BrokerState(Session):
 
     @property
     def oldest_release(self) -> Release:
-        """The release whose features all nodes have."""
+        """The oldest release among the nodes, which limits the finalized features."""
         return min(self.releases.values(), key=lambda release: release.number)
 
     @property
     def transaction_version(self) -> int:
-        """The level of the cluster's feature transaction.version."""
+        """Finalized level of the feature transaction.version."""
         return finalized(self.oldest_release).get(TRANSACTION_VERSION, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """One request: where it came in, and from whom."""
+    """Node, version and connection of one request."""
 
     state: BrokerState
     node_id: int
@@ -96,45 +96,45 @@ class RequestContext:
 
     @property
     def release(self) -> Release:
-        """The release that the node answers as."""
+        """Release of the node."""
         return self.state.releases[self.node_id]
 
     @property
     def replicas(self) -> ReplicaManager | None:
-        """What the node has for itself, where nodes replicate."""
+        """Replica manager of the node, None without `replicate`."""
         replication = self.state.replication
         return None if replication is None else replication.managers[self.node_id]
 
     @property
     def is_from_broker(self) -> bool:
-        """Whether another node asks."""
+        """Return True if another node sent the request."""
         return self.replicas is not None and self.client_id.startswith(NODE_CLIENT_ID)
 
     @property
     def accepts_controller_requests(self) -> bool:
-        """Whether the node carries out what is the controller's to do, or passes it on."""
+        """Return True if the node is the controller or forwards to it."""
         return self.release.forwards_to_controller or self.node_id == self.cluster.controller_id
 
     def check_leader(self, partition: Partition) -> None:
-        """Refuse unless the node leads."""
+        """Raise `ApiError` unless the node leads the partition."""
         if self.node_id not in partition.replicas and not self.release.distinguishes_followers:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partition.check_leader(self.node_id)
 
     def check_coordinator(self, key: str) -> None:
-        """Refuse unless the node coordinates a group or a transactional id, and has loaded it."""
+        """Raise `ApiError` unless the node coordinates the key and has loaded it."""
         if self.cluster.coordinator(key) != self.node_id:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
         if self.state.coordinator_loader.is_loading(key):
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     async def wait_for_metadata(self, timeout_ms: int) -> None:
-        """Let the node hear from the controller what was changed, where nodes replicate."""
+        """With `replicate`, wait until the node has the controller's latest metadata."""
         if self.state.replication is not None:
             await self.state.replication.told(self.node_id, max(timeout_ms, 0) / 1000)
 
     def check_replica(self, partition: Partition) -> None:
-        """Refuse unless the node has a replica."""
+        """Raise `ApiError` unless the node has a replica."""
         if self.node_id not in partition.replicas:
             raise ApiError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -143,9 +143,15 @@ class RequestContext:
             )
 
     def partition(self, topic: Topic, index: int, *, on_this_node: bool = False) -> Partition:
-        """A partition as the node has it. Raises `ApiError`.
+        """Return the node's view of a partition.
 
-        `on_this_node`: this very node's replica is asked for, whoever leads.
+        Args:
+            topic: The topic.
+            index: Index of the partition.
+            on_this_node: Requires a replica on this node, whichever node leads.
+
+        Raises:
+            ApiError: The partition does not exist, or not on this node.
         """
         replicas = self.replicas
         if replicas is None:
@@ -161,6 +167,6 @@ class RequestContext:
 
 
 def require_replica_manager(context: RequestContext) -> ReplicaManager:
-    """What the node has for itself, for what only nodes that replicate serve."""
-    assert context.replicas is not None, "only nodes that replicate serve this"
+    """Return the replica manager, for APIs that exist only with `replicate`."""
+    assert context.replicas is not None, "this API needs replicate=True"
     return context.replicas

@@ -1,4 +1,4 @@
-"""One connection of a client: requests in, responses out, one after the other."""
+"""One client connection: read requests, handle them in order, send responses."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ _HANDLERS = {**HANDLERS, **CONTROLLER_HANDLERS}
 
 MAX_QUEUED_REQUESTS = 32
 MAX_QUEUED_BYTES = 2**20
-"""Requests read ahead on one connection while an earlier one is carried out; beyond either bound
-the client has to wait. Reading ahead is how the end of a client is noticed."""
+"""Limits of requests read ahead while an earlier one is handled. Reading ahead detects that the
+client closed the connection."""
 
 
 class NodeInterface(Protocol):
-    """What a connection needs of the node that it came in at."""
+    """The parts of a node that a connection uses."""
 
     @property
     def node_id(self) -> int: ...
@@ -75,20 +75,20 @@ class NodeInterface(Protocol):
     def requests(self) -> RequestLog: ...
 
     def on_request(self, request: SeenRequest) -> None:
-        """A request came in."""
+        """Record a received request."""
         ...
 
     async def wait_until_resumed(self) -> None:
-        """Return once the node runs."""
+        """Wait until the node is not paused."""
         ...
 
 
 class _UnsupportedRequest(Disconnect):
-    """The request is of an API or a version that is not served."""
+    """The API or version of the request is not supported."""
 
 
 class ServerConnection:
-    """Two tasks run it: `read` fills a queue of frames, `serve` answers them in order."""
+    """Client connection with two tasks: `read` queues frames, `serve` answers them in order."""
 
     def __init__(self, node: NodeInterface, transport: Transport, number: int) -> None:
         self._node = node
@@ -111,14 +111,14 @@ class ServerConnection:
         return self._node.state.releases[self._node.node_id]
 
     async def run(self) -> None:
-        """Serve the client until it leaves or is to be disconnected."""
+        """Serve the client until the connection ends."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.read)
             await self.serve()
             tasks.cancel_scope.cancel()
 
     async def read(self) -> None:
-        """Read until the client leaves or sends what is no frame."""
+        """Read until the client closes the connection or sends a malformed frame."""
         reader = FrameReader(self._node.state.options.max_request_bytes)
         try:
             while True:
@@ -131,14 +131,14 @@ class ServerConnection:
             self._record_malformed(error)
             logger.warning("%s: closed: %s", self.name, error)
         except OSError as error:
-            logger.debug("%s: lost: %s", self.name, error)
+            logger.debug("%s: connection lost: %s", self.name, error)
         finally:
             self._closing = True
             self._client_connection.mark_closed()
             self._filled.set()
 
     async def serve(self) -> None:
-        """Answer what `read` queued, to its end."""
+        """Answer queued frames until the connection ends."""
         try:
             while (frame := await self._next()) is not None:
                 buffers = await self._respond_to(frame)
@@ -146,14 +146,14 @@ class ServerConnection:
                     await self._node.wait_until_resumed()
                     await self._transport.send(buffers)
         except _UnsupportedRequest:
-            pass  # it is logged
+            pass  # already logged
         except Disconnect as reason:
             logger.warning("%s: closed: %s", self.name, reason)
         except OSError as error:
-            logger.debug("%s: lost: %s", self.name, error)
+            logger.debug("%s: connection lost: %s", self.name, error)
         except Exception:
-            # A defect here must cost this client its connection, not everybody the broker.
-            logger.exception("%s: closed: a request could not be carried out", self.name)
+            # A bug in a handler must close this connection only, not the broker.
+            logger.exception("%s: closed: a request handler failed", self.name)
         finally:
             if self._client is not None:
                 self._log.disconnected(self.name, self._client, internal=self._internal)
@@ -167,7 +167,7 @@ class ServerConnection:
 
     def _describe_client(self, header: RequestHeader, message: object = None) -> str:
         """Describe the client by its first request."""
-        client = "a client without id"
+        client = "a client without client id"
         if header.client_id is not None:
             client = f"client {header.client_id!r}"
         if isinstance(message, ApiVersionsRequest) and message.client_software_name:
@@ -179,7 +179,7 @@ class ServerConnection:
         return self._client
 
     def close_when_idle(self) -> None:
-        """End it as soon as it is idle."""
+        """Close it once it is idle."""
         self._closing = True
         self._filled.set()
 
@@ -205,7 +205,7 @@ class ServerConnection:
         return frame
 
     async def _respond_to(self, frame: memoryview) -> list[Buffer]:
-        """The bytes to send for a request; none if it gets no answer."""
+        """Handle a frame; return the bytes to send, empty without a response."""
         await self._node.wait_until_resumed()
         release = self._release
         try:
@@ -221,7 +221,7 @@ class ServerConnection:
             return self._reject_version(header, served)
         try:
             cls = APIS[header.api_key].request
-            # Brokers do not mind what follows a request: librdkafka leaves bytes there.
+            # Brokers accept trailing bytes: librdkafka sends some.
             message, _ = decode_prefix(cls, header.api_version, frame[header.header_size :])
         except MalformedMessage as error:
             self._record_malformed(error)
@@ -252,7 +252,7 @@ class ServerConnection:
         self._node.requests.unreadable.append(f"{self.name}: {error}")
 
     def _reject(self, reason: str, client: str) -> list[Buffer]:
-        """What an API or a version is answered that this release does not have."""
+        """Close the connection or ignore the request, as the release does."""
         closes = self._release.on_unsupported_api is UnsupportedApi.CLOSE
         consequence = "closed" if closes else "not answered"
         self._log.rejected(self.name, client, reason, consequence)
@@ -263,10 +263,10 @@ class ServerConnection:
     def _reject_version(self, header: RequestHeader, served: Versions | None) -> list[Buffer]:
         request = f"{APIS[header.api_key].name} (API key {header.api_key}) v{header.api_version}"
         if served is None:
-            return self._reject(f"{request} is not served", self._describe_client(header))
+            return self._reject(f"{request} is not supported", self._describe_client(header))
         if header.api_key is not ApiKey.API_VERSIONS:
             return self._reject(
-                f"{request} is not served (v{served.low} to v{served.high} are)",
+                f"{request} is not supported (v{served.low} to v{served.high} are)",
                 self._describe_client(header),
             )
         own = ApiVersion(api_key=header.api_key, min_version=served.low, max_version=served.high)
@@ -279,7 +279,7 @@ class ServerConnection:
     async def _respond_with_faults(
         self, seen: SeenRequest
     ) -> tuple[Response | None, Corrupt | None]:
-        """What faults make of a request, else what its handler answers, and what damages it."""
+        """Apply matching faults, else call the handler; return the response and its damage."""
         for fault in self._node.faults.matching(seen):
             outcome: Outcome
             if callable(fault.action):
@@ -303,7 +303,7 @@ class ServerConnection:
     async def _apply_fault(
         self, seen: SeenRequest, outcome: Drop | Close | Answer | Response | None
     ) -> Response | None:
-        """Carry out a fault that decides."""
+        """Apply a fault that replaces the normal response."""
         if isinstance(outcome, Answer):
             error_response = _HANDLERS[seen.api_key].error_response
             answer = error_response(seen.message, seen.version, outcome.error_code)
@@ -318,7 +318,7 @@ class ServerConnection:
         else:
             self._node.requests.record_outcome(seen, None, carried_out=False)
         if isinstance(outcome, Close):
-            raise Disconnect(f"as told, instead of an answer to {seen.api_key.name}")
+            raise Disconnect(f"a fault closes it instead of a response to {seen.api_key.name}")
         self._muted = True
         return None
 
@@ -340,7 +340,7 @@ class ServerConnection:
         codes = list(dict.fromkeys(code.name for code in error_codes(response)))
         if codes:
             logger.debug(
-                "%s: %s v%d of %s is answered %s",
+                "%s: %s v%d of %s fails with %s",
                 self.name,
                 APIS[seen.api_key].name,
                 seen.version,

@@ -1,12 +1,12 @@
-"""Where logs, the cluster's state, offsets and transactions are kept: memory or a directory.
+"""Storage of logs, cluster state, offsets and transactions: in memory or in a directory.
 
 A directory holds `cluster.json` (replaced as a whole), `offsets.jsonl` and `transactions.jsonl`
-(appended, rewritten when most of it is stale) and for each partition
-`TOPIC-PARTITION/BASE_OFFSET.log`, the batches as they go over the wire. Nothing is synced to the
-disk: it survives the process, not the machine.
+(appended, compacted when most lines are stale) and for each partition
+`TOPIC-PARTITION/BASE_OFFSET.log`, the batches as on the wire. Nothing is synced to disk: data
+survives the process, not the machine.
 
-Every change is stored whole or raises `StorageError`; its callers change what they know only after
-it succeeded.
+Every change is stored as a whole or raises `StorageError`. Callers change their state only after it
+succeeded.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ __all__ = ("DirectoryStore", "MemoryStore", "SegmentData", "Store")
 logger = logging.getLogger("aiokafkawire.broker")
 
 FORMAT = 1
-"""The layout of the directory; another number is refused."""
+"""Version of the directory layout; other versions are rejected."""
 
 COMPACT_AFTER_LINES = 10_000
-"""Stale lines that such a file may hold beyond as many as are live."""
+"""Stale lines allowed in a file, beyond the number of live ones, before it is compacted."""
 
 
-RECORDS_REFUSED = "Produce is answered KAFKA_STORAGE_ERROR until a write succeeds"
-COORDINATION_REFUSED = "changes of them are answered NOT_COORDINATOR until a write succeeds"
-CHANGES_REFUSED = "changes of topics are answered KAFKA_STORAGE_ERROR until a write succeeds"
-DELETED_LATER = "the files take room until a later deletion succeeds"
-"""Ends of log lines."""
+RECORDS_REFUSED = "Produce fails with KAFKA_STORAGE_ERROR until a write succeeds"
+COORDINATION_REFUSED = "changes fail with NOT_COORDINATOR until a write succeeds"
+CHANGES_REFUSED = "topic changes fail with KAFKA_STORAGE_ERROR until a write succeeds"
+DELETED_LATER = "the files use disk space until a later deletion succeeds"
+"""Consequences, at the end of log lines."""
 
 
 class SegmentData(Protocol):
-    """The bytes of one log segment; positions count from 0."""
+    """Bytes of one log segment; positions count from 0."""
 
     @property
     def size_bytes(self) -> int: ...
@@ -53,7 +53,7 @@ class SegmentData(Protocol):
         ...
 
     def recover(self) -> None:
-        """Remove what a failed append left. Raises `StorageError` if that fails."""
+        """Remove the rest of a failed append. Raises `StorageError` on failure."""
         ...
 
     def recover_to(self, size_bytes: int) -> None:
@@ -63,34 +63,34 @@ class SegmentData(Protocol):
     def read(self, position: int, size_bytes: int) -> bytes: ...
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the segment. Raises `StorageError` if it stays as it was."""
+        """Truncate the segment. Raises `StorageError` if it is unchanged."""
         ...
 
     def delete(self) -> None:
-        """Delete the segment. Raises `StorageError` if it is still there."""
+        """Delete the segment. Raises `StorageError` if it still exists."""
         ...
 
 
 class Store(Protocol):
-    """What outlives a broker, as far as its kind goes.
+    """Storage that outlives a broker, as far as its kind does.
 
     Methods that change something raise `StorageError` if nothing was changed.
     """
 
     def open(self) -> None:
-        """Keep other brokers out. Raises `KafkaError` if one is there."""
+        """Lock the storage. Raises `KafkaError` if another broker uses it."""
         ...
 
     def load_cluster(self) -> dict[str, Any] | None: ...
 
     def save_cluster(self, state: Callable[[], Mapping[str, Any]]) -> None:
-        """Keep what `state` gives; it is not asked for where nothing is kept."""
+        """Store the result of `state`, which is not called where nothing is stored."""
         ...
 
     def load_offsets(self) -> Iterator[dict[str, Any]]: ...
 
     def append_offsets(self, lines: list[dict[str, Any]], live: int) -> bool:
-        """Keep commits; True when the caller should `rewrite_offsets` with the live ones."""
+        """Store commits; return True if the caller should `rewrite_offsets` with the live ones."""
         ...
 
     def rewrite_offsets(self, lines: list[dict[str, Any]]) -> None: ...
@@ -98,13 +98,13 @@ class Store(Protocol):
     def load_transactions(self) -> Iterator[dict[str, Any]]: ...
 
     def append_transactions(self, lines: Callable[[], list[dict[str, Any]]], live: int) -> bool:
-        """Keep what `lines` gives; True when the caller should `rewrite_transactions`."""
+        """Store the result of `lines`; return True if `rewrite_transactions` should follow."""
         ...
 
     def rewrite_transactions(self, lines: list[dict[str, Any]]) -> None: ...
 
     def segments(self, partition: str) -> list[tuple[int, SegmentData]]:
-        """Base offset and data of each segment, in order."""
+        """Return base offset and data of each segment, in order."""
         ...
 
     def new_segment(self, partition: str, base_offset: int) -> SegmentData: ...
@@ -114,12 +114,12 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
-        """Let another broker have it."""
+        """Release the lock."""
         ...
 
 
 class MemorySegment:
-    """Chunks as they were appended; reads are of whole chunks, which costs no search."""
+    """Chunks as they were appended. Reads return whole chunks, which needs no search."""
 
     def __init__(self) -> None:
         self.size_bytes = 0
@@ -155,7 +155,7 @@ class MemorySegment:
 
 
 class MemoryStore:
-    """Keeps segments alone; the rest lives and ends with the broker."""
+    """Keeps segments only; everything else lives as long as the broker."""
 
     def open(self) -> None:
         return
@@ -202,7 +202,7 @@ class MemoryStore:
 
 
 class FileSegment:
-    """One file, opened for each call: thousands of segments would exhaust file descriptors."""
+    """A file that is opened per call: thousands of segments would exhaust file descriptors."""
 
     def __init__(self, partition: str, path: Path, files: Files, failures: WriteFailures) -> None:
         self._partition = partition
@@ -256,7 +256,7 @@ class FileSegment:
 
 
 class _JsonLinesFile:
-    """A file of JSON lines; later ones replace what earlier ones say."""
+    """A file of JSON lines, in which later lines replace earlier ones."""
 
     def __init__(self, subject: str, path: Path, files: Files, failures: WriteFailures) -> None:
         self._subject = subject
@@ -266,28 +266,28 @@ class _JsonLinesFile:
         self._not_before = 0
 
     def load(self) -> Iterator[dict[str, Any]]:
-        """Yield the lines; an incomplete last one was not acknowledged and is removed."""
+        """Yield the lines; remove an incomplete last one, which was never acknowledged."""
         path, size = self._file.path, 0
         if not path.exists():
             return
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
-                    logger.warning("%s: the last line is incomplete and is removed", path)
+                    logger.warning("%s: removed an incomplete last line", path)
                     break
                 size += len(line)
                 self._count = number
                 try:
                     entry = json.loads(line)
                 except ValueError:
-                    logger.warning("%s: line %d is not JSON, left out", path, number)
+                    logger.warning("%s: skipped line %d, which is not JSON", path, number)
                     continue
                 yield entry
         if size != self._file.size_bytes:
             self._file.recover_to(size)
 
     def append(self, lines: list[dict[str, Any]], live: int) -> bool:
-        """Store lines; return whether most of the file is stale, with `live` lines that are not."""
+        """Store lines; return True if most of the file is stale."""
         try:
             self._file.append(_encoded(lines))
         except OSError as error:
@@ -299,11 +299,11 @@ class _JsonLinesFile:
         return self._count > max(2 * live + COMPACT_AFTER_LINES, self._not_before)
 
     def rewrite(self, lines: list[dict[str, Any]]) -> None:
-        """Replace the file by the live lines; where that fails the longer file says the same."""
+        """Replace the file by the live lines; on failure the longer file remains valid."""
         try:
             self._file.replace(_encoded(lines))
         except OSError as error:
-            # It needs as much room as the new file takes, so it is not tried at every append.
+            # The rewrite needs disk space too, so it is not retried at every append.
             self._not_before = self._count + COMPACT_AFTER_LINES
             logger.warning(
                 "%s: cannot compact %s: %s; trying again after %d more lines",
@@ -318,9 +318,9 @@ class _JsonLinesFile:
 
 
 class DirectoryStore:
-    """Keeps everything under one directory, which belongs to one broker at a time.
+    """Keeps everything in one directory, which one broker at a time can use.
 
-    Without a clock, a subject whose writes fail again and again is logged once.
+    Without a clock, repeated write failures of a subject are logged once.
     """
 
     def __init__(
@@ -356,7 +356,7 @@ class DirectoryStore:
         try:
             state = json.loads(self._cluster.read_text("utf-8"))
             if state["format"] != FORMAT:
-                raise ValueError(f"its format is {state['format']}, not {FORMAT}")
+                raise ValueError(f"its format is {state['format']}, expected {FORMAT}")
         except (ValueError, KeyError, TypeError) as error:
             raise KafkaError(f"{self._cluster} is not a broker's state: {error}") from error
         return dict(state)
@@ -420,7 +420,7 @@ class DirectoryStore:
 
     @contextmanager
     def _changing(self, subject: str, path: Path, consequence: str) -> Iterator[None]:
-        """Log failures of a change, and raise them as `StorageError`."""
+        """Log a failed change and raise it as `StorageError`."""
         try:
             yield
         except OSError as error:
@@ -436,7 +436,7 @@ def _encoded(lines: list[dict[str, Any]]) -> bytes:
 
 
 def _lock(file: IO[str]) -> None:
-    """Keep other brokers out until the file is closed, where the system has such locks."""
+    """Lock out other brokers until the file is closed, on systems with file locks."""
     if sys.platform != "win32":
         import fcntl  # noqa: PLC0415
 

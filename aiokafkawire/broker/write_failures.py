@@ -1,4 +1,4 @@
-"""Log lines about writes that fail and succeed again, without repeating them."""
+"""Log lines about failing writes, without repetition."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ("WriteFailures",)
 logger = logging.getLogger("aiokafkawire.broker")
 
 REPEAT_AFTER_S = 60.0
-"""A subject whose writes fail and succeed in turn is logged once in this time."""
+"""Write failures of a subject are logged at most once in this time."""
 
 MAX_WARNINGS = 10
-"""Subjects logged in `REPEAT_AFTER_S`; a full disk concerns every partition."""
+"""Subjects logged within `REPEAT_AFTER_S`; a full disk affects every partition."""
 
 
 class WriteFailures:
-    """Remembers what cannot be written: one WARNING when that begins, one INFO when it ends.
+    """Logs one WARNING when writes begin to fail and one INFO when they succeed again.
 
     Args:
-        clock: Seconds on the runtime's clock.
+        clock: Returns seconds on the runtime's clock.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

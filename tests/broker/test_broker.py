@@ -117,7 +117,7 @@ async def test_two_brokers_can_be_closed_in_any_order() -> None:
 async def test_a_taken_port_is_said() -> None:
     async with Broker() as broker:
         port = broker.nodes[1].port
-        taken = f"node 1 cannot listen on port {port} of 127.0.0.1: another process listens there"
+        taken = f"node 1 cannot listen on port {port} of 127.0.0.1: the port is in use"
         with pytest.raises(KafkaError, match=taken):
             async with Broker(ports=[port]):
                 pass
@@ -134,7 +134,7 @@ async def test_an_address_that_is_not_here_is_said() -> None:
     [
         ({"nodes": 0}, "nodes must be at least 1"),
         ({"nodes": 2, "ports": [1]}, "2 nodes need 2 ports"),
-        ({"default_partition": 3}, "no option 'default_partition'"),
+        ({"default_partition": 3}, "unknown broker option 'default_partition'"),
         ({"default_partitions": 0}, "default_partitions must be"),
     ],
 )

@@ -53,7 +53,7 @@ async def test_topics_are_logged(caplog: pytest.LogCaptureFixture) -> None:
         await broker.delete_topic("orders")
     assert lines(caplog, logging.INFO) == [
         "Topic orders: created with 2 partitions, replication factor 3",
-        "Topic orders: 5 partitions instead of 2",
+        "Topic orders: number of partitions raised to 5 from 2",
         "Topic orders: deleted",
     ]
 
@@ -121,7 +121,7 @@ async def test_an_api_that_is_not_served_is_named(caplog: pytest.LogCaptureFixtu
     logged = lines(caplog, logging.WARNING)
     assert len(logged) == MAX_LINES_PER_KEY + 1
     assert logged[0].endswith(
-        ": closed: ConsumerGroupHeartbeat (API key 68) v0 is not served, asked by"
+        ": closed: ConsumerGroupHeartbeat (API key 68) v0 is not supported, requested by"
         " client 'raw' (librdkafka 2.5.0)"
     )
     assert "logged at DEBUG" in logged[-1]
@@ -134,7 +134,8 @@ async def test_a_version_that_is_not_served_is_named(caplog: pytest.LogCaptureFi
         assert await client.closed()
     (line,) = lines(caplog, logging.WARNING)
     assert line.endswith(
-        ": closed: ListOffsets (API key 2) v7 is not served (v0 to v3 are), asked by client 'raw'"
+        ": closed: ListOffsets (API key 2) v7 is not supported (v0 to v3 are),"
+        " requested by client 'raw'"
     )
 
 
@@ -157,8 +158,8 @@ async def test_errors_are_logged_at_debug(caplog: pytest.LogCaptureFixture) -> N
         request = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[topic])
         response = await client.call(request, 5)
     assert list(error_codes(response)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    (line,) = [each for each in lines(caplog, logging.DEBUG) if "is answered" in each]
-    assert line.endswith("ListOffsets v5 of client 'raw' is answered UNKNOWN_TOPIC_OR_PARTITION")
+    (line,) = [each for each in lines(caplog, logging.DEBUG) if "fails with" in each]
+    assert line.endswith("ListOffsets v5 of client 'raw' fails with UNKNOWN_TOPIC_OR_PARTITION")
 
 
 def test_repeats_are_logged_again_after_a_while() -> None:

@@ -248,7 +248,7 @@ def test_there_are_so_many_partitions_in_all(monkeypatch: pytest.MonkeyPatch) ->
         lambda: made.create_topic("u", assignments={0: [1], 1: [1]}),
         lambda: made.add_partitions(found, 4),
     ):
-        with pytest.raises(ApiError, match="no more than 3 partitions in all"):
+        with pytest.raises(ApiError, match="at most 3 partitions in the cluster"):
             refused()
     made.add_partitions(found, 3)
     assert len(found.partitions) == 3

@@ -261,7 +261,7 @@ def test_a_marker_cannot_change_a_shared_broker(tmp_path: Path) -> None:
     [
         ("kafka_broker_scope=week", "kafka_broker_scope must be one of function, module, session"),
         ("kafka_broker_options=nodes", "needs lines of `name = value`"),
-        ("kafka_broker_options=nodse = 2", "a broker has no option 'nodse'"),
+        ("kafka_broker_options=nodse = 2", "unknown broker option 'nodse'"),
         ("kafka_broker_options=host = no address", "cannot listen"),
     ],
 )

@@ -94,7 +94,7 @@ HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
         ),
     }
 )
-"""How each API is carried out, by its key."""
+"""Handler of each API that clients use."""
 
 CONTROLLER_HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
     {
@@ -106,4 +106,4 @@ CONTROLLER_HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
         ),
     }
 )
-"""The same of those that nodes and their controller use among themselves, when they replicate."""
+"""Handlers of the APIs between controller and nodes, used with `replicate`."""

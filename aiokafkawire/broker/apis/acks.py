@@ -1,4 +1,4 @@
-"""How long a producer waits: until as many replicas as it asks for have what it wrote."""
+"""Acknowledgement of produced records by replicas (Kafka's DelayedProduce)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ ACKS_ALL = -1
 
 @dataclass(frozen=True, slots=True)
 class ProducePartitionStatus:
-    """What was written of one partition, and the answer for it.
+    """Appended records of one partition and their pending response.
 
-    `min_in_sync`: how many replicas have to be in sync when all of them have it.
+    `min_in_sync` is the size that the ISR must have once all of it has the records.
     """
 
     partition: Partition
@@ -32,7 +32,7 @@ class ProducePartitionStatus:
 async def wait_for_acks(
     context: RequestContext, acks: int, timeout_ms: int, statuses: Sequence[ProducePartitionStatus]
 ) -> None:
-    """Wait for the replicas, and put down where they were too few, or too slow."""
+    """Wait until the replicas have the records; set error codes where they do not."""
     pending = _still_pending(context, acks, statuses)
     if not pending:
         return
@@ -57,7 +57,7 @@ async def wait_for_acks(
 def _still_pending(
     context: RequestContext, acks: int, statuses: Sequence[ProducePartitionStatus]
 ) -> list[ProducePartitionStatus]:
-    """Those that nothing can be said of yet; the others' answers are made."""
+    """Return the partitions that still wait; complete the responses of the others."""
     waiting = []
     for each in statuses:
         partition = each.partition

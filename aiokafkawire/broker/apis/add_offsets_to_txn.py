@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: a transaction will commit offsets of a group."""
+"""AddOffsetsToTxn: add the offsets of a group to a transaction."""
 
 from __future__ import annotations
 

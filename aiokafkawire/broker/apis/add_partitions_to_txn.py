@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn: which partitions a transaction writes to.
+"""AddPartitionsToTxn: add partitions to transactions.
 
-Versions 0 to 3 are of producers. Later ones carry several transactions, and may ask only whether
-the partitions were added.
+Producers use versions 0 to 3. Later versions carry several transactions, and can also only verify
+that partitions were added.
 """
 
 from __future__ import annotations
@@ -94,11 +94,11 @@ def _results(
 def _get_error(
     context: RequestContext, requested: AddPartitionsToTxnTransaction, version: int
 ) -> GetError:
-    """Carry it out, and give what becomes of each partition."""
+    """Handle one transaction; return a function with the error of each partition."""
     partitions = [TopicPartition(t.name, index) for t in requested.topics for index in t.partitions]
     unknown = {tp for tp in partitions if not _exists(context, tp)}
     if unknown:
-        # All or nothing.
+        # Either all partitions are added or none.
         return lambda topic, index: (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if TopicPartition(topic, index) in unknown

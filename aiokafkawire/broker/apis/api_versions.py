@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker serves."""
+"""ApiVersions: the supported API versions and features."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiokafkawire.wire.messages.api_versions import (
 __all__ = ("error_response", "handle")
 
 FIRST_ZERO_VERSION = 4
-"""Older clients stumble over a feature whose lowest level is 0, so they are not told of it."""
+"""Older clients fail on a feature whose lowest level is 0, so it is left out for them."""
 
 FEATURES_EPOCH = 1
 NO_EPOCH = -1

@@ -1,4 +1,4 @@
-"""ControlledShutdown: a node wants to stop, and the controller gives what it leads to others."""
+"""ControlledShutdown: the controller moves the leaders of a node that is about to stop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def handle(
     context: RequestContext, request: ControlledShutdownRequest
 ) -> ControlledShutdownResponse:
     replication = context.state.replication
-    assert replication is not None, "only nodes that replicate serve this"
+    assert replication is not None, "this API needs replicate=True"
     registry = replication.registry
     if registry.controller_id != context.node_id:
         return error_response(request, context.version, ErrorCode.STALE_CONTROLLER_EPOCH)

@@ -1,4 +1,4 @@
-"""CreatePartitions: let topics have more partitions."""
+"""CreatePartitions: raise the number of partitions of topics."""
 
 from __future__ import annotations
 

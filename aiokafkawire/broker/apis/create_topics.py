@@ -1,4 +1,4 @@
-"""CreateTopics: any node takes it, or where there is ZooKeeper the controller alone."""
+"""CreateTopics: on any node, under ZooKeeper only on the controller."""
 
 from __future__ import annotations
 
@@ -91,13 +91,16 @@ def _create(context: RequestContext, requested: CreatableTopic, *, validate_only
         -1,
     ):
         raise ApiError(
-            ErrorCode.INVALID_REQUEST, "with assignments both counts must be -1, as they follow"
+            ErrorCode.INVALID_REQUEST,
+            "num_partitions and replication_factor must be -1 when assignments are given",
         )
     if len(requested.assignments) > MAX_PARTITIONS:
         raise ApiError(ErrorCode.POLICY_VIOLATION)
     indexes = [each.partition_index for each in requested.assignments]
     if len(indexes) != len(dict.fromkeys(indexes)):
-        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the assignments name a partition twice"
+        )
     return context.cluster.create_topic(
         requested.name,
         requested.num_partitions,

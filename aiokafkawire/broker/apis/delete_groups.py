@@ -1,4 +1,4 @@
-"""DeleteGroups: forget groups without members, together with what they committed."""
+"""DeleteGroups: delete empty groups and their committed offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteTopics: by name, or by id."""
+"""DeleteTopics: delete topics by name or id."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def _delete_one(context: RequestContext, requested: DeleteTopicState) -> Deletab
     cluster = context.cluster
     try:
         if (requested.name is None) == (requested.topic_id == NO_ID):
-            raise ApiError(ErrorCode.INVALID_REQUEST, "a topic is named by name or by id, not both")
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, "a topic needs either a name or an id, not both"
+            )
         topic = (
             cluster.topic_by_id(requested.topic_id)
             if requested.name is None

@@ -1,4 +1,4 @@
-"""DescribeCluster: the nodes, those that are down included if asked for."""
+"""DescribeCluster: the nodes, optionally with fenced ones."""
 
 from __future__ import annotations
 

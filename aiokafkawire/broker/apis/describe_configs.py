@@ -1,4 +1,4 @@
-"""DescribeConfigs: what topics and nodes are set to."""
+"""DescribeConfigs: the configs of topics and nodes."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ __all__ = ("error_response", "handle")
 DEFAULTS = BrokerConfig()
 
 TOPIC, BROKER = 2, 4
-"""The kinds of resources that are told of."""
+"""Resource types that have configs here."""
 
 UNKNOWN = 0
 
 WITHOUT_CONFIGS = (16, 32)
-"""Client metrics and groups: nothing of them can be set here."""
+"""Resource types without configs here: client metrics and groups."""
 
 KNOWN_TYPES = (TOPIC, BROKER, *WITHOUT_CONFIGS)
 
@@ -82,7 +82,7 @@ def _describe(
             configs = []
         else:
             raise ApiError(
-                ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} is not known"
+                ErrorCode.INVALID_REQUEST, f"unknown resource type {resource.resource_type}"
             )
     except ApiError as error:
         result = _result(resource, error.code, str(error))
@@ -103,7 +103,7 @@ def _describe(
 
 def _topic_configs(context: RequestContext, name: str) -> Iterator[DescribeConfigsResourceResult]:
     check_topic_name(name)
-    # Of a topic that there is not it was once told what one would begin with.
+    # Earlier releases described a missing topic with the defaults.
     must_exist = context.release.since("2.0") or name in context.cluster.topics
     own_configs = context.cluster.topic(name).configs if must_exist else {}
     for key, config in TOPIC_CONFIGS.items():
@@ -121,12 +121,12 @@ def _topic_configs(context: RequestContext, name: str) -> Iterator[DescribeConfi
 
 def _broker_configs(context: RequestContext, name: str) -> Iterator[DescribeConfigsResourceResult]:
     if not name:
-        # The defaults of the whole cluster, of which there are none.
+        # Cluster-wide defaults, of which there are none.
         return
     if name != str(context.node_id):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"this is node {context.node_id}, which does not know the configs of node {name!r}",
+            f"this is node {context.node_id}, ask node {name!r}",
         )
     yield _static_config("node.id", ConfigType.INT, name)
     yield _static_config("broker.id", ConfigType.INT, name)
@@ -145,7 +145,7 @@ def _static_config(name: str, config_type: ConfigType, value: str) -> DescribeCo
 def _broker_synonym(
     context: RequestContext, name: str, config: ConfigDef
 ) -> DescribeConfigsSynonym:
-    """What the whole node is set to."""
+    """Return the value of the whole node."""
     value = config.value(context.state.options)
     source = ConfigSource.DEFAULT if value == config.value(DEFAULTS) else ConfigSource.STATIC_BROKER
     return DescribeConfigsSynonym(name=name, value=value, source=source)
@@ -159,7 +159,7 @@ def _config(
     default: str = "",
     read_only: bool = False,
 ) -> DescribeConfigsResourceResult:
-    """The first of the synonyms is in force, else the default."""
+    """Return a config; the first synonym applies, else the default."""
     return DescribeConfigsResourceResult(
         name=name,
         value=synonyms[0].value if synonyms else default,

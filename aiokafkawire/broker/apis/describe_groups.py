@@ -1,4 +1,4 @@
-"""DescribeGroups: the state and the members of groups."""
+"""DescribeGroups: state and members of groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeProducers: any replica tells who writes, and which transactions are open."""
+"""DescribeProducers: active producers and open transactions, from any replica."""
 
 from __future__ import annotations
 

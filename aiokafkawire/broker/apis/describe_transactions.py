@@ -1,4 +1,4 @@
-"""DescribeTransactions: the state of transactional ids, at their coordinators."""
+"""DescribeTransactions: state of transactional ids, at their coordinators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aiokafkawire.wire.messages.describe_transactions import (
 __all__ = ("error_response", "handle")
 
 OFFSETS_TOPIC = "__consumer_offsets"
-"""Where the offsets of groups are in Kafka, and so what a transaction with such names."""
+"""Kafka lists committed offsets of a transaction as partitions of this topic."""
 
 
 async def handle(

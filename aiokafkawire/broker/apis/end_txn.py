@@ -1,4 +1,4 @@
-"""EndTxn: commit or abort. From version 5 on the answer brings the producer's next epoch."""
+"""EndTxn: commit or abort a transaction; v5+ returns the producer's next epoch."""
 
 from __future__ import annotations
 

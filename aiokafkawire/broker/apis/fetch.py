@@ -1,4 +1,4 @@
-"""Fetch: read from the log, and wait for what is not there yet."""
+"""Fetch: read from the log, or wait for new records."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ("error_response", "handle")
 
 CONSUMER_REPLICA_ID = -1
 DEBUGGING_REPLICA_ID = -2
-"""The replica ids of those who are none; the second does not mind whether the node leads."""
+"""Replica ids of clients. The debugging one reads from followers too."""
 
 NO_PREFERRED_REPLICA = -1
 
@@ -51,7 +51,7 @@ NO_OFFSET = -1
 
 @dataclass(slots=True)
 class _PartitionState:
-    """One partition of the request, and how it stands: found or refused, diverging or not."""
+    """One partition of the request: found or failed, diverging or not."""
 
     cached: CachedPartition
     partition: Partition | None = None
@@ -117,7 +117,7 @@ def error_response(request: FetchRequest, version: int, code: int) -> FetchRespo
 async def _wait_for_data(
     context: RequestContext, request: FetchRequest, requested: Sequence[CachedPartition]
 ) -> list[_PartitionState]:
-    """Look until `min_bytes` are there, something is wrong, or `max_wait_ms` have passed."""
+    """Wait for `min_bytes`, an error, or the end of `max_wait_ms`."""
     clock = context.state.clock
     deadline = clock.now() + max(request.max_wait_ms, 0) / 1000
     signal = Signal()
@@ -144,7 +144,7 @@ async def _wait_for_data(
 def _update_follower_fetch_state(
     context: RequestContext, request: FetchRequest, requested: Sequence[CachedPartition]
 ) -> None:
-    """A replica that fetches says with it how far it is."""
+    """Report the fetch offsets of a follower to the replica manager."""
     replicas, follower = context.replicas, _replica_id(context, request)
     if replicas is None or follower < 0:
         return
@@ -199,13 +199,13 @@ def _replica_id(context: RequestContext, request: FetchRequest) -> int:
 def _is_not_assigned_follower(
     context: RequestContext, request: FetchRequest, partition: Partition
 ) -> bool:
-    """Whether a node asks as a replica that it is not."""
+    """Return True if a node fetches as follower of a partition that is not assigned to it."""
     follower = _replica_id(context, request)
     return context.replicas is not None and follower >= 0 and follower not in partition.replicas
 
 
 def _can_read_here(context: RequestContext, request: FetchRequest, partition: Partition) -> bool:
-    """Followers serve consumers that know of it (KIP-392)."""
+    """Return True on the leader, and on followers for consumers that support it (KIP-392)."""
     if partition.leader == context.node_id:
         return True
     consumer = _replica_id(context, request) == CONSUMER_REPLICA_ID
@@ -215,7 +215,7 @@ def _can_read_here(context: RequestContext, request: FetchRequest, partition: Pa
 
 
 def _preferred_replica(context: RequestContext, request: FetchRequest, partition: Partition) -> int:
-    """The follower in the client's own rack, if the leader stands in another."""
+    """Return a follower in the client's rack, if the leader is in another rack."""
     racks = context.cluster.racks
     if (
         partition.leader != context.node_id
@@ -239,7 +239,7 @@ def _check_offset(context: RequestContext, partition: Partition, requested: Fetc
 
 
 def _diverging_epoch(partition: Partition, requested: FetchPartition) -> EpochEndOffset | None:
-    """Where the log parts from the one that the client read last (KIP-595), if it does."""
+    """Return the point where the client's log diverges from this one (KIP-595), if it does."""
     if requested.last_fetched_epoch < 0:
         return None
     found = partition.log.end_offset_for_epoch(requested.last_fetched_epoch, partition.leader_epoch)
@@ -313,7 +313,7 @@ def _partition(
 
 
 def _read_limit(context: RequestContext, request: FetchRequest, partition: Partition) -> int:
-    """Where reading ends for who asks: replicas are given all that there is."""
+    """Return the offset at which reading ends; followers read to the end of the log."""
     if _is_not_assigned_follower(context, request, partition):
         return partition.log.start_offset
     if context.replicas is not None and _replica_id(context, request) >= 0:
@@ -326,7 +326,7 @@ def _read_limit(context: RequestContext, request: FetchRequest, partition: Parti
 def _aborted(
     log: PartitionLog, start: int, records: Buffer, limit: int
 ) -> list[AbortedTransaction]:
-    """The aborted transactions that reach into what is given."""
+    """Return the aborted transactions that overlap the returned records."""
     end = start
     for view in iter_batches(records):
         end = view.next_offset
@@ -358,10 +358,10 @@ class _Reader:
         self._whole_first = version >= FIRST_WHOLE_BATCH_VERSION
 
     def read(self, log: PartitionLog, requested: FetchPartition, before: int) -> Buffer:
-        """What a partition gives: cut at its limit, but the first batch of a response is whole.
+        """Read a partition up to its limit; the first batch of a response is complete.
 
-        Nothing from the offset `before` on. Before version 3 a batch may be cut; later one that
-        does not fit is left out.
+        Batches at `before` or later are left out. Up to v2 a batch can be cut off; later versions
+        leave out a batch that does not fit.
         """
         first = next(log.batches_from(requested.fetch_offset, before), None)
         if first is None:
@@ -383,15 +383,15 @@ class _Reader:
     def _read_down_converted(
         self, log: PartitionLog, offset: int, limit: int, before: int
     ) -> bytes:
-        """The same in a format that the client knows; conversion can make batches larger."""
+        """Read and convert to a format that the client knows; conversion can enlarge batches."""
         magic = 0 if self._version < FIRST_MAGIC_1_VERSION else 1
         size = 0
         for batch in log.batches_from(offset, before):
             if size >= limit or (size and batch.codec == Compression.ZSTD):
                 break
             size += batch.size_bytes
-        # An old client that asked for the middle of a batch must not be given its start again,
-        # or it would never come further.
+        # An old client that fetches from the middle of a batch must not get its start again, or it
+        # would never advance.
         messages = [
             view.buffer
             for view in iter_batches(

@@ -1,4 +1,4 @@
-"""FindCoordinator: which node keeps a group or a transactional id."""
+"""FindCoordinator: the coordinator of a group or transactional id."""
 
 from __future__ import annotations
 

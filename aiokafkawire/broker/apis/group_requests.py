@@ -1,4 +1,4 @@
-"""What the APIs of groups have in common."""
+"""Common parts of the group APIs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ("await_reply", "check_commit", "check_coordinator", "handle_immediate
 
 
 def check_coordinator(context: RequestContext, group_id: str, *, named: bool = True) -> None:
-    """Raise `ApiError` unless this node can answer for the group; `named` ones cannot be ""."""
+    """Raise `ApiError` unless this node coordinates the group; `named` excludes the id ""."""
     if named and not group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)
     context.check_coordinator(group_id)
@@ -24,7 +24,7 @@ def check_coordinator(context: RequestContext, group_id: str, *, named: bool = T
 def handle_immediate(
     context: RequestContext, group: ClassicGroup, event: Event, reply: Promise[Result]
 ) -> ErrorCode:
-    """Carry out an event that is answered at once."""
+    """Handle an event that has an immediate result; return its error code."""
     context.state.groups.handle(group, event)
     return cast("ErrorCode", reply.result())
 
@@ -37,9 +37,9 @@ def check_commit(
     *,
     missing: ErrorCode = ErrorCode.ILLEGAL_GENERATION,
 ) -> None:
-    """Raise `ApiError` unless the group lets its member commit; `missing` where there is no group.
+    """Raise `ApiError` unless the group accepts a commit of the member.
 
-    A commit from outside of any generation makes the group.
+    `missing` is the error for an unknown group. A commit without a generation creates the group.
     """
     groups = context.state.groups
     group = groups.get(group_id)
@@ -55,14 +55,14 @@ def check_commit(
 async def await_reply(
     context: RequestContext, group: ClassicGroup, event: Event, reply: Promise[Result]
 ) -> Result:
-    """Carry out an event whose answer may have to wait for other members.
+    """Handle an event whose result may wait for other members.
 
-    The group goes on waiting for a member whose client has gone, as Kafka's does; only this end
-    stops.
+    If the client disconnects, only this request ends. As in Kafka, the group keeps waiting for the
+    member.
     """
 
     def on_close() -> None:
-        reply.fail(Disconnect("the client left while its request waited"))
+        reply.fail(Disconnect("the client disconnected while its request was waiting"))
 
     context.state.groups.handle(group, event)
     if context.connection.is_closed:

@@ -1,4 +1,4 @@
-"""What every API's module gives: how a request is carried out, and how it fails as a whole."""
+"""Interface of the API modules."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ("Handler", "NodeEndpoints")
 
 
 class Handler(NamedTuple):
-    """`handle` gives None when the request gets no answer.
+    """Functions of an API module.
 
-    `error_response(request, version, code)` is the response with `code` in every field
-    that has one.
+    `handle` returns the response, or None for no response. `error_response(request, version, code)`
+    returns a response with `code` in every field that has one.
     """
 
     handle: Callable[[RequestContext, Any], Awaitable[Response | None]]
@@ -24,14 +24,14 @@ class Handler(NamedTuple):
 
 
 class NodeEndpoints:
-    """Collects the addresses of leaders that a response names (KIP-951)."""
+    """Collects the leader addresses that a response includes (KIP-951)."""
 
     def __init__(self, context: RequestContext) -> None:
         self._context = context
         self._nodes: dict[int, NodeEndpoint] = {}
 
     def leader(self, leader_id: int, leader_epoch: int) -> LeaderIdAndEpoch:
-        """The hint for a partition, its leader's address noted."""
+        """Return the current leader of a partition, and include its address."""
         address = self._context.state.addresses.get(leader_id)
         if address is not None and leader_id in self._context.cluster.live:
             self._nodes[leader_id] = NodeEndpoint(

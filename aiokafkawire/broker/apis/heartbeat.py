@@ -1,4 +1,4 @@
-"""Heartbeat: stay a member, and hear of a rebalance."""
+"""Heartbeat: keep a membership alive and learn of rebalances."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def handle(context: RequestContext, request: HeartbeatRequest) -> Heartbea
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
     except ApiError as error:
         if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # Its session begins when the group is loaded; until then nobody can say more.
+            # Sessions start once the group is loaded; until then the heartbeat succeeds.
             return HeartbeatResponse(error_code=ErrorCode.NONE)
         return error_response(request, context.version, error.code)
     reply: Promise[Result] = Promise()

@@ -1,4 +1,4 @@
-"""InitProducerId: an identity for an idempotent or transactional producer."""
+"""InitProducerId: producer id and epoch of an idempotent or transactional producer."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def error_response(
 
 
 def _init(context: RequestContext, request: InitProducerIdRequest) -> ProducerIdAndEpoch:
-    """Who asks is from now on. Raises `ApiError`."""
+    """Return the producer id and epoch to use from now on. Raises `ApiError`."""
     transactional_id = request.transactional_id
     if (request.producer_id == NONE) != (request.producer_epoch == NONE):
         raise ApiError(ErrorCode.INVALID_REQUEST)
     if transactional_id is None:
-        # Such a producer bumps its epoch by itself, so this is always somebody new.
+        # Idempotent producers bump their epoch themselves, so each request gets a new id.
         return ProducerIdAndEpoch(context.cluster.new_producer_id(), 0)
     if not transactional_id:
         raise ApiError(ErrorCode.INVALID_REQUEST)

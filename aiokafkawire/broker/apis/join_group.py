@@ -1,4 +1,4 @@
-"""JoinGroup: become a member; the answer comes when all have joined."""
+"""JoinGroup: join a group; the response waits until all members have joined."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ async def _join(context: RequestContext, request: JoinGroupRequest) -> JoinResul
     if not lowest <= request.session_timeout_ms <= highest:
         raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT)
     if not request.protocols and not context.release.since("0.11.0"):
-        # It looked for one all the same, and had no name for what came of that.
+        # Those brokers looked up a coordinator for "" all the same, and answered an unexpected
+        # error.
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
     groups = context.state.groups
     group = groups.get(request.group_id)

@@ -1,4 +1,4 @@
-"""LeaderAndIsr: the controller says what a node leads, and what it follows."""
+"""LeaderAndIsr: the controller assigns leaders and followers to a node."""
 
 from __future__ import annotations
 

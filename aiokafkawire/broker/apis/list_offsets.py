@@ -1,4 +1,4 @@
-"""ListOffsets: the start, the end, and the offsets of timestamps."""
+"""ListOffsets: first and last offsets, and offsets by timestamp."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIRST_VERSION: Mapping[int, int] = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""Since which version a special timestamp is understood."""
+"""First version that accepts each special timestamp."""
 
 READ_COMMITTED = 1
 FIRST_NOT_AVAILABLE_VERSION = 5
@@ -113,7 +113,7 @@ def _partition(
 
 
 def _check_end(context: RequestContext, partition: Partition) -> None:
-    """Refuse to tell of the end while the leader before may have told of a later one (KIP-207)."""
+    """Raise while the previous leader may have returned a later end offset (KIP-207)."""
     if partition.is_high_watermark_current or not context.release.since("2.2"):
         return
     known = context.version >= FIRST_NOT_AVAILABLE_VERSION
@@ -121,7 +121,7 @@ def _check_end(context: RequestContext, partition: Partition) -> None:
 
 
 def _read_limit(request: ListOffsetsRequest, partition: Partition) -> int:
-    """Where the log ends for who asks: for consumers before what is not everywhere yet."""
+    """Return the end of the log as the client sees it."""
     if request.replica_id != CONSUMER_REPLICA_ID:
         return partition.log.end_offset
     if request.isolation_level == READ_COMMITTED:
@@ -130,7 +130,7 @@ def _read_limit(request: ListOffsetsRequest, partition: Partition) -> int:
 
 
 def _is_special_timestamp(context: RequestContext, timestamp: int) -> bool:
-    """Whether it stands for a place in the log. Raises `ApiError`."""
+    """Return True for a special timestamp. Raises `ApiError` if the version lacks it."""
     first = FIRST_VERSION.get(timestamp)
     if first is not None and context.version >= first:
         return True
@@ -157,7 +157,7 @@ def _legacy_offsets(
 def _find(
     context: RequestContext, partition: Partition, timestamp: int, limit: int
 ) -> TimestampAndOffset:
-    """What is asked for, as far as it lies before the offset `limit`."""
+    """Return the requested offset, none at or after `limit`."""
     log = partition.log
     if not _is_special_timestamp(context, timestamp):
         found = log.find_offset_by_timestamp(timestamp)

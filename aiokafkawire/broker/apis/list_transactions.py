@@ -1,4 +1,4 @@
-"""ListTransactions: the transactional ids that a node coordinates."""
+"""ListTransactions: the transactional ids that this node coordinates."""
 
 from __future__ import annotations
 

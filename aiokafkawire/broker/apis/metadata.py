@@ -1,4 +1,4 @@
-"""Metadata: the nodes that live, the topics, and who leads what."""
+"""Metadata: live nodes, topics and partition leaders."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIRST_ID_VERSION = 12
 
 ALL_TOPIC_OPERATIONS = 0b110111111000
 ALL_CLUSTER_OPERATIONS = 0b1111110100000
-"""Without an authorizer everything is allowed: a bit for each operation of Kafka's AclOperation."""
+"""Without an authorizer every operation is allowed: one bit per AclOperation."""
 
 
 async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
@@ -39,12 +39,12 @@ async def handle(context: RequestContext, request: MetadataRequest) -> MetadataR
             for each in requested or []:
                 check_topic_name(each.name or "")
         except ApiError as error:
-            # One bad name spoilt the whole answer.
+            # In these releases one invalid name fails the whole request.
             return error_response(request, context.version, error.code)
     if FIRST_ID_FIELD_VERSION <= context.version < FIRST_ID_VERSION and any(
         each.name is None or each.topic_id != NO_ID for each in requested or []
     ):
-        # These two versions have the field, but no broker ever looked a topic up by it.
+        # v10 and v11 have the field, but brokers do not look topics up by it.
         return error_response(request, context.version, ErrorCode.INVALID_REQUEST)
     source: _MetadataSource = (
         _ClusterMetadata(context)
@@ -99,11 +99,11 @@ def _describe_requested(
             try:
                 cluster.create_topic(requested.name)
             except StorageError as error:
-                # As for a topic whose creation takes longer, so that clients ask again.
+                # As for a topic whose creation takes longer, so that clients retry.
                 raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE) from error
         check_topic_name(requested.name)
         if requested.name not in source.names():
-            # The node may not have heard of it yet; who wanted it made shall ask again.
+            # The node may not know the new topic yet; LEADER_NOT_AVAILABLE makes clients retry.
             raise ApiError(
                 ErrorCode.LEADER_NOT_AVAILABLE if create else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
@@ -113,7 +113,7 @@ def _describe_requested(
 
 
 def _error_topic(requested: MetadataRequestTopic, version: int, code: int) -> MetadataResponseTopic:
-    # Before version 12 a name cannot be null, not even for a topic asked by its id.
+    # Before v12 a name cannot be null, not even for a topic that is requested by id.
     name = requested.name if requested.name is not None or version >= FIRST_ID_VERSION else ""
     topic_id = requested.topic_id if requested.name is None else NO_ID
     return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, partitions=[])
@@ -148,7 +148,7 @@ def _partition(
     if leader not in source.live:
         code, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
     elif version == 0 and offline:
-        # The oldest clients cannot be told of a replica that is down.
+        # v0 has no field for offline replicas.
         code = ErrorCode.REPLICA_NOT_AVAILABLE
         replicas = [node for node in replicas if node not in offline]
     return MetadataResponsePartition(
@@ -166,7 +166,7 @@ def _partition(
 
 
 class _MetadataSource(Protocol):
-    """What a node tells of the cluster."""
+    """Metadata that a node returns."""
 
     @property
     def live(self) -> Mapping[int, LiveNode]: ...
@@ -175,16 +175,16 @@ class _MetadataSource(Protocol):
     def controller_id(self) -> int: ...
 
     def names(self) -> Collection[str]:
-        """The topics."""
+        """Return the names of the topics."""
         ...
 
     def partitions(self, name: str) -> Iterable[tuple[int, Partition | Assignment]]:
-        """The partitions of one of them."""
+        """Return the partitions of a topic."""
         ...
 
 
 class _ClusterMetadata:
-    """What is so: all nodes know it at once."""
+    """Metadata of the shared cluster state, current on every node."""
 
     def __init__(self, context: RequestContext) -> None:
         cluster, addresses = context.cluster, context.state.addresses
@@ -204,7 +204,7 @@ class _ClusterMetadata:
 
 
 class _CachedMetadata:
-    """What the controller told the node last."""
+    """Metadata that the controller last sent to the node."""
 
     def __init__(self, cache: MetadataCache) -> None:
         self._topics = cache.topics

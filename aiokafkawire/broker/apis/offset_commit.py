@@ -1,4 +1,4 @@
-"""OffsetCommit: keep a group's positions. Version 0 keeps them apart, where ZooKeeper was."""
+"""OffsetCommit: commit offsets of a group; v0 stores them apart, as in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
         if storage is OffsetsStorage.ZOOKEEPER:
             if not context.release.has_zookeeper:
                 return ErrorCode.UNSUPPORTED_VERSION
-            # A node of ZooKeeper holds a number and nothing else.
+            # ZooKeeper nodes hold only the offset.
             committed = Committed(requested.committed_offset, ANY_LEADER_EPOCH, "")
         accepted[TopicPartition(name, requested.partition_index)] = committed
         return ErrorCode.NONE
@@ -106,10 +106,10 @@ def _check(
     topic: OffsetCommitRequestTopic,
     requested: OffsetCommitRequestPartition,
 ) -> str:
-    """The topic's name, if the offset can be kept. Raises `ApiError`."""
+    """Return the topic's name if the offset can be committed. Raises `ApiError`."""
     cluster, release = context.cluster, context.release
     name = topic.name
-    # What was committed to Kafka was looked at less closely once.
+    # Earlier releases did not check the topic of commits to Kafka.
     if context.version == 0 or release.since("0.9.0"):
         found = (
             cluster.topic_by_id(topic.topic_id)

@@ -1,4 +1,4 @@
-"""OffsetDelete: forget what a group committed for partitions that it does not read."""
+"""OffsetDelete: delete committed offsets of partitions that no member subscribes to."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _group(context: RequestContext, group_id: str) -> ClassicGroup:
     if group is None or group.state is GroupState.DEAD:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
     if group.state is not GroupState.EMPTY and not is_consumer_group(group):
-        # What the members of another kind of group read cannot be told.
+        # Subscriptions of other protocol types are unknown.
         raise ApiError(ErrorCode.NON_EMPTY_GROUP)
     return group
 

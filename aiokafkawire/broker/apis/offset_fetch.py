@@ -1,4 +1,4 @@
-"""OffsetFetch: what groups committed. Version 0 asks for what version 0 committed."""
+"""OffsetFetch: committed offsets of groups; v0 reads those committed by v0."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ FIRST_ID_VERSION = 10
 
 NOTHING = Committed(-1, -1, "")
 Unstable = AbstractSet[TopicPartition]
-"""The partitions for which a transaction may commit another offset at any time."""
+"""Partitions with an offset in an open transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class _RequestedTopic:
-    """A topic of the request. `name` is None for an id that no topic has."""
+    """A topic of the request. `name` is None for an unknown topic id."""
 
     name: str | None
     topic_id: UUID
@@ -113,7 +113,7 @@ def error_response(request: OffsetFetchRequest, version: int, code: int) -> Offs
 
 
 def _unstable(context: RequestContext, request: OffsetFetchRequest, group_id: str) -> Unstable:
-    """Of whom nothing is told to a client that asks for what will stand (KIP-447)."""
+    """Return the unstable partitions, for a client that requires stable offsets (KIP-447)."""
     return context.state.transactions.unstable(group_id) if request.require_stable else frozenset()
 
 

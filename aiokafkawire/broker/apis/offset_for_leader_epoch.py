@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch ended, so that a client finds where logs part."""
+"""OffsetForLeaderEpoch: end offsets of epochs, to find where logs diverge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce: check batches, give them offsets, append them."""
+"""Produce: check batches, assign offsets, append."""
 
 from __future__ import annotations
 
@@ -38,20 +38,21 @@ RETURNED_WITH_LOG_START = {
     *(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID),
     ErrorCode.INVALID_PRODUCER_EPOCH,
 }
-"""What the log refused, not what was asked of it: the answer tells where it starts."""
+"""Errors raised by the log rather than by checks of the request: the response includes the log
+start offset."""
 
 ACKS_LEADER = 1
 VALID_ACKS = (ACKS_ALL, 0, ACKS_LEADER)
 FIRST_BATCH_VERSION = 3
 FIRST_STORAGE_ERROR_VERSION = 4
-"""Older clients do not know KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER they retry (KIP-112)."""
+"""Older clients do not know KAFKA_STORAGE_ERROR but retry NOT_LEADER_OR_FOLLOWER (KIP-112)."""
 
 FIRST_ZSTD_VERSION = 7
 FIRST_ID_VERSION = 13
 
 
 async def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
-    """Append everything at once; then wait for replicas, unless all nodes share one log."""
+    """Append to every partition, then wait for replicas, unless all nodes share one log."""
     endpoints = NodeEndpoints(context)
     responses = []
     statuses: list[ProducePartitionStatus] = []
@@ -95,7 +96,7 @@ def error_response(request: ProduceRequest, version: int, code: int) -> ProduceR
 
 
 def _disconnect_on_error(responses: list[TopicProduceResponse]) -> None:
-    # A producer with acks=0 reads no response; the end of its connection is all it can be told.
+    # With acks=0 there is no response, so closing the connection is the only signal.
     for topic in responses:
         for partition in topic.partition_responses:
             if partition.error_code:
@@ -112,7 +113,7 @@ def _produce(
     data: PartitionProduceData,
     endpoints: NodeEndpoints,
 ) -> ProducePartitionStatus | PartitionProduceResponse:
-    """What was written to one partition, or the answer why nothing was."""
+    """Append to one partition; return its status, or the error response."""
     partition: Partition | None = None
     try:
         if request.acks not in VALID_ACKS and not context.release.allows_acks_above_1:
@@ -147,7 +148,7 @@ def _produce(
 
 
 class _InvalidRecord(ApiError):
-    """One record of a batch is the reason."""
+    """Error of a single record in a batch."""
 
     def __init__(self, code: ErrorCode, index: int, message: str) -> None:
         super().__init__(code, message)
@@ -163,7 +164,7 @@ def _append(
 ) -> ProducePartitionStatus:
     options = context.state.options
     min_insync = topic.int_config("min.insync.replicas", options.min_insync_replicas)
-    # A topic with fewer replicas than that could never be written to.
+    # A topic with fewer replicas could never be written to.
     needed = min(min_insync, len(partition.replicas))
     if request.acks == ACKS_ALL and len(partition.isr) < needed:
         raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -189,10 +190,10 @@ def _append(
                 for view in iter_batches(stored):
                     log.append(bytes(view.buffer), view)
         finally:
-            # Of several batches (message formats 0 and 1) some may be stored when one fails.
+            # With several batches (magic 0 and 1), some may be stored before one fails.
             if log.end_offset != base_offset:
                 partition.on_append()
-    # Before 0.9 a producer could ask for more replicas than there are, and was told in the end.
+    # Before 0.9, acks above the number of replicas end in REQUEST_TIMED_OUT.
     enough = request.acks <= len(partition.isr) or context.replicas is not None
     response = PartitionProduceResponse(
         index=partition.index,
@@ -208,7 +209,7 @@ def _append(
 def _validate(
     context: RequestContext, topic: Topic, records: Buffer | None, now_ms: int
 ) -> list[BatchView]:
-    """The batches of a partition, in which everything was checked but sequences."""
+    """Return the batches of a partition after every check but that of sequences."""
     options = context.state.options
     try:
         heads = list(iter_batches(records or b""))
@@ -218,7 +219,7 @@ def _validate(
             if head.size_bytes > limit:
                 raise ApiError(
                     ErrorCode.MESSAGE_TOO_LARGE,
-                    f"a batch of {head.size_bytes} bytes is over the limit of {limit}",
+                    f"a batch of {head.size_bytes} bytes exceeds max.message.bytes={limit}",
                 )
             head.check_crc()
     except CorruptRecords as error:
@@ -226,7 +227,7 @@ def _validate(
     try:
         batches = validate_produced(records or b"", options.max_decompressed_bytes)
     except CorruptRecords as error:
-        # The checksum is right, so it was the producer who wrote what makes no sense.
+        # The checksum is valid, so the producer wrote invalid records.
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
     ahead = topic.int_config("message.timestamp.after.max.ms", options.timestamp_after_max_ms)
     for batch in batches:
@@ -239,14 +240,14 @@ def _validate(
 def _check_format(context: RequestContext, batches: list[BatchView]) -> None:
     version, release, newest = context.version, context.release, context.release.magic
     if any(batch.magic > newest for batch in batches):
-        raise ApiError(ErrorCode.INVALID_RECORD, f"the log holds no format above {newest}")
+        raise ApiError(ErrorCode.INVALID_RECORD, f"this release supports no magic above {newest}")
     if version < FIRST_BATCH_VERSION:
-        # Format 1 came with version 2 and format 2 with 3, but brokers never minded.
+        # Magic 1 came with v2 and magic 2 with v3, but brokers accept them in any version.
         return
     if len(batches) != 1 or batches[0].magic != MAGIC_V2:
-        reason = f"Produce v{version} carries exactly one batch of format 2 for a partition"
+        reason = f"Produce v{version} needs exactly one batch of magic 2 per partition"
         if not release.since("2.4" if not batches else "2.0"):
-            # It took that for a request it could not read.
+            # Those releases treat it as a malformed request.
             raise Disconnect(reason)
         raise ApiError(ErrorCode.INVALID_RECORD, reason)
     (batch,) = batches
@@ -279,7 +280,7 @@ def _check_keys(batch: BatchView, max_bytes: int) -> None:
     for index, length in enumerate(lengths):
         if length < 0:
             raise _InvalidRecord(
-                ErrorCode.INVALID_RECORD, index, "a compacted topic takes no record without a key"
+                ErrorCode.INVALID_RECORD, index, "records of a compacted topic need a key"
             )
 
 

@@ -1,4 +1,4 @@
-"""StopReplica: the controller takes partitions from a node."""
+"""StopReplica: the controller removes replicas from a node."""
 
 from __future__ import annotations
 

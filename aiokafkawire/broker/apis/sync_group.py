@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands out the assignment, every member gets its own."""
+"""SyncGroup: the leader sends the assignment, and every member receives its part."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGrou
     except ApiError as error:
         code = error.code
         if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # The rebalance is lost with the old coordinator: the member shall join again.
+            # The new coordinator does not know the rebalance, so the member must rejoin.
             code = ErrorCode.REBALANCE_IN_PROGRESS
         return error_response(request, context.version, code)
     return SyncGroupResponse(

@@ -1,4 +1,4 @@
-"""What the APIs of transactions have in common."""
+"""Common parts of the transaction APIs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ("code_for",)
 
 
 def code_for(version: int, code: ErrorCode, *, fenced_since: int) -> ErrorCode:
-    """The code as clients of a version know it: of a fenced one they knew only its epoch."""
+    """Return INVALID_PRODUCER_EPOCH for PRODUCER_FENCED before version `fenced_since`."""
     if code is ErrorCode.PRODUCER_FENCED and version < fenced_since:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code

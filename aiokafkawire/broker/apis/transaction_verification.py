@@ -1,4 +1,4 @@
-"""Whether a partition takes a batch of a transaction (KIP-890)."""
+"""Verification that a transaction includes a partition before a write (KIP-890)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ FIRST_ADDING_VERSION = 12
 def verify_transaction(
     context: RequestContext, transactional_id: str | None, partition: Partition, batch: BatchView
 ) -> None:
-    """Raise `ApiError` unless the partition belongs to the transaction of a Produce request.
+    """Raise `ApiError` unless the transaction of a Produce request includes the partition.
 
-    From version 12 on the partition is added here; before, releases that mind look whether it was.
+    From v12 on the partition is added here; earlier versions are only verified, by releases that do
+    so.
     """
     if transactional_id is None:
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -30,7 +31,7 @@ def verify_transaction(
     if partition.log.producers.has_open_transaction(batch.producer_id, batch.producer_epoch):
         return
     if not context.state.coordinator_loader.is_available(transactional_id):
-        # An error that every client tries again.
+        # All clients retry this error.
         raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction's coordinator is not ready")
     event = Add if context.version >= FIRST_ADDING_VERSION else Verify
     answer = context.state.transactions.handle(
@@ -45,7 +46,7 @@ def verify_transaction(
 
 
 def _refusal(version: int, code: ErrorCode) -> ApiError:
-    """What the transaction's coordinator said, as a partition's leader says it."""
+    """Translate an error of the transaction coordinator to one of Produce."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, "the producer has a newer epoch")
     if code is ErrorCode.TRANSACTION_ABORTABLE:
@@ -55,8 +56,12 @@ def _refusal(version: int, code: ErrorCode) -> ApiError:
             "the partition was not added to the transaction",
         )
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and version < FIRST_ADDING_VERSION:
-        # Older clients do not expect it here; this one they try again.
-        return ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "the last transaction has not ended yet")
+        # Older clients do not expect it in Produce; they retry this one.
+        return ApiError(
+            ErrorCode.NOT_ENOUGH_REPLICAS, "the previous transaction has not completed yet"
+        )
     if code is ErrorCode.NOT_COORDINATOR:
-        return ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction cannot be stored")
+        return ApiError(
+            ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction coordinator cannot store its state"
+        )
     return ApiError(code)

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: positions of a group that count once a transaction is committed."""
+"""TxnOffsetCommit: offsets of a group that apply once the transaction commits."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _check_group(context: RequestContext, request: TxnOffsetCommitRequest) -> No
 
 
 def _join_transaction(context: RequestContext, request: TxnOffsetCommitRequest) -> None:
-    """See that the group belongs to the transaction, as far as the release minds."""
+    """Add the group to the transaction, or verify that it was added (KIP-890)."""
     adds = context.version >= FIRST_ADDING_VERSION
     if not adds and not context.release.verifies_transactions:
         return
@@ -116,13 +116,13 @@ def _join_transaction(context: RequestContext, request: TxnOffsetCommitRequest) 
 
 
 def _refuse(version: int, code: ErrorCode) -> None:
-    """Raise what the coordinator of the transaction said as the group's coordinator says it."""
+    """Raise an error of the transaction coordinator as one of TxnOffsetCommit."""
     if code is ErrorCode.PRODUCER_FENCED:
         code = ErrorCode.INVALID_PRODUCER_EPOCH
     elif code is ErrorCode.TRANSACTION_ABORTABLE and version < FIRST_ABORTABLE_VERSION:
         code = ErrorCode.INVALID_TXN_STATE
     elif code is ErrorCode.CONCURRENT_TRANSACTIONS and version < FIRST_ADDING_VERSION:
-        # Older clients do not expect it here; this one they try again.
+        # Older clients do not expect it here; they retry this one.
         code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if code:
         raise ApiError(code)

@@ -1,4 +1,4 @@
-"""UpdateMetadata: the controller says what a node tells clients of the cluster."""
+"""UpdateMetadata: the controller sends metadata to a node."""
 
 from __future__ import annotations
 

@@ -37,10 +37,10 @@ class Connection:
         except (Disconnect, MalformedFrame) as reason:
             logger.warning("%s: closed: %s", self.name, reason)
         except OSError as error:
-            logger.debug("%s: lost: %s", self.name, error)
+            logger.debug("%s: connection lost: %s", self.name, error)
         except Exception:
             # A defect here must cost this client its connection, not everybody the broker.
-            logger.exception("%s: closed: a request could not be carried out", self.name)
+            logger.exception("%s: closed: a request handler failed", self.name)
         finally:
             self._transport.abort()
             with anyio.CancelScope(shield=True):

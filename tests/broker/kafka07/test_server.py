@@ -96,7 +96,7 @@ async def test_a_defect_costs_one_connection(
         async with connected(broker) as transport:
             await transport.send([NOTHING])
             assert await heard(transport) == ANSWER
-    assert "could not be carried out" in caplog.text
+    assert "a request handler failed" in caplog.text
 
 
 async def test_connections_are_bounded() -> None:
