@@ -151,7 +151,8 @@ class BrokerClient:
 
         Uses the open connection for general requests. Without one, or if that one breaks, makes a
         new one beside any attempt that is under way; it is kept if there still is none. A
-        failure does not count for the backoff. Raises what `request` raises.
+        failure does not count for the backoff. A retired client probes too, as it may have been
+        retired since the caller looked it up. Raises what `request` raises.
         """
         link = self._links.get(Lane.GENERAL)
         if isinstance(link, Channel) and link.usable:
@@ -160,7 +161,8 @@ class BrokerClient:
                 return await self._answer(link, built, version, deadline)
             except ConnectionLost:
                 pass  # As an idle connection that the broker has just closed.
-        self._check_open(message.api_key)
+        if not isinstance(self._ended, ConnectionLost):
+            self._check_open(message.api_key)
         timeout_s = max(0.0, deadline - self._runtime.clock.now())
         channel = await self._connector.establish(self._probed(), timeout_s, attempt=1)
         try:

@@ -81,6 +81,20 @@ async def test_others_are_asked_while_the_first_stays_silent():
         assert all(f"{number} at " in str(caught.value) for number in (1, 2, 3))
 
 
+async def test_the_first_metadata_comes_while_bootstrap_addresses_are_asked():
+    """Bootstrap addresses are left as soon as the nodes are known; `ping` asks on."""
+    async with scripted_cluster(3) as scripted, client_of(scripted) as cluster:
+
+        async def leave(_: Any, __: Any) -> Response | None:
+            cluster._brokers.leave_bootstrap()
+            return None
+
+        for number in (1, 2):
+            scripted.nodes[number].answers[ApiKey.METADATA] = leave
+        address = scripted.servers[3].address
+        assert (await cluster.pinger.ping(2_000)).brokers == (str(address),)
+
+
 async def test_an_error_in_the_answer_is_no_answer():
     async def refuse(_: Any, __: Any) -> Response | None:
         return MetadataResponse(brokers=[], topics=[], error_code=ErrorCode.REBOOTSTRAP_REQUIRED)

@@ -171,9 +171,23 @@ async def test_a_probe_without_an_answer_ends_at_its_deadline_and_keeps_nothing(
         with pytest.raises(RequestTimedOut):
             await client.probe(HEARTBEAT, deadline=soon(0.2))
         assert not client.connected
-        client.retire()
-        with pytest.raises(ConnectionLost, match="does not list"):
+        client.abort()
+        with pytest.raises(ClientClosed):
             await client.probe(HEARTBEAT, deadline=soon())
+
+
+async def test_a_retired_client_probes_and_keeps_nothing():
+    async with serve(kafka()) as server, client_of(server.address) as client:
+        assert await client.request(HEARTBEAT, deadline=soon())
+        client.retire()
+        while client.connected:
+            await anyio.lowlevel.checkpoint()
+        for count in (2, 3):
+            assert await client.probe(HEARTBEAT, deadline=soon())
+            assert server.accepted == count
+            assert not client.connected
+        with pytest.raises(ConnectionLost, match="does not list"):
+            await client.request(HEARTBEAT, deadline=soon())
         client.abort()
         with pytest.raises(ClientClosed):
             await client.probe(HEARTBEAT, deadline=soon())
