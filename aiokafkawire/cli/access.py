@@ -13,7 +13,7 @@ from aiokafkawire.cli.arguments import client_options
 from aiokafkawire.cli.problems import FAILED, OK, Failure, explain, one_line
 from aiokafkawire.cli.running import Interruption, run
 from aiokafkawire.cli.shared import PATIENCE_MS, client_arguments
-from aiokafkawire.cli.standard import require_stdout
+from aiokafkawire.cli.standard import note, require_stdout
 from aiokafkawire.cli.streams import Output
 from aiokafkawire.cluster import Cluster, Controller, Route
 from aiokafkawire.config import ClientConfig, make, nearest
@@ -158,7 +158,7 @@ class Administration(NamedTuple):
             # Whoever read has had enough, as `head` has.
             return OK
         for error in failed:
-            print(one_line(f"aiokafkawire: {explain(error)}"), file=sys.stderr, flush=True)
+            note(one_line(f"aiokafkawire: {explain(error)}"))
         return FAILED if failed else OK
 
 

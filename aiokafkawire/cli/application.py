@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, ClassVar, TextIO
+from typing import Any, ClassVar
 
 import click
 
@@ -24,6 +23,7 @@ from aiokafkawire.cli.problems import (
 from aiokafkawire.cli.progress import ERASE_LINE
 from aiokafkawire.cli.running import Stopped
 from aiokafkawire.cli.shared import Suggesting
+from aiokafkawire.cli.standard import discard, note
 from aiokafkawire.errors import InvalidOption, KafkaError
 
 __all__ = ("application", "expand_mode", "run")
@@ -96,6 +96,13 @@ class Line(logging.Formatter):
         return before + Line.last
 
 
+class Lines(logging.Handler):
+    """Writes the log to stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        note(self.format(record))
+
+
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -106,7 +113,7 @@ def application() -> None:
     """A Kafka client for the shell, and an embedded broker to try it on."""
     Line.last = ""
     # Warnings such as that of an outage.
-    handler = logging.StreamHandler(sys.stderr)
+    handler = Lines()
     handler.setFormatter(Line())
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
 
@@ -154,7 +161,7 @@ def _sentence(text: str) -> str:
 
 def _failed(error: Exception) -> int:
     if isinstance(error, BrokenPipeError):
-        _give_up(sys.stdout)
+        discard(sys.stdout)
         return FAILED
     # A command may have put its own words around what a client raised.
     text, what = explain(error), one_line(str(error.__cause__ or error))
@@ -165,13 +172,5 @@ def _failed(error: Exception) -> int:
 
 
 def _fail(text: str, code: int) -> int:
-    try:
-        print(f"aiokafkawire: {one_line(text)}", file=sys.stderr, flush=True)
-    except BrokenPipeError:
-        _give_up(sys.stderr)
+    note(f"aiokafkawire: {one_line(text)}")
     return code
-
-
-def _give_up(stream: TextIO) -> None:
-    """Nobody reads it any more; the interpreter would try to flush it when it ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

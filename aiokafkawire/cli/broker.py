@@ -14,7 +14,7 @@ from aiokafkawire.broker import Broker, BrokerConfig, BrokerOptions
 from aiokafkawire.cli.arguments import option_values
 from aiokafkawire.cli.running import Interruption, run
 from aiokafkawire.cli.shared import assignments_option, backend_option, quiet_option
-from aiokafkawire.cli.standard import require_stdout
+from aiokafkawire.cli.standard import note, require_stdout
 from aiokafkawire.cli.streams import Output
 from aiokafkawire.errors import InvalidOption
 
@@ -162,10 +162,6 @@ def parse_topic(text: str) -> tuple[str, int | None, int | None]:
 
 def _greet(host: str, data: Path | None) -> None:
     kept = "in memory only" if data is None else f"in {data}"
-    print(f"% ready; records are kept {kept}; Ctrl-C ends it", file=sys.stderr, flush=True)
+    note(f"% ready; records are kept {kept}; Ctrl-C ends it")
     if host not in LOOPBACK:
-        print(
-            f"% anyone who reaches {host} can read and write: there is no authentication",
-            file=sys.stderr,
-            flush=True,
-        )
+        note(f"% anyone who reaches {host} can read and write: there is no authentication")

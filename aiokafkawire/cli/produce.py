@@ -19,6 +19,7 @@ from aiokafkawire.cli.problems import Failure, explain, one_line
 from aiokafkawire.cli.progress import Progress
 from aiokafkawire.cli.running import Interruption, run
 from aiokafkawire.cli.shared import PATIENCE_MS, client_arguments
+from aiokafkawire.cli.standard import note
 from aiokafkawire.cli.streams import Input, Splitter
 from aiokafkawire.config import ProducerConfig
 from aiokafkawire.errors import DeliveriesFailed, InvalidOption, KafkaError, RecordTooLarge
@@ -319,4 +320,4 @@ class Sender:
         return f"; {missing:,} of {self.sent:,} records were not delivered"
 
     def _say(self, text: str) -> None:
-        print(one_line(f"aiokafkawire: {text}"), file=sys.stderr, flush=True)
+        note(one_line(f"aiokafkawire: {text}"))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from types import TracebackType
 from typing import Self
 
 import anyio
 
+from aiokafkawire.cli.standard import note
 from aiokafkawire.runtime import Host
 
 __all__ = ("ERASE_LINE", "Progress")
@@ -48,4 +48,4 @@ class Progress:
             self._write(f"{ERASE_LINE}% {self.count:,} {self._what}, {rate:,.0f}/s")
 
     def _write(self, text: str) -> None:
-        print(text, end="", file=sys.stderr, flush=True)
+        note(text, end="")

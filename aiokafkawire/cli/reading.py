@@ -12,6 +12,7 @@ from aiokafkawire.cli.arguments import Place, Position
 from aiokafkawire.cli.formats import Printer
 from aiokafkawire.cli.problems import Failure
 from aiokafkawire.cli.progress import ERASE_LINE, Progress
+from aiokafkawire.cli.standard import note
 from aiokafkawire.cli.streams import Output
 from aiokafkawire.consumer import Consumer, RebalanceListener
 from aiokafkawire.records import Records
@@ -179,7 +180,7 @@ class Reader(RebalanceListener):
     def _note(self, text: str) -> None:
         if not self._plan.quiet:
             before = ERASE_LINE if sys.stderr.isatty() else ""
-            print(f"{before}{text}", file=sys.stderr, flush=True)
+            note(f"{before}{text}")
 
 
 def describe(partitions: Collection[TopicPartition]) -> str:

@@ -1,15 +1,15 @@
-"""The standard streams of a process that was started without some of them, as with `>&-`."""
+"""The standard streams where one is closed, as with `>&-`, full, or nobody reads it any more."""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from aiokafkawire.cli.problems import Failure
 
-__all__ = ("ClosedStream", "replace_closed", "require_stdout")
+__all__ = ("ClosedStream", "discard", "note", "replace_closed", "require_stdout")
 
 STANDARD = (("stdin", os.O_RDONLY), ("stdout", os.O_WRONLY), ("stderr", os.O_WRONLY))
 
@@ -64,3 +64,21 @@ def require_stdout() -> None:
     """Raise `Failure` if stdout is closed, before anything is done."""
     if isinstance(sys.stdout, ClosedStream):
         sys.stdout.fileno()
+
+
+def note(text: str, end: str = "\n") -> None:
+    """Write to stderr. What cannot be written there is lost, and the command goes on."""
+    try:
+        print(text, end=end, file=sys.stderr, flush=True)
+    except OSError:
+        discard(sys.stderr)
+
+
+def discard(stream: TextIO) -> None:
+    """Send to the null device what a stream still holds, and all that is written to it later.
+
+    Else the interpreter would try to write it when it ends, and fail again.
+    """
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)

@@ -1,13 +1,18 @@
-"""Commands whose standard streams a shell has closed: `>&-`, `2>&-`, `<&-`."""
+"""Commands whose standard streams are closed (`>&-`, `2>&-`, `<&-`), full, or not read any more."""
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from .shell import LIMIT_S, command, serving
+from .shell import LIMIT_S, aiokafkawire, command, serving
 
 FRAME = "00000019000c0004000000070004776f726b00026700000002026d0000"
 NO_STDOUT = b"aiokafkawire: stdout is closed, but the command prints to it\n"
@@ -62,6 +67,48 @@ def test_errors_do_not_go_to_stdout():
     done = closing("2>&- >&-", "topics", "list", *UNREACHABLE)
     assert (done.returncode, done.stdout) == (1, b"")
     assert closing("2>&-", "decode", FRAME).stdout.startswith(b"{")
+
+
+@contextmanager
+def full() -> Iterator[int]:
+    """A descriptor that takes nothing, as a file on a full disk."""
+    descriptor = os.open("/dev/full", os.O_WRONLY)
+    yield descriptor
+    os.close(descriptor)
+
+
+@contextmanager
+def not_read() -> Iterator[int]:
+    """A pipe whose reader has ended."""
+    receiver, sender = os.pipe()
+    os.close(receiver)
+    yield sender
+    os.close(sender)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linux's")
+@pytest.mark.parametrize("broken", [full, not_read])
+def test_a_command_goes_on_where_its_notes_cannot_be_written(broken: Any):
+    # Empty partitions have come to their end, which is noted, before the records are printed.
+    with serving("--partitions", "3") as (servers, _), broken() as errors:
+        brokers = ("-b", servers)
+        assert aiokafkawire("produce", *brokers, "t", stdin=b"one\ntwo\n").returncode == 0
+        for arguments, code, printed in (
+            (("consume", *brokers, "t", "-e"), 0, b"one\ntwo\n"),
+            (("consume", *brokers, "t", "-e", "-f", "%x"), 2, b""),
+            (("consume", *UNREACHABLE, "t"), 1, b""),
+            (("topics", "create", *brokers, "t", "u"), 1, b""),
+        ):
+            done = subprocess.run(
+                command(*arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                timeout=LIMIT_S,
+                check=False,
+            )
+            assert (done.returncode, done.stdout) == (code, printed)
 
 
 @pytest.mark.slow
