@@ -125,7 +125,7 @@ class ServerConnection:
                 count = await self._transport.receive_into(reader.get_buffer())
                 if count == 0:
                     return
-                for frame in reader.received(count):
+                for frame in reader.buffer_updated(count):
                     await self._queue(frame)
         except MalformedFrame as error:
             self._record_malformed(error)

@@ -17,7 +17,7 @@ from aiokafkawire.errors import KafkaError, MalformedMessage, ProtocolError
 from aiokafkawire.group.offsets import Credentials, commit_request
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition, by_topic
 from aiokafkawire.wire import ApiKey, ErrorCode
-from aiokafkawire.wire.consumer_protocol import decode_assignment, flatten
+from aiokafkawire.wire.consumer_protocol import decode_assignment, flatten_by_topic
 from aiokafkawire.wire.messages.delete_groups import DeleteGroupsRequest
 from aiokafkawire.wire.messages.describe_groups import (
     DescribedGroup,
@@ -304,7 +304,7 @@ async def _committed(access: Access, group_id: str) -> dict[TopicPartition, int]
 
 def _member(told: DescribedGroupMember) -> Member:
     try:
-        partitions = flatten(decode_assignment(told.member_assignment).assigned_partitions)
+        partitions = flatten_by_topic(decode_assignment(told.member_assignment).assigned_partitions)
     except MalformedMessage:
         # A group of another kind than consumers': what it assigns is not partitions.
         partitions = []

@@ -13,8 +13,12 @@ from aiokafkawire.cli.json_lines import put
 from aiokafkawire.errors import CorruptRecords, MalformedMessage
 from aiokafkawire.records import BatchView, iter_batches
 from aiokafkawire.wire import Buffer, Message, Struct, to_json
-from aiokafkawire.wire.consumer_protocol import NEWEST, decode_assignment, decode_subscription
-from aiokafkawire.wire.schema import Field, schema_of
+from aiokafkawire.wire.consumer_protocol import (
+    LATEST_VERSION,
+    decode_assignment,
+    decode_subscription,
+)
+from aiokafkawire.wire.schema import Field, schema_for
 
 __all__ = ("expanded", "records_form")
 
@@ -90,7 +94,7 @@ def _assignment(data: Buffer) -> dict[str, Any]:
 
 
 def _with_version(data: Buffer, decode: Callable[[Buffer], Message]) -> dict[str, Any]:
-    version = min(int.from_bytes(bytes(data[:2])), NEWEST)
+    version = min(int.from_bytes(bytes(data[:2])), LATEST_VERSION)
     return {"version": version, **to_json(decode(data), version)}
 
 
@@ -106,7 +110,7 @@ INSIDE: dict[tuple[str, str], Callable[[Buffer], Any]] = {
 
 
 def _expand(struct: Struct, form: dict[str, Any]) -> None:
-    schema = schema_of(type(struct))
+    schema = schema_for(type(struct))
     for field in schema.fields:
         value = getattr(struct, field.name)
         if value and field.wire_name in form:

@@ -20,7 +20,7 @@ from aiokafkawire.cli.tables import counted, json_line, table
 from aiokafkawire.cluster import AnyNode, Controller, TopicMetadata
 from aiokafkawire.connection import ByVersion
 from aiokafkawire.errors import InvalidOption, KafkaError
-from aiokafkawire.wire import NO_ID, ApiKey, ErrorCode
+from aiokafkawire.wire import ZERO_UUID, ApiKey, ErrorCode
 from aiokafkawire.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -298,7 +298,7 @@ def summary(topic: TopicMetadata) -> dict[str, Any]:
     """A topic as `topics list --json` has it."""
     return {
         "topic": topic.name,
-        "topic_id": None if topic.topic_id == NO_ID else uuid_to_text(topic.topic_id),
+        "topic_id": None if topic.topic_id == ZERO_UUID else uuid_to_text(topic.topic_id),
         "internal": topic.is_internal,
         "partition_count": len(topic.partitions),
         "replication_factor": max((len(p.replicas) for p in topic.partitions.values()), default=0),

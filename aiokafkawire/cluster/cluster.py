@@ -391,8 +391,8 @@ class Cluster:
         """Send a request once, as `exchange` without `retry`, if that needs no waiting: the
         coordinator is known and connected. False if not; then nothing is done.
 
-        `told` gets what `exchange` gives or raises, or what a `Written` made of the answer, and the
-        name of the broker.
+        `told` gets what `exchange` gives or raises, or what a `RawRequest` made of the answer, and
+        the name of the broker.
         """
         node_id = self._coordinators.get(to)
         if node_id is None or node_id not in self.metadata.nodes:
@@ -411,7 +411,7 @@ class Cluster:
             error = promise.error
             if error is None:
                 response = promise.result()
-                if isinstance(response, Response):  # not what a `Written` has found in order
+                if isinstance(response, Response):  # not what a `RawRequest` has found in order
                     self._note_answer(response, to)
                 told(response, client.name)
                 return

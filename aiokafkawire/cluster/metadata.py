@@ -15,7 +15,7 @@ from uuid import UUID
 
 from aiokafkawire.runtime import Address
 from aiokafkawire.types import ANY_LEADER_EPOCH, NodeId, TopicPartition
-from aiokafkawire.wire import NO_ID, ErrorCode
+from aiokafkawire.wire import ZERO_UUID, ErrorCode
 from aiokafkawire.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -87,7 +87,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """One topic that exists. `topic_id` is `NO_ID` where the broker has none."""
+    """One topic that exists. `topic_id` is `ZERO_UUID` where the broker has none."""
 
     name: str
     topic_id: UUID
@@ -126,13 +126,13 @@ class MetadataSnapshot:
         return tuple(known.partitions) if known is not None else ()
 
     def topic_id(self, topic: str) -> UUID:
-        """The id of a topic, `NO_ID` if it has none or was never known.
+        """The id of a topic, `ZERO_UUID` if it has none or was never known.
 
         One that is missing keeps its id: what was read of it must not be gone on with, by the mere
         name, in the next one that bears it.
         """
         known = self.topics.get(topic) or self.lost.get(topic)
-        return known.topic_id if known is not None else NO_ID
+        return known.topic_id if known is not None else ZERO_UUID
 
     def updated(
         self,
@@ -275,7 +275,9 @@ class _Reading:
         missing = [
             name
             for name, topic in known.items()
-            if name not in present and topic.topic_id != NO_ID and (asked is None or name in asked)
+            if name not in present
+            and topic.topic_id != ZERO_UUID
+            and (asked is None or name in asked)
         ]
         return {name: known[name] for name in missing[-MAX_LOST:]}
 
@@ -318,7 +320,7 @@ class _Reading:
     ) -> TopicMetadata:
         if (
             before is not None
-            and NO_ID not in {before.topic_id, told.topic_id}
+            and ZERO_UUID not in {before.topic_id, told.topic_id}
             and before.topic_id != told.topic_id
         ):
             self._note(f"topic {name!r} was deleted and made anew: its id is {told.topic_id} now")
@@ -341,7 +343,7 @@ class _Reading:
         known: PartitionMetadata | None,
     ) -> PartitionMetadata:
         # Whoever tells ids tells epochs; older brokers may leave them open.
-        comparable = told.leader_epoch >= 0 or topic.topic_id != NO_ID
+        comparable = told.leader_epoch >= 0 or topic.topic_id != ZERO_UUID
         # mutation: stale-metadata-moves-leader-back
         if known is not None and comparable and told.leader_epoch < known.leader_epoch:
             # A broker that lags behind; what it says of the leader is out of date.

@@ -27,7 +27,7 @@ from aiokafkawire.logs import RateLimit, fields_of
 from aiokafkawire.runtime import Address, Host, Promise, Runtime
 from aiokafkawire.types import NodeId
 from aiokafkawire.wire import APIS, ApiKey, Request, Response
-from aiokafkawire.wire.header import Written
+from aiokafkawire.wire.header import RawRequest
 
 __all__ = ("QUIET_S", "BrokerClient")
 
@@ -179,7 +179,7 @@ class BrokerClient:
 
     @staticmethod
     async def _answer(
-        channel: Channel, built: Request[R] | Written, version: int, deadline: float
+        channel: Channel, built: Request[R] | RawRequest, version: int, deadline: float
     ) -> R:
         response: R = await channel.request(built, version, deadline=deadline)
         return response
@@ -195,8 +195,8 @@ class BrokerClient:
         """Send one request as `request` does, if that needs no waiting: there is a connection, and
         the broker may be written to. None if not.
 
-        The promise is told what `request` gives or raises while it waits (or what a `Written` made
-        of the answer); what it raises before is raised here.
+        The promise is told what `request` gives or raises while it waits (or what a `RawRequest`
+        made of the answer); what it raises before is raised here.
         """
         channel = self.at_once(lane_of(message.api_key))
         if channel is None:
@@ -235,7 +235,7 @@ class BrokerClient:
         message: Request[R] | ByVersion[R],
         min_version: int,
         max_version: int | None,
-    ) -> tuple[Request[R] | Written, int]:
+    ) -> tuple[Request[R] | RawRequest, int]:
         """The request in the version in which it goes out."""
         try:
             version = choose_version(channel.versions, message, min_version, max_version)

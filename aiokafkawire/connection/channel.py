@@ -32,10 +32,10 @@ from aiokafkawire.runtime import (
 from aiokafkawire.wire import APIS, ApiKey, Request, Response
 from aiokafkawire.wire.frame import FrameReader
 from aiokafkawire.wire.header import (
-    Written,
+    RawRequest,
     decode_response,
+    encode_raw_request,
     encode_request,
-    encode_written,
     peek_correlation_id,
 )
 
@@ -176,7 +176,7 @@ class Channel:
 
     async def request(
         self,
-        message: Request[Any] | Written,
+        message: Request[Any] | RawRequest,
         version: int,
         *,
         deadline: float,
@@ -197,7 +197,7 @@ class Channel:
 
     def submit(
         self,
-        message: Request[Any] | Written,
+        message: Request[Any] | RawRequest,
         version: int,
         *,
         deadline: float,
@@ -206,7 +206,7 @@ class Channel:
         """Send a request without waiting: its `payload` is the promise of what `request` gives or
         raises while it waits. Raises what `request` raises before."""
         now = self._now()
-        written = message if type(message) is Written else None
+        written = message if type(message) is RawRequest else None
         api, response = _spoken(message.api_key if written is None else written.cls.api_key)
         if self._error is not None:
             raise ConnectionLost(self._error.reason, sent=False, broker=self.name, api=api)
@@ -223,8 +223,8 @@ class Channel:
             buffers = encode_request(message, version, number, self._client_id)  # type: ignore[arg-type]
             pending = Pending(api, version, response, buffers)
         else:
-            buffers = encode_written(written, version, number, self._client_id)
-            pending = Pending(api, version, response, buffers, written.read)
+            buffers = encode_raw_request(written, version, number, self._client_id)
+            pending = Pending(api, version, response, buffers, written.parse_response)
         call: Call[Pending] | None = None
         # mutation: request-written-into-another
         if expect_response and not self._outgoing.busy:
@@ -401,7 +401,7 @@ class Channel:
     def _received(self, count: int) -> None:
         self._counters.bytes_received += count
         try:
-            for frame in self._frames.received(count):
+            for frame in self._frames.buffer_updated(count):
                 if self._error is not None:
                     return
                 self._receive(frame)
@@ -516,7 +516,7 @@ class Channel:
                 f" after a request of {largest.size_bytes} bytes; a broker answers so what is over"
                 " its socket.request.max.bytes"
             )
-        elif self._frames.inside_frame:
+        elif self._frames.has_partial_frame:
             reason += " in the middle of a response"
         elif largest is None and (unheard := self._calls.last_one_way) is not None:
             reason += (

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from aiokafkawire.errors import InvalidOption, KafkaError, MalformedMessage, UnsupportedVersion
-from aiokafkawire.wire import APIS, NO_ID, ApiKey, Request, Response
-from aiokafkawire.wire.header import Written
+from aiokafkawire.wire import APIS, ZERO_UUID, ApiKey, Request, Response
+from aiokafkawire.wire.header import RawRequest
 from aiokafkawire.wire.messages.api_versions import ApiVersionsResponse
 from aiokafkawire.wire.messages.fetch import FetchRequest
 from aiokafkawire.wire.messages.offset_commit import OffsetCommitRequest
@@ -225,7 +225,7 @@ class ByVersion(Generic[R]):
     """A request that is built when the version is known, for APIs whose shape depends on it."""
 
     api_key: ApiKey
-    build: Callable[[int], Request[R] | Written]
+    build: Callable[[int], Request[R] | RawRequest]
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,4 +301,4 @@ def _has_topic_ids(message: Request[Any]) -> bool:
 
 
 def _all_ids(topics: Iterable[Any]) -> bool:
-    return all(topic.topic_id != NO_ID for topic in topics)
+    return all(topic.topic_id != ZERO_UUID for topic in topics)

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.types import TopicPartition
-from aiokafkawire.wire import NO_ID
+from aiokafkawire.wire import ZERO_UUID
 from aiokafkawire.wire.error_codes import ErrorCode
 
 from .planner import FetchPart
@@ -122,7 +122,7 @@ class FetchSession:
     def request(self, parts: Iterable[FetchPart], ids: Mapping[str, UUID]) -> SessionRequest:
         """What to send in order to fetch exactly these partitions."""
         chosen = tuple(parts)
-        known = NO_ID not in ids.values()
+        known = ZERO_UUID not in ids.values()
         max_version = None if known else LAST_VERSION_WITH_NAMES
         state = self.state
         if isinstance(state, Going) and chosen is state.chosen and ids == state.ids:
@@ -147,7 +147,7 @@ class FetchSession:
             state.epoch,
             tuple(p for p in chosen if not _is_known(before.get(p.partition.tp), p)),
             # mutation: fetch-session-never-forgets-partitions
-            tuple((tp, state.ids.get(tp.topic, NO_ID)) for tp in before if tp not in wanted),
+            tuple((tp, state.ids.get(tp.topic, ZERO_UUID)) for tp in before if tp not in wanted),
             wanted,
             max_version,
             chosen,

@@ -30,7 +30,7 @@ from aiokafkawire.records import (
 )
 from aiokafkawire.runtime import Host, Runtime, Signal, checkpoint, in_slices
 from aiokafkawire.types import ANY_LEADER_EPOCH, NodeId, TopicPartition
-from aiokafkawire.wire import NO_ID, ApiKey
+from aiokafkawire.wire import ZERO_UUID, ApiKey
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 from aiokafkawire.wire.messages.fetch import (
     FetchPartition,
@@ -400,7 +400,7 @@ class Fetcher:
         the metadata, and newer ones are waited for.
         """
         partition, state = part.partition, part.state
-        if self._cluster.metadata.topic_id(partition.tp.topic) == NO_ID:
+        if self._cluster.metadata.topic_id(partition.tp.topic) == ZERO_UUID:
             partition.handle(event)
             self._on_change()
         elif self._host.running:  # else the consumer is being closed: there is nobody to tell
@@ -497,7 +497,7 @@ def fetch_request(
         topic, number = part.partition.tp
         entry = topics.get(topic)
         if entry is None:
-            topic_id = asked.ids.get(topic, NO_ID)
+            topic_id = asked.ids.get(topic, ZERO_UUID)
             entry = topics[topic] = FetchTopic(topic=topic, topic_id=topic_id, partitions=[])
         entry.partitions.append(
             FetchPartition(
@@ -532,7 +532,7 @@ def answered(plan: FetchPlan, response: FetchResponse, ids: dict[str, UUID]) -> 
     """The parts of an answer that were asked for, each once."""
     if not response.responses:
         return
-    names = {topic_id: name for name, topic_id in ids.items() if topic_id != NO_ID}
+    names = {topic_id: name for name, topic_id in ids.items() if topic_id != ZERO_UUID}
     parts = {part.partition.tp: part for part in plan.parts}
     for topic in response.responses:
         name = topic.topic or names.get(topic.topic_id, "")

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from aiokafkawire.cluster.metadata import MetadataSnapshot
 from aiokafkawire.errors import BrokerError, KafkaError, UnknownTopic
-from aiokafkawire.wire import NO_ID
+from aiokafkawire.wire import ZERO_UUID
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 
 __all__ = ("OUTAGE_S", "Absence", "Outage", "TopicWatch")
@@ -77,7 +77,7 @@ class TopicWatch:
         renewed = tuple(
             topic
             for topic, id in ids.items()
-            if NO_ID not in {id, self._ids.get(topic, NO_ID)} and id != self._ids[topic]
+            if ZERO_UUID not in {id, self._ids.get(topic, ZERO_UUID)} and id != self._ids[topic]
         )
         self._absent_since = {
             topic: self._absent_since.get(topic, now) for topic in owned if topic not in ids
@@ -85,7 +85,7 @@ class TopicWatch:
         kept = tuple(
             topic for topic, since in self._absent_since.items() if now - since < self._patience_s
         )
-        self._ids = {topic: self._ids.get(topic, NO_ID) for topic in kept} | ids
+        self._ids = {topic: self._ids.get(topic, ZERO_UUID) for topic in kept} | ids
         return Absence(kept, renewed)
 
     def check(

@@ -111,7 +111,7 @@ def sync_answer(request: int, response: SyncGroupResponse, broker: str | None = 
         assignment = consumer_protocol.decode_assignment(response.assignment)
     except ProtocolError as error:
         return on.Contradicted(request, f"its assignment cannot be read: {error}")
-    partitions = consumer_protocol.flatten(assignment.assigned_partitions)
+    partitions = consumer_protocol.flatten_by_topic(assignment.assigned_partitions)
     return on.Synced(request, tuple(partitions))
 
 

@@ -16,7 +16,7 @@ from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.consumer_protocol import (
     decode_subscription,
     encode_assignment,
-    flatten,
+    flatten_by_topic,
 )
 
 from . import states as s
@@ -133,7 +133,7 @@ def subscriptions_of(
                 tuple(told.topics),
                 member.group_instance_id,
                 told.user_data,
-                tuple(flatten(told.owned_partitions)),
+                tuple(flatten_by_topic(told.owned_partitions)),
                 told.generation_id,
                 told.rack_id,
             )

@@ -23,7 +23,7 @@ from aiokafkawire.errors import (
 from aiokafkawire.logs import fields_of, list_offsets
 from aiokafkawire.runtime import Promise, Runtime, Signal, in_slices
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition, by_topic
-from aiokafkawire.wire import NO_ID, ApiKey
+from aiokafkawire.wire import ZERO_UUID, ApiKey
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 from aiokafkawire.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -427,7 +427,7 @@ def commit_request(
         group_instance_id=credentials.group_instance_id,
         topics=[
             OffsetCommitRequestTopic(
-                name=topic, topic_id=ids.get(topic, NO_ID), partitions=[*map(partition, tps)]
+                name=topic, topic_id=ids.get(topic, ZERO_UUID), partitions=[*map(partition, tps)]
             )
             for topic, tps in by_topic(offsets).items()
         ],
@@ -482,7 +482,7 @@ def fetch_request(
             topics=[
                 OffsetFetchRequestTopics(
                     name=topic,
-                    topic_id=ids.get(topic, NO_ID),
+                    topic_id=ids.get(topic, ZERO_UUID),
                     partition_indexes=[tp.partition for tp in tps],
                 )
                 for topic, tps in grouped.items()
@@ -491,7 +491,7 @@ def fetch_request(
         # mutation: offsets-fetched-without-require-stable
         return OffsetFetchRequest(groups=[group], require_stable=stable)
 
-    all_known = all(ids.get(topic, NO_ID) != NO_ID for topic in grouped)
+    all_known = all(ids.get(topic, ZERO_UUID) != ZERO_UUID for topic in grouped)
     max_version = None if all_known else LAST_WITH_TOPIC_NAMES
     return ByVersion(ApiKey.OFFSET_FETCH, build), max_version
 
@@ -557,7 +557,7 @@ class _Topic(Protocol[P_co]):
 def _named(
     topics: Iterable[_Topic[P_co]], ids: Mapping[str, UUID]
 ) -> Iterator[tuple[str, Sequence[P_co]]]:
-    names = {topic_id: name for name, topic_id in ids.items() if topic_id != NO_ID}
+    names = {topic_id: name for name, topic_id in ids.items() if topic_id != ZERO_UUID}
     for topic in topics:
-        name = topic.name or names.get(getattr(topic, "topic_id", NO_ID), "")
+        name = topic.name or names.get(getattr(topic, "topic_id", ZERO_UUID), "")
         yield name, topic.partitions

@@ -15,15 +15,15 @@ from aiokafkawire.kafka07.client import Client
 from aiokafkawire.kafka07.message_stream import MessageStream
 from aiokafkawire.kafka07.options import Kafka07Config, Kafka07Options
 from aiokafkawire.kafka07.partition_reader import FetchResult, MessageAndOffset
-from aiokafkawire.wire.kafka07 import EARLIEST, LATEST, ErrorCode
+from aiokafkawire.wire.kafka07 import EARLIEST, LATEST, Kafka07ErrorCode
 
 __all__ = (
     "EARLIEST",
     "LATEST",
     "Client",
-    "ErrorCode",
     "FetchResult",
     "Kafka07Config",
+    "Kafka07ErrorCode",
     "Kafka07Options",
     "MessageAndOffset",
     "MessageStream",

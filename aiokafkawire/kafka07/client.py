@@ -175,7 +175,7 @@ class Client(BaseClient[Kafka07Session]):
             for topic, partition, payloads in sets
         )
         if requests:
-            request = kafka07.MultiProduceRequest(requests=requests)
+            request = kafka07.MultiProducerRequest(requests=requests)
             session = self._lifecycle.running_here()
             await session.send(request, "MULTIPRODUCE", requests[-1].topic, session.deadline())
 
@@ -293,7 +293,7 @@ class Client(BaseClient[Kafka07Session]):
         check_string(topic)
         if max_number < 0:
             raise ValueError(f"max_number must be at least 0, not {max_number}")
-        request = kafka07.OffsetsRequest(
+        request = kafka07.OffsetRequest(
             topic=topic, partition=partition, time=time, max_number=max_number
         )
         response = await self._request(request, "OFFSETS", kafka07.decode_offsets_response)
@@ -319,7 +319,7 @@ class Client(BaseClient[Kafka07Session]):
         partition: int,
         payloads: Sequence[bytes],
         compression_type: CompressionName | None,
-    ) -> kafka07.ProduceRequest:
+    ) -> kafka07.ProducerRequest:
         check_string(topic)
         if isinstance(payloads, bytes | bytearray | memoryview | str):
             kind = type(payloads).__name__
@@ -327,11 +327,11 @@ class Client(BaseClient[Kafka07Session]):
         for payload in payloads:
             if not isinstance(payload, bytes):
                 raise TypeError(f"a payload must be bytes, not {type(payload).__name__}")
-        messages = [kafka07.Message(payload=payload) for payload in payloads]
+        messages = [kafka07.Kafka07Message(payload=payload) for payload in payloads]
         codec = _codec_id(compression_type or self.config.compression_type)
         if codec and messages:
             compressed = compress(codec, kafka07.encode_messages(messages))
-            messages = [kafka07.Message(payload=compressed, attributes=codec)]
+            messages = [kafka07.Kafka07Message(payload=compressed, attributes=codec)]
         limit = self.config.max_message_size_bytes
         for message in messages:
             if len(message.payload) > limit:
@@ -341,7 +341,7 @@ class Client(BaseClient[Kafka07Session]):
                     topic=topic,
                     partition=partition,
                 )
-        return kafka07.ProduceRequest(
+        return kafka07.ProducerRequest(
             topic=topic, partition=partition, messages=kafka07.encode_messages(messages)
         )
 

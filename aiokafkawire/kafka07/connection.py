@@ -124,7 +124,7 @@ class Kafka07Connection:
                 if not count:
                     self.abort(self._connection_lost("the broker closed the connection"))
                     break
-                for frame in self._frames.received(count):
+                for frame in self._frames.buffer_updated(count):
                     self._on_frame(frame)
         except OSError as error:
             self.abort(self._connection_lost(f"connection lost: {error}"))

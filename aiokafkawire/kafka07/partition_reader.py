@@ -18,16 +18,16 @@ from aiokafkawire.errors import (
 from aiokafkawire.records.compression import Compression, decompress
 from aiokafkawire.runtime import copy_of
 from aiokafkawire.wire import kafka07
-from aiokafkawire.wire.kafka07 import ErrorCode
+from aiokafkawire.wire.kafka07 import Kafka07ErrorCode
 
 __all__ = ("FetchResult", "MessageAndOffset", "PartitionReader", "ReadStatus", "broker_error")
 
 SUPPORTED_CODECS = (Compression.GZIP, Compression.SNAPPY)
 
 _ERROR_MESSAGES = {
-    ErrorCode.OFFSET_OUT_OF_RANGE: "the log has no such offset; offsets() returns its range",
-    ErrorCode.WRONG_PARTITION: "the topic has no such partition on this broker",
-    ErrorCode.UNKNOWN: "internal error of the broker, or an invalid topic name",
+    Kafka07ErrorCode.OFFSET_OUT_OF_RANGE: "the log has no such offset; offsets() returns its range",
+    Kafka07ErrorCode.WRONG_PARTITION: "the topic has no such partition on this broker",
+    Kafka07ErrorCode.UNKNOWN: "internal error of the broker, or an invalid topic name",
 }
 
 
@@ -109,7 +109,7 @@ class FetchResult:
         except (MalformedMessage, CorruptRecords) as error:
             raise self._corrupt(error, position, following) from error
 
-    def _iter_payloads(self, entry: kafka07.Entry) -> Iterator[tuple[int, bytes]]:
+    def _iter_payloads(self, entry: kafka07.LogEntry) -> Iterator[tuple[int, bytes]]:
         start = entry.offset - self.offset
         entry_bytes = memoryview(self.data)[start : entry.next_offset - self.offset]
         return kafka07.iter_payloads(entry_bytes, entry.offset, self._decompress)
@@ -189,7 +189,7 @@ class PartitionReader:
         data = fetched.data
         if not data:
             return ReadStatus.END_OF_LOG
-        needed = kafka07.first_message_bytes(data)
+        needed = kafka07.first_message_size(data)
         if needed is not None and needed <= len(data):
             self._size = self._initial_size
             self._messages = fetched.iter_with_positions()
@@ -222,13 +222,13 @@ def broker_error(
 ) -> BrokerError:
     """Return the exception for an error code of Kafka 0.7; later releases use other codes."""
     try:
-        known = ErrorCode(code)
+        known = Kafka07ErrorCode(code)
     except ValueError:
         error: BrokerError = UnknownServerError(
             f"unknown error code {code}", code=code, name=f"ERROR_{code}"
         )
     else:
-        kind = UnknownServerError if known is ErrorCode.UNKNOWN else BrokerError
+        kind = UnknownServerError if known is Kafka07ErrorCode.UNKNOWN else BrokerError
         error = kind(f"{known.name}: {_ERROR_MESSAGES[known]}", code=known, name=known.name)
     error.broker, error.api = broker, api
     error.topic, error.partition, error.offset = topic, partition, offset

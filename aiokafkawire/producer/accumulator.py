@@ -28,7 +28,7 @@ from aiokafkawire.records.batch import BATCH_OVERHEAD_BYTES
 from aiokafkawire.records.kernel import Buffer, Headers
 from aiokafkawire.runtime import NEVER
 from aiokafkawire.types import NodeId, TopicPartition
-from aiokafkawire.wire import NO_ID
+from aiokafkawire.wire import ZERO_UUID
 
 __all__ = ("MAX_PARKED_TOPICS", "Accumulator")
 
@@ -378,9 +378,9 @@ class Accumulator:
                 )
         topic.set_queues([topic.all_queues[number] for number in numbers])
         known = topic.topic_id
-        if topic_id != NO_ID:
+        if topic_id != ZERO_UUID:
             topic.topic_id = topic_id
-            if known not in {NO_ID, topic_id}:
+            if known not in {ZERO_UUID, topic_id}:
                 self.renew(name)
         return topic
 

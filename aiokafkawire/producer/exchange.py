@@ -18,8 +18,8 @@ from aiokafkawire.records import ClosedBatch, Compression
 from aiokafkawire.records.batch import MAGIC_V2
 from aiokafkawire.records.kernel import Buffer
 from aiokafkawire.types import ANY_LEADER_EPOCH, TopicPartition
-from aiokafkawire.wire import NO_ID
-from aiokafkawire.wire.header import Written
+from aiokafkawire.wire import ZERO_UUID
+from aiokafkawire.wire.header import RawRequest
 from aiokafkawire.wire.messages.produce import (
     LeaderIdAndEpoch,
     PartitionProduceData,
@@ -63,7 +63,7 @@ class BuiltRequest:
     sent: Sequence[Batch]
     size_bytes: int
     refused: Sequence[tuple[Batch, KafkaError]] = ()
-    written: Written | None = None
+    written: RawRequest | None = None
 
 
 def build(
@@ -95,7 +95,7 @@ def build(
         if topic is None:
             topic = topics[receipt.topic] = TopicProduceData(
                 name=receipt.topic,
-                topic_id=topic_ids.get(receipt.topic, NO_ID),
+                topic_id=topic_ids.get(receipt.topic, ZERO_UUID),
                 partition_data=[],
             )
             request.topic_data.append(topic)

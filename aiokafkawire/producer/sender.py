@@ -23,7 +23,7 @@ from aiokafkawire.producer.transactions import Transactions
 from aiokafkawire.records import Compression
 from aiokafkawire.runtime import NEVER, Host, Runtime, Signal, copy_of
 from aiokafkawire.types import NodeId, ProducerIdAndEpoch, TopicPartition
-from aiokafkawire.wire import NO_ID, ErrorCode, error_for
+from aiokafkawire.wire import ZERO_UUID, ErrorCode, error_for
 from aiokafkawire.wire.messages.init_producer_id import InitProducerIdRequest
 
 __all__ = ("LEADER_CHECK_S", "Sender")
@@ -241,7 +241,7 @@ class Sender:
             known = snapshot.topics.get(name)
             if known is not None and known.partitions:
                 accumulator.set_topic(name, known.partitions, known.topic_id)
-                if known.topic_id == NO_ID and name in self._unknown_topics:
+                if known.topic_id == ZERO_UUID and name in self._unknown_topics:
                     # Without ids, a topic that was gone in between counts as another one.
                     accumulator.renew(name)
                 self._unknown_topics.discard(name)

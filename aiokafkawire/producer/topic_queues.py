@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokafkawire.producer.partition_queue import PartitionQueue
 from aiokafkawire.producer.partitioner import StickyChoice, partition_for_key
-from aiokafkawire.wire import NO_ID
+from aiokafkawire.wire import ZERO_UUID
 
 __all__ = ("MAX_REMEMBERED_KEYS", "TopicQueues")
 
@@ -41,7 +41,7 @@ class TopicQueues:
         self.used_at = 0.0
         self.sticky = StickyChoice(switch_bytes)
         self.sticky_queue: PartitionQueue | None = None  # the choice's, while it holds
-        self.topic_id = NO_ID
+        self.topic_id = ZERO_UUID
         self._by_key: dict[bytes, PartitionQueue] = {}
 
     def set_queues(self, queues: list[PartitionQueue]) -> None:

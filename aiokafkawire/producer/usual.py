@@ -17,7 +17,7 @@ from aiokafkawire.producer.answer import NO_ERRORS, Answer
 from aiokafkawire.producer.outcomes import Verdict
 from aiokafkawire.records.kernel import Buffer
 from aiokafkawire.wire import encode
-from aiokafkawire.wire.header import Written, encode_response
+from aiokafkawire.wire.header import RawRequest, encode_response
 from aiokafkawire.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -93,12 +93,12 @@ class UsualForm:
         self._around_bytes = len(self._before) + _INDEX.size + len(self._after)
         self._answer = _numbers(topic, topic_id, version)
 
-    def write(self, partition: int, records: Sequence[Buffer], size_bytes: int) -> Written:
+    def write(self, partition: int, records: Sequence[Buffer], size_bytes: int) -> RawRequest:
         """A request with one batch, whose encoded parts these are, and their size in all."""
         size = _compact_size(size_bytes)
         body = (self._before, _INDEX.pack(partition), size, *records, self._after)
         whole_size = self._around_bytes + len(size) + size_bytes
-        return _tuple(Written, (ProduceRequest, body, whole_size, partial(self.read, partition)))
+        return _tuple(RawRequest, (ProduceRequest, body, whole_size, partial(self.read, partition)))
 
     def read(self, partition: int, frame: memoryview) -> Answer | None:
         """The answer, if it is that the batch is in the log and nothing else is said."""

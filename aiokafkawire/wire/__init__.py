@@ -1,15 +1,15 @@
 """Kafka's messages and their bytes. Nothing in here reads, writes or waits."""
 
-from aiokafkawire.wire.api import APIS, Api, ApiKey, api_of, message_class, message_names
+from aiokafkawire.wire.api import APIS, Api, ApiKey, api_for, message_class, message_names
 from aiokafkawire.wire.codec import decode, encode, encode_parts
 from aiokafkawire.wire.error_codes import ErrorCode, error_for, raise_for
-from aiokafkawire.wire.json_form import from_json, to_json
-from aiokafkawire.wire.primitives import NO_ID, Buffer
+from aiokafkawire.wire.json_converter import from_json, to_json
+from aiokafkawire.wire.primitives import ZERO_UUID, Buffer
 from aiokafkawire.wire.schema import Message, Request, Response, Struct
 
 __all__ = (
     "APIS",
-    "NO_ID",
+    "ZERO_UUID",
     "Api",
     "ApiKey",
     "Buffer",
@@ -18,7 +18,7 @@ __all__ = (
     "Request",
     "Response",
     "Struct",
-    "api_of",
+    "api_for",
     "decode",
     "encode",
     "encode_parts",

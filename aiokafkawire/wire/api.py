@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from aiokafkawire.wire.schema import Message, Request, Response
 
-__all__ = ("ALIASES", "APIS", "Api", "ApiKey", "api_of", "message_class", "message_names")
+__all__ = ("APIS", "API_ALIASES", "Api", "ApiKey", "api_for", "message_class", "message_names")
 
 
 class ApiKey(IntEnum):
@@ -120,8 +120,8 @@ class Api:
     """One API and the versions that its classes know, every one ever released.
 
     `flexible_from`: the first version with compact lengths and tagged fields (KIP-482), if any.
-    `latest_unstable`: Kafka has not settled `max_version` yet; it is for tests alone.
-    `first_unstable`: version 0 was for early access, and the release that settled it speaks 1.
+    `latest_version_unstable`: Kafka has not settled `max_version` yet; it is for tests alone.
+    `first_version_unstable`: version 0 was for early access; the release that settled it speaks 1.
     """
 
     key: ApiKey
@@ -129,31 +129,31 @@ class Api:
     min_version: int
     max_version: int
     flexible_from: int | None
-    latest_unstable: bool = False
-    first_unstable: bool = False
+    latest_version_unstable: bool = False
+    first_version_unstable: bool = False
 
     @property
     def min_stable_version(self) -> int:
         """The lowest version to speak with a broker."""
-        return self.min_version + self.first_unstable
+        return self.min_version + self.first_version_unstable
 
     @property
     def max_stable_version(self) -> int:
         """The highest version to speak with a broker."""
-        return self.max_version - self.latest_unstable
+        return self.max_version - self.latest_version_unstable
 
     @property
     def request(self) -> type[Request[Any]]:
         """The class of its request."""
-        return cast("type[Request[Any]]", self._class("Request"))
+        return cast("type[Request[Any]]", self._load_api_message("Request"))
 
     @property
     def response(self) -> type[Response]:
         """The class of its response."""
-        return cast("type[Response]", self._class("Response"))
+        return cast("type[Response]", self._load_api_message("Response"))
 
-    def _class(self, suffix: str) -> type[Message]:
-        return _class(self.name, suffix)
+    def _load_api_message(self, suffix: str) -> type[Message]:
+        return _load_api_message(self.name, suffix)
 
 
 APIS: Mapping[ApiKey, Api] = MappingProxyType(
@@ -182,7 +182,7 @@ APIS: Mapping[ApiKey, Api] = MappingProxyType(
             Api(ApiKey.CREATE_TOPICS, "CreateTopics", 0, 7, 5),
             Api(ApiKey.DELETE_TOPICS, "DeleteTopics", 0, 6, 4),
             Api(ApiKey.DELETE_RECORDS, "DeleteRecords", 0, 2, 2),
-            Api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", 0, 6, 2, latest_unstable=True),
+            Api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", 0, 6, 2, latest_version_unstable=True),
             Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 0, 4, 4),
             Api(ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 5, 3),
             Api(ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4, 3),
@@ -236,10 +236,24 @@ APIS: Mapping[ApiKey, Api] = MappingProxyType(
             Api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, "AssignReplicasToDirs", 0, 0, 0),
             Api(ApiKey.LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, 0),
             Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, 0),
-            Api(ApiKey.SHARE_GROUP_HEARTBEAT, "ShareGroupHeartbeat", 0, 1, 0, first_unstable=True),
-            Api(ApiKey.SHARE_GROUP_DESCRIBE, "ShareGroupDescribe", 0, 1, 0, first_unstable=True),
-            Api(ApiKey.SHARE_FETCH, "ShareFetch", 0, 2, 0, first_unstable=True),
-            Api(ApiKey.SHARE_ACKNOWLEDGE, "ShareAcknowledge", 0, 2, 0, first_unstable=True),
+            Api(
+                ApiKey.SHARE_GROUP_HEARTBEAT,
+                "ShareGroupHeartbeat",
+                0,
+                1,
+                0,
+                first_version_unstable=True,
+            ),
+            Api(
+                ApiKey.SHARE_GROUP_DESCRIBE,
+                "ShareGroupDescribe",
+                0,
+                1,
+                0,
+                first_version_unstable=True,
+            ),
+            Api(ApiKey.SHARE_FETCH, "ShareFetch", 0, 2, 0, first_version_unstable=True),
+            Api(ApiKey.SHARE_ACKNOWLEDGE, "ShareAcknowledge", 0, 2, 0, first_version_unstable=True),
             Api(ApiKey.ADD_RAFT_VOTER, "AddRaftVoter", 0, 1, 0),
             Api(ApiKey.REMOVE_RAFT_VOTER, "RemoveRaftVoter", 0, 0, 0),
             Api(ApiKey.UPDATE_RAFT_VOTER, "UpdateRaftVoter", 0, 0, 0),
@@ -262,7 +276,7 @@ _BY_NAME: Mapping[str, tuple[Api, str]] = {
     api.name + suffix: (api, suffix) for api in APIS.values() for suffix in ("Request", "Response")
 }
 
-ALIASES: Mapping[str, str] = {
+API_ALIASES: Mapping[str, str] = {
     "ConsumerMetadata": "FindCoordinator",
     "GroupCoordinator": "FindCoordinator",
     "ListOffset": "ListOffsets",
@@ -272,7 +286,7 @@ ALIASES: Mapping[str, str] = {
 }
 """What the protocol documents of 0.8 to 0.10 call an API, and what Kafka calls it now."""
 
-_DATA: Mapping[str, tuple[str, ...]] = {
+_MESSAGE_MODULES: Mapping[str, tuple[str, ...]] = {
     "headers": ("RequestHeader", "ResponseHeader"),
     "consumer_protocol": ("ConsumerProtocolSubscription", "ConsumerProtocolAssignment"),
     "control_records": (
@@ -293,7 +307,7 @@ _DATA: Mapping[str, tuple[str, ...]] = {
 }
 """The modules of messages that are not named after an API."""
 
-_RECORDS: Mapping[str, tuple[str, ...]] = {
+_RECORD_MODULES: Mapping[str, tuple[str, ...]] = {
     "group_records": ("GroupMetadata", "OffsetCommit", "LegacyOffsetCommit"),
     "consumer_group_records": (
         "ConsumerGroupMetadata",
@@ -329,22 +343,24 @@ _CLASS_NAMES = {"RequestHeader": "RequestHeaderData", "ResponseHeader": "Respons
 
 _SUFFIX = re.compile("(Request|Response)$")
 
-_OTHERS: Mapping[str, str] = {name: module for module, names in _DATA.items() for name in names} | {
+_MODULE_BY_MESSAGE: Mapping[str, str] = {
+    name: module for module, names in _MESSAGE_MODULES.items() for name in names
+} | {
     name + part: module
-    for module, names in _RECORDS.items()
+    for module, names in _RECORD_MODULES.items()
     for name in names
     for part in ("Key", "Value")
 }
 
 
-def api_of(message: Request[Any] | Response) -> Api:
+def api_for(message: Request[Any] | Response) -> Api:
     """The API that a request or response belongs to."""
     return APIS[ApiKey(message.api_key)]
 
 
 def message_names() -> tuple[str, ...]:
     """Kafka's own names of all messages that `message_class` finds, without aliases."""
-    return (*_BY_NAME, *_OTHERS)
+    return (*_BY_NAME, *_MODULE_BY_MESSAGE)
 
 
 def message_class(name: str) -> type[Message]:
@@ -354,22 +370,22 @@ def message_class(name: str) -> type[Message]:
     FindCoordinatorRequest, `"OffsetsResponse"` is ListOffsetsResponse. Raises `KeyError` for a
     name that this package has no class for.
     """
-    if name in _OTHERS:
-        return _load(_OTHERS[name], _CLASS_NAMES.get(name, name))
+    if name in _MODULE_BY_MESSAGE:
+        return _load(_MODULE_BY_MESSAGE[name], _CLASS_NAMES.get(name, name))
     stem, suffix = _SUFFIX.sub("", name), _SUFFIX.search(name)
-    if stem in ALIASES and suffix is not None:
-        name = ALIASES[stem] + suffix[0]
+    if stem in API_ALIASES and suffix is not None:
+        name = API_ALIASES[stem] + suffix[0]
     api, part = _BY_NAME[name]
     return api.request if part == "Request" else api.response
 
 
 @functools.cache
-def _class(name: str, suffix: str) -> type[Message]:
+def _load_api_message(name: str, suffix: str) -> type[Message]:
     """The class of a request or a response; asked for with every message, so it is kept."""
     module = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
     return _load(module, name + suffix)
 
 
 def _load(module: str, name: str) -> type[Message]:
-    found = getattr(importlib.import_module(f"aiokafkawire.wire.messages.{module}"), name)
-    return cast("type[Message]", found)
+    message_type = getattr(importlib.import_module(f"aiokafkawire.wire.messages.{module}"), name)
+    return cast("type[Message]", message_type)

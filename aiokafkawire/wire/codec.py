@@ -8,25 +8,29 @@ from typing import TypeVar
 
 from aiokafkawire.errors import UnsupportedVersion
 from aiokafkawire.wire.decoder import DECODE_ERRORS, Decoder, make_decoder
+from aiokafkawire.wire.diagnostics import (
+    diagnose_decode_error,
+    diagnose_encode_error,
+    trailing_bytes_error,
+)
 from aiokafkawire.wire.encoder import Encoder, make_encoder
-from aiokafkawire.wire.explain import explain_decoding, explain_encoding, trailing_bytes
 from aiokafkawire.wire.primitives import Buffer
-from aiokafkawire.wire.schema import Message, schema_of
+from aiokafkawire.wire.schema import Message, schema_for
 
 __all__ = (
-    "KEEP_APART_BYTES",
+    "MIN_SEPARATE_BUFFER_BYTES",
     "check_version",
     "decode",
     "decode_prefix",
     "encode",
-    "encode_onto",
+    "encode_into",
     "encode_parts",
-    "join_small",
+    "join_small_buffers",
 )
 
 M = TypeVar("M", bound=Message)
 
-KEEP_APART_BYTES = 4_096
+MIN_SEPARATE_BUFFER_BYTES = 4_096
 """Buffers of this size or more are sent as they are; below it, joining them costs less."""
 
 # As many entries as there are classes and versions, at most.
@@ -44,7 +48,7 @@ def encode(message: Message, version: int) -> bytes:
     fit its field. Each names class, version and field.
     """
     parts: list[Buffer] = []
-    encode_onto(parts, message, version)
+    encode_into(parts, message, version)
     return b"".join(parts)
 
 
@@ -54,27 +58,27 @@ def encode_parts(message: Message, version: int) -> list[Buffer]:
     The caller keeps the records unchanged until the buffers are sent.
     """
     parts: list[Buffer] = []
-    encode_onto(parts, message, version)
-    return join_small(parts)
+    encode_into(parts, message, version)
+    return join_small_buffers(parts)
 
 
-def encode_onto(parts: list[Buffer], message: Message, version: int) -> None:
+def encode_into(parts: list[Buffer], message: Message, version: int) -> None:
     """Append a message's bytes to `parts`, in many small buffers."""
     encoder = _ENCODERS.get((type(message), version)) or _encoder(type(message), version)
     try:
         encoder(message, parts.append)
     except ENCODE_ERRORS as error:
-        raise explain_encoding(message, version, error) from error
+        raise diagnose_encode_error(message, version, error) from error
 
 
-def join_small(parts: list[Buffer]) -> list[Buffer]:
+def join_small_buffers(parts: list[Buffer]) -> list[Buffer]:
     """The same bytes in few buffers: runs of small ones joined, large ones kept as they are."""
-    if parts and max(map(len, parts)) < KEEP_APART_BYTES:
+    if parts and max(map(len, parts)) < MIN_SEPARATE_BUFFER_BYTES:
         return [b"".join(parts)]
     joined: list[Buffer] = []
     run: list[Buffer] = []
     for part in parts:
-        if len(part) < KEEP_APART_BYTES:
+        if len(part) < MIN_SEPARATE_BUFFER_BYTES:
             run.append(part)
             continue
         if run:
@@ -99,9 +103,9 @@ def decode(cls: type[M], version: int, data: Buffer) -> M:
     try:
         message, end = decoder(memoryview(data), 0, size)
     except DECODE_ERRORS as error:
-        raise explain_decoding(cls, version, data) from error
+        raise diagnose_decode_error(cls, version, data) from error
     if end != size:
-        raise trailing_bytes(cls, version, data, end)
+        raise trailing_bytes_error(cls, version, data, end)
     found: M = message
     return found
 
@@ -113,7 +117,7 @@ def decode_prefix(cls: type[M], version: int, data: Buffer) -> tuple[M, int]:
     try:
         message, end = decoder(view, 0, len(view))
     except DECODE_ERRORS as error:
-        raise explain_decoding(cls, version, data) from error
+        raise diagnose_decode_error(cls, version, data) from error
     return message, end
 
 
@@ -121,7 +125,7 @@ def check_version(cls: type[Message], version: int) -> None:
     """Raise `UnsupportedVersion` unless the message was ever released in `version`."""
     if not cls.min_version <= version <= cls.max_version:
         raise UnsupportedVersion(
-            f"{schema_of(cls).name} has versions {cls.min_version} to {cls.max_version},"
+            f"{schema_for(cls).name} has versions {cls.min_version} to {cls.max_version},"
             f" not {version}"
         )
 

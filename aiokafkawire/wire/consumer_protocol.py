@@ -17,7 +17,7 @@ from aiokafkawire.wire.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
 )
 from aiokafkawire.wire.primitives import Buffer
-from aiokafkawire.wire.schema import Message, schema_of
+from aiokafkawire.wire.schema import Message, schema_for
 
 __all__ = (
     "ConsumerProtocolAssignment",
@@ -26,13 +26,13 @@ __all__ = (
     "decode_subscription",
     "encode_assignment",
     "encode_subscription",
-    "flatten",
+    "flatten_by_topic",
     "group_by_topic",
 )
 
 M = TypeVar("M", bound=Message)
 
-NEWEST = 3
+LATEST_VERSION = 3
 
 _VERSION = struct.Struct(">h")
 
@@ -44,7 +44,7 @@ def encode_subscription(
     owned_partitions: Iterable[tuple[str, int]] = (),
     generation_id: int = -1,
     rack_id: str | None = None,
-    version: int = NEWEST,
+    version: int = LATEST_VERSION,
 ) -> bytes:
     """What a member tells the leader: topics and owned partitions are sorted, as Kafka does.
 
@@ -70,7 +70,7 @@ def encode_assignment(
     partitions: Iterable[tuple[str, int]],
     *,
     user_data: bytes | None = None,
-    version: int = NEWEST,
+    version: int = LATEST_VERSION,
 ) -> bytes:
     """What the leader gives a member: partitions by topic, in the order in which they come."""
     message = ConsumerProtocolAssignment(
@@ -97,19 +97,19 @@ def group_by_topic(partitions: Iterable[tuple[str, int]]) -> list[messages.Topic
     ]
 
 
-def flatten(entries: Iterable[messages.TopicPartition]) -> list[TopicPartition]:
+def flatten_by_topic(entries: Iterable[messages.TopicPartition]) -> list[TopicPartition]:
     """The single partitions of such entries, in their order."""
     return [TopicPartition(entry.topic, number) for entry in entries for number in entry.partitions]
 
 
 def _decode(cls: type[M], data: Buffer) -> M:
-    name = schema_of(cls).name
+    name = schema_for(cls).name
     if len(data) < _VERSION.size:
         raise MalformedMessage("the version is missing", message=name, position=0)
     version: int = _VERSION.unpack_from(data)[0]
     body = memoryview(data)[_VERSION.size :]
     if version < 0:
         raise MalformedMessage(f"a version of {version} is impossible", message=name, position=0)
-    if version > NEWEST:
-        return decode_prefix(cls, NEWEST, body)[0]
+    if version > LATEST_VERSION:
+        return decode_prefix(cls, LATEST_VERSION, body)[0]
     return decode(cls, version, body)

@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
 
+from aiokafkawire.wire.codegen import FunctionSource, VersionLayout
+from aiokafkawire.wire.lazy_arrays import MIN_LAZY_LENGTH, LazyArrays, supports_lazy_arrays
 from aiokafkawire.wire.primitives import (
     MAX_STRING_BYTES,
     BufferOverrun,
@@ -18,9 +20,7 @@ from aiokafkawire.wire.primitives import (
     decode_unsigned_varint,
     uuid_from_bytes,
 )
-from aiokafkawire.wire.schema import Field, LateStruct, Message, Struct, TypeKind, schema_of
-from aiokafkawire.wire.source import Layout, Source
-from aiokafkawire.wire.uniform import FEWEST, UniformArrays, may_be_uniform
+from aiokafkawire.wire.schema import Field, LazyStruct, Message, Struct, TypeKind, schema_for
 
 __all__ = ("DECODE_ERRORS", "Decoder", "make_decoder")
 
@@ -29,25 +29,25 @@ Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
 DECODE_ERRORS = (struct.error, IndexError, ValueError)
 """What a decoder raises on malformed bytes; ValueError includes UnicodeDecodeError."""
 
-FEW = 17
+PREMADE_UNPACKERS = 17
 """Arrays of numbers with fewer elements are read without making a format."""
 
 
 def make_decoder(cls: type[Message], version: int) -> Decoder:
     """Make the decoder of `cls` in `version`."""
-    maker = _DecoderMaker(Layout(version, flexible=cls.is_flexible(version)))
+    maker = _DecoderMaker(VersionLayout(version, flexible=cls.is_flexible(version)))
     maker.struct(cls, "m")
     maker.source.line("return m, p")
-    return maker.source.compile("decode", f"decoder of {schema_of(cls).name} v{version}")
+    return maker.source.compile("decode", f"decoder of {schema_for(cls).name} v{version}")
 
 
 @cache
 def _unpackers(code: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
     """What reads 0, 1, 2 … numbers: arrays are short, as replicas are, and formats cost."""
-    return tuple(struct.Struct(f">{count}{code}").unpack_from for count in range(FEW))
+    return tuple(struct.Struct(f">{count}{code}").unpack_from for count in range(PREMADE_UNPACKERS))
 
 
-def _long_size(buf: memoryview, p: int) -> tuple[int, int]:
+def _multi_byte_size(buf: memoryview, p: int) -> tuple[int, int]:
     """A compact size whose first byte, just before `p`, is not all of it."""
     size, p = decode_unsigned_varint(buf, p - 1)
     return size - 1, p
@@ -83,13 +83,13 @@ def _unknown_fields(buf: memoryview, p: int, end: int) -> tuple[list[tuple[int, 
 
 
 class _DecoderMaker:
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: VersionLayout) -> None:
         self.layout = layout
-        self.source = Source("decode(buf, p, end)")
+        self.source = FunctionSource("decode(buf, p, end)")
         self.source.names.update(
             new=object.__new__,
             Overrun=BufferOverrun,
-            long_size=_long_size,
+            long_size=_multi_byte_size,
             unpack_from=struct.unpack_from,
             uuid=uuid_from_bytes,
             tag_count=_tag_count,
@@ -98,14 +98,14 @@ class _DecoderMaker:
         )
         self._run: list[tuple[str, str]] = []
         self._after_run: list[str] = []
-        self._late: set[str] = set()
+        self._lazy_objects: set[str] = set()
 
     def struct(self, cls: type[Struct], obj: str) -> None:
         """Read a struct into the new variable `obj`."""
-        schema, version = schema_of(cls), self.layout.version
+        schema, version = schema_for(cls), self.layout.version
         self.source.line(f"{obj} = new({self.source.constant('Class', cls)})")
-        if issubclass(cls, LateStruct):
-            self._late.add(obj)
+        if issubclass(cls, LazyStruct):
+            self._lazy_objects.add(obj)
         for item in schema.absent(version):
             self._set_default(item, obj)
         for item in schema.present(version):
@@ -139,7 +139,7 @@ class _DecoderMaker:
         size = self._size("h" if kind.name == "string" else "i", compact)
         stop = self.source.name("q")
         limit = f" or {size} > {MAX_STRING_BYTES}" if compact and kind.name == "string" else ""
-        read = {
+        expression = {
             "string": f'str(buf[p:{stop}], "utf-8")',
             "bytes": f"bytes(buf[p:{stop}])",
             "records": f"buf[p:{stop}]",
@@ -148,7 +148,7 @@ class _DecoderMaker:
             self.source.line(f"{stop} = p + {size}")
             with self.source.block(f"if {size} < 0 or {stop} > end{limit}:"):
                 self.source.line("raise Overrun")
-            self.source.line(f"{target} = {read}")
+            self.source.line(f"{target} = {expression}")
             self.source.line(f"p = {stop}")
 
     def _null_or_value(
@@ -181,31 +181,40 @@ class _DecoderMaker:
         with self._null_or_value(count, target, nullable):
             with self.source.block(f"if {count} < 0 or {count} * {item_bytes} > end - p:"):
                 self.source.line("raise Overrun")
-            with self._unless_later(element.struct, target, count):
+            with self._unless_lazy(element.struct, target, count):
                 self._items(element, target, count)
 
-    def _unless_later(
+    def _unless_lazy(
         self, cls: type[Struct] | None, target: str, count: str
     ) -> AbstractContextManager[None]:
         """Put an array of structs off if it is uniform; what follows is for the other case."""
         obj, _, name = target.partition(".")
-        if cls is None or obj not in self._late or not may_be_uniform(cls, self.layout.version):
+        if (
+            cls is None
+            or obj not in self._lazy_objects
+            or not supports_lazy_arrays(cls, self.layout.version)
+        ):
             return nullcontext()
-        self._late.remove(obj)  # it has one such array
-        arrays = self.source.constant("arrays", UniformArrays(name, cls, self.layout))
-        later = self.source.name("later")
-        put_off = f"{arrays}.put_off(buf, p, end, {count})"
-        self.source.line(f"{later} = {put_off} if {count} >= {FEWEST} else None")
-        with self.source.block(f"if {later} is not None:"):
-            self.source.line(f"{obj}._later, p = {later}")
+        self._lazy_objects.remove(obj)  # it has one such array
+        arrays = self.source.constant("arrays", LazyArrays(name, cls, self.layout))
+        lazy = self.source.name("lazy")
+        try_defer = f"{arrays}.try_defer(buf, p, end, {count})"
+        self.source.line(f"{lazy} = {try_defer} if {count} >= {MIN_LAZY_LENGTH} else None")
+        with self.source.block(f"if {lazy} is not None:"):
+            self.source.line(f"{obj}._lazy_array, p = {lazy}")
         return self.source.block("else:")
 
     def _items(self, element: TypeKind, target: str, count: str) -> None:
         if element.primitive is not None and len(element.primitive.code) == 1:
             code, size = element.primitive.code, element.primitive.size_bytes
-            few = self.source.constant("few", _unpackers(code))
-            short, long = f"{few}[{count}](buf, p)", f'unpack_from(f">{{{count}}}{code}", buf, p)'
-            self.source.line(f"{target} = list({short} if {count} < {FEW} else {long})")
+            unpackers = self.source.constant("unpackers", _unpackers(code))
+            short, long = (
+                f"{unpackers}[{count}](buf, p)",
+                f'unpack_from(f">{{{count}}}{code}", buf, p)',
+            )
+            self.source.line(
+                f"{target} = list({short} if {count} < {PREMADE_UNPACKERS} else {long})"
+            )
             self.source.line(f"p += {count} * {size}")
             return
         items, add, item = (self.source.name(prefix) for prefix in ("a", "add", "m"))
@@ -227,8 +236,8 @@ class _DecoderMaker:
             self.source.line(f"{target} = {obj}")
             return
         # Null is an int8 below 0, or an unsigned varint of 0 where the struct is a tagged field.
-        mark = self._size("b", compact=tagged)
-        with self.source.block(f"if {mark} < 0:"):
+        size = self._size("b", compact=tagged)
+        with self.source.block(f"if {size} < 0:"):
             self.source.line(f"{target} = None")
         with self.source.block("else:"):
             self.struct(cls, obj)
@@ -239,13 +248,13 @@ class _DecoderMaker:
             self._set_default(item, obj)
         with self.source.block("if buf[p]:"):
             if fields:
-                self._known_and_unknown(fields, obj)
+                self._mixed_tagged_fields(fields, obj)
             else:
                 self.source.line(f"{obj}.unknown_tagged_fields, p = unknown_fields(buf, p, end)")
         with self.source.block("else:"):
             self.source.line("p += 1")
 
-    def _known_and_unknown(self, fields: Sequence[Field], obj: str) -> None:
+    def _mixed_tagged_fields(self, fields: Sequence[Field], obj: str) -> None:
         count, seen, tag, stop = (self.source.name(x) for x in ("n", "seen", "tag", "q"))
         self.source.line(f"{count}, p = tag_count(buf, p, end)")
         self.source.line(f"{seen} = set()")

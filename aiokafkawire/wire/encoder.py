@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from aiokafkawire.wire.codegen import FunctionSource, VersionLayout
 from aiokafkawire.wire.primitives import (
     MAX_STRING_BYTES,
     Buffer,
     Primitive,
     encode_unsigned_varint,
 )
-from aiokafkawire.wire.schema import Field, Message, Struct, TypeKind, schema_of
-from aiokafkawire.wire.source import Layout, Source
+from aiokafkawire.wire.schema import Field, Message, Struct, TypeKind, schema_for
 
-__all__ = ("Encoder", "NotInVersion", "make_encoder", "tagged_section")
+__all__ = ("Encoder", "FieldNotInVersion", "encode_tagged_fields", "make_encoder")
 
 Encoder = Callable[[Any, Callable[[Buffer], object]], None]
 
@@ -26,21 +26,21 @@ NULL_COUNT = b"\xff" * 4
 NULL_STRUCT = repr(b"\xff")
 NULL_TAGGED_STRUCT = "one[0]"
 """Unlike the untagged null, an int8 of -1, this is an unsigned varint. Present is 1 in both."""
-ONE_BYTE = tuple(bytes((n,)) for n in range(0x80))
+SINGLE_BYTES = tuple(bytes((n,)) for n in range(0x80))
 
 
-class NotInVersion(ValueError):
+class FieldNotInVersion(ValueError):
     """A field holds a value that the version has no place for."""
 
 
 def make_encoder(cls: type[Message], version: int) -> Encoder:
     """Make the encoder of `cls` in `version`."""
-    maker = _EncoderMaker(Layout(version, flexible=cls.is_flexible(version)))
+    maker = _EncoderMaker(VersionLayout(version, flexible=cls.is_flexible(version)))
     maker.struct(cls, "m")
-    return maker.source.compile("encode", f"encoder of {schema_of(cls).name} v{version}")
+    return maker.source.compile("encode", f"encoder of {schema_for(cls).name} v{version}")
 
 
-def tagged_section(fields: Sequence[tuple[int, bytes]]) -> bytes:
+def encode_tagged_fields(fields: Sequence[tuple[int, bytes]]) -> bytes:
     """Tagged fields in tag order. Raises ValueError when a tag comes twice."""
     ordered = sorted(fields, key=lambda item: item[0])
     parts = [encode_unsigned_varint(len(ordered))]
@@ -58,26 +58,26 @@ def _flat(value: Buffer) -> Buffer:
 
 
 class _EncoderMaker:
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: VersionLayout) -> None:
         self.layout = layout
-        self.source = Source("encode(m, w)")
+        self.source = FunctionSource("encode(m, w)")
         self.source.names.update(
-            NotInVersion=NotInVersion,
-            one=ONE_BYTE,
+            FieldNotInVersion=FieldNotInVersion,
+            one=SINGLE_BYTES,
             uvarint=encode_unsigned_varint,
             pack=struct.pack,
             flat=_flat,
-            tagged_section=tagged_section,
+            encode_tagged_fields=encode_tagged_fields,
         )
         self._writer = "w"
         self._run: list[tuple[str, str]] = []
 
     def struct(self, cls: type[Struct], obj: str) -> None:
         """Write all fields of the struct in variable `obj`."""
-        schema, version = schema_of(cls), self.layout.version
-        for item in schema.refused(version):
+        schema, version = schema_for(cls), self.layout.version
+        for item in schema.non_ignorable(version):
             with self.source.block(f"if {self._differs(item, obj)}:"):
-                self.source.line("raise NotInVersion")
+                self.source.line("raise FieldNotInVersion")
         for item in schema.present(version):
             nullable = version in item.nullable
             self._value(item.kind, f"{obj}.{item.name}", nullable, item.compact)
@@ -85,7 +85,7 @@ class _EncoderMaker:
             self._tagged(schema.tagged(version), obj)
             return
         with self.source.block(f"if {obj}.unknown_tagged_fields:"):
-            self.source.line("raise NotInVersion")
+            self.source.line("raise FieldNotInVersion")
         self._flush()
 
     def _differs(self, item: Field, obj: str) -> str:
@@ -208,7 +208,7 @@ class _EncoderMaker:
             for item, test in zip(fields, tests[1:], strict=True):
                 with self.source.block(f"if {test}:"):
                     self._tagged_field(item, obj, section)
-            self.source.line(f"{self._writer}(tagged_section({section}))")
+            self.source.line(f"{self._writer}(encode_tagged_fields({section}))")
         with self.source.block("else:"):
             self.source.line(f"{self._writer}(one[0])")
 

@@ -8,26 +8,26 @@ from typing import Any, NamedTuple, TypeVar
 from aiokafkawire.errors import MalformedFrame, MalformedMessage, UnsupportedVersion
 from aiokafkawire.wire.api import APIS, ApiKey
 from aiokafkawire.wire.codec import (
-    KEEP_APART_BYTES,
+    MIN_SEPARATE_BUFFER_BYTES,
     decode,
     decode_prefix,
     encode,
-    encode_onto,
-    join_small,
+    encode_into,
+    join_small_buffers,
 )
 from aiokafkawire.wire.messages.headers import RequestHeaderData, ResponseHeaderData
 from aiokafkawire.wire.primitives import Buffer
 from aiokafkawire.wire.schema import Request, Response
 
 __all__ = (
+    "RawRequest",
     "RequestHeader",
-    "Written",
     "decode_request",
     "decode_request_header",
     "decode_response",
+    "encode_raw_request",
     "encode_request",
     "encode_response",
-    "encode_written",
     "peek_correlation_id",
 )
 
@@ -40,7 +40,7 @@ _LENGTH_BYTES = _LENGTH.size  # looked up for each frame
 _KEY_AND_VERSION = struct.Struct(">hh")
 _KEY_VERSION_AND_ID = struct.Struct(">hhi")
 _KEY_VERSION_AND_ID_BYTES = _KEY_VERSION_AND_ID.size
-_WHOLE_BEGINNING = struct.Struct(">ihhi")  # with the length before it
+_LENGTH_AND_HEADER_START = struct.Struct(">ihhi")  # with the length before it
 
 
 class RequestHeader(NamedTuple):
@@ -53,17 +53,18 @@ class RequestHeader(NamedTuple):
     header_size: int
 
 
-class Written(NamedTuple):
+class RawRequest(NamedTuple):
     """The body of a request, `size_bytes` in all, written by whoever knows how it usually looks.
 
-    `read` gets the frame of the answer, and gives what it says, or None if that does not look as
-    usual: then it is decoded. The parts of the body are joined and kept as those of `encode_parts`.
+    `parse_response` gets the frame of the answer, and gives what it says, or None if that does not
+    look as usual: then it is decoded. The parts of the body are joined and kept as those of
+    `encode_parts`.
     """
 
     cls: type[Request[Any]]
     body: Sequence[Buffer]
     size_bytes: int
-    read: Callable[[memoryview], object]
+    parse_response: Callable[[memoryview], object]
 
     @property
     def api_key(self) -> int:
@@ -78,33 +79,33 @@ def encode_request(
 
     Large records are buffers of their own, not copied: keep them unchanged until they are sent.
     """
-    beginning = _KEY_VERSION_AND_ID.pack(message.api_key, version, correlation_id)
-    rest = _rest_of_header(type(message), version, client_id)  # type: ignore[arg-type]
-    parts: list[Buffer] = [b"", beginning, rest]
-    encode_onto(parts, message, version)
+    header_start = _KEY_VERSION_AND_ID.pack(message.api_key, version, correlation_id)
+    header_tail = _encode_header_tail(type(message), version, client_id)  # type: ignore[arg-type]
+    parts: list[Buffer] = [b"", header_start, header_tail]
+    encode_into(parts, message, version)
     return _frame(parts)
 
 
-def encode_written(
-    written: Written, version: int, correlation_id: int, client_id: str | None
+def encode_raw_request(
+    raw_request: RawRequest, version: int, correlation_id: int, client_id: str | None
 ) -> list[Buffer]:
     """As `encode_request`, of a request whose body is there already."""
-    cls, body, size, _ = written
-    rest = _rest_of_header(cls, version, client_id)  # type: ignore[arg-type]
-    size += _KEY_VERSION_AND_ID_BYTES + len(rest)
+    cls, body, size, _ = raw_request
+    header_tail = _encode_header_tail(cls, version, client_id)  # type: ignore[arg-type]
+    size += _KEY_VERSION_AND_ID_BYTES + len(header_tail)
     if size > MAX_FRAME_BYTES:
         raise _too_large(size)
-    beginning = _WHOLE_BEGINNING.pack(size, cls.api_key, version, correlation_id)
-    parts: list[Buffer] = [beginning, rest, *body]
-    return [b"".join(parts)] if size < KEEP_APART_BYTES else join_small(parts)
+    header_start = _LENGTH_AND_HEADER_START.pack(size, cls.api_key, version, correlation_id)
+    parts: list[Buffer] = [header_start, header_tail, *body]
+    return [b"".join(parts)] if size < MIN_SEPARATE_BUFFER_BYTES else join_small_buffers(parts)
 
 
 def encode_response(message: Response, version: int, correlation_id: int) -> list[Buffer]:
     """A whole frame: length, response header, body. Raises as `encode` does."""
     parts: list[Buffer] = [b""]
     header = ResponseHeaderData(correlation_id=correlation_id)
-    encode_onto(parts, header, message.header_version(version))
-    encode_onto(parts, message, version)
+    encode_into(parts, header, message.header_version(version))
+    encode_into(parts, message, version)
     return _frame(parts)
 
 
@@ -126,10 +127,10 @@ def decode_response(cls: type[ResponseT], version: int, frame: memoryview) -> tu
     try:
         return correlation_id, decode(cls, cls.layout_version(version, body), body)
     except MalformedMessage:
-        found = cls.despite_its_layout(version, body)
-        if found is None:
+        fallback = cls.decode_fallback(version, body)
+        if fallback is None:
             raise
-        return correlation_id, found
+        return correlation_id, fallback
 
 
 def decode_request_header(frame: memoryview) -> RequestHeader:
@@ -170,7 +171,7 @@ def _response_header_version(cls: type[Response], version: int) -> int:
 
 
 @functools.lru_cache(maxsize=1024)
-def _rest_of_header(cls: type[Request[Any]], version: int, client_id: str | None) -> bytes:
+def _encode_header_tail(cls: type[Request[Any]], version: int, client_id: str | None) -> bytes:
     """What stands in a request's header after the correlation id."""
     header = RequestHeaderData(
         request_api_key=0, request_api_version=0, correlation_id=0, client_id=client_id
@@ -184,7 +185,7 @@ def _frame(parts: list[Buffer]) -> list[Buffer]:
     if size > MAX_FRAME_BYTES:
         raise _too_large(size)
     parts[0] = _LENGTH.pack(size)
-    return [b"".join(parts)] if size < KEEP_APART_BYTES else join_small(parts)
+    return [b"".join(parts)] if size < MIN_SEPARATE_BUFFER_BYTES else join_small_buffers(parts)
 
 
 def _too_large(size_bytes: int) -> ValueError:

@@ -17,26 +17,26 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from aiokafkawire.errors import MalformedMessage
+from aiokafkawire.wire.byte_reader import ByteReader, encode_string
 from aiokafkawire.wire.primitives import Buffer
-from aiokafkawire.wire.reader import Reader, pack_string
 
 __all__ = (
     "EARLIEST",
     "LATEST",
     "MIN_FRAME_BYTES",
-    "Entry",
-    "ErrorCode",
     "FetchRequest",
     "FetchResponse",
-    "Message",
+    "Kafka07ErrorCode",
+    "Kafka07Message",
+    "LogEntry",
     "MultiFetchRequest",
     "MultiFetchResponse",
-    "MultiProduceRequest",
-    "OffsetsRequest",
-    "OffsetsResponse",
-    "ProduceRequest",
+    "MultiProducerRequest",
+    "OffsetRequest",
+    "OffsetResponse",
+    "ProducerRequest",
     "Request",
-    "RequestType",
+    "RequestKey",
     "Response",
     "decode_fetch_response",
     "decode_multi_fetch_response",
@@ -45,7 +45,7 @@ __all__ = (
     "encode_messages",
     "encode_request",
     "encode_response",
-    "first_message_bytes",
+    "first_message_size",
     "iter_messages",
     "iter_payloads",
 )
@@ -78,7 +78,7 @@ _MIN_PRODUCE_BYTES = 2 + _PRODUCE.size
 _MIN_FETCH_BYTES = 2 + _FETCH.size
 
 
-class RequestType(IntEnum):
+class RequestKey(IntEnum):
     """What a request is, after its length."""
 
     PRODUCE = 0
@@ -88,7 +88,7 @@ class RequestType(IntEnum):
     OFFSETS = 4
 
 
-class ErrorCode(IntEnum):
+class Kafka07ErrorCode(IntEnum):
     """What a FETCH or a part of a MULTIFETCH may be answered; all else closes the connection."""
 
     UNKNOWN = -1
@@ -99,7 +99,7 @@ class ErrorCode(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Kafka07Message:
     """One entry of a log. `attributes` is on the wire with magic 1 alone.
 
     With compression the payload is a set of messages, compressed. `crc` is of the payload only;
@@ -122,16 +122,16 @@ class Message:
         return self.crc is None or self.crc == zlib.crc32(self.payload)
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """A message, where it begins in its log, and where the next one does."""
 
     offset: int
     next_offset: int
-    message: Message
+    message: Kafka07Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProduceRequest:
+class ProducerRequest:
     """Append messages, which are there as bytes (`encode_messages`). Partition -1: any."""
 
     topic: str
@@ -155,12 +155,12 @@ class MultiFetchRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MultiProduceRequest:
-    requests: tuple[ProduceRequest, ...]
+class MultiProducerRequest:
+    requests: tuple[ProducerRequest, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetsRequest:
+class OffsetRequest:
     """At most `max_number` starts of segments last written by `time`, in ms, newest first.
 
     `LATEST` and `EARLIEST` are times too.
@@ -187,13 +187,13 @@ class MultiFetchResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetsResponse:
+class OffsetResponse:
     error: int = 0
     offsets: tuple[int, ...] = ()
 
 
-Request = ProduceRequest | FetchRequest | MultiFetchRequest | MultiProduceRequest | OffsetsRequest
-Response = FetchResponse | MultiFetchResponse | OffsetsResponse
+Request = ProducerRequest | FetchRequest | MultiFetchRequest | MultiProducerRequest | OffsetRequest
+Response = FetchResponse | MultiFetchResponse | OffsetResponse
 
 Decompress = Callable[[int, bytes], bytes]
 """Codec (1 gzip, 2 snappy) and bytes to what was compressed; bounds its result itself."""
@@ -202,7 +202,7 @@ Decompress = Callable[[int, bytes], bytes]
 def encode_request(request: Request) -> bytes:
     """A whole frame, with its length. Raises `ValueError` for values that do not fit."""
     try:
-        kind, body = _request(request)
+        kind, body = _encode_request_body(request)
     except struct.error as error:
         raise ValueError(f"{type(request).__name__}: {error}") from None
     return _LENGTH.pack(_COUNT.size + len(body)) + _COUNT.pack(kind) + body
@@ -214,64 +214,64 @@ def decode_request(frame: Buffer) -> tuple[Request, int]:
     A broker of 0.7 does not mind what follows. Raises `MalformedMessage` with the message's name,
     field and position for a type that there is not and for whatever does not fit.
     """
-    reader = Reader("kafka07 request", frame)
+    reader = ByteReader("kafka07 request", frame)
     number = reader.int16("request_type")
     if number not in _DECODERS:
-        raise reader.malformed("request_type", f"there is no type {number}", 0)
-    reader.message = f"kafka07 {RequestType(number).name}"
-    return _DECODERS[RequestType(number)](reader), reader.position
+        raise reader.malformed_error("request_type", f"there is no type {number}", 0)
+    reader.message = f"kafka07 {RequestKey(number).name}"
+    return _DECODERS[RequestKey(number)](reader), reader.position
 
 
 def encode_response(response: Response) -> bytes:
     """A whole frame, with its length. Raises `ValueError` for values that do not fit."""
     try:
-        return _response(response)
+        return _encode_response_frame(response)
     except struct.error as error:
         raise ValueError(f"{type(response).__name__}: {error}") from None
 
 
 def decode_fetch_response(frame: Buffer) -> FetchResponse:
     """The response to a FETCH, from a frame without its length. Raises `MalformedMessage`."""
-    reader = Reader("kafka07 FETCH response", frame)
+    reader = ByteReader("kafka07 FETCH response", frame)
     return FetchResponse(
-        error=reader.int16("error"), messages=reader.bytes("messages", reader.left)
+        error=reader.int16("error"), messages=reader.bytes("messages", reader.remaining)
     )
 
 
 def decode_multi_fetch_response(frame: Buffer) -> MultiFetchResponse:
     """The response to a MULTIFETCH, from a frame without its length. Raises `MalformedMessage`."""
-    reader = Reader("kafka07 MULTIFETCH response", frame)
+    reader = ByteReader("kafka07 MULTIFETCH response", frame)
     error = reader.int16("error")
     responses = []
-    while reader.left:
+    while reader.remaining:
         start = reader.position
         size = reader.int32("length")
         if size < MIN_FRAME_BYTES:
-            raise reader.malformed("length", f"a length of {size}", start)
+            raise reader.malformed_error("length", f"a length of {size}", start)
         code = reader.int16("error")
         messages = reader.bytes("messages", size - MIN_FRAME_BYTES)
         responses.append(FetchResponse(error=code, messages=messages))
     return MultiFetchResponse(error=error, responses=tuple(responses))
 
 
-def decode_offsets_response(frame: Buffer) -> OffsetsResponse:
+def decode_offsets_response(frame: Buffer) -> OffsetResponse:
     """The response to an OFFSETS, from a frame without its length. Raises `MalformedMessage`."""
-    reader = Reader("kafka07 OFFSETS response", frame)
+    reader = ByteReader("kafka07 OFFSETS response", frame)
     error = reader.int16("error")
     offsets = reader.numbers("offsets", "q", reader.int32("count"))
-    reader.end()
-    return OffsetsResponse(error=error, offsets=offsets)
+    reader.expect_end()
+    return OffsetResponse(error=error, offsets=offsets)
 
 
-def encode_messages(messages: Iterable[Message]) -> bytes:
+def encode_messages(messages: Iterable[Kafka07Message]) -> bytes:
     """A set of messages. Raises `ValueError` for values that do not fit."""
     try:
-        return b"".join(map(_message, messages))
+        return b"".join(map(_encode_message, messages))
     except struct.error as error:
         raise ValueError(f"Message: {error}") from None
 
 
-def first_message_bytes(data: Buffer) -> int | None:
+def first_message_size(data: Buffer) -> int | None:
     """What the first message of a set says that it takes, if so much of it is there."""
     if len(data) < _LENGTH.size:
         return None
@@ -279,20 +279,20 @@ def first_message_bytes(data: Buffer) -> int | None:
     return _LENGTH.size + int(length)
 
 
-def iter_messages(data: Buffer, offset: int = 0) -> Iterator[Entry]:
+def iter_messages(data: Buffer, offset: int = 0) -> Iterator[LogEntry]:
     """The whole messages of a set that begins at `offset` in its log.
 
     A message that is cut off ends it in silence, as fetches end so. Raises `MalformedMessage` for a
     length that no message has and for a magic that there is not.
     """
-    reader = Reader("kafka07 message", data)
-    while reader.left >= _LENGTH.size:
+    reader = ByteReader("kafka07 message", data)
+    while reader.remaining >= _LENGTH.size:
         start = reader.position
         length = reader.int32("length")
-        if length > reader.left:
+        if length > reader.remaining:
             return
-        message = _read_message(reader, start, length)
-        yield Entry(offset + start, offset + reader.position, message)
+        message = _decode_message(reader, start, length)
+        yield LogEntry(offset + start, offset + reader.position, message)
 
 
 def iter_payloads(data: Buffer, offset: int, decompress: Decompress) -> Iterator[tuple[int, bytes]]:
@@ -304,7 +304,7 @@ def iter_payloads(data: Buffer, offset: int, decompress: Decompress) -> Iterator
     raises comes through.
     """
     for entry in iter_messages(data, offset):
-        payloads = _payloads(entry.message, decompress, 0)
+        payloads = _iter_payloads(entry.message, decompress, 0)
         last = next(payloads, None)
         for payload in payloads:
             assert last is not None
@@ -314,7 +314,7 @@ def iter_payloads(data: Buffer, offset: int, decompress: Decompress) -> Iterator
             yield entry.next_offset, last
 
 
-def _payloads(message: Message, decompress: Decompress, depth: int) -> Iterator[bytes]:
+def _iter_payloads(message: Kafka07Message, decompress: Decompress, depth: int) -> Iterator[bytes]:
     if not message.crc_valid:
         raise MalformedMessage("the checksum is wrong", message="kafka07 message", field="checksum")
     if not message.compression:
@@ -325,27 +325,27 @@ def _payloads(message: Message, decompress: Decompress, depth: int) -> Iterator[
             f"compressed sets lie more than {MAX_NESTING} deep", message="kafka07 message"
         )
     for entry in iter_messages(decompress(message.compression, message.payload)):
-        yield from _payloads(entry.message, decompress, depth + 1)
+        yield from _iter_payloads(entry.message, decompress, depth + 1)
 
 
-def _read_message(reader: Reader, start: int, length: int) -> Message:
+def _decode_message(reader: ByteReader, start: int, length: int) -> Kafka07Message:
     end = reader.position + length
     if length < _MAGIC_0.size - _LENGTH.size:
-        raise reader.malformed("length", f"a length of {length}", start)
+        raise reader.malformed_error("length", f"a length of {length}", start)
     magic = reader.int8("magic")
     attributes = 0
     if magic == 1:
         if length < _MAGIC_1.size - _LENGTH.size:
-            raise reader.malformed("length", f"a length of {length} with magic 1", start)
+            raise reader.malformed_error("length", f"a length of {length} with magic 1", start)
         attributes = reader.int8("attributes") & 0xFF
     elif magic != 0:
-        raise reader.malformed("magic", f"there is no magic {magic}", start + _LENGTH.size)
+        raise reader.malformed_error("magic", f"there is no magic {magic}", start + _LENGTH.size)
     crc = reader.int32("checksum") & 0xFFFF_FFFF
     payload = reader.bytes("payload", end - reader.position)
-    return Message(payload=payload, magic=magic, attributes=attributes, crc=crc)
+    return Kafka07Message(payload=payload, magic=magic, attributes=attributes, crc=crc)
 
 
-def _message(message: Message) -> bytes:
+def _encode_message(message: Kafka07Message) -> bytes:
     crc = zlib.crc32(message.payload) if message.crc is None else message.crc
     size = len(message.payload)
     if message.magic == 1:
@@ -356,55 +356,55 @@ def _message(message: Message) -> bytes:
     return _MAGIC_0.pack(_MAGIC_0.size - _LENGTH.size + size, 0, crc) + message.payload
 
 
-def _request(request: Request) -> tuple[RequestType, bytes]:
+def _encode_request_body(request: Request) -> tuple[RequestKey, bytes]:
     match request:
-        case ProduceRequest():
-            return RequestType.PRODUCE, _produce(request)
+        case ProducerRequest():
+            return RequestKey.PRODUCE, _encode_produce(request)
         case FetchRequest():
-            return RequestType.FETCH, _fetch(request)
-        case MultiProduceRequest():
-            body = b"".join(map(_produce, request.requests))
-            return RequestType.MULTIPRODUCE, _COUNT.pack(len(request.requests)) + body
+            return RequestKey.FETCH, _encode_fetch(request)
+        case MultiProducerRequest():
+            body = b"".join(map(_encode_produce, request.requests))
+            return RequestKey.MULTIPRODUCE, _COUNT.pack(len(request.requests)) + body
         case MultiFetchRequest():
-            body = b"".join(map(_fetch, request.requests))
-            return RequestType.MULTIFETCH, _COUNT.pack(len(request.requests)) + body
-        case OffsetsRequest():
-            rest = _OFFSETS.pack(request.partition, request.time, request.max_number)
-            return RequestType.OFFSETS, pack_string(request.topic) + rest
+            body = b"".join(map(_encode_fetch, request.requests))
+            return RequestKey.MULTIFETCH, _COUNT.pack(len(request.requests)) + body
+        case OffsetRequest():
+            body = _OFFSETS.pack(request.partition, request.time, request.max_number)
+            return RequestKey.OFFSETS, encode_string(request.topic) + body
 
 
-def _produce(request: ProduceRequest) -> bytes:
+def _encode_produce(request: ProducerRequest) -> bytes:
     sizes = _PRODUCE.pack(request.partition, len(request.messages))
-    return pack_string(request.topic) + sizes + request.messages
+    return encode_string(request.topic) + sizes + request.messages
 
 
-def _fetch(request: FetchRequest) -> bytes:
-    rest = _FETCH.pack(request.partition, request.offset, request.max_size)
-    return pack_string(request.topic) + rest
+def _encode_fetch(request: FetchRequest) -> bytes:
+    body = _FETCH.pack(request.partition, request.offset, request.max_size)
+    return encode_string(request.topic) + body
 
 
-def _response(response: Response) -> bytes:
+def _encode_response_frame(response: Response) -> bytes:
     match response:
         case FetchResponse():
             body = response.messages
         case MultiFetchResponse():
-            body = b"".join(map(_response, response.responses))
-        case OffsetsResponse():
+            body = b"".join(map(_encode_response_frame, response.responses))
+        case OffsetResponse():
             count = len(response.offsets)
             body = struct.pack(f">i{count}q", count, *response.offsets)
     return _RESPONSE.pack(MIN_FRAME_BYTES + len(body), response.error) + body
 
 
-def _read_produce(reader: Reader) -> ProduceRequest:
+def _decode_produce(reader: ByteReader) -> ProducerRequest:
     topic, partition = reader.string("topic"), reader.int32("partition")
-    return ProduceRequest(
+    return ProducerRequest(
         topic=topic,
         partition=partition,
         messages=reader.bytes("messages", reader.int32("messages_length")),
     )
 
 
-def _read_fetch(reader: Reader) -> FetchRequest:
+def _decode_fetch(reader: ByteReader) -> FetchRequest:
     return FetchRequest(
         topic=reader.string("topic"),
         partition=reader.int32("partition"),
@@ -413,18 +413,22 @@ def _read_fetch(reader: Reader) -> FetchRequest:
     )
 
 
-def _read_multi_produce(reader: Reader) -> MultiProduceRequest:
-    count = reader.count("count", reader.int16("count"), _MIN_PRODUCE_BYTES, reader.position - 2)
-    return MultiProduceRequest(requests=tuple(_read_produce(reader) for _ in range(count)))
+def _decode_multi_produce(reader: ByteReader) -> MultiProducerRequest:
+    count = reader.check_count(
+        "count", reader.int16("count"), _MIN_PRODUCE_BYTES, reader.position - 2
+    )
+    return MultiProducerRequest(requests=tuple(_decode_produce(reader) for _ in range(count)))
 
 
-def _read_multi_fetch(reader: Reader) -> MultiFetchRequest:
-    count = reader.count("count", reader.int16("count"), _MIN_FETCH_BYTES, reader.position - 2)
-    return MultiFetchRequest(requests=tuple(_read_fetch(reader) for _ in range(count)))
+def _decode_multi_fetch(reader: ByteReader) -> MultiFetchRequest:
+    count = reader.check_count(
+        "count", reader.int16("count"), _MIN_FETCH_BYTES, reader.position - 2
+    )
+    return MultiFetchRequest(requests=tuple(_decode_fetch(reader) for _ in range(count)))
 
 
-def _read_offsets(reader: Reader) -> OffsetsRequest:
-    return OffsetsRequest(
+def _decode_offsets(reader: ByteReader) -> OffsetRequest:
+    return OffsetRequest(
         topic=reader.string("topic"),
         partition=reader.int32("partition"),
         time=reader.int64("time"),
@@ -432,10 +436,10 @@ def _read_offsets(reader: Reader) -> OffsetsRequest:
     )
 
 
-_DECODERS: dict[int, Callable[[Reader], Request]] = {
-    RequestType.PRODUCE: _read_produce,
-    RequestType.FETCH: _read_fetch,
-    RequestType.MULTIFETCH: _read_multi_fetch,
-    RequestType.MULTIPRODUCE: _read_multi_produce,
-    RequestType.OFFSETS: _read_offsets,
+_DECODERS: dict[int, Callable[[ByteReader], Request]] = {
+    RequestKey.PRODUCE: _decode_produce,
+    RequestKey.FETCH: _decode_fetch,
+    RequestKey.MULTIFETCH: _decode_multi_fetch,
+    RequestKey.MULTIPRODUCE: _decode_multi_produce,
+    RequestKey.OFFSETS: _decode_offsets,
 }

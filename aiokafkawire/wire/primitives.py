@@ -12,7 +12,7 @@ from uuid import UUID
 
 __all__ = (
     "MAX_STRING_BYTES",
-    "NO_ID",
+    "ZERO_UUID",
     "Buffer",
     "BufferOverrun",
     "Primitive",
@@ -41,7 +41,7 @@ Buffer = bytes | bytearray | memoryview
 MAX_STRING_BYTES = 32_767
 """Kafka's limit on any string of its protocol, compact ones included."""
 
-NO_ID = UUID(int=0)
+ZERO_UUID = UUID(int=0)
 """The topic id that stands for "none"."""
 
 UUID_CACHE_ENTRIES = 4_096

@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeVar
 
+from aiokafkawire.wire.byte_reader import ByteReader, encode_string
 from aiokafkawire.wire.primitives import Buffer
-from aiokafkawire.wire.reader import Reader, pack_string
 
 __all__ = (
     "NO_ERROR",
-    "FetchRequest",
-    "FetchResponse",
-    "OffsetData",
-    "PartitionData",
-    "ProduceRequest",
-    "ProduceResponse",
+    "ProposedFetchRequest",
+    "ProposedFetchResponse",
+    "ProposedOffsetData",
+    "ProposedPartitionData",
+    "ProposedProduceRequest",
+    "ProposedProduceResponse",
+    "ProposedRequestType",
+    "ProposedTopicData",
     "Request",
-    "RequestType",
     "Response",
-    "TopicData",
     "decode_fetch_response",
     "decode_produce_response",
     "decode_request",
@@ -36,7 +36,7 @@ __all__ = (
 )
 
 NO_ERROR = -1
-"""What `ProduceResponse.errors` has for a set that was appended."""
+"""What `ProposedProduceResponse.errors` has for a set that was appended."""
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -52,7 +52,7 @@ _MIN_OFFSET_DATA_BYTES = 6
 T = TypeVar("T")
 
 
-class RequestType(IntEnum):
+class ProposedRequestType(IntEnum):
     """What a request is, after its length."""
 
     PRODUCE = 0
@@ -60,7 +60,7 @@ class RequestType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionData:
+class ProposedPartitionData:
     """A message set of a partition, in the format of 0.7 or any other."""
 
     partition: int
@@ -68,13 +68,13 @@ class PartitionData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicData:
+class ProposedTopicData:
     topic: str
-    partition_data: tuple[PartitionData, ...]
+    partition_data: tuple[ProposedPartitionData, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProduceRequest:
+class ProposedProduceRequest:
     """`required_acks` is an int8: how many brokers shall have the messages before the response."""
 
     version_id: int = 0
@@ -82,11 +82,11 @@ class ProduceRequest:
     client_id: str = ""
     required_acks: int
     ack_timeout: int
-    data: tuple[TopicData, ...]
+    data: tuple[ProposedTopicData, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProduceResponse:
+class ProposedProduceResponse:
     """`errors` and `offsets` have one entry for each message set of the request."""
 
     correlation_id: int
@@ -97,7 +97,7 @@ class ProduceResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetData:
+class ProposedOffsetData:
     """Where to read in the partitions of a topic; offsets are int32, one for each partition."""
 
     topic: str
@@ -106,7 +106,7 @@ class OffsetData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchRequest:
+class ProposedFetchRequest:
     """Waits for `min_bytes`, at most `max_wait` ms. Replica id -1 is a client."""
 
     correlation_id: int
@@ -115,73 +115,73 @@ class FetchRequest:
     replica_id: int = -1
     max_wait: int
     min_bytes: int
-    topic_offsets: tuple[OffsetData, ...]
+    topic_offsets: tuple[ProposedOffsetData, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchResponse:
+class ProposedFetchResponse:
     """The data in the form of a ProduceRequest."""
 
     correlation_id: int
     version_id: int = 0
     error: int = 0
-    data: tuple[TopicData, ...]
+    data: tuple[ProposedTopicData, ...]
 
 
-Request = ProduceRequest | FetchRequest
-Response = ProduceResponse | FetchResponse
+Request = ProposedProduceRequest | ProposedFetchRequest
+Response = ProposedProduceResponse | ProposedFetchResponse
 
 
 def encode_request(request: Request) -> bytes:
     """A whole frame, with its size. Raises `ValueError` for values that do not fit."""
-    return _framed(request, _request)
+    return _encode_frame(request, _encode_request_body)
 
 
 def decode_request(frame: Buffer) -> Request:
     """The request of a frame without its size. Raises `MalformedMessage`."""
-    reader = Reader("proposed request", frame)
+    reader = ByteReader("proposed request", frame)
     number = reader.int16("request_type_id")
     if number not in _DECODERS:
-        raise reader.malformed("request_type_id", f"there is no type {number}", 0)
-    reader.message = f"proposed {RequestType(number).name}"
+        raise reader.malformed_error("request_type_id", f"there is no type {number}", 0)
+    reader.message = f"proposed {ProposedRequestType(number).name}"
     request = _DECODERS[number](reader)
-    reader.end()
+    reader.expect_end()
     return request
 
 
 def encode_response(response: Response) -> bytes:
     """A whole frame, with its size. Raises `ValueError` for values that do not fit."""
-    return _framed(response, _response)
+    return _encode_frame(response, _encode_response_body)
 
 
-def decode_produce_response(frame: Buffer) -> ProduceResponse:
+def decode_produce_response(frame: Buffer) -> ProposedProduceResponse:
     """The response to a ProduceRequest, without its size. Raises `MalformedMessage`."""
-    reader = Reader("proposed ProduceResponse", frame)
-    response = ProduceResponse(
+    reader = ByteReader("proposed ProduceResponse", frame)
+    response = ProposedProduceResponse(
         correlation_id=reader.int32("correlation_id"),
         version_id=reader.int16("version_id"),
         error=reader.int16("error"),
         errors=reader.numbers("errors", "h", reader.int16("errors")),
         offsets=reader.numbers("offsets", "q", reader.int16("offsets")),
     )
-    reader.end()
+    reader.expect_end()
     return response
 
 
-def decode_fetch_response(frame: Buffer) -> FetchResponse:
+def decode_fetch_response(frame: Buffer) -> ProposedFetchResponse:
     """The response to a FetchRequest, without its size. Raises `MalformedMessage`."""
-    reader = Reader("proposed FetchResponse", frame)
-    response = FetchResponse(
+    reader = ByteReader("proposed FetchResponse", frame)
+    response = ProposedFetchResponse(
         correlation_id=reader.int32("correlation_id"),
         version_id=reader.int16("version_id"),
         error=reader.int16("error"),
-        data=_read_data(reader),
+        data=_decode_topics(reader),
     )
-    reader.end()
+    reader.expect_end()
     return response
 
 
-def _framed(message: T, encode: Callable[[T], bytes]) -> bytes:
+def _encode_frame(message: T, encode: Callable[[T], bytes]) -> bytes:
     try:
         body = encode(message)
     except struct.error as error:
@@ -189,99 +189,115 @@ def _framed(message: T, encode: Callable[[T], bytes]) -> bytes:
     return _INT32.pack(len(body)) + body
 
 
-def _request(request: Request) -> bytes:
-    client_id = pack_string(request.client_id)
-    if isinstance(request, ProduceRequest):
-        header = _HEADER.pack(RequestType.PRODUCE, request.version_id, request.correlation_id)
+def _encode_request_body(request: Request) -> bytes:
+    client_id = encode_string(request.client_id)
+    if isinstance(request, ProposedProduceRequest):
+        header = _HEADER.pack(
+            ProposedRequestType.PRODUCE, request.version_id, request.correlation_id
+        )
         acks = struct.pack(">bi", request.required_acks, request.ack_timeout)
-        return header + client_id + acks + _data(request.data)
-    header = _FETCH_HEADER.pack(RequestType.FETCH, request.correlation_id, request.version_id)
+        return header + client_id + acks + _encode_topics(request.data)
+    header = _FETCH_HEADER.pack(
+        ProposedRequestType.FETCH, request.correlation_id, request.version_id
+    )
     bounds = struct.pack(">iii", request.replica_id, request.max_wait, request.min_bytes)
     count = _INT16.pack(len(request.topic_offsets))
-    return header + client_id + bounds + count + b"".join(map(_offset_data, request.topic_offsets))
+    return (
+        header
+        + client_id
+        + bounds
+        + count
+        + b"".join(map(_encode_offset_data, request.topic_offsets))
+    )
 
 
-def _response(response: Response) -> bytes:
+def _encode_response_body(response: Response) -> bytes:
     header = _RESPONSE.pack(response.correlation_id, response.version_id, response.error)
-    if isinstance(response, FetchResponse):
-        return header + _data(response.data)
-    return header + _numbers("h", response.errors) + _numbers("q", response.offsets)
+    if isinstance(response, ProposedFetchResponse):
+        return header + _encode_topics(response.data)
+    return header + _encode_numbers("h", response.errors) + _encode_numbers("q", response.offsets)
 
 
-def _numbers(code: str, numbers: tuple[int, ...]) -> bytes:
+def _encode_numbers(code: str, numbers: tuple[int, ...]) -> bytes:
     return struct.pack(f">h{len(numbers)}{code}", len(numbers), *numbers)
 
 
-def _offset_data(item: OffsetData) -> bytes:
-    return pack_string(item.topic) + _numbers("i", item.partitions) + _numbers("i", item.offsets)
+def _encode_offset_data(item: ProposedOffsetData) -> bytes:
+    return (
+        encode_string(item.topic)
+        + _encode_numbers("i", item.partitions)
+        + _encode_numbers("i", item.offsets)
+    )
 
 
-def _data(topics: tuple[TopicData, ...]) -> bytes:
+def _encode_topics(topics: tuple[ProposedTopicData, ...]) -> bytes:
     parts = [_INT16.pack(len(topics))]
     for topic in topics:
-        parts += pack_string(topic.topic), _INT16.pack(len(topic.partition_data))
+        parts += encode_string(topic.topic), _INT16.pack(len(topic.partition_data))
         for item in topic.partition_data:
             parts += struct.pack(">ii", item.partition, len(item.messages)), item.messages
     return b"".join(parts)
 
 
-def _array(
-    reader: Reader, field: str, min_bytes: int, read: Callable[[Reader], T]
+def _decode_array(
+    reader: ByteReader, field: str, min_bytes: int, read: Callable[[ByteReader], T]
 ) -> tuple[T, ...]:
     start = reader.position
-    count = reader.count(field, reader.int16(field), min_bytes, start)
+    count = reader.check_count(field, reader.int16(field), min_bytes, start)
     return tuple(read(reader) for _ in range(count))
 
 
-def _read_data(reader: Reader) -> tuple[TopicData, ...]:
-    return _array(reader, "data", _MIN_TOPIC_BYTES, _read_topic)
+def _decode_topics(reader: ByteReader) -> tuple[ProposedTopicData, ...]:
+    return _decode_array(reader, "data", _MIN_TOPIC_BYTES, _decode_topic)
 
 
-def _read_topic(reader: Reader) -> TopicData:
+def _decode_topic(reader: ByteReader) -> ProposedTopicData:
     topic = reader.string("topic")
-    partitions = _array(reader, "partition_data", _MIN_PARTITION_BYTES, _read_partition)
-    return TopicData(topic=topic, partition_data=partitions)
+    partitions = _decode_array(reader, "partition_data", _MIN_PARTITION_BYTES, _decode_partition)
+    return ProposedTopicData(topic=topic, partition_data=partitions)
 
 
-def _read_partition(reader: Reader) -> PartitionData:
-    return PartitionData(
+def _decode_partition(reader: ByteReader) -> ProposedPartitionData:
+    return ProposedPartitionData(
         partition=reader.int32("partition"),
         messages=reader.bytes("messages", reader.int32("messages")),
     )
 
 
-def _read_offset_data(reader: Reader) -> OffsetData:
-    return OffsetData(
+def _decode_offset_data(reader: ByteReader) -> ProposedOffsetData:
+    return ProposedOffsetData(
         topic=reader.string("topic"),
         partitions=reader.numbers("partitions", "i", reader.int16("partitions")),
         offsets=reader.numbers("offsets", "i", reader.int16("offsets")),
     )
 
 
-def _read_produce(reader: Reader) -> ProduceRequest:
-    return ProduceRequest(
+def _decode_produce(reader: ByteReader) -> ProposedProduceRequest:
+    return ProposedProduceRequest(
         version_id=reader.int16("version_id"),
         correlation_id=reader.int32("correlation_id"),
         client_id=reader.string("client_id"),
         required_acks=reader.int8("required_acks"),
         ack_timeout=reader.int32("ack_timeout"),
-        data=_read_data(reader),
+        data=_decode_topics(reader),
     )
 
 
-def _read_fetch(reader: Reader) -> FetchRequest:
-    return FetchRequest(
+def _decode_fetch(reader: ByteReader) -> ProposedFetchRequest:
+    return ProposedFetchRequest(
         correlation_id=reader.int32("correlation_id"),
         version_id=reader.int16("version_id"),
         client_id=reader.string("client_id"),
         replica_id=reader.int32("replica_id"),
         max_wait=reader.int32("max_wait"),
         min_bytes=reader.int32("min_bytes"),
-        topic_offsets=_array(reader, "topic_offsets", _MIN_OFFSET_DATA_BYTES, _read_offset_data),
+        topic_offsets=_decode_array(
+            reader, "topic_offsets", _MIN_OFFSET_DATA_BYTES, _decode_offset_data
+        ),
     )
 
 
-_DECODERS: dict[int, Callable[[Reader], Request]] = {
-    RequestType.PRODUCE: _read_produce,
-    RequestType.FETCH: _read_fetch,
+_DECODERS: dict[int, Callable[[ByteReader], Request]] = {
+    ProposedRequestType.PRODUCE: _decode_produce,
+    ProposedRequestType.FETCH: _decode_fetch,
 }

@@ -35,14 +35,14 @@ from typing import (
 )
 from uuid import UUID
 
-from aiokafkawire.wire.primitives import NO_ID, Primitive
+from aiokafkawire.wire.primitives import ZERO_UUID, Primitive
 
 __all__ = (
     "ALL",
     "NO_VERSIONS",
     "Field",
-    "LateStruct",
-    "Later",
+    "LazyArray",
+    "LazyStruct",
     "Message",
     "Request",
     "Response",
@@ -54,7 +54,7 @@ __all__ = (
     "field",
     "request",
     "response",
-    "schema_of",
+    "schema_for",
     "struct",
 )
 
@@ -64,7 +64,7 @@ R_co = TypeVar("R_co", covariant=True, bound="Response")
 
 UNBOUNDED = 32_767
 
-Later = tuple[str, Callable[[bytes], list[Any]], bytes]
+LazyArray = tuple[str, Callable[[bytes], list[Any]], bytes]
 """An array that is not yet made: its field, what makes it, and of which bytes."""
 
 
@@ -120,7 +120,7 @@ UUID_TYPE = Primitive("uuid", "16s", 16)
 
 _UNIONS: tuple[object, ...] = (Union, types.UnionType)
 
-_PLAIN: Mapping[object, Primitive] = {
+_PRIMITIVES: Mapping[object, Primitive] = {
     str: STRING,
     bytes: BYTES,
     bool: BOOL,
@@ -187,13 +187,13 @@ class StructSchema:
         """The fields that a version lacks."""
         return tuple(f for f in self.fields if version not in f.versions)
 
-    def refused(self, version: int) -> tuple[Field, ...]:
+    def non_ignorable(self, version: int) -> tuple[Field, ...]:
         """The fields that must hold their default in a version, as it lacks them."""
         return tuple(f for f in self.absent(version) if not f.ignorable)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Options:
+class _FieldOptions:
     versions: VersionRange
     nullable: VersionRange | None
     tag: int | None
@@ -224,7 +224,7 @@ def field(
     field is `ignorable`. `compact=False` keeps the old length prefix in flexible versions. `name`
     is Kafka's name where it does not follow from ours.
     """
-    return _Options(
+    return _FieldOptions(
         versions=VersionRange.parse(versions),
         nullable=None if nullable is None else VersionRange.parse(nullable),
         tag=tag,
@@ -271,21 +271,21 @@ class Struct:
             return object.__getattribute__(self, name)
 
 
-class LateStruct(Struct):
+class LazyStruct(Struct):
     """A struct with an array that may be long: if uniform, it is made when somebody looks at it."""
 
-    __slots__ = ("_later",)
+    __slots__ = ("_lazy_array",)
 
-    _later: Later | None
+    _lazy_array: LazyArray | None
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            later = None if name == "_later" else getattr(self, "_later", None)
-            if later is not None and later[0] == name:
-                _, make, raw = later
+            lazy = None if name == "_lazy_array" else getattr(self, "_lazy_array", None)
+            if lazy is not None and lazy[0] == name:
+                _, make, raw = lazy
                 setattr(self, name, make(raw))
-                self._later = None
+                self._lazy_array = None
             return Struct.__getattr__(self, name)
 
 
@@ -309,7 +309,7 @@ class _ApiMessage(Message):
     __slots__ = ()
 
     api_key: ClassVar[int]
-    header_exceptions: ClassVar[Mapping[int, int]] = types.MappingProxyType({})
+    header_version_overrides: ClassVar[Mapping[int, int]] = types.MappingProxyType({})
     """Header versions, by message version, that do not follow from flexibility."""
 
 
@@ -321,7 +321,7 @@ class Response(_ApiMessage):
     @classmethod
     def header_version(cls, version: int) -> int:
         """The version of the ResponseHeader before a response of `version`."""
-        return cls.header_exceptions.get(version, 1 if cls.is_flexible(version) else 0)
+        return cls.header_version_overrides.get(version, 1 if cls.is_flexible(version) else 0)
 
     @classmethod
     def layout_version(cls, version: int, body: memoryview) -> int:
@@ -329,7 +329,7 @@ class Response(_ApiMessage):
         return version
 
     @classmethod
-    def despite_its_layout(cls, version: int, body: memoryview) -> Self | None:
+    def decode_fallback(cls, version: int, body: memoryview) -> Self | None:
         """What a `body` that does not decode says all the same; None for nothing."""
         return None
 
@@ -342,7 +342,7 @@ class Request(_ApiMessage, Generic[R_co]):
     @classmethod
     def header_version(cls, version: int) -> int:
         """The version of the RequestHeader before a request of `version`."""
-        return cls.header_exceptions.get(version, 2 if cls.is_flexible(version) else 1)
+        return cls.header_version_overrides.get(version, 2 if cls.is_flexible(version) else 1)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
@@ -367,7 +367,7 @@ def data(*, name: str, versions: str, flexible: str) -> Callable[[S], S]:
     return declare
 
 
-def schema_of(cls: "type[Struct]") -> StructSchema:
+def schema_for(cls: "type[Struct]") -> StructSchema:
     """The schema that a decorator left on `cls`. Raises TypeError for any other class."""
     schema = cls.__dict__.get("__wire_schema__")
     if schema is None:
@@ -392,7 +392,7 @@ _ZERO: Mapping[str, Any] = {
     "records": None,
     "bool": False,
     "float64": 0.0,
-    "uuid": NO_ID,
+    "uuid": ZERO_UUID,
 }
 
 
@@ -430,14 +430,14 @@ def _declare(cls: S, name: str) -> S:
             else dataclasses.field(default=item.default)
         )
         setattr(cls, item.name, made)
-    made_class = cast("Any", dataclasses.dataclass(kw_only=True, slots=True)(cls))
-    made_class.__wire_schema__ = StructSchema(name, fields)
-    return cast("S", made_class)
+    dataclass_type = cast("Any", dataclasses.dataclass(kw_only=True, slots=True)(cls))
+    dataclass_type.__wire_schema__ = StructSchema(name, fields)
+    return cast("S", dataclass_type)
 
 
 def _field(cls: "type[Struct]", name: str, annotation: object) -> Field:
     declared = cls.__dict__.get(name, _MISSING)
-    options = declared if isinstance(declared, _Options) else field(default=declared)
+    options = declared if isinstance(declared, _FieldOptions) else field(default=declared)
     kind, optional = _kind(annotation)
     if options.nullable is not None and not optional:
         raise TypeError(f"{cls.__name__}.{name} is nullable, so its type must allow None")
@@ -469,8 +469,8 @@ def _kind(annotation: Any) -> tuple[TypeKind, bool]:
             return _kind(inner[0])[0], True
     if origin is list:
         return TypeKind(element=_kind(get_args(annotation)[0])[0]), False
-    if annotation in _PLAIN:
-        return TypeKind(primitive=_PLAIN[annotation]), False
+    if annotation in _PRIMITIVES:
+        return TypeKind(primitive=_PRIMITIVES[annotation]), False
     if isinstance(annotation, type) and issubclass(annotation, Struct):
         return TypeKind(struct=annotation), False
     raise TypeError(f"{annotation!r} is no type of the Kafka protocol")

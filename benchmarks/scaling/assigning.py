@@ -18,7 +18,7 @@ from aiokafkawire.group.assignors import (
 from aiokafkawire.group.assignors.claims import encode_generation, encode_owned
 from aiokafkawire.group.leader import divide
 from aiokafkawire.types import TopicPartition
-from aiokafkawire.wire.consumer_protocol import decode_assignment, flatten
+from aiokafkawire.wire.consumer_protocol import decode_assignment, flatten_by_topic
 from benchmarks.scaling.curve import Curve, without_collector
 
 PER_TOPIC = 10
@@ -59,7 +59,9 @@ def owning(
     """The members as they join again with what they were given."""
     members = []
     for member in group.members:
-        owned = tuple(flatten(decode_assignment(given[member.member_id]).assigned_partitions))
+        owned = tuple(
+            flatten_by_topic(decode_assignment(given[member.member_id]).assigned_partitions)
+        )
         if assignor.cooperative:
             data, owned_told = encode_generation(1), owned
         else:

@@ -47,7 +47,7 @@ class RawClient:
                     return None
                 if not count:
                     return None
-                self._frames += self._reader.received(count)
+                self._frames += self._reader.buffer_updated(count)
         return self._frames.pop(0)
 
     async def receive(self, api_key: int, version: int) -> tuple[int, Any]:

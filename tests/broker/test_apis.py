@@ -11,7 +11,7 @@ import pytest
 
 from aiokafkawire.broker import Answer, Broker
 from aiokafkawire.broker.apis import HANDLERS
-from aiokafkawire.wire import APIS, NO_ID, ApiKey, ErrorCode, Request
+from aiokafkawire.wire import APIS, ZERO_UUID, ApiKey, ErrorCode, Request
 from aiokafkawire.wire.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -64,7 +64,7 @@ def fetch_request(version: int, topic_id: UUID) -> Request[Any]:
         topics=[
             fetch.FetchTopic(
                 topic="" if by_id else "t",
-                topic_id=topic_id if by_id else NO_ID,
+                topic_id=topic_id if by_id else ZERO_UUID,
                 partitions=[partition],
             )
         ],
@@ -83,7 +83,7 @@ def offset_commit_request(version: int, topic_id: UUID) -> Request[Any]:
     )
     topic = offset_commit.OffsetCommitRequestTopic(
         name="t" if version < 10 else "",
-        topic_id=topic_id if version >= 10 else NO_ID,
+        topic_id=topic_id if version >= 10 else ZERO_UUID,
         partitions=[partition],
     )
     return offset_commit.OffsetCommitRequest(group_id="simple", topics=[topic])
@@ -95,7 +95,7 @@ def offset_fetch_request(version: int, topic_id: UUID) -> Request[Any]:
         return offset_fetch.OffsetFetchRequest(group_id="simple", topics=[old])
     topic = offset_fetch.OffsetFetchRequestTopics(
         name="t" if version < 10 else "",
-        topic_id=topic_id if version >= 10 else NO_ID,
+        topic_id=topic_id if version >= 10 else ZERO_UUID,
         partition_indexes=[0],
     )
     group = offset_fetch.OffsetFetchRequestGroup(group_id="simple", topics=[topic])
@@ -142,7 +142,7 @@ def create_topics_request(version: int, topic_id: UUID) -> Request[Any]:
 def delete_topics_request(version: int, topic_id: UUID) -> Request[Any]:
     if version < 6:
         return delete_topics.DeleteTopicsRequest(topic_names=[f"d-{version}"], timeout_ms=1)
-    states = [delete_topics.DeleteTopicState(name=f"d-{version}", topic_id=NO_ID)]
+    states = [delete_topics.DeleteTopicState(name=f"d-{version}", topic_id=ZERO_UUID)]
     return delete_topics.DeleteTopicsRequest(topics=states, timeout_ms=1)
 
 
@@ -351,7 +351,7 @@ async def test_every_version_can_be_told_to_fail(key: ApiKey) -> None:
 
 async def test_the_broker_says_what_it_serves() -> None:
     async with Broker() as broker, connected(broker) as client:
-        response = await client.call(REQUESTS[ApiKey.API_VERSIONS][0](4, NO_ID), 4)
+        response = await client.call(REQUESTS[ApiKey.API_VERSIONS][0](4, ZERO_UUID), 4)
         assert {k.api_key: (k.min_version, k.max_version) for k in response.api_keys} == {
             key: (served(key)[0], served(key)[-1]) for key in REQUESTS
         }

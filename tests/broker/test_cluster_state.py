@@ -19,7 +19,7 @@ from aiokafkawire.broker.cluster_state import (
 )
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.wire import NO_ID, ErrorCode
+from aiokafkawire.wire import ZERO_UUID, ErrorCode
 from aiokafkawire.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -78,7 +78,7 @@ async def test_topics_are_made_as_asked() -> None:
     assert (assigned.num_partitions, assigned.replication_factor) == (2, 2)
     assert (default.num_partitions, default.replication_factor) == (1, 3)
     assert topics == {"plain": 4, "assigned": 2, "default": 1}
-    assert plain.topic_id not in {NO_ID, assigned.topic_id}
+    assert plain.topic_id not in {ZERO_UUID, assigned.topic_id}
 
 
 async def test_validate_only_makes_nothing() -> None:
@@ -137,9 +137,9 @@ async def test_topics_are_deleted_by_name_or_id() -> None:
         made = await client.call(CreateTopicsRequest(topics=[topic("a"), topic("b")]), 7)
         b = made.topics[1].topic_id
         states = [
-            DeleteTopicState(name="a", topic_id=NO_ID),
+            DeleteTopicState(name="a", topic_id=ZERO_UUID),
             DeleteTopicState(name=None, topic_id=b),
-            DeleteTopicState(name="c", topic_id=NO_ID),
+            DeleteTopicState(name="c", topic_id=ZERO_UUID),
             DeleteTopicState(name=None, topic_id=UUID(int=5)),
             DeleteTopicState(name="a", topic_id=b),
         ]

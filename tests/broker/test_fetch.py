@@ -11,7 +11,7 @@ import pytest
 
 from aiokafkawire.broker import Broker
 from aiokafkawire.records.batch import iter_batches
-from aiokafkawire.wire import NO_ID, ApiKey, ErrorCode
+from aiokafkawire.wire import ZERO_UUID, ApiKey, ErrorCode
 from aiokafkawire.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 from .raw_client import RawClient, batch, connected, metadata_request, only, produce_request
@@ -27,7 +27,7 @@ def request(
     max_wait_ms: int = 0,
     min_bytes: int = 1,
     partitions: tuple[int, ...] = (0,),
-    topic_id: UUID = NO_ID,
+    topic_id: UUID = ZERO_UUID,
     fields: dict[str, Any] | None = None,
     **more: Any,
 ) -> FetchRequest:
@@ -40,7 +40,9 @@ def request(
         )
         for p in partitions
     ]
-    topic = FetchTopic(topic="" if topic_id != NO_ID else "t", topic_id=topic_id, partitions=asked)
+    topic = FetchTopic(
+        topic="" if topic_id != ZERO_UUID else "t", topic_id=topic_id, partitions=asked
+    )
     return FetchRequest(
         max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, topics=[topic], **more
     )
@@ -237,7 +239,7 @@ async def test_a_waiting_fetch_hears_of_a_new_leader(broker: Broker, client: Raw
         (10, -1, E.NOT_LEADER_OR_FOLLOWER),
         (16, epoch + 2, E.FENCED_LEADER_EPOCH),
     ):
-        topic_id = topic.topic_id if version >= 13 else NO_ID
+        topic_id = topic.topic_id if version >= 13 else ZERO_UUID
         broker.requests.clear()
         fields = {"current_leader_epoch": known}
         asked = request(0, max_wait_ms=60_000, topic_id=topic_id, fields=fields)

@@ -11,7 +11,7 @@ import pytest
 from aiokafkawire.broker import Broker, fetch_session_cache
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.fetch_session_cache import EVICTION_AGE_S, FetchSessionCache
-from aiokafkawire.wire import NO_ID, ErrorCode
+from aiokafkawire.wire import ZERO_UUID, ErrorCode
 from aiokafkawire.wire.messages.fetch import (
     EpochEndOffset,
     FetchPartition,
@@ -33,11 +33,11 @@ def request(
     wanted: dict[int, int] | None = None,
     *,
     forgotten: tuple[int, ...] = (),
-    topic_id: UUID = NO_ID,
+    topic_id: UUID = ZERO_UUID,
     max_wait_ms: int = 0,
 ) -> FetchRequest:
     """`wanted`: the offset to fetch at, by partition of the topic t."""
-    name = "" if topic_id != NO_ID else "t"
+    name = "" if topic_id != ZERO_UUID else "t"
     partitions = [
         FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1_000_000)
         for index, offset in (wanted or {}).items()
@@ -232,7 +232,7 @@ async def test_over_the_wire(version: int) -> None:
     async with Broker() as broker, connected(broker) as client:
         await broker.create_topic("t", partitions=2)
         described = await client.call(metadata_request("t"), 12)
-        topic_id = described.topics[0].topic_id if version >= 13 else NO_ID
+        topic_id = described.topics[0].topic_id if version >= 13 else ZERO_UUID
         named = {"topic_id": topic_id}
         begun = await client.call(request(BEGIN, 0, {0: 0, 1: 0}, **named), version)
         assert (begun.error_code, begun.session_id > 0) == (E.NONE, True)

@@ -17,7 +17,7 @@ from aiokafkawire.broker.groups.offsets import OffsetsStorage
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import TopicPartition
-from aiokafkawire.wire import NO_ID, ErrorCode
+from aiokafkawire.wire import ZERO_UUID, ErrorCode
 from aiokafkawire.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -40,7 +40,7 @@ def commit(
     offset: int,
     *,
     topic: str = "t",
-    topic_id: UUID = NO_ID,
+    topic_id: UUID = ZERO_UUID,
     partition: int = 0,
     metadata: str | None = None,
     epoch: int = -1,

@@ -13,7 +13,7 @@ from aiokafkawire.cluster.metadata import NodeInfo
 from aiokafkawire.records import Record
 from aiokafkawire.runtime import Address
 from aiokafkawire.types import TimestampType
-from aiokafkawire.wire import NO_ID
+from aiokafkawire.wire import ZERO_UUID
 
 from .conftest import Cli
 from .shell import aiokafkawire
@@ -55,13 +55,13 @@ CLUSTER = MetadataSnapshot(
 TOPICS = [
     TopicMetadata(
         "orders",
-        NO_ID,
+        ZERO_UUID,
         {
             1: PartitionMetadata(1, -1, replicas=(2, 1), isr=()),
             0: PartitionMetadata(0, 1, replicas=(1, 2), isr=(1, 2)),
         },
     ),
-    TopicMetadata("refunds", NO_ID, {0: PartitionMetadata(0, 2, replicas=(2,), isr=(2,))}),
+    TopicMetadata("refunds", ZERO_UUID, {0: PartitionMetadata(0, 2, replicas=(2,), isr=(2,))}),
 ]
 
 

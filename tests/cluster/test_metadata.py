@@ -20,7 +20,7 @@ from aiokafkawire.cluster.metadata import (
 )
 from aiokafkawire.runtime import Address
 from aiokafkawire.types import TopicPartition
-from aiokafkawire.wire import NO_ID, ErrorCode
+from aiokafkawire.wire import ZERO_UUID, ErrorCode
 from aiokafkawire.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -41,7 +41,7 @@ def response(*topics: MetadataResponseTopic, **fields: Any) -> MetadataResponse:
     return MetadataResponse(topics=list(topics), cluster_id="c", **fields)
 
 
-def led(epoch: int, leader: int = 1, topic_id: uuid.UUID = NO_ID) -> MetadataResponse:
+def led(epoch: int, leader: int = 1, topic_id: uuid.UUID = ZERO_UUID) -> MetadataResponse:
     topic = MetadataResponseTopic(
         error_code=0, name="t", topic_id=topic_id, partitions=[partition_of(0, leader, epoch)]
     )
@@ -69,7 +69,7 @@ def test_a_response_is_read():
     assert snapshot.leader(TopicPartition("t", 1)) == (2, 0)
     assert snapshot.leader(TopicPartition("t", 2)) is None
     assert snapshot.leader(TopicPartition("u", 0)) is None
-    assert snapshot.topic_id("t") == snapshot.topic_id("u") == NO_ID
+    assert snapshot.topic_id("t") == snapshot.topic_id("u") == ZERO_UUID
     assert snapshot.topics["t"].is_internal
 
 
@@ -142,7 +142,7 @@ def test_a_snapshot_never_changes():
 # --- leaders and epochs ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("topic_id", [NO_ID, FIRST])
+@pytest.mark.parametrize("topic_id", [ZERO_UUID, FIRST])
 def test_epochs_of_one_topic_never_go_back(topic_id: uuid.UUID):
     update = after(led(5, 1, topic_id), led(4, 2, topic_id))
     assert update.snapshot.leader(T0) == (1, 5)
@@ -173,7 +173,7 @@ def test_without_ids_a_topic_unknown_in_between_starts_afresh():
 
 
 def test_the_same_id_is_not_renewed_by_a_broker_that_tells_none():
-    update = after(led(5, 1, FIRST), led(6, 2, NO_ID))
+    update = after(led(5, 1, FIRST), led(6, 2, ZERO_UUID))
     assert update.renewed == ()
     assert update.snapshot.leader(T0) == (2, 6)
 
@@ -270,7 +270,7 @@ topics = st.builds(
     MetadataResponseTopic,
     error_code=st.sampled_from([0, 0, 3, 5, -1, 999]),
     name=st.sampled_from(["t", "u", "", None]),
-    topic_id=st.sampled_from([NO_ID, FIRST, SECOND]),
+    topic_id=st.sampled_from([ZERO_UUID, FIRST, SECOND]),
     partitions=st.lists(st.builds(partition_of, small, small, st.integers(-1, 5)), max_size=4),
 )
 broker_entries = st.builds(
@@ -304,7 +304,7 @@ def test_whatever_comes_leaders_are_nodes_and_epochs_grow(told: list[MetadataRes
                 assert leader is None or leader[0] in snapshot.nodes
                 if known is None or index not in known.partitions or name in update.renewed:
                     continue
-                if topic.topic_id != NO_ID or partition.leader_epoch >= 0:
+                if topic.topic_id != ZERO_UUID or partition.leader_epoch >= 0:
                     assert partition.leader_epoch >= known.partitions[index].leader_epoch
 
 

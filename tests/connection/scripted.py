@@ -39,7 +39,7 @@ class ServerConnection:
             count = await self.transport.receive_into(self._reader.get_buffer())
             if not count:
                 return None
-            self._frames = self._reader.received(count)
+            self._frames = self._reader.buffer_updated(count)
         return self._frames.pop(0)
 
     async def next_request(self) -> tuple[RequestHeader, Request[Any]]:

@@ -11,7 +11,7 @@ from aiokafkawire.broker import ApiKey, Broker, Close
 from aiokafkawire.broker.releases import get_release
 from aiokafkawire.connection import BrokerClient, Lane, Versions, choose_version
 from aiokafkawire.errors import ConnectionFailed, KafkaError
-from aiokafkawire.wire import APIS, NO_ID, ErrorCode
+from aiokafkawire.wire import APIS, ZERO_UUID, ErrorCode
 from aiokafkawire.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from aiokafkawire.wire.messages.metadata import MetadataRequest
 
@@ -199,8 +199,8 @@ async def test_ids_of_topics_are_used_when_every_topic_has_one() -> None:
         versions = await negotiated(client)
         metadata = await client.request(MetadataRequest(topics=None), deadline=soon())
         (known,) = metadata.topics
-        assert known.topic_id != NO_ID
-        for topic_id, version in ((known.topic_id, 18), (NO_ID, 12)):
+        assert known.topic_id != ZERO_UUID
+        for topic_id, version in ((known.topic_id, 18), (ZERO_UUID, 12)):
             request = fetch(topic_id)
             assert choose_version(versions, request) == version
             response = await client.request(request, deadline=soon())

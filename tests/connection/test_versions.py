@@ -17,7 +17,7 @@ from aiokafkawire.connection.versions import (
     parse_pin,
 )
 from aiokafkawire.errors import InvalidOption, MalformedMessage, UnsupportedVersion
-from aiokafkawire.wire import APIS, NO_ID, ApiKey, Response
+from aiokafkawire.wire import APIS, ZERO_UUID, ApiKey, Response
 from aiokafkawire.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsResponse,
@@ -90,7 +90,7 @@ def test_an_api_that_the_broker_lacks_is_named_with_the_release():
 
 def test_an_unstable_version_is_never_chosen():
     api = APIS[ApiKey.INIT_PRODUCER_ID]
-    assert api.latest_unstable
+    assert api.latest_version_unstable
     assert EVERYTHING.highest(api.key) == api.max_version - 1
 
 
@@ -121,7 +121,7 @@ def produce(topic_id: uuid.UUID) -> ProduceRequest:
 
 @pytest.mark.parametrize(
     ("level", "topic_id", "version"),
-    [(0, AN_ID, 11), (1, AN_ID, 11), (2, AN_ID, 13), (2, NO_ID, 12)],
+    [(0, AN_ID, 11), (1, AN_ID, 11), (2, AN_ID, 13), (2, ZERO_UUID, 12)],
 )
 def test_produce_depends_on_transactions_and_topic_ids(
     level: int, topic_id: uuid.UUID, version: int
@@ -138,7 +138,7 @@ def fetch_topic(topic_id: uuid.UUID) -> FetchTopic:
 def test_fetch_goes_by_ids_only_if_each_topic_has_one():
     both = FetchRequest(max_wait_ms=1, min_bytes=1, topics=[fetch_topic(AN_ID), fetch_topic(AN_ID)])
     assert choose_version(EVERYTHING, both) == 18
-    both.topics[1].topic_id = NO_ID
+    both.topics[1].topic_id = ZERO_UUID
     assert choose_version(EVERYTHING, both) == 12
     both.topics.pop()
     both.forgotten_topics_data = [ForgottenTopic(topic="u", partitions=[0])]
@@ -149,7 +149,7 @@ def test_offsets_go_by_ids_only_if_each_topic_has_one():
     topic = OffsetCommitRequestTopic(name="t", topic_id=AN_ID, partitions=[])
     commit = OffsetCommitRequest(group_id="g", topics=[topic])
     assert choose_version(EVERYTHING, commit) == 10
-    topic.topic_id = NO_ID
+    topic.topic_id = ZERO_UUID
     assert choose_version(EVERYTHING, commit) == 9
 
     wanted = OffsetFetchRequestTopics(topic_id=AN_ID, partition_indexes=[0])
@@ -163,7 +163,7 @@ def test_offsets_go_by_ids_only_if_each_topic_has_one():
 def test_the_callers_bounds_hold_as_well():
     heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     assert choose_version(EVERYTHING, heartbeat, max_version=2) == 2
-    assert choose_version(EVERYTHING, produce(NO_ID), max_version=7) == 7
+    assert choose_version(EVERYTHING, produce(ZERO_UUID), max_version=7) == 7
     build = ByVersion(ApiKey.HEARTBEAT, lambda version: heartbeat)
     assert choose_version(EVERYTHING, build, min_version=3) == 4
 

@@ -18,7 +18,7 @@ from aiokafkawire.consumer.buffer import FetchBuffer
 from aiokafkawire.consumer.partition import Partition, Positioned
 from aiokafkawire.consumer.planner import FetchPart
 from aiokafkawire.types import TopicPartition
-from aiokafkawire.wire import NO_ID, ApiKey, ErrorCode
+from aiokafkawire.wire import ZERO_UUID, ApiKey, ErrorCode
 
 from .helpers import consumer, eventually, numbers, parts, produce, read, until
 from .logs import P0, P1
@@ -120,11 +120,11 @@ def test_a_topic_made_anew_or_a_partition_that_came_back_begins_anew() -> None:
 
 def test_a_session_is_by_names_or_by_ids() -> None:
     session = going(part(P0))
-    asked = sent(session, part(P0), ids={"orders": NO_ID})
+    asked = sent(session, part(P0), ids={"orders": ZERO_UUID})
     assert (asked.session_id, asked.epoch, asked.max_version) == (9, 0, 12)
     assert len(asked.parts) == 1
     session.handle(f.Accepted(asked, 10))
-    assert sent(session, part(P0), ids={"orders": NO_ID}).max_version == 12
+    assert sent(session, part(P0), ids={"orders": ZERO_UUID}).max_version == 12
 
 
 def test_epochs_wrap_to_one() -> None:

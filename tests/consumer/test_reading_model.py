@@ -34,7 +34,7 @@ from aiokafkawire.consumer.partition import (
 from aiokafkawire.consumer.planner import FetchLimits, FetchPlan, FetchPlanner
 from aiokafkawire.errors import LogTruncated, NoOffset
 from aiokafkawire.records import assign_offsets, iter_batches
-from aiokafkawire.wire import NO_ID
+from aiokafkawire.wire import ZERO_UUID
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 from aiokafkawire.wire.messages.fetch import (
     EpochEndOffset,
@@ -117,7 +117,7 @@ class World:
             SimpleNamespace(  # type: ignore[arg-type]
                 request_update=lambda: None,
                 leader_hint=lambda *args: None,
-                metadata=SimpleNamespace(topic_id=lambda topic: NO_ID),
+                metadata=SimpleNamespace(topic_id=lambda topic: ZERO_UUID),
             ),
             SimpleNamespace(  # type: ignore[arg-type]
                 clock=SimpleNamespace(now=lambda: self.now), rng=random.Random(1)

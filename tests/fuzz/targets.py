@@ -93,7 +93,7 @@ def streams(raw: bytes) -> None:
         expected = list(_frames(rest))
         if found != expected[: len(found)]:
             raise Broken(f"the frames are {found}, not {expected}")
-    if found != expected or reader.inside_frame != (
+    if found != expected or reader.has_partial_frame != (
         sum(map(len, found)) + 4 * len(found) < len(rest)
     ):
         raise Broken(f"the frames are {found}, not {expected}, of {rest!r}")
@@ -104,7 +104,7 @@ def _received(reader: FrameReader, piece: bytes) -> Iterator[bytes]:
         buffer = reader.get_buffer()
         size = min(len(buffer), len(piece))
         buffer[:size], piece = piece[:size], piece[size:]
-        yield from map(bytes, reader.received(size))
+        yield from map(bytes, reader.buffer_updated(size))
 
 
 def _frames(rest: bytes) -> Iterator[bytes]:

@@ -15,11 +15,11 @@ from aiokafkawire.group.leader import Leader, divide, replica_racks, subscriptio
 from aiokafkawire.group.states import JoinedMember
 from aiokafkawire.runtime import Address, Host, RealRuntime
 from aiokafkawire.types import TopicPartition
-from aiokafkawire.wire import NO_ID
+from aiokafkawire.wire import ZERO_UUID
 from aiokafkawire.wire.consumer_protocol import (
     decode_assignment,
     encode_subscription,
-    flatten,
+    flatten_by_topic,
 )
 
 P0 = TopicPartition("orders", 0)
@@ -89,8 +89,8 @@ def test_an_assignor_that_fails_is_named() -> None:
 
 def test_what_is_left_out_gets_nothing() -> None:
     encoded = divide(Fixed({"a": [P0]}), {"orders": 1}, [member("a"), member("b")], {})
-    assert flatten(decode_assignment(encoded["a"]).assigned_partitions) == [P0]
-    assert flatten(decode_assignment(encoded["b"]).assigned_partitions) == []
+    assert flatten_by_topic(decode_assignment(encoded["a"]).assigned_partitions) == [P0]
+    assert flatten_by_topic(decode_assignment(encoded["b"]).assigned_partitions) == []
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_racks_are_those_of_the_replicas_where_they_are_known() -> None:
         address = Address("localhost", 9092)
         nodes = {n: NodeInfo(n, address, rack) for n, rack in enumerate(racks)}
         partition = PartitionMetadata(0, 0, replicas=(0, 1, 2))
-        topics = {"orders": TopicMetadata("orders", NO_ID, {0: partition})}
+        topics = {"orders": TopicMetadata("orders", ZERO_UUID, {0: partition})}
         return MetadataSnapshot(nodes=nodes, topics=topics)
 
     assert replica_racks(metadata("a", None, "a"), ["orders", "others"]) == {P0: ("a",)}
@@ -145,7 +145,7 @@ async def test_a_leader_counts_and_watches(caplog: pytest.LogCaptureFixture) -> 
         with caplog.at_level(logging.WARNING):
             encoded = await leader.assign("range", joined)
         assert "Group g: member odd gets no partitions" in caplog.text
-        assert flatten(decode_assignment(encoded["me"]).assigned_partitions) == [P0, P1]
+        assert flatten_by_topic(decode_assignment(encoded["me"]).assigned_partitions) == [P0, P1]
         assert leader.outdated() is None
         await broker.create_topic("to-come", 1)
         version = cluster.metadata.version

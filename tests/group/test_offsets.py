@@ -22,7 +22,7 @@ from aiokafkawire.group.offsets import (
     read_fetched,
 )
 from aiokafkawire.types import OffsetAndMetadata, TopicPartition
-from aiokafkawire.wire import NO_ID, ApiKey, ErrorCode
+from aiokafkawire.wire import ZERO_UUID, ApiKey, ErrorCode
 from aiokafkawire.wire.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -48,7 +48,7 @@ def test_a_commit_names_who_commits_and_what() -> None:
     request = commit_request("g", Credentials(4, "me", "i"), offsets, {"orders": ID})
     assert (request.group_id, request.generation_id_or_member_epoch) == ("g", 4)
     assert (request.member_id, request.group_instance_id) == ("me", "i")
-    assert [(t.name, t.topic_id) for t in request.topics] == [("orders", ID), ("b", NO_ID)]
+    assert [(t.name, t.topic_id) for t in request.topics] == [("orders", ID), ("b", ZERO_UUID)]
     (entry,) = request.topics[0].partitions
     assert (entry.partition_index, entry.committed_offset) == (0, 5)
     assert (entry.committed_metadata, entry.committed_leader_epoch) == ("note", 3)
@@ -74,7 +74,7 @@ def test_the_shape_of_a_fetch_goes_by_version() -> None:
     (group,) = request.build(8).groups
     assert group.group_id == "g"
     assert (group.topics[0].name, group.topics[0].topic_id) == ("orders", ID)
-    assert fetch_request("g", [P0], {"orders": NO_ID})[1] == 9
+    assert fetch_request("g", [P0], {"orders": ZERO_UUID})[1] == 9
 
 
 def old_answer(*entries: tuple[int, int, int]) -> OffsetFetchResponse:

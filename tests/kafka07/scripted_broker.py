@@ -46,7 +46,7 @@ class ScriptedConnection:
                 return b""
             if not count:
                 return b""
-            self._frames = self._reader.received(count)
+            self._frames = self._reader.buffer_updated(count)
         frame = self._frames.pop(0)
         return len(frame).to_bytes(4) + frame
 

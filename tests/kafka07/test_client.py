@@ -21,7 +21,7 @@ from aiokafkawire.errors import (
     RequestTimedOut,
     UnknownServerError,
 )
-from aiokafkawire.kafka07 import EARLIEST, LATEST, Client, ErrorCode
+from aiokafkawire.kafka07 import EARLIEST, LATEST, Client, Kafka07ErrorCode
 from aiokafkawire.runtime import Address, RealRuntime
 from aiokafkawire.runtime.asyncio_transport import AsyncioTransport
 from aiokafkawire.runtime.real import StreamTransport
@@ -137,7 +137,7 @@ async def test_multi_produce_and_multi_fetch() -> None:
         fetched = await client.multi_fetch([("u", 1, 0), ("t", 0, 0), ("t", 5, 0), ("t", 0, 99)])
         assert [list(each) for each in fetched[:2]] == [[(b"b", 11), (b"c", 22)], [(b"a", 11)]]
         codes = [each.error.code for each in fetched[2:] if isinstance(each.error, BrokerError)]
-        assert codes == [ErrorCode.WRONG_PARTITION, ErrorCode.OFFSET_OUT_OF_RANGE]
+        assert codes == [Kafka07ErrorCode.WRONG_PARTITION, Kafka07ErrorCode.OFFSET_OUT_OF_RANGE]
         assert await client.multi_fetch([]) == []
 
 
@@ -164,7 +164,7 @@ async def test_errors_name_code_topic_and_partition() -> None:
         await client.produce("t", [b"a"], 0)
         with pytest.raises(BrokerError, match=r"OFFSET_OUT_OF_RANGE.*topic t, partition 0") as one:
             await client.fetch("t", 0, 12)
-        assert one.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert one.value.code == Kafka07ErrorCode.OFFSET_OUT_OF_RANGE
         assert (one.value.offset, one.value.api) == (12, "FETCH")
         assert one.value.broker == client.config.server
         with pytest.raises(BrokerError, match="WRONG_PARTITION"):

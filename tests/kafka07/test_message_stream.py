@@ -124,8 +124,8 @@ async def test_errors_that_are_not_retriable_are_raised_at_once() -> None:
 
 
 async def test_reading_can_continue_after_a_corrupt_message() -> None:
-    bad = kafka07.encode_messages([kafka07.Message(payload=b"x", crc=1)])
-    good = kafka07.encode_messages([kafka07.Message(payload=b"a")])
+    bad = kafka07.encode_messages([kafka07.Kafka07Message(payload=b"x", crc=1)])
+    good = kafka07.encode_messages([kafka07.Kafka07Message(payload=b"a")])
     log = good + bad + good
 
     async def script(peer: ScriptedConnection) -> None:

@@ -20,17 +20,19 @@ from aiokafkawire.kafka07.partition_reader import (
 )
 from aiokafkawire.records.compression import Compression, compress
 from aiokafkawire.wire import kafka07
-from aiokafkawire.wire.kafka07 import ErrorCode
+from aiokafkawire.wire.kafka07 import Kafka07ErrorCode
 from tests.wire.vectors import lines
 
 
 def encoded(*payloads: bytes) -> bytes:
-    return kafka07.encode_messages([kafka07.Message(payload=payload) for payload in payloads])
+    return kafka07.encode_messages(
+        [kafka07.Kafka07Message(payload=payload) for payload in payloads]
+    )
 
 
 def wrapped(inner: bytes, codec: int = Compression.GZIP) -> bytes:
     packed = compress(codec, inner)
-    return kafka07.encode_messages([kafka07.Message(payload=packed, attributes=codec)])
+    return kafka07.encode_messages([kafka07.Kafka07Message(payload=packed, attributes=codec)])
 
 
 def fetched(data: bytes, offset: int = 0, **fields: Any) -> FetchResult:
@@ -64,7 +66,7 @@ def test_next_offset_within_a_compressed_set_is_that_of_the_set(codec: int) -> N
 
 
 def test_messages_before_a_corrupt_one_are_returned() -> None:
-    bad = kafka07.encode_messages([kafka07.Message(payload=b"x", crc=1)])
+    bad = kafka07.encode_messages([kafka07.Kafka07Message(payload=b"x", crc=1)])
     messages = iter(fetched(encoded(b"a") + bad + encoded(b"b"), 100))
     assert next(messages) == (b"a", 111)
     with pytest.raises(CorruptRecords) as caught:
@@ -92,7 +94,7 @@ def test_malformed_messages(data: str) -> None:
 
 def test_codecs_of_later_releases_are_unknown() -> None:
     data = kafka07.encode_messages(
-        [kafka07.Message(payload=compress(Compression.LZ4, encoded(b"a")), attributes=3)]
+        [kafka07.Kafka07Message(payload=compress(Compression.LZ4, encoded(b"a")), attributes=3)]
     )
     with pytest.raises(CorruptRecords, match="unknown codec 3"):
         list(fetched(data))
@@ -212,7 +214,7 @@ def test_segment_that_ends_inside_a_message_is_corrupt() -> None:
 
 def test_reader_stays_at_a_corrupt_message() -> None:
     reader = reader_at()
-    bad = encoded(b"a") + kafka07.encode_messages([kafka07.Message(payload=b"x", crc=1)])
+    bad = encoded(b"a") + kafka07.encode_messages([kafka07.Kafka07Message(payload=b"x", crc=1)])
     reader.handle_response(fetched(bad))
     assert reader.next_message() == (b"a", 11)
     with pytest.raises(CorruptRecords):
@@ -236,7 +238,7 @@ def test_error_of_a_result_is_copied_for_each_raise() -> None:
 
 def test_exceptions_of_error_codes() -> None:
     where: dict[str, Any] = {"broker": "b", "api": "FETCH", "topic": "t", "partition": 1}
-    for code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.WRONG_PARTITION):
+    for code in (Kafka07ErrorCode.OFFSET_OUT_OF_RANGE, Kafka07ErrorCode.WRONG_PARTITION):
         error = broker_error(code, offset=9, **where)
         assert type(error) is BrokerError
         assert (error.code, error.name, error.retriable) == (code, code.name, False)

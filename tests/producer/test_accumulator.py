@@ -21,7 +21,7 @@ from aiokafkawire.producer.sequences import MAX_EPOCH
 from aiokafkawire.producer.topic_queues import MAX_REMEMBERED_KEYS
 from aiokafkawire.runtime import NEVER
 from aiokafkawire.types import TopicPartition
-from aiokafkawire.wire import NO_ID
+from aiokafkawire.wire import ZERO_UUID
 from aiokafkawire.wire.error_codes import ErrorCode
 from tests.producer.model import Cluster, PartitionLog, Sent, go_near_the_wrap
 
@@ -321,7 +321,7 @@ def test_batches_move_with_their_leader():
 
 def test_a_new_topic_asks_for_its_own_leaders_alone():
     cluster = ready_cluster()
-    topic = cluster.accumulator.set_topic("other", [0, 1], NO_ID)
+    topic = cluster.accumulator.set_topic("other", [0, 1], ZERO_UUID)
     asked: list[TopicPartition] = []
 
     def leader_of(topic_partition: TopicPartition) -> int:
@@ -436,7 +436,11 @@ def test_more_partitions_come_to_a_topic():
 def test_only_another_topic_id_makes_a_topic_another_one():
     cluster = ready_cluster(partitions=1, nodes=1, batch_size_bytes=1)
     cluster.warm_up()
-    for topic_id, renewed in ((NO_ID, False), (uuid.UUID(int=1), False), (uuid.UUID(int=2), True)):
+    for topic_id, renewed in (
+        (ZERO_UUID, False),
+        (uuid.UUID(int=1), False),
+        (uuid.UUID(int=2), True),
+    ):
         cluster.accumulator.set_topic("t", range(1), topic_id)
         assert cluster.topic.queues[0].sequences.draining is renewed
 

@@ -89,7 +89,7 @@ def test_what_a_version_cannot_carry_is_refused_alone(bad: Batch, version: int):
     assert result.sent == others
 
 
-def respond(*partitions: PartitionProduceResponse, name="a", topic_id=wire.NO_ID, nodes=()):
+def respond(*partitions: PartitionProduceResponse, name="a", topic_id=wire.ZERO_UUID, nodes=()):
     topic = TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=list(partitions))
     return ProduceResponse(responses=[topic], node_endpoints=list(nodes))
 

@@ -9,8 +9,8 @@ import pytest
 from aiokafkawire.producer.answer import Answer
 from aiokafkawire.producer.outcomes import Verdict
 from aiokafkawire.producer.usual import FIRST_USUAL, UsualForm
-from aiokafkawire.wire import APIS, NO_ID, ApiKey
-from aiokafkawire.wire.header import encode_request, encode_response, encode_written
+from aiokafkawire.wire import APIS, ZERO_UUID, ApiKey
+from aiokafkawire.wire.header import encode_raw_request, encode_request, encode_response
 from aiokafkawire.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -46,7 +46,7 @@ def test_it_is_written_as_the_codec_writes_it(
         transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=[topic]
     )
     written = form(version, transactional_id).write(7, list(parts), sum(sizes))
-    frame = b"".join(encode_written(written, version, 99, "me"))
+    frame = b"".join(encode_raw_request(written, version, 99, "me"))
     assert frame == b"".join(encode_request(request, version, 99, "me"))
     assert written.api_key == ApiKey.PRODUCE
 
@@ -80,7 +80,7 @@ def test_the_usual_answer_is_read(version: int):
         {"record_errors": [BatchIndexAndErrorMessage(batch_index=0)]},
         {"error_message": "no"},
         {"error_message": ""},
-        {"name": "others", "topic_id": NO_ID},
+        {"name": "others", "topic_id": ZERO_UUID},
         {"name": "order", "topic_id": uuid.UUID(int=1)},
     ],
     ids=str,

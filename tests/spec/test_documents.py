@@ -16,7 +16,7 @@ from aiokafkawire.wire.messages.offset_commit_draft import (
     OffsetCommitDraftRequest,
     OffsetCommitDraftTopic,
 )
-from aiokafkawire.wire.schema import Field, Message, Struct, TypeKind, VersionRange, schema_of
+from aiokafkawire.wire.schema import Field, Message, Struct, TypeKind, VersionRange, schema_for
 from tests.spec.grammar import Grammar, Item, grammars, keys
 
 DOCUMENTS = ("000_protocol_page", "001_guide", "004_guide_0_8")
@@ -131,7 +131,7 @@ def class_of(grammar: Grammar) -> type[Message]:
 def pairs(items: tuple[Item, ...], cls: type[Struct], version: int) -> Iterator[Pair]:
     """Both sides field by field, from the first to the last byte."""
     theirs = list(without_sizes(items))
-    ours = schema_of(cls).present(version)
+    ours = schema_for(cls).present(version)
     assert len(theirs) == len(ours), (theirs, [f.name for f in ours])
     for item, field in zip(theirs, ours, strict=True):
         yield from pairs_of(item, field, version)
@@ -146,7 +146,7 @@ def pairs_of(item: Item, field: Field, version: int) -> Iterator[Pair]:
     yield Pair(item._replace(elements=()), field.name, TypeKind(), version in field.nullable)
     if not item.elements:
         # The document does not say of what the array is: of something that has no parts.
-        assert element.struct is None or len(schema_of(element.struct).present(version)) == 1
+        assert element.struct is None or len(schema_for(element.struct).present(version)) == 1
     elif element.struct is not None:
         yield from pairs(item.elements, element.struct, version)
     else:
@@ -198,7 +198,7 @@ def test_our_classes_are_what_the_documents_say(
         if pair.item.name:
             expected = FIELDS.get(pair.item.name, pair.item.name).split()
             assert pair.name in expected, (pair.item.name, pair.name)
-        known = DIFFERENCES.get((grammar.document, schema_of(cls).name, pair.name))
+        known = DIFFERENCES.get((grammar.document, schema_for(cls).name, pair.name))
         found = differences(grammar, pair)
         assert found == known, pair
         record_property("counted", f"fields of the protocol documents, {grammar.document}")
@@ -206,7 +206,7 @@ def test_our_classes_are_what_the_documents_say(
 
 def test_every_difference_that_is_told_is_there() -> None:
     found = {
-        (grammar.document, schema_of(class_of(grammar)).name, pair.name): told
+        (grammar.document, schema_for(class_of(grammar)).name, pair.name): told
         for grammar in GRAMMARS
         if grammar.message not in {"ProtocolMetadata", "MemberAssignment"}
         and grammar.version != "draft"

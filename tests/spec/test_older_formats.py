@@ -12,17 +12,17 @@ KAFKA07 = "002_kafka07"
 PROPOSAL = "003_proposal"
 
 TOPIC = "tëst"
-MESSAGES = kafka07.encode_messages([kafka07.Message(payload=b"a")])
+MESSAGES = kafka07.encode_messages([kafka07.Kafka07Message(payload=b"a")])
 
 DATA = (
-    proposal.TopicData(
+    proposal.ProposedTopicData(
         topic=TOPIC,
         partition_data=(
-            proposal.PartitionData(partition=1, messages=MESSAGES),
-            proposal.PartitionData(partition=2, messages=b""),
+            proposal.ProposedPartitionData(partition=1, messages=MESSAGES),
+            proposal.ProposedPartitionData(partition=2, messages=b""),
         ),
     ),
-    proposal.TopicData(topic="u", partition_data=()),
+    proposal.ProposedTopicData(topic="u", partition_data=()),
 )
 
 
@@ -88,7 +88,7 @@ def told(message: Any) -> dict[str, Any]:
 
 
 PROPOSED = {
-    "ProduceRequest": proposal.ProduceRequest(
+    "ProduceRequest": proposal.ProposedProduceRequest(
         version_id=3,
         correlation_id=4,
         client_id="me",
@@ -96,19 +96,23 @@ PROPOSED = {
         ack_timeout=5,
         data=DATA,
     ),
-    "ProduceResponse": proposal.ProduceResponse(
+    "ProduceResponse": proposal.ProposedProduceResponse(
         correlation_id=4, version_id=3, error=6, errors=(-1, 7), offsets=(8, -9)
     ),
-    "FetchRequest": proposal.FetchRequest(
+    "FetchRequest": proposal.ProposedFetchRequest(
         correlation_id=4,
         version_id=3,
         client_id="me",
         replica_id=-1,
         max_wait=5,
         min_bytes=6,
-        topic_offsets=(proposal.OffsetData(topic=TOPIC, partitions=(1, 2), offsets=(3, 4)),),
+        topic_offsets=(
+            proposal.ProposedOffsetData(topic=TOPIC, partitions=(1, 2), offsets=(3, 4)),
+        ),
     ),
-    "FetchResponse": proposal.FetchResponse(correlation_id=4, version_id=3, error=6, data=DATA),
+    "FetchResponse": proposal.ProposedFetchResponse(
+        correlation_id=4, version_id=3, error=6, data=DATA
+    ),
 }
 
 
@@ -121,7 +125,7 @@ def test_the_proposal(grammar: Grammar, record_property: Callable[[str, object],
     found = read(grammar, raw)
     assert found.pop("size") == len(raw) - 4
     if is_request:
-        kind = proposal.RequestType[grammar.message.removesuffix("Request").upper()]
+        kind = proposal.ProposedRequestType[grammar.message.removesuffix("Request").upper()]
         assert found.pop("request_type_id") == kind
     assert found == told(message)
     for item in grammar.items:
@@ -130,9 +134,9 @@ def test_the_proposal(grammar: Grammar, record_property: Callable[[str, object],
 
 
 REQUESTS: dict[str, kafka07.Request] = {
-    "PRODUCE": kafka07.ProduceRequest(topic=TOPIC, partition=1, messages=MESSAGES),
+    "PRODUCE": kafka07.ProducerRequest(topic=TOPIC, partition=1, messages=MESSAGES),
     "FETCH": kafka07.FetchRequest(topic=TOPIC, partition=1, offset=2, max_size=3),
-    "OFFSETS": kafka07.OffsetsRequest(topic=TOPIC, partition=1, time=-2, max_number=3),
+    "OFFSETS": kafka07.OffsetRequest(topic=TOPIC, partition=1, time=-2, max_number=3),
 }
 
 
@@ -151,7 +155,7 @@ def test_kafka07(grammar: Grammar, record_property: Callable[[str, object], None
             "messages": MESSAGES,
         }
     elif grammar.message == "OFFSETS_response":
-        raw = kafka07.encode_response(kafka07.OffsetsResponse(offsets=(5, 0)))
+        raw = kafka07.encode_response(kafka07.OffsetResponse(offsets=(5, 0)))
         assert read(grammar, raw) == {
             "response_length": len(raw) - 4,
             "error_code": 0,
@@ -164,7 +168,7 @@ def test_kafka07(grammar: Grammar, record_property: Callable[[str, object], None
 
 def check_message(grammar: Grammar) -> None:
     magic = int(grammar.version)
-    message = kafka07.Message(payload=b"hello", magic=magic, attributes=2 * magic)
+    message = kafka07.Kafka07Message(payload=b"hello", magic=magic, attributes=2 * magic)
     raw = kafka07.encode_messages([message])
     found = read(grammar, raw)
     assert found == {
@@ -189,4 +193,4 @@ def check_request(grammar: Grammar, request: kafka07.Request) -> None:
 
 
 def test_the_types_of_requests() -> None:
-    assert keys(KAFKA07) == {kind.name: int(kind) for kind in kafka07.RequestType}
+    assert keys(KAFKA07) == {kind.name: int(kind) for kind in kafka07.RequestKey}

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from aiokafkawire import wire
-from aiokafkawire.wire.api import ALIASES
+from aiokafkawire.wire.api import API_ALIASES
 from tests.spec.test_documents import DIFFERENCES
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +21,7 @@ def test_the_table_of_apis() -> None:
 
 
 def test_every_alias_is_told() -> None:
-    for alias, name in ALIASES.items():
+    for alias, name in API_ALIASES.items():
         (row,) = re.findall(rf"^\| \d+ \| {name} \|.*$", PAGE, re.MULTILINE)
         assert re.search(rf"\b{alias}\b", row)
 

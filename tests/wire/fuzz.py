@@ -24,7 +24,7 @@ from aiokafkawire import wire
 from aiokafkawire.errors import MalformedMessage
 from aiokafkawire.wire import codec, kafka07, proposal
 from aiokafkawire.wire.primitives import encode_unsigned_varint
-from aiokafkawire.wire.schema import Field, Message, Struct, TypeKind, schema_of
+from aiokafkawire.wire.schema import Field, Message, Struct, TypeKind, schema_for
 from tests.wire import vectors
 
 MAX_BYTES_PER_BYTE = 64
@@ -138,7 +138,7 @@ def decode(target: Target, raw: bytes, what: str) -> bool:
 def look_at(value: object) -> None:
     """Have made what is made when looked at."""
     if isinstance(value, Struct):
-        for item in schema_of(type(value)).fields:
+        for item in schema_for(type(value)).fields:
             if (item.kind.element or item.kind).struct is not None:
                 look_at(getattr(value, item.name))
     elif isinstance(value, list):
@@ -284,7 +284,7 @@ class _Smallest:
         self, cls: type[Struct]
     ) -> Iterator[tuple[str, tuple[object, ...], tuple[Any, ...]]]:
         """Each array in a struct: its path, how its elements look, and the struct's bytes."""
-        schema = schema_of(cls)
+        schema = schema_for(cls)
         present, tagged = schema.present(self.version), schema.tagged(self.version)
         for index, item in enumerate(present):
             for path, shape, parts in self._arrays_in(item):
@@ -317,7 +317,7 @@ class _Smallest:
             return ("array",)
         if kind.struct is None:
             return (kind.primitive,)
-        schema = schema_of(kind.struct)
+        schema = schema_for(kind.struct)
         present = schema.present(self.version)
         made = tuple(type(item.default_value()) for item in schema.fields if item not in present)
         return (*(self._shape(item.kind) for item in present), *made)
@@ -331,7 +331,7 @@ class _Smallest:
         """The fewest bytes of a value, of those the ones that decode to most."""
         compact = compact and self.flexible
         if kind.struct is not None:
-            fields = schema_of(kind.struct).present(self.version)
+            fields = schema_for(kind.struct).present(self.version)
             end = b"\0" if self.flexible else b""
             return b"".join(map(self._field, fields)) + end
         if kind.primitive is not None and kind.primitive.code:

@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from aiokafkawire import wire
-from aiokafkawire.wire.schema import Field, Message, Struct, TypeKind, schema_of
-from aiokafkawire.wire.uniform import FEWEST
+from aiokafkawire.wire.lazy_arrays import MIN_LAZY_LENGTH
+from aiokafkawire.wire.schema import Field, Message, Struct, TypeKind, schema_for
 
 _WIDTHS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
@@ -18,7 +18,7 @@ _OTHERS: dict[str, st.SearchStrategy[Any]] = {
     "string": st.text(st.characters(codec="utf-8"), max_size=200),
     "bytes": st.binary(max_size=200),
     "records": st.binary(max_size=200).map(memoryview),
-    "uuid": st.uuids(version=None) | st.just(wire.NO_ID),
+    "uuid": st.uuids(version=None) | st.just(wire.ZERO_UUID),
 }
 
 # Far above every tag that a field has.
@@ -51,7 +51,7 @@ def messages(draw: st.DrawFn) -> tuple[Message, int]:
 def _struct(draw: st.DrawFn, cls: type[Struct], version: int, flexible: bool) -> Struct:
     values = {
         item.name: draw(_field(item, version, flexible))
-        for item in schema_of(cls).fields
+        for item in schema_for(cls).fields
         if version in item.versions
     }
     if flexible:
@@ -68,7 +68,7 @@ def _value(kind: TypeKind, version: int, flexible: bool) -> st.SearchStrategy[An
     if kind.element is not None:
         one = _value(kind.element, version, flexible)
         # Now and then as many as are made only when looked at.
-        return st.lists(one, max_size=2) | one.map(lambda element: [element] * FEWEST)
+        return st.lists(one, max_size=2) | one.map(lambda element: [element] * MIN_LAZY_LENGTH)
     if kind.struct is not None:
         return _struct(kind.struct, version, flexible)
     assert kind.primitive is not None

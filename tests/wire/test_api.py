@@ -7,21 +7,21 @@ from aiokafkawire.wire import (
     APIS,
     Api,
     ApiKey,
-    api_of,
+    api_for,
     encode,
     from_json,
     message_class,
     message_names,
 )
 from aiokafkawire.wire.messages.join_group import JoinGroupRequest
-from aiokafkawire.wire.schema import schema_of
+from aiokafkawire.wire.schema import schema_for
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
 def test_the_table_agrees_with_the_classes(api: Api) -> None:
     for cls, suffix in ((api.request, "Request"), (api.response, "Response")):
         assert cls.__name__ == api.name + suffix
-        assert schema_of(cls).name == api.name + suffix
+        assert schema_for(cls).name == api.name + suffix
         assert message_class(api.name + suffix) is cls
         assert cls.api_key == api.key
         assert (cls.min_version, cls.max_version) == (api.min_version, api.max_version)
@@ -34,10 +34,10 @@ def test_all_apis_are_there() -> None:
 
 
 def test_unstable_versions_are_marked() -> None:
-    assert [api.name for api in APIS.values() if api.latest_unstable] == ["InitProducerId"]
+    assert [api.name for api in APIS.values() if api.latest_version_unstable] == ["InitProducerId"]
     assert APIS[ApiKey.INIT_PRODUCER_ID].max_stable_version == 5
     assert APIS[ApiKey.FETCH].max_stable_version == 18
-    assert [api.name for api in APIS.values() if api.first_unstable] == [
+    assert [api.name for api in APIS.values() if api.first_version_unstable] == [
         "ShareGroupHeartbeat",
         "ShareGroupDescribe",
         "ShareFetch",
@@ -51,7 +51,7 @@ def test_api_of_a_message() -> None:
     request = JoinGroupRequest(
         group_id="g", session_timeout_ms=1, member_id="", protocol_type="consumer", protocols=[]
     )
-    assert api_of(request).name == "JoinGroup"
+    assert api_for(request).name == "JoinGroup"
 
 
 def test_message_class_finds_what_is_no_request() -> None:
@@ -67,7 +67,7 @@ def test_every_name_finds_its_class() -> None:
     names = message_names()
     assert len(set(names)) == len(names)
     for name in names:
-        assert schema_of(message_class(name)).name == name
+        assert schema_for(message_class(name)).name == name
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from aiokafkawire import wire
 from aiokafkawire.errors import MalformedMessage, UnsupportedVersion
 from aiokafkawire.wire import codec
-from aiokafkawire.wire.explain import explain_decoding
+from aiokafkawire.wire.diagnostics import diagnose_decode_error
 from aiokafkawire.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from aiokafkawire.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -49,7 +49,7 @@ def test_corrupted_bytes_are_refused_or_are_another_message(
     decoded, error = decoded_or_error(cls, version, raw)
     if error is None:
         # The slow reader finds nothing wrong either.
-        assert "could not be decoded" in str(explain_decoding(cls, version, raw))
+        assert "could not be decoded" in str(diagnose_decode_error(cls, version, raw))
         # Unknown tagged fields may have changed their order, so bytes are compared.
         again = wire.encode(decoded, version)
         assert wire.encode(wire.decode(cls, version, again), version) == again
@@ -80,7 +80,7 @@ def test_truncation_is_always_noticed(drawn: tuple[Message, int]) -> None:
             wire.decode(type(message), version, raw[:size])
 
 
-def refused(cls: type[Message], version: int, raw: bytes) -> tuple[str, str | None, int | None]:
+def malformed(cls: type[Message], version: int, raw: bytes) -> tuple[str, str | None, int | None]:
     with pytest.raises(MalformedMessage) as caught:
         wire.decode(cls, version, raw)
     error = caught.value
@@ -130,24 +130,24 @@ HEARTBEAT_4 = b"\x02g" + struct.pack(">i", 1) + b"\x02m" + b"\x00"  # no tagged 
 def test_hostile_heartbeats(
     version: int, raw: bytes, reason: str, field: str | None, position: int
 ) -> None:
-    found = refused(HeartbeatRequest, version, raw)
+    found = malformed(HeartbeatRequest, version, raw)
     assert reason in found[0]
     assert found[1:] == (field, position)
 
 
 def test_array_counts_are_checked_before_anything_is_allocated() -> None:
     count = struct.pack(">i", 2**31 - 1)
-    reason, field, position = refused(ApiVersionsResponse, 0, b"\x00\x00" + count + b"\x00" * 60)
+    reason, field, position = malformed(ApiVersionsResponse, 0, b"\x00\x00" + count + b"\x00" * 60)
     assert "2147483647 elements" in reason
     assert (field, position) == ("api_keys", 2)
     # Eleven entries of six bytes cannot be in 60; ten can.
     eleven = b"\x00\x00\x00\x00\x00\x0b" + b"\x00" * 60
-    assert "11 elements" in refused(ApiVersionsResponse, 0, eleven)[0]
+    assert "11 elements" in malformed(ApiVersionsResponse, 0, eleven)[0]
     ten = b"\x00\x00\x00\x00\x00\x0a" + b"\x00" * 60
     assert len(wire.decode(ApiVersionsResponse, 0, ten).api_keys) == 10
     # A compact count of 2^32-2 in a flexible version, and an array of plain integers.
-    assert "elements" in refused(ApiVersionsResponse, 3, b"\x00\x00\xff\xff\xff\xff\x0f")[0]
-    assert refused(ApiVersionsResponse, 0, b"\x00\x00\xff\xff\xff\xff")[0].startswith("null")
+    assert "elements" in malformed(ApiVersionsResponse, 3, b"\x00\x00\xff\xff\xff\xff\x0f")[0]
+    assert malformed(ApiVersionsResponse, 0, b"\x00\x00\xff\xff\xff\xff")[0].startswith("null")
 
 
 def test_paths_lead_into_arrays_and_tagged_fields() -> None:
@@ -163,10 +163,10 @@ def test_paths_lead_into_arrays_and_tagged_fields() -> None:
         ]
     )
     raw = wire.encode(response, 4)
-    assert refused(FetchResponse, 4, raw[:-1])[1] == "responses[1].partitions[0].records"
+    assert malformed(FetchResponse, 4, raw[:-1])[1] == "responses[1].partitions[0].records"
     # Feature "f" at tag 0: its size says 9 bytes, its content takes 8.
     features = b"\x01\x00\x09" + b"\x02\x02f\x00\x01\x00\x02\x00" + b"?"
-    reason, field, _ = refused(ApiVersionsResponse, 3, b"\x00\x00\x01" + b"\x00" * 4 + features)
+    reason, field, _ = malformed(ApiVersionsResponse, 3, b"\x00\x00\x01" + b"\x00" * 4 + features)
     assert "9 bytes" in reason
     assert field == "tagged fields.supported_features"
 
@@ -230,7 +230,7 @@ def test_unknown_tagged_fields_are_written_back_in_order() -> None:
 
 
 def test_records_are_not_copied() -> None:
-    records = bytearray(codec.KEEP_APART_BYTES)
+    records = bytearray(codec.MIN_SEPARATE_BUFFER_BYTES)
     request = ProduceRequest(
         acks=-1,
         timeout_ms=1,
@@ -270,8 +270,8 @@ def _key(key: int) -> ApiVersion:
 
 
 def test_join_small_keeps_large_buffers() -> None:
-    large = b"x" * codec.KEEP_APART_BYTES
-    parts = codec.join_small([b"a", b"b", large, large, b"c"])
+    large = b"x" * codec.MIN_SEPARATE_BUFFER_BYTES
+    parts = codec.join_small_buffers([b"a", b"b", large, large, b"c"])
     assert parts == [b"ab", large, large, b"c"]
     assert parts[1] is large
-    assert codec.join_small([]) == []
+    assert codec.join_small_buffers([]) == []

@@ -28,7 +28,7 @@ def test_subscriptions_of_kafka(record_property: Callable[[str, object], None]) 
         found = protocol.decode_subscription(raw)
         assert found.topics == vector["topics"], vector["id"]
         assert found.user_data == user_data(vector), vector["id"]
-        assert protocol.flatten(found.owned_partitions) == owned, vector["id"]
+        assert protocol.flatten_by_topic(found.owned_partitions) == owned, vector["id"]
         assert (found.generation_id, found.rack_id) == (generation, vector["rackId"])
 
         made = protocol.encode_subscription(
@@ -51,7 +51,7 @@ def test_assignments_of_kafka(record_property: Callable[[str, object], None]) ->
         partitions = [TopicPartition(*item) for item in vector["partitions"]]
 
         found = protocol.decode_assignment(raw)
-        assert protocol.flatten(found.assigned_partitions) == partitions, vector["id"]
+        assert protocol.flatten_by_topic(found.assigned_partitions) == partitions, vector["id"]
         assert found.user_data == user_data(vector), vector["id"]
 
         made = protocol.encode_assignment(
@@ -106,4 +106,4 @@ def test_versions_to_write_are_checked() -> None:
 def test_grouping_keeps_the_order() -> None:
     entries = protocol.group_by_topic([("b", 2), ("a", 1), ("b", 0)])
     assert [(entry.topic, entry.partitions) for entry in entries] == [("b", [2, 0]), ("a", [1])]
-    assert protocol.flatten(entries) == [("b", 2), ("b", 0), ("a", 1)]
+    assert protocol.flatten_by_topic(entries) == [("b", 2), ("b", 0), ("a", 1)]

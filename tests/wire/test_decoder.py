@@ -3,7 +3,7 @@ import pytest
 from aiokafkawire import wire
 from aiokafkawire.errors import MalformedMessage
 from aiokafkawire.wire import codec
-from aiokafkawire.wire.decoder import DECODE_ERRORS, FEW, make_decoder
+from aiokafkawire.wire.decoder import DECODE_ERRORS, PREMADE_UNPACKERS, make_decoder
 from aiokafkawire.wire.messages.fetch import FetchResponse, PartitionData
 from aiokafkawire.wire.messages.heartbeat import HeartbeatResponse
 from aiokafkawire.wire.messages.metadata import MetadataResponse
@@ -62,7 +62,7 @@ def test_every_prefix_of_a_message_is_refused_by_the_decoder() -> None:
 
 
 def test_arrays_of_numbers_of_any_length() -> None:
-    for count in (0, 1, FEW - 1, FEW, FEW + 1, 300):
+    for count in (0, 1, PREMADE_UNPACKERS - 1, PREMADE_UNPACKERS, PREMADE_UNPACKERS + 1, 300):
         numbers = list(range(-1, count - 1))
         state = ReplicaNodes(nodes=numbers)
         raw = wire.encode(state, 0)

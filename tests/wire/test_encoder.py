@@ -7,7 +7,7 @@ import pytest
 
 from aiokafkawire import wire
 from aiokafkawire.wire import codec
-from aiokafkawire.wire.encoder import make_encoder, tagged_section
+from aiokafkawire.wire.encoder import encode_tagged_fields, make_encoder
 from aiokafkawire.wire.messages.heartbeat import HeartbeatResponse
 from aiokafkawire.wire.primitives import Buffer, float64, int8, int32, uint16, uint32
 from aiokafkawire.wire.schema import Message, Struct, data, field, struct
@@ -117,10 +117,10 @@ def test_an_encoder_is_made_once() -> None:
 
 
 def test_tagged_sections_are_sorted_and_unique() -> None:
-    assert tagged_section([]) == b"\x00"
-    assert tagged_section([(200, b"b"), (0, b"")]) == b"\x02\x00\x00\xc8\x01\x01b"
+    assert encode_tagged_fields([]) == b"\x00"
+    assert encode_tagged_fields([(200, b"b"), (0, b"")]) == b"\x02\x00\x00\xc8\x01\x01b"
     with pytest.raises(ValueError, match="tag 1 comes twice"):
-        tagged_section([(1, b"a"), (1, b"a")])
+        encode_tagged_fields([(1, b"a"), (1, b"a")])
 
 
 def test_wrong_shapes_are_named() -> None:

@@ -16,7 +16,7 @@ def feed(reader: FrameReader, data: bytes, step: int | None = None) -> list[byte
         buffer = reader.get_buffer()
         size = min(len(buffer), len(data) - position, step or len(data))
         buffer[:size] = data[position : position + size]
-        frames += map(bytes, reader.received(size))
+        frames += map(bytes, reader.buffer_updated(size))
         position += size
     return frames
 
@@ -29,18 +29,18 @@ def framed(*bodies: bytes) -> bytes:
 @given(
     st.lists(
         st.binary(min_size=4, max_size=40)
-        | st.integers(4, 3 * frame.CHUNK_BYTES).map(lambda n: b"\xab" * n),
+        | st.integers(4, 3 * frame.RECEIVE_BUFFER_BYTES).map(lambda n: b"\xab" * n),
         max_size=4,
     ),
-    st.integers(1, 2 * frame.CHUNK_BYTES),
+    st.integers(1, 2 * frame.RECEIVE_BUFFER_BYTES),
     st.booleans(),
 )
 def test_frames_come_out_as_they_went_in(bodies: list[bytes], step: int, small: bool) -> None:
-    reader = FrameReader(4 * frame.CHUNK_BYTES)
+    reader = FrameReader(4 * frame.RECEIVE_BUFFER_BYTES)
     if small and sum(map(len, bodies)) < 1_000:
         step = min(step, 3)
     assert feed(reader, framed(*bodies), step) == bodies
-    assert not reader.inside_frame
+    assert not reader.has_partial_frame
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 0, 3, 101, 2**31 - 1])
@@ -51,7 +51,7 @@ def test_impossible_lengths_poison_the_reader(length: int) -> None:
     with pytest.raises(MalformedFrame, match=str(length)):
         reader.get_buffer()
     with pytest.raises(MalformedFrame, match=str(length)):
-        reader.received(0)
+        reader.buffer_updated(0)
 
 
 @pytest.mark.parametrize("length", [4, 100])
@@ -73,11 +73,11 @@ def test_peers_that_are_not_kafka_are_recognised(answer: bytes, hint: str) -> No
 
 
 def test_memory_grows_with_the_data_and_not_with_the_length() -> None:
-    body = bytes(range(256)) * (5 * frame.EAGER_BYTES // 256)
-    reader = FrameReader(1_000 * frame.EAGER_BYTES)
-    feed(reader, struct.pack(">i", 900 * frame.EAGER_BYTES))
-    assert len(reader.get_buffer()) <= frame.EAGER_BYTES
-    assert reader.inside_frame
+    body = bytes(range(256)) * (5 * frame.INITIAL_LARGE_BUFFER_BYTES // 256)
+    reader = FrameReader(1_000 * frame.INITIAL_LARGE_BUFFER_BYTES)
+    feed(reader, struct.pack(">i", 900 * frame.INITIAL_LARGE_BUFFER_BYTES))
+    assert len(reader.get_buffer()) <= frame.INITIAL_LARGE_BUFFER_BYTES
+    assert reader.has_partial_frame
     reader = FrameReader(len(body))
     assert feed(reader, framed(body, b"next")) == [body, b"next"]
 
@@ -87,42 +87,42 @@ def test_frames_are_buffers_of_their_own() -> None:
     data = framed(b"first", b"second")
     buffer = reader.get_buffer()
     buffer[: len(data)] = data
-    first, second = reader.received(len(data))
+    first, second = reader.buffer_updated(len(data))
     reader.get_buffer()[:20] = b"\xff" * 20
     assert (bytes(first), bytes(second)) == (b"first", b"second")
 
 
 def test_inside_frame_tells_a_cut() -> None:
     reader = FrameReader(100)
-    assert not reader.inside_frame
+    assert not reader.has_partial_frame
     assert feed(reader, b"\x00\x00") == []
-    assert reader.inside_frame
+    assert reader.has_partial_frame
     assert feed(reader, b"\x00\x04ab") == []
-    assert reader.inside_frame
+    assert reader.has_partial_frame
     assert feed(reader, b"cd") == [b"abcd"]
-    assert not reader.inside_frame
+    assert not reader.has_partial_frame
 
 
 def test_more_than_the_buffer_cannot_be_received() -> None:
     reader = FrameReader(100)
-    for count in (-1, frame.CHUNK_BYTES + 1):
+    for count in (-1, frame.RECEIVE_BUFFER_BYTES + 1):
         with pytest.raises(ValueError, match="cannot have been received"):
-            reader.received(count)
+            reader.buffer_updated(count)
 
 
 def test_other_formats_have_smaller_frames() -> None:
     reader = FrameReader(100, min_frame_bytes=2)
     raw = b"\x00\x00\x00\x02\x00\x03"
     reader.get_buffer()[: len(raw)] = raw
-    assert [bytes(frame) for frame in reader.received(len(raw))] == [b"\x00\x03"]
+    assert [bytes(frame) for frame in reader.buffer_updated(len(raw))] == [b"\x00\x03"]
     reader.get_buffer()[:4] = b"\x00\x00\x00\x01"
     with pytest.raises(MalformedFrame, match="length of 1 is impossible"):
-        reader.received(4)
+        reader.buffer_updated(4)
 
 
 def test_a_connection_that_brought_large_frames_is_given_room_for_the_next_at_once() -> None:
-    large = 5 * frame.EAGER_BYTES
-    reader = FrameReader(1_000 * frame.EAGER_BYTES)
+    large = 5 * frame.INITIAL_LARGE_BUFFER_BYTES
+    reader = FrameReader(1_000 * frame.INITIAL_LARGE_BUFFER_BYTES)
     assert feed(reader, framed(bytes(large))) == [bytes(large)]
-    feed(reader, struct.pack(">i", 900 * frame.EAGER_BYTES))
+    feed(reader, struct.pack(">i", 900 * frame.INITIAL_LARGE_BUFFER_BYTES))
     assert len(reader.get_buffer()) == large

@@ -10,7 +10,7 @@ from aiokafkawire import wire
 from aiokafkawire.wire.messages.metadata import MetadataResponse
 from tests.wire import fuzz
 from tests.wire.fuzz import Broken, Target
-from tests.wire.test_uniform import metadata
+from tests.wire.test_lazy_arrays import metadata
 
 SEED = 20_000
 
@@ -84,7 +84,7 @@ def test_what_fails_when_looked_at_would_be_noticed() -> None:
 
     def late(raw: bytes) -> MetadataResponse:
         found = wire.decode(MetadataResponse, 9, raw)
-        found.topics[0]._later = ("partitions", lambda raw: [struct.unpack(">i", raw)], b"")
+        found.topics[0]._lazy_array = ("partitions", lambda raw: [struct.unpack(">i", raw)], b"")
         return found
 
     with pytest.raises(Broken, match="late v9, here, looked at: error"):

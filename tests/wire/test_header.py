@@ -5,7 +5,7 @@ import pytest
 from aiokafkawire import wire
 from aiokafkawire.errors import MalformedFrame, MalformedMessage, UnsupportedVersion
 from aiokafkawire.wire.api import ApiKey
-from aiokafkawire.wire.codec import KEEP_APART_BYTES
+from aiokafkawire.wire.codec import MIN_SEPARATE_BUFFER_BYTES
 from aiokafkawire.wire.header import (
     decode_request,
     decode_request_header,
@@ -140,7 +140,7 @@ def test_trailing_bytes_after_a_response() -> None:
 
 
 def test_large_records_stay_apart_in_a_frame() -> None:
-    records = b"r" * KEEP_APART_BYTES
+    records = b"r" * MIN_SEPARATE_BUFFER_BYTES
     data = PartitionProduceData(index=0, records=records)
     request = ProduceRequest(
         acks=1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=[data])]

@@ -14,17 +14,17 @@ from aiokafkawire.errors import MalformedMessage
 from aiokafkawire.records import compression
 from aiokafkawire.wire import kafka07
 from aiokafkawire.wire.kafka07 import (
-    Entry,
-    ErrorCode,
     FetchRequest,
     FetchResponse,
-    Message,
+    Kafka07ErrorCode,
+    Kafka07Message,
+    LogEntry,
     MultiFetchRequest,
     MultiFetchResponse,
-    MultiProduceRequest,
-    OffsetsRequest,
-    OffsetsResponse,
-    ProduceRequest,
+    MultiProducerRequest,
+    OffsetRequest,
+    OffsetResponse,
+    ProducerRequest,
     Request,
 )
 from tests.wire import vectors
@@ -43,20 +43,20 @@ def decompress(codec: int, data: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("message", "raw"),
     [
-        pytest.param(Message(payload=b"hello", magic=0), MAGIC_0, id="magic 0"),
-        pytest.param(Message(payload=b"hello"), MAGIC_1, id="magic 1"),
+        pytest.param(Kafka07Message(payload=b"hello", magic=0), MAGIC_0, id="magic 0"),
+        pytest.param(Kafka07Message(payload=b"hello"), MAGIC_1, id="magic 1"),
         pytest.param(
-            Message(payload=b"", attributes=2),
+            Kafka07Message(payload=b"", attributes=2),
             bytes.fromhex("00000006 01 02 00000000"),
             id="snappy of nothing",
         ),
     ],
 )
-def test_messages_as_they_are_drawn(message: Message, raw: bytes) -> None:
+def test_messages_as_they_are_drawn(message: Kafka07Message, raw: bytes) -> None:
     assert kafka07.encode_messages([message]) == raw
     ((offset, following, found),) = kafka07.iter_messages(raw, 100)
     assert (offset, following) == (100, 100 + len(raw))
-    assert found == Message(
+    assert found == Kafka07Message(
         payload=message.payload,
         magic=message.magic,
         attributes=message.attributes,
@@ -67,7 +67,7 @@ def test_messages_as_they_are_drawn(message: Message, raw: bytes) -> None:
 
 
 FETCH = FetchRequest(topic="ab", partition=1, offset=2, max_size=3)
-PRODUCE = ProduceRequest(topic="ab", partition=1, messages=MAGIC_1)
+PRODUCE = ProducerRequest(topic="ab", partition=1, messages=MAGIC_1)
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,12 @@ PRODUCE = ProduceRequest(topic="ab", partition=1, messages=MAGIC_1)
             FETCH, "00000016 0001 0002 6162 00000001 0000000000000002 00000003", id="FETCH"
         ),
         pytest.param(
-            OffsetsRequest(topic="ab", partition=1, time=kafka07.LATEST, max_number=3),
+            OffsetRequest(topic="ab", partition=1, time=kafka07.LATEST, max_number=3),
             "00000016 0004 0002 6162 00000001 ffffffffffffffff 00000003",
             id="OFFSETS, latest",
         ),
         pytest.param(
-            OffsetsRequest(topic="ab", partition=1, time=kafka07.EARLIEST, max_number=1),
+            OffsetRequest(topic="ab", partition=1, time=kafka07.EARLIEST, max_number=1),
             "00000016 0004 0002 6162 00000001 fffffffffffffffe 00000001",
             id="OFFSETS, earliest",
         ),
@@ -97,7 +97,7 @@ PRODUCE = ProduceRequest(topic="ab", partition=1, messages=MAGIC_1)
             id="MULTIFETCH",
         ),
         pytest.param(
-            MultiProduceRequest(requests=(PRODUCE,)),
+            MultiProducerRequest(requests=(PRODUCE,)),
             "0000001f 0003 0001 0002 6162 00000001 0000000f" + MAGIC_1.hex(),
             id="MULTIPRODUCE",
         ),
@@ -120,7 +120,7 @@ def test_responses_as_they_are_drawn() -> None:
     assert kafka07.encode_response(fetched) == raw
     assert kafka07.decode_fetch_response(raw[4:]) == fetched
 
-    refused = FetchResponse(error=ErrorCode.WRONG_PARTITION)
+    refused = FetchResponse(error=Kafka07ErrorCode.WRONG_PARTITION)
     assert kafka07.encode_response(refused) == bytes.fromhex("00000002 0003")
     assert kafka07.decode_fetch_response(b"\x00\x03") == refused
 
@@ -129,7 +129,7 @@ def test_responses_as_they_are_drawn() -> None:
     assert kafka07.encode_response(several) == raw
     assert kafka07.decode_multi_fetch_response(raw[4:]) == several
 
-    offsets = OffsetsResponse(offsets=(7, 0))
+    offsets = OffsetResponse(offsets=(7, 0))
     raw = bytes.fromhex("00000016 0000 00000002 0000000000000007 0000000000000000")
     assert kafka07.encode_response(offsets) == raw
     assert kafka07.decode_offsets_response(raw[4:]) == offsets
@@ -181,8 +181,8 @@ def test_a_set_that_is_cut_off_ends_in_silence() -> None:
     for size in range(len(whole) + 1):
         found = [entry.next_offset for entry in kafka07.iter_messages(whole[:size])]
         assert found == [end for end in (len(MAGIC_0), len(whole)) if end <= size]
-    assert kafka07.first_message_bytes(whole[:4]) == len(MAGIC_0)
-    assert kafka07.first_message_bytes(whole[:3]) is None
+    assert kafka07.first_message_size(whole[:4]) == len(MAGIC_0)
+    assert kafka07.first_message_size(whole[:3]) is None
 
 
 @pytest.mark.parametrize(
@@ -208,23 +208,29 @@ def test_values_that_do_not_fit() -> None:
     with pytest.raises(ValueError, match="FetchRequest"):
         kafka07.encode_request(FetchRequest(topic="t", partition=2**31, offset=0, max_size=0))
     with pytest.raises(ValueError, match="32768 bytes"):
-        kafka07.encode_request(OffsetsRequest(topic="t" * 2**15, partition=0, time=0, max_number=0))
-    with pytest.raises(ValueError, match="OffsetsResponse"):
-        kafka07.encode_response(OffsetsResponse(offsets=(2**63,)))
-    for message in (Message(payload=b"", magic=2), Message(payload=b"", magic=0, attributes=1)):
+        kafka07.encode_request(OffsetRequest(topic="t" * 2**15, partition=0, time=0, max_number=0))
+    with pytest.raises(ValueError, match="OffsetResponse"):
+        kafka07.encode_response(OffsetResponse(offsets=(2**63,)))
+    for message in (
+        Kafka07Message(payload=b"", magic=2),
+        Kafka07Message(payload=b"", magic=0, attributes=1),
+    ):
         with pytest.raises(ValueError, match="no message has magic"):
             kafka07.encode_messages([message])
 
 
-def wrapper(*messages: Message, codec: int = 1) -> Message:
+def wrapper(*messages: Kafka07Message, codec: int = 1) -> Kafka07Message:
     raw = compression.compress(codec, kafka07.encode_messages(messages))
-    return Message(payload=raw, attributes=codec)
+    return Kafka07Message(payload=raw, attributes=codec)
 
 
 @pytest.mark.parametrize("codec", [1, 2])
 def test_offsets_in_a_compressed_set(codec: int) -> None:
-    plain = Message(payload=b"plain")
-    first, empty = wrapper(Message(payload=b"a"), Message(payload=b"b"), codec=codec), wrapper()
+    plain = Kafka07Message(payload=b"plain")
+    first, empty = (
+        wrapper(Kafka07Message(payload=b"a"), Kafka07Message(payload=b"b"), codec=codec),
+        wrapper(),
+    )
     sizes = [len(kafka07.encode_messages([message])) for message in (plain, first, empty, plain)]
     data = kafka07.encode_messages([plain, first, empty, plain])
     assert list(kafka07.iter_payloads(data, 10, decompress)) == [
@@ -236,7 +242,7 @@ def test_offsets_in_a_compressed_set(codec: int) -> None:
 
 
 def test_sets_may_lie_two_deep() -> None:
-    inner = wrapper(Message(payload=b"a"), codec=2)
+    inner = wrapper(Kafka07Message(payload=b"a"), codec=2)
     data = kafka07.encode_messages([wrapper(inner)])
     assert list(kafka07.iter_payloads(data, 0, decompress)) == [(len(data), b"a")]
     data = kafka07.encode_messages([wrapper(wrapper(inner))])
@@ -245,7 +251,7 @@ def test_sets_may_lie_two_deep() -> None:
 
 
 def test_a_wrong_checksum_is_noticed_when_payloads_are_read() -> None:
-    wrong = Message(payload=b"a", crc=7)
+    wrong = Kafka07Message(payload=b"a", crc=7)
     assert not wrong.crc_valid
     for message in (wrong, wrapper(wrong)):
         data = kafka07.encode_messages([message])
@@ -272,8 +278,8 @@ def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
 FILE = "kafka07"
 
 
-def message_of(form: dict[str, Any]) -> Message:
-    return Message(
+def message_of(form: dict[str, Any]) -> Kafka07Message:
+    return Kafka07Message(
         payload=base64.b64decode(form["payload"]),
         magic=form["magic"],
         attributes=form.get("attributes", 0),
@@ -300,10 +306,10 @@ def topic_of(form: dict[str, Any]) -> str:
     return bytes.fromhex(topic["hex"]).decode("utf-8", "surrogateescape")
 
 
-def produce_of(form: dict[str, Any]) -> ProduceRequest:
+def produce_of(form: dict[str, Any]) -> ProducerRequest:
     messages = set_of(form)
     assert len(messages) == form["messagesLength"]
-    return ProduceRequest(topic=topic_of(form), partition=form["partition"], messages=messages)
+    return ProducerRequest(topic=topic_of(form), partition=form["partition"], messages=messages)
 
 
 def fetch_of(form: dict[str, Any]) -> FetchRequest:
@@ -322,11 +328,11 @@ def request_of(form: dict[str, Any]) -> Request:
         case "FETCH":
             return fetch_of(form)
         case "MULTIPRODUCE":
-            return MultiProduceRequest(requests=tuple(map(produce_of, form["requests"])))
+            return MultiProducerRequest(requests=tuple(map(produce_of, form["requests"])))
         case "MULTIFETCH":
             return MultiFetchRequest(requests=tuple(map(fetch_of, form["requests"])))
         case "OFFSETS":
-            return OffsetsRequest(
+            return OffsetRequest(
                 topic=topic_of(form),
                 partition=form["partition"],
                 time=form["time"],
@@ -384,21 +390,21 @@ def check_set(response: FetchResponse, form: dict[str, Any], offset: int) -> Non
     if "consumed" not in form:
         assert not response.messages
         return
-    entries: list[Entry] = []
+    entries: list[LogEntry] = []
     refused = None
     try:
         entries += kafka07.iter_messages(response.messages, offset)
     except MalformedMessage as error:
         refused = error
     assert entries == [
-        Entry(told["offset"], told["next"], message_of(told)) for told in form["messages"]
+        LogEntry(told["offset"], told["next"], message_of(told)) for told in form["messages"]
     ]
     for entry, told in zip(entries, form["messages"], strict=True):
         assert entry.message.crc_valid == told["crcValid"]
         assert entry.message.compression == (told["compression"] or 0)
     if form["consumedError"]:
         # The set begins with no whole message.
-        assert refused or (not entries and kafka07.first_message_bytes(response.messages))
+        assert refused or (not entries and kafka07.first_message_size(response.messages))
         return
     assert refused is None
     consumed = list(kafka07.iter_payloads(response.messages, offset, decompress))
@@ -410,7 +416,7 @@ def check_response(frame: bytes, form: dict[str, Any], request: dict[str, Any]) 
     assert len(frame) == form["length"]
     if "offsets" in form:
         offsets = kafka07.decode_offsets_response(frame)
-        assert offsets == OffsetsResponse(error=form["error"], offsets=tuple(form["offsets"]))
+        assert offsets == OffsetResponse(error=form["error"], offsets=tuple(form["offsets"]))
         return kafka07.encode_response(offsets)
     if "responses" in form:
         several = kafka07.decode_multi_fetch_response(frame)

@@ -6,7 +6,7 @@ import pytest
 
 from aiokafkawire import wire
 from aiokafkawire.wire.messages.common import LeaderIdAndEpoch, NodeEndpoint
-from aiokafkawire.wire.schema import ALL, Message, Struct, schema_of
+from aiokafkawire.wire.schema import ALL, Message, Struct, schema_for
 
 CLASSES: list[type[Message]] = [wire.message_class(name) for name in wire.message_names()]
 
@@ -17,7 +17,7 @@ def structs_of(cls: type[Message]) -> dict[type[Struct], set[int]]:
 
     def walk(struct: type[Struct], versions: set[int]) -> None:
         found[struct] |= versions
-        for item in schema_of(struct).fields:
+        for item in schema_for(struct).fields:
             kind = item.kind.element or item.kind
             if kind.struct is not None:
                 walk(kind.struct, {version for version in versions if version in item.versions})
@@ -26,10 +26,10 @@ def structs_of(cls: type[Message]) -> dict[type[Struct], set[int]]:
     return found
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: schema_of(cls).name)
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: schema_for(cls).name)
 def test_only_a_field_of_all_versions_is_required(cls: type[Message]) -> None:
     for struct, versions in structs_of(cls).items():
-        for item in schema_of(struct).fields:
+        for item in schema_for(struct).fields:
             present = {version for version in versions if version in item.versions}
             assert present, f"{struct.__name__}.{item.name} is in no version"
             if item.required:
@@ -39,7 +39,7 @@ def test_only_a_field_of_all_versions_is_required(cls: type[Message]) -> None:
 def test_what_a_version_lacks_can_be_made() -> None:
     for cls in CLASSES:
         for struct in structs_of(cls):
-            for item in schema_of(struct).fields:
+            for item in schema_for(struct).fields:
                 if not item.required or item.kind.struct is None:
                     item.default_value()
 
@@ -48,7 +48,7 @@ def test_all_names_are_public() -> None:
     for cls in CLASSES:
         module = __import__(cls.__module__, fromlist=["__all__"])
         assert cls.__name__ in module.__all__
-        for item in schema_of(cls).fields:
+        for item in schema_for(cls).fields:
             kind = item.kind.element or item.kind
             if kind.struct is not None:
                 assert kind.struct.__name__ in module.__all__, cls
@@ -57,4 +57,4 @@ def test_all_names_are_public() -> None:
 def test_shared_structs() -> None:
     assert LeaderIdAndEpoch() == LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)
     assert NodeEndpoint(node_id=1, host="h", port=9092).rack is None
-    assert schema_of(NodeEndpoint).present(0)[0].versions == ALL
+    assert schema_for(NodeEndpoint).present(0)[0].versions == ALL

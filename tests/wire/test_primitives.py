@@ -68,7 +68,7 @@ def test_signed_varints_have_a_range() -> None:
         p.encode_varlong(2**63)
 
 
-@given(st.uuids(version=None) | st.just(p.NO_ID))
+@given(st.uuids(version=None) | st.just(p.ZERO_UUID))
 def test_uuid_text_round_trip(value: UUID) -> None:
     text = p.uuid_to_text(value)
     assert len(text) == 22

@@ -11,30 +11,30 @@ from hypothesis import strategies as st
 from aiokafkawire.errors import MalformedMessage
 from aiokafkawire.wire import kafka07, proposal
 from aiokafkawire.wire.proposal import (
-    FetchRequest,
-    FetchResponse,
-    OffsetData,
-    PartitionData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicData,
+    ProposedFetchRequest,
+    ProposedFetchResponse,
+    ProposedOffsetData,
+    ProposedPartitionData,
+    ProposedProduceRequest,
+    ProposedProduceResponse,
+    ProposedTopicData,
 )
 
-PRODUCE = ProduceRequest(
+PRODUCE = ProposedProduceRequest(
     version_id=1,
     correlation_id=7,
     client_id="me",
     required_acks=2,
     ack_timeout=1_000,
     data=(
-        TopicData(
+        ProposedTopicData(
             topic="t",
             partition_data=(
-                PartitionData(partition=0, messages=b"ab"),
-                PartitionData(partition=5, messages=b""),
+                ProposedPartitionData(partition=0, messages=b"ab"),
+                ProposedPartitionData(partition=5, messages=b""),
             ),
         ),
-        TopicData(topic="u", partition_data=()),
+        ProposedTopicData(topic="u", partition_data=()),
     ),
 )
 
@@ -52,13 +52,13 @@ PRODUCE_HEX = (
     "02 000003e8" + DATA  # acks as int8, timeout
 )
 
-FETCH = FetchRequest(
+FETCH = ProposedFetchRequest(
     correlation_id=7,
     version_id=1,
     client_id="me",
     max_wait=500,
     min_bytes=1,
-    topic_offsets=(OffsetData(topic="t", partitions=(0, 5), offsets=(100, 0)),),
+    topic_offsets=(ProposedOffsetData(topic="t", partitions=(0, 5), offsets=(100, 0)),),
 )
 
 FETCH_HEX = (
@@ -70,7 +70,7 @@ FETCH_HEX = (
     "0002 00000064 00000000"  # offsets as int32
 )
 
-PRODUCED = ProduceResponse(
+PRODUCED = ProposedProduceResponse(
     correlation_id=7, version_id=1, error=3, errors=(-1, 6), offsets=(2**40, -1)
 )
 
@@ -80,7 +80,7 @@ PRODUCED_HEX = (
     "0002 0000010000000000 ffffffffffffffff"
 )
 
-FETCHED = FetchResponse(correlation_id=7, version_id=1, data=PRODUCE.data)
+FETCHED = ProposedFetchResponse(correlation_id=7, version_id=1, data=PRODUCE.data)
 
 FETCHED_HEX = "00000026 00000007 0001 0000" + DATA
 
@@ -93,7 +93,12 @@ FETCHED_HEX = "00000026 00000007 0001 0000" + DATA
         (PRODUCED, PRODUCED_HEX, proposal.encode_response, proposal.decode_produce_response),
         (FETCHED, FETCHED_HEX, proposal.encode_response, proposal.decode_fetch_response),
     ],
-    ids=["ProduceRequest", "FetchRequest", "ProduceResponse", "FetchResponse"],
+    ids=[
+        "ProposedProduceRequest",
+        "ProposedFetchRequest",
+        "ProposedProduceResponse",
+        "ProposedFetchResponse",
+    ],
 )
 def test_messages_as_they_are_drawn(
     message: Any, drawn: str, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any]
@@ -110,12 +115,14 @@ def test_messages_as_they_are_drawn(
 
 
 def test_a_message_set_is_that_of_0_7() -> None:
-    messages = kafka07.encode_messages([kafka07.Message(payload=b"hello")])
-    item = PartitionData(partition=0, messages=messages)
-    topic = TopicData(topic="t", partition_data=(item,))
-    request = ProduceRequest(correlation_id=1, required_acks=1, ack_timeout=0, data=(topic,))
+    messages = kafka07.encode_messages([kafka07.Kafka07Message(payload=b"hello")])
+    item = ProposedPartitionData(partition=0, messages=messages)
+    topic = ProposedTopicData(topic="t", partition_data=(item,))
+    request = ProposedProduceRequest(
+        correlation_id=1, required_acks=1, ack_timeout=0, data=(topic,)
+    )
     again = proposal.decode_request(proposal.encode_request(request)[4:])
-    assert isinstance(again, ProduceRequest)
+    assert isinstance(again, ProposedProduceRequest)
     (entry,) = kafka07.iter_messages(again.data[0].partition_data[0].messages)
     assert entry.message.payload == b"hello"
 
@@ -138,15 +145,17 @@ def test_requests_that_are_none(frame: str, field: str, reason: str) -> None:
 
 
 def test_values_that_do_not_fit() -> None:
-    topic = OffsetData(topic="t", partitions=(0,), offsets=(2**31,))
-    wide = FetchRequest(correlation_id=1, max_wait=0, min_bytes=0, topic_offsets=(topic,))
-    with pytest.raises(ValueError, match="FetchRequest"):
+    topic = ProposedOffsetData(topic="t", partitions=(0,), offsets=(2**31,))
+    wide = ProposedFetchRequest(correlation_id=1, max_wait=0, min_bytes=0, topic_offsets=(topic,))
+    with pytest.raises(ValueError, match="ProposedFetchRequest"):
         proposal.encode_request(wide)
-    many = ProduceRequest(correlation_id=1, required_acks=128, ack_timeout=0, data=())
-    with pytest.raises(ValueError, match="ProduceRequest"):
+    many = ProposedProduceRequest(correlation_id=1, required_acks=128, ack_timeout=0, data=())
+    with pytest.raises(ValueError, match="ProposedProduceRequest"):
         proposal.encode_request(many)
-    with pytest.raises(ValueError, match="ProduceResponse"):
-        proposal.encode_response(ProduceResponse(correlation_id=1, errors=(2**15,), offsets=()))
+    with pytest.raises(ValueError, match="ProposedProduceResponse"):
+        proposal.encode_response(
+            ProposedProduceResponse(correlation_id=1, errors=(2**15,), offsets=())
+        )
 
 
 @given(st.binary(max_size=60))

@@ -15,7 +15,7 @@ from aiokafkawire.wire.schema import (
     VersionRange,
     data,
     field,
-    schema_of,
+    schema_for,
     struct,
 )
 
@@ -53,7 +53,7 @@ def test_class_attributes() -> None:
 
 
 def test_fields_by_version() -> None:
-    schema = schema_of(FetchPartition)
+    schema = schema_for(FetchPartition)
     assert [f.wire_name for f in schema.present(0)] == [
         "partition",
         "fetchOffset",
@@ -65,10 +65,10 @@ def test_fields_by_version() -> None:
 
 
 def test_nullability_is_the_types_unless_said() -> None:
-    name = next(f for f in schema_of(MetadataRequestTopic).fields if f.name == "name")
+    name = next(f for f in schema_for(MetadataRequestTopic).fields if f.name == "name")
     assert 9 not in name.nullable
     assert 10 in name.nullable
-    group_id = next(f for f in schema_of(HeartbeatRequest).fields if f.name == "group_id")
+    group_id = next(f for f in schema_for(HeartbeatRequest).fields if f.name == "group_id")
     assert group_id.nullable == NO_VERSIONS
 
 
@@ -85,7 +85,7 @@ def test_default_values() -> None:
         maybe: bytes | None = field(versions="1+", default=None)
         identity: UUID
 
-    values = {f.name: f.default_value() for f in schema_of(Outer).fields}
+    values = {f.name: f.default_value() for f in schema_for(Outer).fields}
     assert values == {
         "text": "",
         "numbers": [],
@@ -111,4 +111,4 @@ def test_a_declaration_that_cannot_be_sent_is_refused() -> None:
             name: str = field(nullable="1+")
 
     with pytest.raises(TypeError, match="not a declared message"):
-        schema_of(Struct)
+        schema_for(Struct)

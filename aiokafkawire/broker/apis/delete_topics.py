@@ -6,7 +6,7 @@ from collections import Counter
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.request_context import RequestContext
-from aiokafkawire.wire import NO_ID, ErrorCode
+from aiokafkawire.wire import ZERO_UUID, ErrorCode
 from aiokafkawire.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -54,13 +54,13 @@ def error_response(request: DeleteTopicsRequest, version: int, code: int) -> Del
 def _requested(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
     if version >= FIRST_ID_VERSION:
         return request.topics
-    return [DeleteTopicState(name=name, topic_id=NO_ID) for name in request.topic_names]
+    return [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
 
 
 def _delete_one(context: RequestContext, requested: DeleteTopicState) -> DeletableTopicResult:
     cluster = context.cluster
     try:
-        if (requested.name is None) == (requested.topic_id == NO_ID):
+        if (requested.name is None) == (requested.topic_id == ZERO_UUID):
             raise ApiError(
                 ErrorCode.INVALID_REQUEST, "a topic needs either a name or an id, not both"
             )

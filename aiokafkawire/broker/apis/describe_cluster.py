@@ -10,7 +10,7 @@ from aiokafkawire.wire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from aiokafkawire.wire.messages.metadata import OPERATIONS_NOT_ASKED
+from aiokafkawire.wire.messages.metadata import AUTHORIZED_OPERATIONS_OMITTED
 
 __all__ = ("error_response", "handle")
 
@@ -45,7 +45,7 @@ async def handle(
         cluster_authorized_operations=(
             ALL_CLUSTER_OPERATIONS
             if request.include_cluster_authorized_operations
-            else OPERATIONS_NOT_ASKED
+            else AUTHORIZED_OPERATIONS_OMITTED
         ),
     )
 

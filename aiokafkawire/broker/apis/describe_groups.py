@@ -14,7 +14,7 @@ from aiokafkawire.wire.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from aiokafkawire.wire.messages.metadata import OPERATIONS_NOT_ASKED
+from aiokafkawire.wire.messages.metadata import AUTHORIZED_OPERATIONS_OMITTED
 
 __all__ = ("error_response", "handle")
 
@@ -24,7 +24,9 @@ FIRST_NOT_FOUND_VERSION = 6
 
 async def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     operations = (
-        ALL_GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED
+        ALL_GROUP_OPERATIONS
+        if request.include_authorized_operations
+        else AUTHORIZED_OPERATIONS_OMITTED
     )
     return DescribeGroupsResponse(
         groups=[_described(context, group_id, operations) for group_id in request.groups]

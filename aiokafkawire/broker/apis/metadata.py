@@ -10,9 +10,9 @@ from aiokafkawire.broker.cluster_state import NO_LEADER, Partition, check_topic_
 from aiokafkawire.broker.replication.messages import Assignment, LiveNode
 from aiokafkawire.broker.replication.metadata_cache import MetadataCache
 from aiokafkawire.broker.request_context import RequestContext
-from aiokafkawire.wire import NO_ID, ErrorCode
+from aiokafkawire.wire import ZERO_UUID, ErrorCode
 from aiokafkawire.wire.messages.metadata import (
-    OPERATIONS_NOT_ASKED,
+    AUTHORIZED_OPERATIONS_OMITTED,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -42,7 +42,7 @@ async def handle(context: RequestContext, request: MetadataRequest) -> MetadataR
             # In these releases one invalid name fails the whole request.
             return error_response(request, context.version, error.code)
     if FIRST_ID_FIELD_VERSION <= context.version < FIRST_ID_VERSION and any(
-        each.name is None or each.topic_id != NO_ID for each in requested or []
+        each.name is None or each.topic_id != ZERO_UUID for each in requested or []
     ):
         # v10 and v11 have the field, but brokers do not look topics up by it.
         return error_response(request, context.version, ErrorCode.INVALID_REQUEST)
@@ -69,7 +69,7 @@ async def handle(context: RequestContext, request: MetadataRequest) -> MetadataR
         cluster_authorized_operations=(
             ALL_CLUSTER_OPERATIONS
             if request.include_cluster_authorized_operations
-            else OPERATIONS_NOT_ASKED
+            else AUTHORIZED_OPERATIONS_OMITTED
         ),
     )
 
@@ -115,7 +115,7 @@ def _describe_requested(
 def _error_topic(requested: MetadataRequestTopic, version: int, code: int) -> MetadataResponseTopic:
     # Before v12 a name cannot be null, not even for a topic that is requested by id.
     name = requested.name if requested.name is not None or version >= FIRST_ID_VERSION else ""
-    topic_id = requested.topic_id if requested.name is None else NO_ID
+    topic_id = requested.topic_id if requested.name is None else ZERO_UUID
     return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, partitions=[])
 
 
@@ -126,7 +126,7 @@ def _describe_topic(
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=name,
-        topic_id=NO_ID if topic is None else topic.topic_id,
+        topic_id=ZERO_UUID if topic is None else topic.topic_id,
         partitions=[
             _partition(context.version, source, index, state)
             for index, state in source.partitions(name)
@@ -134,7 +134,7 @@ def _describe_topic(
         topic_authorized_operations=(
             ALL_TOPIC_OPERATIONS
             if request.include_topic_authorized_operations
-            else OPERATIONS_NOT_ASKED
+            else AUTHORIZED_OPERATIONS_OMITTED
         ),
     )
 

@@ -12,7 +12,7 @@ from aiokafkawire.broker.apis.group_requests import check_coordinator
 from aiokafkawire.broker.groups.offsets import Committed, OffsetsStorage
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.types import TopicPartition
-from aiokafkawire.wire import NO_ID, ErrorCode
+from aiokafkawire.wire import ZERO_UUID, ErrorCode
 from aiokafkawire.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -66,7 +66,8 @@ async def handle(context: RequestContext, request: OffsetFetchRequest) -> Offset
         _everything(context, offsets)
         if request.topics is None
         else [
-            _RequestedTopic(topic.name, NO_ID, topic.partition_indexes) for topic in request.topics
+            _RequestedTopic(topic.name, ZERO_UUID, topic.partition_indexes)
+            for topic in request.topics
         ]
     )
     return OffsetFetchResponse(
@@ -217,6 +218,6 @@ def _everything(
         partitions.setdefault(tp.topic, []).append(tp.partition)
     topics = context.cluster.topics
     return [
-        _RequestedTopic(name, topics[name].topic_id if name in topics else NO_ID, indexes)
+        _RequestedTopic(name, topics[name].topic_id if name in topics else ZERO_UUID, indexes)
         for name, indexes in partitions.items()
     ]

@@ -16,7 +16,7 @@ from aiokafkawire.errors import CorruptRecords, MalformedMessage
 from aiokafkawire.records.compression import decompress
 from aiokafkawire.runtime import Buffer
 from aiokafkawire.wire import kafka07
-from aiokafkawire.wire.kafka07 import ErrorCode
+from aiokafkawire.wire.kafka07 import Kafka07ErrorCode
 
 __all__ = ("MAX_LOGS", "Logs", "Reply")
 
@@ -92,10 +92,10 @@ class Logs:
 
     def _carry_out(self, request: kafka07.Request, now_ms: int) -> Reply | None:
         match request:
-            case kafka07.ProduceRequest():
+            case kafka07.ProducerRequest():
                 self._append(request, now_ms)
                 return None
-            case kafka07.MultiProduceRequest():
+            case kafka07.MultiProducerRequest():
                 for each in request.requests:
                     self._append(each, now_ms)
                 return None
@@ -104,10 +104,10 @@ class Logs:
                 return Reply(part.header + part.data, part.broken)
             case kafka07.MultiFetchRequest():
                 return _several([self._read(each) for each in request.requests])
-            case kafka07.OffsetsRequest():
+            case kafka07.OffsetRequest():
                 return Reply(kafka07.encode_response(self._offsets(request, now_ms)))
 
-    def _append(self, request: kafka07.ProduceRequest, now_ms: int) -> None:
+    def _append(self, request: kafka07.ProducerRequest, now_ms: int) -> None:
         topic, partition = request.topic, request.partition
         if partition == ANY_PARTITION:
             partition = self._rng.randrange(self._options.default_partitions)
@@ -144,7 +144,7 @@ class Logs:
         count = sum(self._count(entry.message, 0) for entry in entries)
         return (entries[-1].next_offset if entries else 0), count
 
-    def _count(self, message: kafka07.Message, depth: int) -> int:
+    def _count(self, message: kafka07.Kafka07Message, depth: int) -> int:
         if not message.compression:
             return 1
         if depth == kafka07.MAX_NESTING:
@@ -157,30 +157,28 @@ class Logs:
 
     def _read(self, request: kafka07.FetchRequest) -> _Part:
         if not _is_name(request.topic):
-            return _Part(ErrorCode.UNKNOWN)
+            return _Part(Kafka07ErrorCode.UNKNOWN)
         if not 0 <= request.partition < self._options.default_partitions:
-            return _Part(ErrorCode.WRONG_PARTITION)
+            return _Part(Kafka07ErrorCode.WRONG_PARTITION)
         log = self._logs.get((request.topic, request.partition))
         if log is None:
-            return _Part(ErrorCode.NONE)
+            return _Part(Kafka07ErrorCode.NONE)
         try:
             data = log.read(request.offset, max(0, request.max_size))
         except OutOfRange:
-            return _Part(ErrorCode.OFFSET_OUT_OF_RANGE)
+            return _Part(Kafka07ErrorCode.OFFSET_OUT_OF_RANGE)
         if request.max_size < 0 and request.offset != log.end:
-            return _Part(ErrorCode.NONE, size=request.max_size, broken=True)
-        return _Part(ErrorCode.NONE, data, len(data))
+            return _Part(Kafka07ErrorCode.NONE, size=request.max_size, broken=True)
+        return _Part(Kafka07ErrorCode.NONE, data, len(data))
 
-    def _offsets(self, request: kafka07.OffsetsRequest, now_ms: int) -> kafka07.OffsetsResponse:
+    def _offsets(self, request: kafka07.OffsetRequest, now_ms: int) -> kafka07.OffsetResponse:
         log = self._log(request.topic, request.partition)
         if log is None:
             ends = request.time in {kafka07.LATEST, kafka07.EARLIEST}
-            return kafka07.OffsetsResponse(offsets=(0,) if ends else ())
+            return kafka07.OffsetResponse(offsets=(0,) if ends else ())
         if request.max_number < 0:
             raise Disconnect(f"{request.max_number} offsets are asked for")
-        return kafka07.OffsetsResponse(
-            offsets=log.offsets(request.time, request.max_number, now_ms)
-        )
+        return kafka07.OffsetResponse(offsets=log.offsets(request.time, request.max_number, now_ms))
 
     def _log(self, topic: str, partition: int) -> Log | None:
         if not _is_name(topic):
@@ -190,7 +188,7 @@ class Logs:
         return self._logs.get((topic, partition))
 
 
-def _entries(messages: bytes) -> Iterator[kafka07.Entry]:
+def _entries(messages: bytes) -> Iterator[kafka07.LogEntry]:
     """The whole messages of a set, with right checksums.
 
     A set that begins with a part of a message is refused; one that ends with a part is not.
@@ -203,7 +201,7 @@ def _entries(messages: bytes) -> Iterator[kafka07.Entry]:
                 "the checksum is wrong", message="kafka07 message", position=entry.offset
             )
         yield entry
-    if first and kafka07.first_message_bytes(messages) is not None:
+    if first and kafka07.first_message_size(messages) is not None:
         raise MalformedMessage("the first message is cut off", message="kafka07 message")
 
 

@@ -53,7 +53,7 @@ class Connection:
     async def _serve(self) -> None:
         reader = FrameReader(self._node.state.options.max_request_bytes, MIN_FRAME_BYTES)
         while count := await self._receive(reader):
-            for frame in reader.received(count):
+            for frame in reader.buffer_updated(count):
                 await self._node.wait_until_resumed()
                 reply = self._logs.answer(frame, self._node.state.clock.wall_ms())
                 if reply is None:

@@ -25,7 +25,7 @@ from aiokafkawire.broker.replication.replica import (
     Truncating,
 )
 from aiokafkawire.errors import CorruptRecords
-from aiokafkawire.wire import NO_ID, ErrorCode, Request, Response
+from aiokafkawire.wire import ZERO_UUID, ErrorCode, Request, Response
 from aiokafkawire.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -253,7 +253,7 @@ def fetch_in(request: FetchRequest, version: int) -> FetchRequest:
 
 def names_topics(request: FetchRequest) -> bool:
     """Whether a fetch has to name its topics, as the id of one is not known."""
-    return any(topic.topic_id == NO_ID for topic in request.topics)
+    return any(topic.topic_id == ZERO_UUID for topic in request.topics)
 
 
 # --- answers -------------------------------------------------------------------------------------

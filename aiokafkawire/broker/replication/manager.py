@@ -52,7 +52,7 @@ class Records(Protocol):
         ...
 
     def topic_id(self, topic: str) -> UUID:
-        """Which topic has that name now; `NO_ID` if none has."""
+        """Which topic has that name now; `ZERO_UUID` if none has."""
         ...
 
     def min_in_sync(self, topic: str) -> int:
@@ -226,7 +226,7 @@ class ReplicaManager:
         )
 
     def topic_id(self, topic: str, index: int) -> UUID:
-        """The topic of a replica; `NO_ID` if that is not known."""
+        """The topic of a replica; `ZERO_UUID` if that is not known."""
         return self._topic_ids[topic, index]
 
     def max_batch(self, replica: Replica) -> int:

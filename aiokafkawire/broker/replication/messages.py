@@ -8,7 +8,7 @@ from uuid import UUID
 
 from aiokafkawire.broker.cluster_state import NO_LEADER
 from aiokafkawire.runtime import Address
-from aiokafkawire.wire import NO_ID
+from aiokafkawire.wire import ZERO_UUID
 from aiokafkawire.wire.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionError,
@@ -201,7 +201,7 @@ def lead_request(order: LeadOrder, version: int) -> LeaderAndIsrRequest:
     request.topic_states = [
         LeaderAndIsrTopicState(
             topic_name=topic,
-            topic_id=order.topic_ids.get(topic, NO_ID),
+            topic_id=order.topic_ids.get(topic, ZERO_UUID),
             partition_states=[states[topic, index] for index in indexes],
         )
         for topic, indexes in _by_topic(states).items()
@@ -222,7 +222,7 @@ def lead_errors(
         return response
     response.topics = [
         LeaderAndIsrTopicError(
-            topic_id=order.topic_ids.get(topic, NO_ID),
+            topic_id=order.topic_ids.get(topic, ZERO_UUID),
             partition_errors=[
                 LeaderAndIsrPartitionError(partition_index=index, error_code=errors[topic, index])
                 for index in indexes
@@ -345,7 +345,7 @@ def metadata_request(order: MetadataOrder, version: int) -> UpdateMetadataReques
     request.topic_states = [
         UpdateMetadataTopicState(
             topic_name=topic,
-            topic_id=order.topic_ids.get(topic, NO_ID),
+            topic_id=order.topic_ids.get(topic, ZERO_UUID),
             partition_states=[states[topic, index] for index in indexes],
         )
         for topic, indexes in _by_topic(states).items()

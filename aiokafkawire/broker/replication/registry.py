@@ -15,7 +15,7 @@ from aiokafkawire.broker.cluster_state import NO_LEADER, ClusterState, Partition
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.replication.messages import Key
 from aiokafkawire.broker.storage import Store
-from aiokafkawire.wire import NO_ID
+from aiokafkawire.wire import ZERO_UUID
 
 __all__ = ("Registry",)
 
@@ -157,9 +157,9 @@ class Registry(ClusterState):
         return default if known is None else known.int_config("min.insync.replicas", default)
 
     def topic_id(self, topic: str) -> UUID:
-        """Which topic has that name now; `NO_ID` if none has."""
+        """Which topic has that name now; `ZERO_UUID` if none has."""
         known = self.topics.get(topic)
-        return NO_ID if known is None else known.topic_id
+        return ZERO_UUID if known is None else known.topic_id
 
     def alone_in_sync(self, node_id: int) -> Iterator[Partition]:
         """The partitions of which no other live node surely has everything."""

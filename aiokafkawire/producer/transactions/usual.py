@@ -15,7 +15,7 @@ from aiokafkawire.producer.transactions.requests import FIRST_IMPLICIT, Reading,
 from aiokafkawire.producer.transactions.states import End, Ended
 from aiokafkawire.types import ProducerIdAndEpoch
 from aiokafkawire.wire import ApiKey, encode
-from aiokafkawire.wire.header import Written
+from aiokafkawire.wire.header import RawRequest
 from aiokafkawire.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 __all__ = ("UsualEnd",)
@@ -40,14 +40,14 @@ class UsualEnd:
         """The request, in whatever version it will go out."""
         return ByVersion(ApiKey.END_TXN, partial(self._built, end))
 
-    def _built(self, end: End, version: int) -> EndTxnRequest | Written:
+    def _built(self, end: End, version: int) -> EndTxnRequest | RawRequest:
         producer_id, epoch = end.identity.producer_id, end.identity.epoch
         if version != FIRST_IMPLICIT:
             return self._request(producer_id, epoch, committed=end.committed)
         # mutation: short-end-request-always-commits
         rest = _REQUEST.pack(producer_id, epoch, end.committed)
         body = (self._before, rest)
-        return Written(EndTxnRequest, body, sum(map(len, body)), partial(_read, end))
+        return RawRequest(EndTxnRequest, body, sum(map(len, body)), partial(_read, end))
 
     def _request(self, producer_id: int, epoch: int, *, committed: bool) -> EndTxnRequest:
         return EndTxnRequest(

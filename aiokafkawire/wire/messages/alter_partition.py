@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from aiokafkawire.wire.primitives import NO_ID, int8, int16, int32, int64
+from aiokafkawire.wire.primitives import ZERO_UUID, int8, int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
@@ -35,7 +35,7 @@ class PartitionData(Struct):
 @struct
 class TopicData(Struct):
     topic_name: str = field(versions="0-1", default="", ignorable=True)
-    topic_id: UUID = field(versions="2+", default=NO_ID, ignorable=True)
+    topic_id: UUID = field(versions="2+", default=ZERO_UUID, ignorable=True)
     partitions: list[PartitionData]
 
 
@@ -60,7 +60,7 @@ class PartitionResult(Struct):
 @struct
 class TopicResult(Struct):
     topic_name: str = field(versions="0-1", default="", ignorable=True)
-    topic_id: UUID = field(versions="2+", default=NO_ID, ignorable=True)
+    topic_id: UUID = field(versions="2+", default=ZERO_UUID, ignorable=True)
     partitions: list[PartitionResult]
 
 

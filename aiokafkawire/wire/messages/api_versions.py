@@ -51,14 +51,14 @@ class ApiVersionsResponse(Response):
     """An error 35 comes in the layout of version 0, whichever version was asked for."""
 
     # The client does not know yet whether the broker knows flexible headers.
-    header_exceptions: ClassVar[Mapping[int, int]] = MappingProxyType({3: 0, 4: 0})
+    header_version_overrides: ClassVar[Mapping[int, int]] = MappingProxyType({3: 0, 4: 0})
 
     @classmethod
     def layout_version(cls, version: int, body: memoryview) -> int:
         return 0 if body[:2] == UNSUPPORTED_VERSION else version
 
     @classmethod
-    def despite_its_layout(cls, version: int, body: memoryview) -> Self | None:
+    def decode_fallback(cls, version: int, body: memoryview) -> Self | None:
         # librdkafka's mock cluster refuses in the layout of the version that it refuses.
         if body[:2] != UNSUPPORTED_VERSION:
             return None

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from aiokafkawire.wire.primitives import NO_ID, int16, int32, uint16
+from aiokafkawire.wire.primitives import ZERO_UUID, int16, int32, uint16
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
@@ -20,7 +20,7 @@ __all__ = (
 @struct
 class PartitionData(Struct):
     partition_index: int32
-    voter_directory_id: UUID = field(versions="1+", default=NO_ID, ignorable=True)
+    voter_directory_id: UUID = field(versions="1+", default=ZERO_UUID, ignorable=True)
     leader_id: int32
     leader_epoch: int32
 

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from aiokafkawire.wire.messages.metadata import OPERATIONS_NOT_ASKED
+from aiokafkawire.wire.messages.metadata import AUTHORIZED_OPERATIONS_OMITTED
 from aiokafkawire.wire.primitives import int8, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
@@ -59,7 +59,7 @@ class DescribedGroup(Struct):
     assignment_epoch: int32
     assignor_name: str
     members: list[Member]
-    authorized_operations: int32 = OPERATIONS_NOT_ASKED
+    authorized_operations: int32 = AUTHORIZED_OPERATIONS_OMITTED
 
 
 @response(key=69, versions="0-1", flexible="0+")

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from aiokafkawire.wire.primitives import NO_ID, int16, int32, int64, uint16
+from aiokafkawire.wire.primitives import ZERO_UUID, int16, int32, int64, uint16
 from aiokafkawire.wire.schema import Message, Struct, data, field, struct
 
 __all__ = (
@@ -41,7 +41,7 @@ class EndTxnMarker(Message):
 @struct
 class Voter(Struct):
     voter_id: int32
-    voter_directory_id: UUID = field(versions="1+", default=NO_ID)
+    voter_directory_id: UUID = field(versions="1+", default=ZERO_UUID)
 
 
 @data(name="LeaderChangeMessage", versions="0-1", flexible="0+")

@@ -13,7 +13,7 @@ __all__ = ("ControlledShutdownRequest", "ControlledShutdownResponse", "Remaining
 @request(key=7, versions="0-3", flexible="3+")
 class ControlledShutdownRequest(Request["ControlledShutdownResponse"]):
     # Version 0 came before the client id.
-    header_exceptions: ClassVar[Mapping[int, int]] = MappingProxyType({0: 0})
+    header_version_overrides: ClassVar[Mapping[int, int]] = MappingProxyType({0: 0})
 
     broker_id: int32
     broker_epoch: int64 = field(versions="2+", default=-1, ignorable=True)

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from aiokafkawire.wire.primitives import NO_ID, int8, int16, int32
+from aiokafkawire.wire.primitives import ZERO_UUID, int8, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
@@ -58,7 +58,7 @@ class CreatableTopicConfigs(Struct):
 @struct
 class CreatableTopicResult(Struct):
     name: str
-    topic_id: UUID = field(versions="7+", default=NO_ID, ignorable=True)
+    topic_id: UUID = field(versions="7+", default=ZERO_UUID, ignorable=True)
     error_code: int16
     error_message: str | None = field(versions="1+", default="", ignorable=True)
     topic_config_error_code: int16 = field(versions="5+", default=0, tag=0, ignorable=True)

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from aiokafkawire.wire.primitives import NO_ID, int16, int32
+from aiokafkawire.wire.primitives import ZERO_UUID, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
@@ -31,7 +31,7 @@ class DeleteTopicsRequest(Request["DeleteTopicsResponse"]):
 @struct
 class DeletableTopicResult(Struct):
     name: str | None = field(nullable="6+")
-    topic_id: UUID = field(versions="6+", default=NO_ID, ignorable=True)
+    topic_id: UUID = field(versions="6+", default=ZERO_UUID, ignorable=True)
     error_code: int16
     error_message: str | None = field(versions="5+", default=None, ignorable=True)
 

@@ -1,6 +1,6 @@
 """DescribeCluster: the cluster's id, controller and brokers (KIP-700). Key 60."""
 
-from aiokafkawire.wire.messages.metadata import OPERATIONS_NOT_ASKED
+from aiokafkawire.wire.messages.metadata import AUTHORIZED_OPERATIONS_OMITTED
 from aiokafkawire.wire.primitives import int8, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
@@ -34,4 +34,4 @@ class DescribeClusterResponse(Response):
     cluster_id: str
     controller_id: int32 = -1
     brokers: list[DescribeClusterBroker]
-    cluster_authorized_operations: int32 = OPERATIONS_NOT_ASKED
+    cluster_authorized_operations: int32 = AUTHORIZED_OPERATIONS_OMITTED

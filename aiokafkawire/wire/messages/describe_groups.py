@@ -1,6 +1,6 @@
 """DescribeGroups: the state and the members of groups, at their coordinator. Key 15."""
 
-from aiokafkawire.wire.messages.metadata import OPERATIONS_NOT_ASKED
+from aiokafkawire.wire.messages.metadata import AUTHORIZED_OPERATIONS_OMITTED
 from aiokafkawire.wire.primitives import int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
@@ -37,7 +37,7 @@ class DescribedGroup(Struct):
     protocol_type: str
     protocol_data: str
     members: list[DescribedGroupMember]
-    authorized_operations: int32 = field(versions="3+", default=OPERATIONS_NOT_ASKED)
+    authorized_operations: int32 = field(versions="3+", default=AUTHORIZED_OPERATIONS_OMITTED)
 
 
 @response(key=15, versions="0-6", flexible="5+")

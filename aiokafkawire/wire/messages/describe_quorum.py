@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from aiokafkawire.wire.primitives import NO_ID, int16, int32, int64, uint16
+from aiokafkawire.wire.primitives import ZERO_UUID, int16, int32, int64, uint16
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
@@ -37,7 +37,7 @@ class DescribeQuorumRequest(Request["DescribeQuorumResponse"]):
 @struct
 class ReplicaState(Struct):
     replica_id: int32
-    replica_directory_id: UUID = field(versions="2+", default=NO_ID)
+    replica_directory_id: UUID = field(versions="2+", default=ZERO_UUID)
     log_end_offset: int64
     last_fetch_timestamp: int64 = field(versions="1+", default=-1, ignorable=True)
     last_caught_up_timestamp: int64 = field(versions="1+", default=-1, ignorable=True)

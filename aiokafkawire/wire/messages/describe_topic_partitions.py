@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from aiokafkawire.wire.messages.metadata import OPERATIONS_NOT_ASKED
+from aiokafkawire.wire.messages.metadata import AUTHORIZED_OPERATIONS_OMITTED
 from aiokafkawire.wire.primitives import int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
 
@@ -56,7 +56,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     topic_id: UUID
     is_internal: bool = False
     partitions: list[DescribeTopicPartitionsResponsePartition]
-    topic_authorized_operations: int32 = OPERATIONS_NOT_ASKED
+    topic_authorized_operations: int32 = AUTHORIZED_OPERATIONS_OMITTED
 
 
 @response(key=75, versions="0", flexible="0+")

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from aiokafkawire.wire.messages.common import LeaderIdAndEpoch, NodeEndpoint
-from aiokafkawire.wire.primitives import NO_ID, RecordBytes, int8, int16, int32, int64
+from aiokafkawire.wire.primitives import ZERO_UUID, RecordBytes, int8, int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
@@ -40,21 +40,21 @@ class FetchPartition(Struct):
     last_fetched_epoch: int32 = field(versions="12+", default=-1)
     log_start_offset: int64 = field(versions="5+", default=-1, ignorable=True)
     partition_max_bytes: int32
-    replica_directory_id: UUID = field(versions="17+", default=NO_ID, tag=0, ignorable=True)
+    replica_directory_id: UUID = field(versions="17+", default=ZERO_UUID, tag=0, ignorable=True)
     high_watermark: int64 = field(versions="18+", default=NO_HIGH_WATERMARK, tag=1, ignorable=True)
 
 
 @struct
 class FetchTopic(Struct):
     topic: str = field(versions="0-12", default="", ignorable=True)
-    topic_id: UUID = field(versions="13+", default=NO_ID, ignorable=True)
+    topic_id: UUID = field(versions="13+", default=ZERO_UUID, ignorable=True)
     partitions: list[FetchPartition]
 
 
 @struct
 class ForgottenTopic(Struct):
     topic: str = field(versions="7-12", default="", ignorable=True)
-    topic_id: UUID = field(versions="13+", default=NO_ID, ignorable=True)
+    topic_id: UUID = field(versions="13+", default=ZERO_UUID, ignorable=True)
     partitions: list[int32]
 
 
@@ -118,7 +118,7 @@ class PartitionData(Struct):
 @struct
 class FetchableTopicResponse(Struct):
     topic: str = field(versions="0-12", default="", ignorable=True)
-    topic_id: UUID = field(versions="13+", default=NO_ID, ignorable=True)
+    topic_id: UUID = field(versions="13+", default=ZERO_UUID, ignorable=True)
     partitions: list[PartitionData]
 
 

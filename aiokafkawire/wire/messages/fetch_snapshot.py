@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from aiokafkawire.wire.primitives import NO_ID, RecordBytes, int16, int32, int64, uint16
+from aiokafkawire.wire.primitives import ZERO_UUID, RecordBytes, int16, int32, int64, uint16
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
@@ -30,7 +30,7 @@ class PartitionSnapshot(Struct):
     current_leader_epoch: int32
     snapshot_id: SnapshotId
     position: int64
-    replica_directory_id: UUID = field(versions="1+", default=NO_ID, tag=0, ignorable=True)
+    replica_directory_id: UUID = field(versions="1+", default=ZERO_UUID, tag=0, ignorable=True)
 
 
 @struct

@@ -35,7 +35,7 @@ class Coordinator(Struct):
 @response(key=10, versions="0-6", flexible="3+")
 class FindCoordinatorResponse(Response):
     @classmethod
-    def despite_its_layout(cls, version: int, body: memoryview) -> Self | None:
+    def decode_fallback(cls, version: int, body: memoryview) -> Self | None:
         # The guide of 0.8 lets an error stand alone.
         error_code = int.from_bytes(body, signed=True)
         if version != 0 or len(body) != ERROR_CODE_BYTES or error_code == 0:

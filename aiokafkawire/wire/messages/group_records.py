@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from aiokafkawire.wire.primitives import NO_ID, int32, int64
+from aiokafkawire.wire.primitives import ZERO_UUID, int32, int64
 from aiokafkawire.wire.schema import Message, Struct, data, field, struct
 
 __all__ = (
@@ -57,7 +57,7 @@ class OffsetCommitValue(Message):
     metadata: str
     commit_timestamp: int64
     expire_timestamp: int64 = field(versions="1", default=-1, ignorable=True)
-    topic_id: UUID = field(versions="4+", default=NO_ID, tag=0, ignorable=True)
+    topic_id: UUID = field(versions="4+", default=ZERO_UUID, tag=0, ignorable=True)
 
 
 @data(name="LegacyOffsetCommitKey", versions="0", flexible="none")

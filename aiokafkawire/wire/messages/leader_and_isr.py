@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from aiokafkawire.wire.primitives import NO_ID, int8, int16, int32, int64
+from aiokafkawire.wire.primitives import ZERO_UUID, int8, int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
@@ -35,7 +35,7 @@ class LeaderAndIsrPartitionState(Struct):
 @struct
 class LeaderAndIsrTopicState(Struct):
     topic_name: str
-    topic_id: UUID = field(versions="5+", default=NO_ID, ignorable=True)
+    topic_id: UUID = field(versions="5+", default=ZERO_UUID, ignorable=True)
     partition_states: list[LeaderAndIsrPartitionState]
 
 

@@ -2,9 +2,9 @@
 
 from uuid import UUID
 
-from aiokafkawire.wire.primitives import NO_ID, int16, int32
+from aiokafkawire.wire.primitives import ZERO_UUID, int16, int32
 from aiokafkawire.wire.schema import (
-    LateStruct,
+    LazyStruct,
     Request,
     Response,
     Struct,
@@ -15,7 +15,7 @@ from aiokafkawire.wire.schema import (
 )
 
 __all__ = (
-    "OPERATIONS_NOT_ASKED",
+    "AUTHORIZED_OPERATIONS_OMITTED",
     "MetadataRequest",
     "MetadataRequestTopic",
     "MetadataResponse",
@@ -24,13 +24,13 @@ __all__ = (
     "MetadataResponseTopic",
 )
 
-OPERATIONS_NOT_ASKED = -(2**31)
+AUTHORIZED_OPERATIONS_OMITTED = -(2**31)
 """The bit field of authorized operations when the request did not ask for it."""
 
 
 @struct
 class MetadataRequestTopic(Struct):
-    topic_id: UUID = field(versions="10+", default=NO_ID, ignorable=True)
+    topic_id: UUID = field(versions="10+", default=ZERO_UUID, ignorable=True)
     name: str | None = field(nullable="10+")
 
 
@@ -64,13 +64,13 @@ class MetadataResponsePartition(Struct):
 
 
 @struct
-class MetadataResponseTopic(LateStruct):
+class MetadataResponseTopic(LazyStruct):
     error_code: int16
     name: str | None = field(nullable="12+")
-    topic_id: UUID = field(versions="10+", default=NO_ID, ignorable=True)
+    topic_id: UUID = field(versions="10+", default=ZERO_UUID, ignorable=True)
     is_internal: bool = field(versions="1+", default=False, ignorable=True)
     partitions: list[MetadataResponsePartition]
-    topic_authorized_operations: int32 = field(versions="8+", default=OPERATIONS_NOT_ASKED)
+    topic_authorized_operations: int32 = field(versions="8+", default=AUTHORIZED_OPERATIONS_OMITTED)
 
 
 @response(key=3, versions="0-13", flexible="9+")
@@ -80,5 +80,7 @@ class MetadataResponse(Response):
     cluster_id: str | None = field(versions="2+", default=None, ignorable=True)
     controller_id: int32 = field(versions="1+", default=-1, ignorable=True)
     topics: list[MetadataResponseTopic]
-    cluster_authorized_operations: int32 = field(versions="8-10", default=OPERATIONS_NOT_ASKED)
+    cluster_authorized_operations: int32 = field(
+        versions="8-10", default=AUTHORIZED_OPERATIONS_OMITTED
+    )
     error_code: int16 = field(versions="13+", default=0, ignorable=True)

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from aiokafkawire.wire.primitives import NO_ID, int16, int32, int64
+from aiokafkawire.wire.primitives import ZERO_UUID, int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
@@ -27,7 +27,7 @@ class OffsetCommitRequestPartition(Struct):
 @struct
 class OffsetCommitRequestTopic(Struct):
     name: str = field(versions="0-9", default="", ignorable=True)
-    topic_id: UUID = field(versions="10+", default=NO_ID, ignorable=True)
+    topic_id: UUID = field(versions="10+", default=ZERO_UUID, ignorable=True)
     partitions: list[OffsetCommitRequestPartition]
 
 
@@ -52,7 +52,7 @@ class OffsetCommitResponsePartition(Struct):
 @struct
 class OffsetCommitResponseTopic(Struct):
     name: str = field(versions="0-9", default="", ignorable=True)
-    topic_id: UUID = field(versions="10+", default=NO_ID, ignorable=True)
+    topic_id: UUID = field(versions="10+", default=ZERO_UUID, ignorable=True)
     partitions: list[OffsetCommitResponsePartition]
 
 

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from aiokafkawire.wire.primitives import NO_ID, int16, int32, int64
+from aiokafkawire.wire.primitives import ZERO_UUID, int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
@@ -32,7 +32,7 @@ class OffsetFetchRequestTopics(Struct):
     """A topic of one of the groups of versions 8 and later."""
 
     name: str = field(versions="8-9", default="", ignorable=True)
-    topic_id: UUID = field(versions="10+", default=NO_ID, ignorable=True)
+    topic_id: UUID = field(versions="10+", default=ZERO_UUID, ignorable=True)
     partition_indexes: list[int32]
 
 
@@ -83,7 +83,7 @@ class OffsetFetchResponsePartitions(Struct):
 @struct
 class OffsetFetchResponseTopics(Struct):
     name: str = field(versions="8-9", default="", ignorable=True)
-    topic_id: UUID = field(versions="10+", default=NO_ID, ignorable=True)
+    topic_id: UUID = field(versions="10+", default=ZERO_UUID, ignorable=True)
     partitions: list[OffsetFetchResponsePartitions]
 
 

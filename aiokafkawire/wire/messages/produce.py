@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from aiokafkawire.wire.messages.common import LeaderIdAndEpoch, NodeEndpoint
-from aiokafkawire.wire.primitives import NO_ID, RecordBytes, int16, int32, int64
+from aiokafkawire.wire.primitives import ZERO_UUID, RecordBytes, int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
@@ -28,7 +28,7 @@ class PartitionProduceData(Struct):
 @struct
 class TopicProduceData(Struct):
     name: str = field(versions="0-12", default="", ignorable=True)
-    topic_id: UUID = field(versions="13+", default=NO_ID, ignorable=True)
+    topic_id: UUID = field(versions="13+", default=ZERO_UUID, ignorable=True)
     partition_data: list[PartitionProduceData]
 
 
@@ -70,7 +70,7 @@ class PartitionProduceResponse(Struct):
 @struct
 class TopicProduceResponse(Struct):
     name: str = field(versions="0-12", default="", ignorable=True)
-    topic_id: UUID = field(versions="13+", default=NO_ID, ignorable=True)
+    topic_id: UUID = field(versions="13+", default=ZERO_UUID, ignorable=True)
     partition_responses: list[PartitionProduceResponse]
 
 

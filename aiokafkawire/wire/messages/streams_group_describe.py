@@ -1,6 +1,6 @@
 """StreamsGroupDescribe: the state of groups of Kafka Streams (KIP-1071). Key 89."""
 
-from aiokafkawire.wire.messages.metadata import OPERATIONS_NOT_ASKED
+from aiokafkawire.wire.messages.metadata import AUTHORIZED_OPERATIONS_OMITTED
 from aiokafkawire.wire.primitives import int16, int32, int64, uint16
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
 
@@ -110,7 +110,7 @@ class DescribedGroup(Struct):
     assignment_epoch: int32
     topology: Topology | None = None
     members: list[Member]
-    authorized_operations: int32 = OPERATIONS_NOT_ASKED
+    authorized_operations: int32 = AUTHORIZED_OPERATIONS_OMITTED
 
 
 @response(key=89, versions="0", flexible="0+")

@@ -32,7 +32,7 @@ class SyncGroupRequest(Request["SyncGroupResponse"]):
 @response(key=14, versions="0-5", flexible="4+")
 class SyncGroupResponse(Response):
     @classmethod
-    def despite_its_layout(cls, version: int, body: memoryview) -> Self | None:
+    def decode_fallback(cls, version: int, body: memoryview) -> Self | None:
         # librdkafka's mock cluster puts null for the assignment beside an error.
         at = 4 if version >= 1 else 0
         error_code = int.from_bytes(body[at : at + 2], signed=True)

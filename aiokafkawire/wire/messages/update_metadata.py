@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from aiokafkawire.wire.primitives import NO_ID, int8, int16, int32, int64
+from aiokafkawire.wire.primitives import ZERO_UUID, int8, int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
@@ -31,7 +31,7 @@ class UpdateMetadataPartitionState(Struct):
 @struct
 class UpdateMetadataTopicState(Struct):
     topic_name: str
-    topic_id: UUID = field(versions="7+", default=NO_ID, ignorable=True)
+    topic_id: UUID = field(versions="7+", default=ZERO_UUID, ignorable=True)
     partition_states: list[UpdateMetadataPartitionState]
 
 

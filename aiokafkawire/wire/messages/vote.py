@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from aiokafkawire.wire.primitives import NO_ID, int16, int32, int64, uint16
+from aiokafkawire.wire.primitives import ZERO_UUID, int16, int32, int64, uint16
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
 
 __all__ = (
@@ -21,8 +21,8 @@ class PartitionData(Struct):
     partition_index: int32
     replica_epoch: int32
     replica_id: int32
-    replica_directory_id: UUID = field(versions="1+", default=NO_ID, ignorable=True)
-    voter_directory_id: UUID = field(versions="1+", default=NO_ID, ignorable=True)
+    replica_directory_id: UUID = field(versions="1+", default=ZERO_UUID, ignorable=True)
+    voter_directory_id: UUID = field(versions="1+", default=ZERO_UUID, ignorable=True)
     last_offset_epoch: int32
     last_offset: int64
     pre_vote: bool = field(versions="2+", default=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiokafkawire.wire import NO_ID, ApiKey, Request
+from aiokafkawire.wire import ZERO_UUID, ApiKey, Request
 from aiokafkawire.wire.messages import (
     api_versions,
     create_partitions,
@@ -205,7 +205,7 @@ async def create_at_another_node(to: Interview) -> None:
 @question(ApiKey.DELETE_TOPICS)
 async def delete_what_there_is_not(to: Interview) -> None:
     version = to.version(ApiKey.DELETE_TOPICS)
-    named = [delete_topics.DeleteTopicState(name=NOWHERE, topic_id=NO_ID)]
+    named = [delete_topics.DeleteTopicState(name=NOWHERE, topic_id=ZERO_UUID)]
     request = (
         delete_topics.DeleteTopicsRequest(topics=named, timeout_ms=5_000)
         if version >= 6

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from aiokafkawire.records import BatchBuilder
-from aiokafkawire.wire import NO_ID, ApiKey, Request
+from aiokafkawire.wire import ZERO_UUID, ApiKey, Request
 from aiokafkawire.wire.messages import (
     fetch,
     list_offsets,
@@ -157,7 +157,7 @@ def fetched(
     offset: int = 0,
     *,
     max_bytes: int = 100_000,
-    topic_id: UUID = NO_ID,
+    topic_id: UUID = ZERO_UUID,
     epoch: int = -1,
     **fields: Any,
 ) -> Request[Any]:

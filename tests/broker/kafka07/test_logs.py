@@ -24,17 +24,19 @@ def made(**options: int) -> Logs:
 
 
 def produce(logs: Logs, messages: bytes, topic: str = "t", partition: int = 0) -> None:
-    request = kafka07.ProduceRequest(topic=topic, partition=partition, messages=messages)
+    request = kafka07.ProducerRequest(topic=topic, partition=partition, messages=messages)
     assert logs.answer(kafka07.encode_request(request)[4:], NOW_MS) is None
 
 
 def encoded(*payloads: bytes) -> bytes:
-    return kafka07.encode_messages([kafka07.Message(payload=payload) for payload in payloads])
+    return kafka07.encode_messages(
+        [kafka07.Kafka07Message(payload=payload) for payload in payloads]
+    )
 
 
 def wrapped(inner: bytes) -> bytes:
     packed = compress(Compression.GZIP, inner)
-    return kafka07.encode_messages([kafka07.Message(payload=packed, attributes=1)])
+    return kafka07.encode_messages([kafka07.Kafka07Message(payload=packed, attributes=1)])
 
 
 def test_what_is_written_is_the_logs_bytes() -> None:

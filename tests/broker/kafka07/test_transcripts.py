@@ -21,8 +21,8 @@ TRANSCRIPTS = {line["id"]: line for line in lines("kafka07") if line.get("replay
 DIFFERENCES: dict[str, str] = {}
 """Transcripts of which our port differs, and why."""
 
-MARK = kafka07.encode_messages([kafka07.Message(payload=b"what no transcript holds")])
-PREPARE = kafka07.encode_request(kafka07.ProduceRequest(topic="probe", partition=0, messages=MARK))
+MARK = kafka07.encode_messages([kafka07.Kafka07Message(payload=b"what no transcript holds")])
+PREPARE = kafka07.encode_request(kafka07.ProducerRequest(topic="probe", partition=0, messages=MARK))
 PROBE = kafka07.encode_request(
     kafka07.FetchRequest(topic="probe", partition=0, offset=0, max_size=len(MARK))
 )

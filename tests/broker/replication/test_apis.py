@@ -19,7 +19,7 @@ from aiokafkawire.broker.replication.messages import (
     metadata_request,
     stop_request,
 )
-from aiokafkawire.wire import NO_ID, ApiKey, ErrorCode, Request
+from aiokafkawire.wire import ZERO_UUID, ApiKey, ErrorCode, Request
 from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafkawire.wire.messages.controlled_shutdown import ControlledShutdownRequest
 
@@ -34,7 +34,7 @@ STRANGER = 77
 REQUESTS: dict[ApiKey, tuple[Callable[[int], Request[Any]], set[int]]] = {
     ApiKey.LEADER_AND_ISR: (
         lambda v: lead_request(
-            LeadOrder(**CONTROLLER, partitions=TOLD, leaders={}, topic_ids={"t": NO_ID}), v
+            LeadOrder(**CONTROLLER, partitions=TOLD, leaders={}, topic_ids={"t": ZERO_UUID}), v
         ),
         {E.NONE, E.STALE_CONTROLLER_EPOCH},
     ),

@@ -18,7 +18,7 @@ from aiokafkawire.broker.replication.manager import Habits, ReplicaManager
 from aiokafkawire.broker.replication.messages import Assignment, LeadOrder
 from aiokafkawire.broker.replication.replica import Following, Outside, Replica, Truncating
 from aiokafkawire.broker.storage import MemoryStore
-from aiokafkawire.wire import NO_ID, ErrorCode, decode, encode
+from aiokafkawire.wire import ZERO_UUID, ErrorCode, decode, encode
 from aiokafkawire.wire.messages.fetch import EpochEndOffset as Diverging
 from aiokafkawire.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -185,7 +185,7 @@ def test_a_fetch_says_the_same_in_every_version(follower: Follower) -> None:
         found = decode(FetchRequest, version, body)
         by_state = found.replica_state.replica_id
         assert (by_state if version >= 15 else found.replica_id) == NODE
-        assert (found.topics[0].topic_id != NO_ID) is (version >= 13)
+        assert (found.topics[0].topic_id != ZERO_UUID) is (version >= 13)
         last = found.topics[0].partitions[0].last_fetched_epoch
         assert last == (4 if version >= 12 else -1)
 
@@ -193,7 +193,7 @@ def test_a_fetch_says_the_same_in_every_version(follower: Follower) -> None:
 def test_a_topic_whose_id_is_not_known_is_named(follower: Follower) -> None:
     follower.follow(0)
     request: Any = follower.ask(FetchRequest).request
-    request.topics[0].topic_id = NO_ID
+    request.topics[0].topic_id = ZERO_UUID
     assert names_topics(request)
 
 

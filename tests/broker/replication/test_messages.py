@@ -20,7 +20,7 @@ from aiokafkawire.broker.replication.messages import (
     stop_request,
 )
 from aiokafkawire.runtime import Address
-from aiokafkawire.wire import APIS, NO_ID, ApiKey
+from aiokafkawire.wire import APIS, ZERO_UUID, ApiKey
 from aiokafkawire.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from aiokafkawire.wire.messages.stop_replica import StopReplicaRequest
 from aiokafkawire.wire.messages.update_metadata import (
@@ -46,7 +46,7 @@ def test_leader_and_isr_says_the_same_in_every_version(version: int) -> None:
         **CONTROLLER,
         partitions=PARTITIONS,
         leaders={1: ONE, 2: TWO},
-        topic_ids={"a": ID, "b": NO_ID},
+        topic_ids={"a": ID, "b": ZERO_UUID},
     )
     data = wire.encode(lead_request(order, version), version)
     read = lead_order(wire.decode(LeaderAndIsrRequest, version, data), version)

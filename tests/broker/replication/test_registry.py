@@ -9,7 +9,7 @@ from aiokafkawire.broker.cluster_state import NO_LEADER, Partition
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.replication.registry import Registry
 from aiokafkawire.broker.storage import MemoryStore
-from aiokafkawire.wire import NO_ID
+from aiokafkawire.wire import ZERO_UUID
 
 ALL = [1, 2, 3]
 
@@ -193,12 +193,12 @@ def test_every_change_is_told() -> None:
 
 def test_a_name_belongs_to_one_topic_at_a_time() -> None:
     made = registry()
-    assert made.topic_id("t") == NO_ID
+    assert made.topic_id("t") == ZERO_UUID
     partition(made, 1)
     first = made.topic_id("t")
     made.delete_topic(made.topics["t"])
     partition(made, 1)
-    assert NO_ID != made.topic_id("t") != first
+    assert ZERO_UUID != made.topic_id("t") != first
 
 
 def test_the_largest_batch_is_the_topics() -> None:

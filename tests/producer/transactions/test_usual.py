@@ -12,7 +12,7 @@ from aiokafkawire.producer.transactions.states import End, Ended, Protocol
 from aiokafkawire.producer.transactions.usual import UsualEnd
 from aiokafkawire.types import ProducerIdAndEpoch
 from aiokafkawire.wire import APIS, ApiKey
-from aiokafkawire.wire.header import Written, encode_request, encode_response, encode_written
+from aiokafkawire.wire.header import RawRequest, encode_raw_request, encode_request, encode_response
 from aiokafkawire.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 ME, NEXT = ProducerIdAndEpoch(2**40, 3), ProducerIdAndEpoch(2**40, 4)
@@ -23,9 +23,9 @@ def end(*, committed: bool = True, identity: ProducerIdAndEpoch = ME) -> End:
     return End(identity, Protocol.IMPLICIT, committed)
 
 
-def written(request: End, transactional_id: str = "id") -> Written:
+def written(request: End, transactional_id: str = "id") -> RawRequest:
     built = UsualEnd(transactional_id).message(request).build(VERSION)
-    assert isinstance(built, Written)
+    assert isinstance(built, RawRequest)
     return built
 
 
@@ -44,7 +44,7 @@ def answer(**said: int) -> memoryview:
 def test_it_is_written_as_the_codec_writes_it(committed: bool, transactional_id: str):
     request = end(committed=committed)
     message: Any = outgoing(request, transactional_id, 60_000).message
-    frame = b"".join(encode_written(written(request, transactional_id), VERSION, 99, "me"))
+    frame = b"".join(encode_raw_request(written(request, transactional_id), VERSION, 99, "me"))
     assert frame == b"".join(encode_request(message, VERSION, 99, "me"))
 
 
@@ -58,7 +58,7 @@ def test_another_version_is_left_to_the_codec():
 @pytest.mark.parametrize("given", [NEXT, ProducerIdAndEpoch(5, 0)])
 def test_the_usual_answer_is_read_as_any_other(given: ProducerIdAndEpoch):
     said = {"producer_id": given.producer_id, "producer_epoch": given.epoch}
-    found = written(end()).read(answer(**said))
+    found = written(end()).parse_response(answer(**said))
     response = EndTxnResponse(throttle_time_ms=0, error_code=0, **said)
     assert found == read(end(), response)
     assert found.outcome is Outcome.DONE
@@ -77,11 +77,11 @@ def test_the_usual_answer_is_read_as_any_other(given: ProducerIdAndEpoch):
     ids=str,
 )
 def test_any_other_answer_is_left_to_the_codec(said: dict[str, int]):
-    assert written(end()).read(answer(**said)) is None
+    assert written(end()).parse_response(answer(**said)) is None
 
 
 def test_no_cut_or_longer_frame_is_taken_for_it():
-    frame, read_ = bytes(answer()), written(end()).read
+    frame, read_ = bytes(answer()), written(end()).parse_response
     for stop in range(len(frame)):
         assert read_(memoryview(frame[:stop])) is None
     assert read_(memoryview(frame + b"\0")) is None

@@ -2,15 +2,15 @@ import pytest
 
 from aiokafkawire import wire
 from aiokafkawire.errors import MalformedMessage, UnsupportedVersion
-from aiokafkawire.wire.explain import (
-    MAX_VALUES,
-    explain_decoding,
-    explain_encoding,
-    require_default,
+from aiokafkawire.wire.diagnostics import (
+    MAX_DIAGNOSED_VALUES,
+    check_default,
+    diagnose_decode_error,
+    diagnose_encode_error,
 )
 from aiokafkawire.wire.messages.fetch import FetchPartition
 from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from aiokafkawire.wire.schema import schema_of
+from aiokafkawire.wire.schema import schema_for
 from tests.wire import vectors
 
 
@@ -19,7 +19,7 @@ def test_sound_bytes_are_walked_to_their_end() -> None:
         cls = wire.message_class(name)
         for _, vector in vectors.by_message()[name]:
             raw = bytes.fromhex(vector["hex"])
-            error = explain_decoding(cls, vector["version"], raw)
+            error = diagnose_decode_error(cls, vector["version"], raw)
             assert error.reason.startswith("the bytes could not be decoded"), vector["id"]
             with pytest.raises(MalformedMessage, match="2 trailing bytes") as caught:
                 wire.decode(cls, vector["version"], raw + b"??")
@@ -28,13 +28,15 @@ def test_sound_bytes_are_walked_to_their_end() -> None:
 
 @pytest.mark.slow
 def test_the_slow_way_through_a_message_has_an_end() -> None:
-    count = MAX_VALUES + 10
+    count = MAX_DIAGNOSED_VALUES + 10
     raw = count.to_bytes(4) + b"\x00\x00" * count
     cls = wire.message_class("MetadataRequest")
-    assert explain_decoding(cls, 0, raw).reason.startswith("malformed somewhere behind the first")
+    assert diagnose_decode_error(cls, 0, raw).reason.startswith(
+        "malformed somewhere behind the first"
+    )
     with pytest.raises(MalformedMessage, match="behind the first 100000 values"):
         wire.decode(cls, 0, raw[:-2] + b"\xff\xff")
-    few = MAX_VALUES // 2 - 10
+    few = MAX_DIAGNOSED_VALUES // 2 - 10
     raw = few.to_bytes(4) + b"\x00\x00" * few
     with pytest.raises(MalformedMessage, match=rf"null.*topics\[{few - 1}\]\.name"):
         wire.decode(cls, 0, raw[:-2] + b"\xff\xff")
@@ -42,7 +44,7 @@ def test_the_slow_way_through_a_message_has_an_end() -> None:
 
 def test_an_error_that_has_no_field_keeps_its_kind() -> None:
     message = HeartbeatResponse(error_code=1)
-    error = explain_encoding(message, 0, OverflowError("odd"))
+    error = diagnose_encode_error(message, 0, OverflowError("odd"))
     assert type(error) is OverflowError
     assert str(error) == "HeartbeatResponse v0: odd"
 
@@ -57,25 +59,25 @@ def test_long_values_are_cut_in_the_text() -> None:
     message = HeartbeatRequest(
         group_id="g", generation_id=1, member_id="m", group_instance_id="i" * 5_000
     )
-    error = explain_encoding(message, 0, ValueError())
+    error = diagnose_encode_error(message, 0, ValueError())
     assert isinstance(error, UnsupportedVersion)
     assert len(str(error)) < 300
 
 
 def test_require_default() -> None:
-    epoch = next(f for f in schema_of(FetchPartition).fields if f.name == "last_fetched_epoch")
+    epoch = next(f for f in schema_for(FetchPartition).fields if f.name == "last_fetched_epoch")
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=0)
-    require_default(epoch, 11, partition)
+    check_default(epoch, 11, partition)
     partition.last_fetched_epoch = 4
     with pytest.raises(UnsupportedVersion, match="set to 4"):
-        require_default(epoch, 11, partition)
+        check_default(epoch, 11, partition)
 
 
 def test_a_null_tagged_struct_is_walked_to_its_end() -> None:
     name = "ConsumerGroupMemberMetadataValue"
     cls = wire.message_class(name)
     for _, vector in vectors.by_message()[name]:
-        error = explain_decoding(cls, 0, bytes.fromhex(vector["hex"]))
+        error = diagnose_decode_error(cls, 0, bytes.fromhex(vector["hex"]))
         assert error.reason.startswith("the bytes could not be decoded"), vector["id"]
     raw = bytes.fromhex(next(v["hex"] for v in vectors.lines("nullable-structs")))
     assert raw.endswith(b"\x01\x00\x01\x00")  # one tagged field, tag 0, one byte: null

@@ -12,98 +12,109 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
+from aiokafkawire.wire.codegen import FunctionSource, VersionLayout
 from aiokafkawire.wire.primitives import Primitive, uuid_from_bytes
-from aiokafkawire.wire.schema import Field, Later, Struct, schema_of
-from aiokafkawire.wire.source import Layout, Source
+from aiokafkawire.wire.schema import Field, LazyArray, Struct, schema_for
 
-__all__ = ("FEWEST", "MAX_LENGTH", "MAX_SHAPES", "UniformArrays", "may_be_uniform")
+__all__ = (
+    "MAX_ELEMENT_LAYOUTS",
+    "MAX_INNER_LENGTH",
+    "MIN_LAZY_LENGTH",
+    "LazyArrays",
+    "supports_lazy_arrays",
+)
 
-FEWEST = 8
+MIN_LAZY_LENGTH = 8
 """Fewer elements are made faster than put off and looked at."""
-MAX_LENGTH = 16
+MAX_INNER_LENGTH = 16
 """How long the arrays in the elements may be."""
-MAX_SHAPES = 64
+MAX_ELEMENT_LAYOUTS = 64
 """How many shapes of a struct are known: for each there may be a function of its own."""
 
-_Counts = tuple[int, ...]
+_ArrayCounts = tuple[int, ...]
 """What stands before each array of an element: its length, or one more if that is compact."""
 
 
-def may_be_uniform(cls: type[Struct], version: int) -> bool:
+def supports_lazy_arrays(cls: type[Struct], version: int) -> bool:
     """Whether a struct has nothing but numbers, ids and arrays of numbers."""
-    fields = schema_of(cls).present(version)
-    return bool(fields) and all(_is_plain(item) for item in fields)
+    fields = schema_for(cls).present(version)
+    return bool(fields) and all(_is_number_or_array(item) for item in fields)
 
 
-class UniformArrays:
-    """Finds arrays `name` of uniform structs `cls`, of which `may_be_uniform` is true."""
+class LazyArrays:
+    """Finds arrays `name` of uniform structs `cls`, of which `supports_lazy_arrays` is true."""
 
-    def __init__(self, name: str, cls: type[Struct], layout: Layout) -> None:
+    def __init__(self, name: str, cls: type[Struct], layout: VersionLayout) -> None:
         self._name = name
         self._cls = cls
         self._layout = layout
-        self._shapes: dict[_Counts | None, _Shape] = {}
+        self._element_layouts: dict[_ArrayCounts | None, _ElementLayout] = {}
 
     @cached_property
-    def _counts_at(self) -> Callable[[memoryview, int], _Counts | None]:
-        return _make_counts_at(self._cls, self._layout)
+    def _read_counts(self) -> Callable[[memoryview, int], _ArrayCounts | None]:
+        return _make_read_counts(self._cls, self._layout)
 
-    def put_off(self, buf: memoryview, p: int, end: int, count: int) -> tuple[Later, int] | None:
+    def try_defer(
+        self, buf: memoryview, p: int, end: int, count: int
+    ) -> tuple[LazyArray, int] | None:
         """The array of `count` structs at `p` for later, and where it ends; None if not uniform."""
-        counts = self._counts_at(buf, p)
-        shape = self._shapes.get(counts) or self._new_shape(counts)
-        if shape is None:
+        counts = self._read_counts(buf, p)
+        element_layout = self._element_layouts.get(counts) or self._add_element_layout(counts)
+        if element_layout is None:
             return None
-        stop = p + count * shape.size
+        stop = p + count * element_layout.size
         if stop > end:
             return None
         # A copy: the caller may use the buffer again before anybody looks.
         raw = bytes(buf[p:stop])
-        for places, byte in shape.marks:
+        for places, byte in element_layout.constant_bytes:
             if raw[places].strip(byte):
                 return None
-        return (self._name, shape.structs, raw), stop
+        return (self._name, element_layout.make_structs, raw), stop
 
-    def _new_shape(self, counts: _Counts | None) -> "_Shape | None":
-        if counts is None or len(self._shapes) == MAX_SHAPES:
+    def _add_element_layout(self, counts: _ArrayCounts | None) -> "_ElementLayout | None":
+        if counts is None or len(self._element_layouts) == MAX_ELEMENT_LAYOUTS:
             return None
-        shape = self._shapes[counts] = _Shape(self._cls, self._layout, counts)
-        return shape
+        element_layout = self._element_layouts[counts] = _ElementLayout(
+            self._cls, self._layout, counts
+        )
+        return element_layout
 
 
-class _Shape:
+class _ElementLayout:
     """Structs whose arrays are as long as those of each other.
 
-    `size` is that of one in bytes. `marks` say where in an array of them which byte has to stand.
+    `size` is that of one in bytes. `constant_bytes` say where in an array of them which byte has to
+    stand.
     """
 
-    def __init__(self, cls: type[Struct], layout: Layout, counts: _Counts) -> None:
+    def __init__(self, cls: type[Struct], layout: VersionLayout, counts: _ArrayCounts) -> None:
         self._cls = cls
         self._layout = layout
         self._lengths: list[int] = []
         codes = ">"
-        marks: list[tuple[int, bytes]] = []
+        constant_bytes: list[tuple[int, bytes]] = []
         remaining = iter(counts)
-        for item in schema_of(cls).present(layout.version):
-            code = _primitive(item).code
+        for item in schema_for(cls).present(layout.version):
+            code = _element_primitive(item).code
             if item.kind.element is not None:
-                count_code, excess = _count_code(item, layout)
+                count_code, excess = _count_format(item, layout)
                 count = next(remaining)
                 raw = struct.pack(">" + count_code, count)
                 at = struct.calcsize(codes)
-                marks += [(at + n, raw[n : n + 1]) for n in range(len(raw))]
+                constant_bytes += [(at + n, raw[n : n + 1]) for n in range(len(raw))]
                 codes += f"{len(raw)}x"
                 code = f"{count - excess}{code}"
                 self._lengths.append(count - excess)
             codes += code
         if layout.flexible:
-            marks.append((struct.calcsize(codes), b"\0"))  # no tagged fields
+            constant_bytes.append((struct.calcsize(codes), b"\0"))  # no tagged fields
             codes += "x"
         self._values = struct.Struct(codes)
         self.size = self._values.size
-        self.marks = [(slice(at, None, self.size), byte) for at, byte in marks]
+        self.constant_bytes = [(slice(at, None, self.size), byte) for at, byte in constant_bytes]
 
-    def structs(self, raw: bytes) -> list[Any]:
+    def make_structs(self, raw: bytes) -> list[Any]:
         """The structs that an array of them is."""
         made: list[Any] = []
         self._make(self._values.iter_unpack(raw), made.append)
@@ -111,8 +122,8 @@ class _Shape:
 
     @cached_property
     def _make(self) -> Callable[[Iterator[tuple[Any, ...]], Callable[[Any], None]], None]:
-        schema, version = schema_of(self._cls), self._layout.version
-        source = Source("make(elements, add)")
+        schema, version = schema_for(self._cls), self._layout.version
+        source = FunctionSource("make(elements, add)")
         source.names.update(Class=self._cls, new=object.__new__, uuid=uuid_from_bytes)
         names: list[str] = []
         body = ["m = new(Class)"]
@@ -124,7 +135,9 @@ class _Shape:
                 text = f"[{', '.join(numbers)}]"
             else:
                 names.append(source.name("v"))
-                text = f"uuid({names[-1]})" if _primitive(item).name == "uuid" else names[-1]
+                text = (
+                    f"uuid({names[-1]})" if _element_primitive(item).name == "uuid" else names[-1]
+                )
             body.append(f"m.{item.name} = {text}")
         for item in chain(schema.absent(version), schema.tagged(version)):
             body.append(f"m.{item.name} = {source.default(item)}")
@@ -134,44 +147,44 @@ class _Shape:
         return source.compile("make", f"uniform {self._cls.__name__} v{version}")
 
 
-def _make_counts_at(
-    cls: type[Struct], layout: Layout
-) -> Callable[[memoryview, int], _Counts | None]:
+def _make_read_counts(
+    cls: type[Struct], layout: VersionLayout
+) -> Callable[[memoryview, int], _ArrayCounts | None]:
     """What reads the counts of the element at `p`; None if one of them is null or too large."""
-    source = Source("counts_at(buf, p)")
+    source = FunctionSource("read_counts(buf, p)")
     names: list[str] = []
     skip = 0
-    for item in schema_of(cls).present(layout.version):
-        size = _primitive(item).size_bytes
+    for item in schema_for(cls).present(layout.version):
+        size = _element_primitive(item).size_bytes
         if item.kind.element is None:
             skip += size
             continue
-        code, excess = _count_code(item, layout)
+        code, excess = _count_format(item, layout)
         count_format = struct.Struct(">" + code)
         names.append(source.name("n"))
         unpack = source.constant("unpack", count_format.unpack_from)
         source.line(f"{names[-1]}, = {unpack}(buf, p + {skip})")
-        with source.block(f"if not {excess} <= {names[-1]} <= {MAX_LENGTH + excess}:"):
+        with source.block(f"if not {excess} <= {names[-1]} <= {MAX_INNER_LENGTH + excess}:"):
             source.line("return None")
         source.line(f"p += {names[-1]} * {size}")
         skip += count_format.size - excess * size
     source.line(f"return ({''.join(name + ', ' for name in names)})")
-    return source.compile("counts_at", f"counts of {cls.__name__} v{layout.version}")
+    return source.compile("read_counts", f"counts of {cls.__name__} v{layout.version}")
 
 
-def _count_code(item: Field, layout: Layout) -> tuple[str, int]:
+def _count_format(item: Field, layout: VersionLayout) -> tuple[str, int]:
     """The format of a short array's count, and by how much it exceeds the length."""
     return ("B", 1) if item.compact and layout.flexible else ("i", 0)
 
 
-def _is_plain(item: Field) -> bool:
+def _is_number_or_array(item: Field) -> bool:
     primitive = (item.kind.element or item.kind).primitive
     if primitive is None or not primitive.code:
         return False
     return item.kind.element is None or len(primitive.code) == 1
 
 
-def _primitive(item: Field) -> Primitive:
+def _element_primitive(item: Field) -> Primitive:
     primitive = (item.kind.element or item.kind).primitive
     assert primitive is not None
     return primitive

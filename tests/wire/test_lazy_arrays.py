@@ -10,22 +10,22 @@ import pytest
 from aiokafkawire import wire
 from aiokafkawire.errors import MalformedMessage
 from aiokafkawire.wire import decoder
+from aiokafkawire.wire.codegen import VersionLayout
 from aiokafkawire.wire.decoder import DECODE_ERRORS, make_decoder
+from aiokafkawire.wire.lazy_arrays import (
+    MAX_ELEMENT_LAYOUTS,
+    MAX_INNER_LENGTH,
+    MIN_LAZY_LENGTH,
+    LazyArrays,
+    supports_lazy_arrays,
+)
 from aiokafkawire.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
 from aiokafkawire.wire.primitives import int8, int16, int32
-from aiokafkawire.wire.schema import LateStruct, Message, Struct, data, field, struct
-from aiokafkawire.wire.source import Layout
-from aiokafkawire.wire.uniform import (
-    FEWEST,
-    MAX_LENGTH,
-    MAX_SHAPES,
-    UniformArrays,
-    may_be_uniform,
-)
+from aiokafkawire.wire.schema import LazyStruct, Message, Struct, data, field, struct
 
 VERSIONS = (0, 5, 9, 12)
 
@@ -42,7 +42,7 @@ class Plain(Struct):
 
 
 @data(name="Holder", versions="0-2", flexible="1+")
-class Holder(Message, LateStruct):
+class Holder(Message, LazyStruct):
     items: list[Plain]
     others: list[Plain]
 
@@ -53,11 +53,11 @@ def plain(number: int, length: int = 2, **others: Any) -> Plain:
     return Plain(small=number % 100, topic_id=topic_id, nodes=nodes, online=number > 3, **others)
 
 
-def holder(*items: Plain, count: int = FEWEST) -> Holder:
+def holder(*items: Plain, count: int = MIN_LAZY_LENGTH) -> Holder:
     return Holder(items=[*items, *map(plain, range(count - len(items)))], others=[])
 
 
-def metadata(version: int, partitions: int = FEWEST) -> MetadataResponse:
+def metadata(version: int, partitions: int = MIN_LAZY_LENGTH) -> MetadataResponse:
     made = [
         MetadataResponsePartition(
             error_code=index % 3,
@@ -100,7 +100,7 @@ def test_every_type_that_may_be_in_one(version: int) -> None:
     found = wire.decode(Holder, version, wire.encode(message, version))
     assert not is_made(found, "items")
     assert found == message
-    assert [item.topic_id for item in found.items] == [UUID(int=n) for n in range(FEWEST)]
+    assert [item.topic_id for item in found.items] == [UUID(int=n) for n in range(MIN_LAZY_LENGTH)]
     assert found.items[1].more is not found.items[2].more
 
 
@@ -145,18 +145,18 @@ def test_a_name_that_there_is_not() -> None:
     "odd",
     [
         pytest.param(plain(1, length=3), id="another length"),
-        pytest.param(plain(1, length=MAX_LENGTH + 1), id="too long"),
+        pytest.param(plain(1, length=MAX_INNER_LENGTH + 1), id="too long"),
         pytest.param(plain(1, length=200), id="a count of two bytes"),
         pytest.param(plain(1, known=8), id="a tagged field"),
         pytest.param(plain(1, unknown_tagged_fields=[(9, b"x")]), id="an unknown field"),
         pytest.param(
-            Plain(small=1, topic_id=wire.NO_ID, nodes=None, online=True), id="a null array"
+            Plain(small=1, topic_id=wire.ZERO_UUID, nodes=None, online=True), id="a null array"
         ),
     ],
 )
-@pytest.mark.parametrize("place", [0, 3, FEWEST - 1])
+@pytest.mark.parametrize("place", [0, 3, MIN_LAZY_LENGTH - 1])
 def test_one_that_is_otherwise(version: int, odd: Plain, place: int) -> None:
-    items = [plain(n) for n in range(FEWEST)]
+    items = [plain(n) for n in range(MIN_LAZY_LENGTH)]
     items[place] = odd
     message = holder(*items)
     found = wire.decode(Holder, version, wire.encode(message, version))
@@ -172,7 +172,7 @@ class Hurried(Message):
 def test_few_elements_and_other_arrays_are_made_at_once() -> None:
     hurried = Hurried(items=holder().items)
     assert is_made(wire.decode(Hurried, 0, wire.encode(hurried, 0)), "items")
-    message = holder(count=FEWEST - 1)
+    message = holder(count=MIN_LAZY_LENGTH - 1)
     assert is_made(wire.decode(Holder, 2, wire.encode(message, 2)), "items")
     message = Holder(items=holder().items, others=holder().items)
     found = wire.decode(Holder, 2, wire.encode(message, 2))
@@ -197,7 +197,7 @@ def test_a_changed_byte_has_the_same_effect_as_when_made_at_once(
     version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later = make_decoder(MetadataResponse, version)
-    monkeypatch.setattr(decoder, "may_be_uniform", lambda cls, version: False)
+    monkeypatch.setattr(decoder, "supports_lazy_arrays", lambda cls, version: False)
     at_once = make_decoder(MetadataResponse, version)
     raw = bytearray(wire.encode(metadata(version), version))
     for place in range(len(raw)):
@@ -216,28 +216,28 @@ def outcome(decode: decoder.Decoder, raw: bytearray) -> object:
 
 
 def test_as_many_shapes_as_there_may_be() -> None:
-    layout = Layout(2, flexible=True)
-    arrays = UniformArrays("items", Plain, layout)
-    put_off = 0
-    for first in range(MAX_LENGTH + 1):
-        for second in range(MAX_LENGTH + 1):
+    layout = VersionLayout(2, flexible=True)
+    arrays = LazyArrays("items", Plain, layout)
+    try_defer = 0
+    for first in range(MAX_INNER_LENGTH + 1):
+        for second in range(MAX_INNER_LENGTH + 1):
             item = plain(1, first, more=[0] * second)
-            raw = memoryview(wire.encode(holder(*[item] * FEWEST), 2))[1:-2]
-            found = arrays.put_off(raw, 0, len(raw), FEWEST)
+            raw = memoryview(wire.encode(holder(*[item] * MIN_LAZY_LENGTH), 2))[1:-2]
+            found = arrays.try_defer(raw, 0, len(raw), MIN_LAZY_LENGTH)
             if found is not None:
                 (_, make, content), end = found
                 assert end == len(raw)
-                assert make(content) == [item] * FEWEST
-                put_off += 1
-    assert put_off == MAX_SHAPES
+                assert make(content) == [item] * MIN_LAZY_LENGTH
+                try_defer += 1
+    assert try_defer == MAX_ELEMENT_LAYOUTS
 
 
 def test_what_may_be_uniform() -> None:
-    assert may_be_uniform(MetadataResponsePartition, 0)
-    assert not may_be_uniform(MetadataResponseTopic, 0)
-    assert not may_be_uniform(Empty, 0)
-    assert not may_be_uniform(Nested, 0)
-    assert not may_be_uniform(Ids, 0)
+    assert supports_lazy_arrays(MetadataResponsePartition, 0)
+    assert not supports_lazy_arrays(MetadataResponseTopic, 0)
+    assert not supports_lazy_arrays(Empty, 0)
+    assert not supports_lazy_arrays(Nested, 0)
+    assert not supports_lazy_arrays(Ids, 0)
 
 
 @struct

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from aiokafkawire.errors import MalformedMessage, UnsupportedVersion
+from aiokafkawire.wire.codegen import VersionLayout
 from aiokafkawire.wire.primitives import (
     MAX_STRING_BYTES,
     Buffer,
@@ -20,91 +21,97 @@ from aiokafkawire.wire.primitives import (
     check_string,
     decode_unsigned_varint,
 )
-from aiokafkawire.wire.schema import Field, Message, Struct, TypeKind, schema_of
-from aiokafkawire.wire.source import Layout
+from aiokafkawire.wire.schema import Field, Message, Struct, TypeKind, schema_for
 
-__all__ = ("explain_decoding", "explain_encoding", "require_default", "trailing_bytes")
+__all__ = (
+    "check_default",
+    "diagnose_decode_error",
+    "diagnose_encode_error",
+    "trailing_bytes_error",
+)
 
-MAX_VALUES = 100_000
+MAX_DIAGNOSED_VALUES = 100_000
 """How far the slow way through a message goes: longer, and whoever sends it could stop others."""
 
 
-def explain_decoding(cls: type[Message], version: int, data: Buffer) -> MalformedMessage:
+def diagnose_decode_error(cls: type[Message], version: int, data: Buffer) -> MalformedMessage:
     """The error for bytes that the decoder of this class and version refused."""
     view = memoryview(data)
-    walk = _DecodeWalk(view, Layout(version, flexible=cls.is_flexible(version)))
+    walker = _DecodeWalker(view, VersionLayout(version, flexible=cls.is_flexible(version)))
     try:
-        walk.struct(cls)
-        reason, position = "the bytes could not be decoded", walk.position
-    except _Stop as stop:
-        reason, position = str(stop), walk.position
+        walker.struct(cls)
+        reason, position = "the bytes could not be decoded", walker.position
+    except _Malformed as malformed:
+        reason, position = str(malformed), walker.position
     return MalformedMessage(
         reason,
-        message=schema_of(cls).name,
+        message=schema_for(cls).name,
         version=version,
-        field=_dotted(walk.path) or None,
+        field=_format_path(walker.path) or None,
         position=position,
     )
 
 
-def trailing_bytes(cls: type[Message], version: int, data: Buffer, end: int) -> MalformedMessage:
+def trailing_bytes_error(
+    cls: type[Message], version: int, data: Buffer, end: int
+) -> MalformedMessage:
     """The error for bytes that begin with a message and go on after its `end`."""
     return MalformedMessage(
         f"{len(data) - end} trailing bytes",
-        message=schema_of(cls).name,
+        message=schema_for(cls).name,
         version=version,
         position=end,
     )
 
 
-def explain_encoding(message: Message, version: int, error: Exception) -> Exception:
+def diagnose_encode_error(message: Message, version: int, error: Exception) -> Exception:
     """The error for a message that its encoder of this version refused with `error`."""
     cls = type(message)
-    walk = _EncodeWalk(Layout(version, flexible=cls.is_flexible(version)))
-    where = f"{schema_of(cls).name} v{version}"
+    walker = _EncodeWalker(VersionLayout(version, flexible=cls.is_flexible(version)))
+    prefix = f"{schema_for(cls).name} v{version}"
     try:
-        walk.struct(cls, message)
+        walker.struct(cls, message)
     except (UnsupportedVersion, TypeError, ValueError) as found:
-        return type(found)(f"{where}, field {_dotted(walk.path)}: {found}")
-    return type(error)(f"{where}: {error}")
+        return type(found)(f"{prefix}, field {_format_path(walker.path)}: {found}")
+    return type(error)(f"{prefix}: {error}")
 
 
-def require_default(item: Field, version: int, obj: Struct) -> None:
+def check_default(item: Field, version: int, obj: Struct) -> None:
     """Raise `UnsupportedVersion` if a field that the version lacks is set."""
     value = getattr(obj, item.name)
     if value != item.default_value():
         raise UnsupportedVersion(
-            f"version {version} has no such field, and it is set to {_short(value)}"
+            f"version {version} has no such field, and it is set to {_abbreviate(value)}"
         )
 
 
-def _dotted(path: list[str]) -> str:
+def _format_path(path: list[str]) -> str:
     return "".join(path).lstrip(".")
 
 
-def _short(value: object) -> str:
+def _abbreviate(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-class _Stop(Exception):
+class _Malformed(Exception):
     """Decoding ends here; the walk's position is where the bad value begins."""
 
 
-class _Walk:
-    def __init__(self, layout: Layout) -> None:
+class _Walker:
+    def __init__(self, layout: VersionLayout) -> None:
         self.layout = layout
         self.path: list[str] = []
 
     @contextmanager
-    def inside(self, step: str) -> Iterator[None]:
+    def enter(self, step: str) -> Iterator[None]:
         """Be at `step` of the path; stay there when what is inside fails."""
         self.path.append(step)
         yield
         self.path.pop()
 
 
-class _Step(NamedTuple):
+class _FieldStep(NamedTuple):
     """A field on the way through a struct."""
 
     name: str
@@ -113,40 +120,40 @@ class _Step(NamedTuple):
     compact: bool
 
 
-_Steps = tuple[tuple[_Step, ...], dict[int | None, Field]]
+_FieldSteps = tuple[tuple[_FieldStep, ...], dict[int | None, Field]]
 
 # As many entries as there are structs and versions, at most.
-_STEPS: dict[tuple[type[Struct], int], _Steps] = {}
+_FIELD_STEPS: dict[tuple[type[Struct], int], _FieldSteps] = {}
 
 
-def _steps(cls: type[Struct], version: int) -> _Steps:
+def _field_steps(cls: type[Struct], version: int) -> _FieldSteps:
     """The way through a struct, and its tagged fields by tag."""
-    found = _STEPS.get((cls, version))
+    found = _FIELD_STEPS.get((cls, version))
     if found is None:
-        schema = schema_of(cls)
+        schema = schema_for(cls)
         steps = tuple(
-            _Step("." + item.name, item.kind, version in item.nullable, item.compact)
+            _FieldStep("." + item.name, item.kind, version in item.nullable, item.compact)
             for item in schema.present(version)
         )
         known = {item.tag: item for item in schema.tagged(version)}
-        found = _STEPS[cls, version] = steps, known
+        found = _FIELD_STEPS[cls, version] = steps, known
     return found
 
 
-class _DecodeWalk(_Walk):
+class _DecodeWalker(_Walker):
     """Reads as a decoder does, keeping nothing but the path.
 
-    What it stops at stays in the path; where there are many steps they are taken without `inside`.
+    What it stops at stays in the path; where there are many steps they are taken without `enter`.
     """
 
-    def __init__(self, view: memoryview, layout: Layout) -> None:
+    def __init__(self, view: memoryview, layout: VersionLayout) -> None:
         super().__init__(layout)
         self.view = view
         self.position = 0
-        self.values_left = MAX_VALUES
+        self.values_left = MAX_DIAGNOSED_VALUES
 
     def struct(self, cls: type[Struct]) -> None:
-        steps, known = _steps(cls, self.layout.version)
+        steps, known = _field_steps(cls, self.layout.version)
         for step in steps:
             self.path.append(step.name)
             self.value(step.kind, step.nullable, step.compact)
@@ -155,11 +162,11 @@ class _DecodeWalk(_Walk):
             self.tagged(known)
 
     def tagged(self, known: dict[int | None, Field]) -> None:
-        with self.inside(".tagged fields"):
+        with self.enter(".tagged fields"):
             start = self.position
             count = self.unsigned_varint()
             if count * 2 > len(self.view) - self.position:
-                self.stop(f"{count} tagged fields cannot be in the bytes that remain", start)
+                self.malformed(f"{count} tagged fields cannot be in the bytes that remain", start)
             seen: set[int] = set()
             for _ in range(count):
                 self.tagged_field(known, seen)
@@ -170,24 +177,26 @@ class _DecodeWalk(_Walk):
         size = self.unsigned_varint()
         end = self.position + size
         if end > len(self.view):
-            self.stop(f"tag {tag} has {size} bytes, more than remain", start)
+            self.malformed(f"tag {tag} has {size} bytes, more than remain", start)
         if tag in seen:
-            self.stop(f"tag {tag} comes twice", start)
+            self.malformed(f"tag {tag} comes twice", start)
         seen.add(tag)
         item = known.get(tag)
         if item is None:
             self.position = end
             return
-        with self.inside("." + item.name):
+        with self.enter("." + item.name):
             nullable = self.layout.version in item.nullable
             self.value(item.kind, nullable, item.compact, tagged=True)
             if self.position != end:
-                self.stop(f"tag {tag} does not end where its size of {size} bytes says", start)
+                self.malformed(f"tag {tag} does not end where its size of {size} bytes says", start)
 
     def value(self, kind: TypeKind, nullable: bool, compact: bool, tagged: bool = False) -> None:
         self.values_left -= 1
         if self.values_left < 0:
-            self.stop(f"malformed somewhere behind the first {MAX_VALUES} values", self.position)
+            self.malformed(
+                f"malformed somewhere behind the first {MAX_DIAGNOSED_VALUES} values", self.position
+            )
         compact = compact and self.layout.flexible
         if kind.element is not None:
             self.array(kind.element, nullable, compact)
@@ -205,9 +214,11 @@ class _DecodeWalk(_Walk):
         if count == -1 and nullable:
             return
         if count < 0:
-            self.stop("null, where null is not allowed" if count == -1 else "negative count", start)
+            self.malformed(
+                "null, where null is not allowed" if count == -1 else "negative count", start
+            )
         if count * self.layout.min_size_bytes(element) > len(self.view) - self.position:
-            self.stop(f"{count} elements cannot be in the bytes that remain", start)
+            self.malformed(f"{count} elements cannot be in the bytes that remain", start)
         for index in range(count):
             self.path.append(f"[{index}]")
             self.value(element, False, True)
@@ -219,16 +230,18 @@ class _DecodeWalk(_Walk):
         if size == -1 and nullable:
             return
         if size < 0:
-            self.stop("null, where null is not allowed" if size == -1 else "negative length", start)
+            self.malformed(
+                "null, where null is not allowed" if size == -1 else "negative length", start
+            )
         if size > len(self.view) - self.position:
-            self.stop(f"length {size} is beyond the bytes that remain", start)
+            self.malformed(f"length {size} is beyond the bytes that remain", start)
         if kind.name == "string":
             if size > MAX_STRING_BYTES:
-                self.stop(f"a string of {size} bytes is over {MAX_STRING_BYTES}", start)
+                self.malformed(f"a string of {size} bytes is over {MAX_STRING_BYTES}", start)
             try:
                 str(self.view[self.position : self.position + size], "utf-8")
             except UnicodeDecodeError as error:
-                self.stop("invalid UTF-8", self.position + error.start)
+                self.malformed("invalid UTF-8", self.position + error.start)
         self.position += size
 
     def size(self, code: str, compact: bool) -> int:
@@ -238,7 +251,7 @@ class _DecodeWalk(_Walk):
 
     def fixed(self, code: str, size: int) -> Any:
         if self.position + size > len(self.view):
-            self.stop("the message ends inside a value", self.position)
+            self.malformed("the message ends inside a value", self.position)
         value = struct.unpack_from(">" + code, self.view, self.position)[0]
         self.position += size
         return value
@@ -247,28 +260,28 @@ class _DecodeWalk(_Walk):
         try:
             value, self.position = decode_unsigned_varint(self.view, self.position)
         except BufferOverrun as error:
-            raise _Stop(str(error)) from None
+            raise _Malformed(str(error)) from None
         return value
 
-    def stop(self, reason: str, position: int) -> None:
+    def malformed(self, reason: str, position: int) -> None:
         self.position = position
-        raise _Stop(reason)
+        raise _Malformed(reason)
 
 
-class _EncodeWalk(_Walk):
+class _EncodeWalker(_Walker):
     """Checks every value of a message against its field."""
 
     def struct(self, cls: type[Struct], obj: Any) -> None:
         if not isinstance(obj, cls):
-            raise TypeError(f"{_short(obj)} is not a {cls.__name__}")
-        schema, version = schema_of(cls), self.layout.version
-        for item in schema.refused(version):
-            with self.inside("." + item.name):
-                require_default(item, version, obj)
+            raise TypeError(f"{_abbreviate(obj)} is not a {cls.__name__}")
+        schema, version = schema_for(cls), self.layout.version
+        for item in schema.non_ignorable(version):
+            with self.enter("." + item.name):
+                check_default(item, version, obj)
         for item in (*schema.present(version), *schema.tagged(version)):
-            with self.inside("." + item.name):
+            with self.enter("." + item.name):
                 self.value(item.kind, getattr(obj, item.name), version in item.nullable)
-        with self.inside(".unknown_tagged_fields"):
+        with self.enter(".unknown_tagged_fields"):
             self.unknown(obj.unknown_tagged_fields, {item.tag for item in schema.tagged(version)})
 
     def unknown(self, fields: list[tuple[int, bytes]], known: set[int | None]) -> None:
@@ -284,9 +297,9 @@ class _EncodeWalk(_Walk):
                 raise ValueError(f"None is not allowed in version {self.layout.version}")
         elif kind.element is not None:
             if not isinstance(value, list | tuple):
-                raise TypeError(f"{_short(value)} is not a list")
+                raise TypeError(f"{_abbreviate(value)} is not a list")
             for index, item in enumerate(value):
-                with self.inside(f"[{index}]"):
+                with self.enter(f"[{index}]"):
                     self.value(kind.element, item, False)
         elif kind.struct is not None:
             self.struct(kind.struct, value)
@@ -296,7 +309,7 @@ class _EncodeWalk(_Walk):
     def primitive(self, kind: Primitive, value: Any) -> None:
         accepted = _ACCEPTED.get(kind.name, int)
         if not isinstance(value, accepted):
-            raise TypeError(f"{_short(value)} is not a value for {kind.name}")
+            raise TypeError(f"{_abbreviate(value)} is not a value for {kind.name}")
         if kind.name == "string":
             check_string(value)
         if accepted is int:

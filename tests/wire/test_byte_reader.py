@@ -1,34 +1,34 @@
 import pytest
 
 from aiokafkawire.errors import MalformedMessage
-from aiokafkawire.wire.reader import Reader, pack_string
+from aiokafkawire.wire.byte_reader import ByteReader, encode_string
 
 
 def test_values_one_after_the_other() -> None:
     raw = bytes.fromhex("ff fffe fffffffd fffffffffffffffc 0002 6869 6162 0001 0002")
-    reader = Reader("drawing", raw)
+    reader = ByteReader("drawing", raw)
     assert [reader.int8("a"), reader.int16("b"), reader.int32("c"), reader.int64("d")] == [
         *(-1, -2, -3, -4)
     ]
     assert (reader.string("e"), reader.bytes("f", 2)) == ("hi", b"ab")
-    assert reader.left == 4
+    assert reader.remaining == 4
     assert reader.numbers("g", "h", 2) == (1, 2)
-    reader.end()
+    reader.expect_end()
 
 
 @pytest.mark.parametrize("text", ["", "tëxt", b"\xff\xfe".decode("utf-8", "surrogateescape")])
 def test_any_string_comes_back(text: str) -> None:
-    assert Reader("drawing", pack_string(text)).string("s") == text
+    assert ByteReader("drawing", encode_string(text)).string("s") == text
 
 
 def test_a_string_has_a_limit() -> None:
-    assert len(pack_string("ü" * 16_383)) == 2 + 32_766
+    assert len(encode_string("ü" * 16_383)) == 2 + 32_766
     with pytest.raises(ValueError, match="32768 bytes"):
-        pack_string("ü" * 16_384)
+        encode_string("ü" * 16_384)
 
 
 def test_an_error_says_where() -> None:
-    reader = Reader("drawing", b"\x00\x05\x00\x05ab")
+    reader = ByteReader("drawing", b"\x00\x05\x00\x05ab")
     reader.int16("first")
     with pytest.raises(MalformedMessage) as caught:
         reader.string("second")
@@ -38,9 +38,9 @@ def test_an_error_says_where() -> None:
 
 
 def test_what_is_left_must_be_read() -> None:
-    reader = Reader("drawing", b"\x00\x00")
+    reader = ByteReader("drawing", b"\x00\x00")
     with pytest.raises(MalformedMessage, match="2 trailing bytes"):
-        reader.end()
+        reader.expect_end()
     with pytest.raises(MalformedMessage, match="ends inside"):
         reader.int32("n")
     with pytest.raises(MalformedMessage, match="a length of -1"):

@@ -13,9 +13,9 @@ from uuid import UUID
 
 from aiokafkawire.errors import UnsupportedVersion
 from aiokafkawire.wire.codec import check_version
-from aiokafkawire.wire.explain import require_default
+from aiokafkawire.wire.diagnostics import check_default
 from aiokafkawire.wire.primitives import Primitive, uuid_from_text, uuid_to_text
-from aiokafkawire.wire.schema import Message, Struct, TypeKind, schema_of
+from aiokafkawire.wire.schema import Message, Struct, TypeKind, schema_for
 
 __all__ = ("from_json", "to_json")
 
@@ -40,15 +40,15 @@ def from_json(cls: type[M], version: int, form: Mapping[str, Any]) -> M:
     Raises `ValueError` naming the field that is missing, unknown or not of its type.
     """
     check_version(cls, version)
-    made = _struct_from_json(cls, version, form, cls.is_flexible(version), schema_of(cls).name)
+    made = _struct_from_json(cls, version, form, cls.is_flexible(version), schema_for(cls).name)
     return cast("M", made)
 
 
 def _struct_to_json(obj: Struct, version: int, *, flexible: bool) -> dict[str, Any]:
-    schema = schema_of(type(obj))
-    for item in schema.refused(version):
+    schema = schema_for(type(obj))
+    for item in schema.non_ignorable(version):
         try:
-            require_default(item, version, obj)
+            check_default(item, version, obj)
         except UnsupportedVersion as error:
             raise UnsupportedVersion(f"{schema.name}.{item.name}: {error}") from None
     tagged = set(schema.tagged(version))
@@ -92,7 +92,7 @@ def _struct_from_json(
 ) -> Struct:
     if not isinstance(form, Mapping):
         raise ValueError(f"{path}: {form!r} is not an object")
-    schema = schema_of(cls)
+    schema = schema_for(cls)
     tagged = set(schema.tagged(version))
     left = dict(form)
     values: dict[str, Any] = {}

@@ -1,11 +1,11 @@
+from aiokafkawire.wire.codegen import FunctionSource, VersionLayout
 from aiokafkawire.wire.messages.fetch import FetchResponse
 from aiokafkawire.wire.messages.metadata import MetadataResponse
-from aiokafkawire.wire.schema import TypeKind, schema_of
-from aiokafkawire.wire.source import Layout, Source
+from aiokafkawire.wire.schema import TypeKind, schema_for
 
 
 def test_a_function_is_made_from_its_lines() -> None:
-    source = Source("double(n)")
+    source = FunctionSource("double(n)")
     factor = source.constant("factor", 2)
     with source.block("if n is None:"):
         source.line("return None")
@@ -17,18 +17,20 @@ def test_a_function_is_made_from_its_lines() -> None:
 
 
 def test_names_are_new_each_time() -> None:
-    source = Source("f()")
+    source = FunctionSource("f()")
     assert len({source.name("n"), source.name("n"), source.constant("n", 1)}) == 3
 
 
 def test_smallest_sizes() -> None:
-    topics = next(f for f in schema_of(MetadataResponse).fields if f.name == "topics")
+    topics = next(f for f in schema_for(MetadataResponse).fields if f.name == "topics")
     assert topics.kind.element is not None
     # v0: error code, name, partitions. v9: the same compact, the rest, and no tagged field.
-    assert Layout(0, flexible=False).min_size_bytes(topics.kind.element) == 2 + 2 + 4
-    assert Layout(9, flexible=True).min_size_bytes(topics.kind.element) == 2 + 1 + 1 + 1 + 4 + 1
-    responses = next(f for f in schema_of(FetchResponse).fields if f.name == "responses")
-    assert Layout(0, flexible=False).min_size_bytes(responses.kind) == 4
-    assert Layout(12, flexible=True).min_size_bytes(responses.kind) == 1
+    assert VersionLayout(0, flexible=False).min_size_bytes(topics.kind.element) == 2 + 2 + 4
+    assert (
+        VersionLayout(9, flexible=True).min_size_bytes(topics.kind.element) == 2 + 1 + 1 + 1 + 4 + 1
+    )
+    responses = next(f for f in schema_for(FetchResponse).fields if f.name == "responses")
+    assert VersionLayout(0, flexible=False).min_size_bytes(responses.kind) == 4
+    assert VersionLayout(12, flexible=True).min_size_bytes(responses.kind) == 1
     nested = TypeKind(element=TypeKind(struct=FetchResponse))
-    assert Layout(0, flexible=False).min_size_bytes(nested) == 4
+    assert VersionLayout(0, flexible=False).min_size_bytes(nested) == 4

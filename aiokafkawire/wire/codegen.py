@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from aiokafkawire.wire.schema import Field, Struct, TypeKind, schema_of
+from aiokafkawire.wire.schema import Field, Struct, TypeKind, schema_for
 
-__all__ = ("Layout", "Source")
+__all__ = ("FunctionSource", "VersionLayout")
 
 
-class Layout:
+class VersionLayout:
     """How values look in one version: which of them are compact, and how small they can be."""
 
     def __init__(self, version: int, *, flexible: bool) -> None:
@@ -32,7 +32,7 @@ class Layout:
 
     def _min_struct_bytes(self, cls: type[Struct]) -> int:
         total = 1 if self.flexible else 0
-        for item in schema_of(cls).present(self.version):
+        for item in schema_for(cls).present(self.version):
             if item.kind.struct is not None and self.version in item.nullable:
                 total += 1
             else:
@@ -40,14 +40,14 @@ class Layout:
         return total
 
 
-class Source:
+class FunctionSource:
     """Lines of one function, and the names that they use."""
 
     def __init__(self, signature: str) -> None:
         self.lines = [f"def {signature}:"]
         self.names: dict[str, Any] = {}
         self._depth = 1
-        self._made = 0
+        self._name_count = 0
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self._depth + text)
@@ -62,8 +62,8 @@ class Source:
 
     def name(self, prefix: str) -> str:
         """A name that is not yet used."""
-        self._made += 1
-        return f"{prefix}{self._made}"
+        self._name_count += 1
+        return f"{prefix}{self._name_count}"
 
     def constant(self, prefix: str, value: object) -> str:
         """A name for `value`, which the function will find in its globals."""
