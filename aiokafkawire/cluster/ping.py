@@ -280,7 +280,9 @@ class Pinger:
                 raise error_for(response.error_code, api=attempt.api, broker=attempt.name)
             attempt.response, attempt.latency_s = response, now() - began_at
         except Exception as error:
-            attempt.error = error  # The caller of `ping` raises it.
+            # The caller of `ping` raises it. A connection may end before this task when the client
+            # does.
+            attempt.error = error if self._host.running else ClientClosed("the client is closed")
         except BaseException:
             attempt.error = ClientClosed("the client is closed")
             raise

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from aiokafkawire.broker import Answer, ApiKey, Broker, Drop
@@ -226,6 +227,26 @@ async def test_a_client_that_is_stopped_meanwhile(broker: Broker, client_class: 
         async with anyio.create_task_group() as group:
             group.start_soon(ping)
             await anyio.sleep(0.1)
+            await client.stop()
+
+
+async def test_a_client_that_is_stopped_at_any_step_of_pings(broker: Broker, spread: str):
+    async def ping(client: Client) -> None:
+        try:
+            await client.ping(TIMEOUT_MS, topic=spread)
+        except ClientClosed:
+            return
+
+    # trio runs tasks in any order.
+    for steps in [*range(20, 50)] * 4:
+        servers = broker.bootstrap_servers
+        client = Consumer(bootstrap_servers=servers, connect_on_start=False)
+        await client.start()
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(ping, client)
+            for _ in range(steps):
+                await anyio.lowlevel.checkpoint()
             await client.stop()
 
 
