@@ -60,6 +60,8 @@ SERVERS_VARIABLE = "AIOKAFKAWIRE_BOOTSTRAP_SERVERS"
 CONFIG_VARIABLE = "AIOKAFKAWIRE_CONFIG"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_INT64 = 2**63 - 1
+MAX_FILE_CHARACTERS = 2**20
+"""Characters of a file of options."""
 
 
 class Place(Enum):
@@ -242,11 +244,16 @@ def _file_values(config_class: type[ClientConfig], path: Path) -> dict[str, Any]
     Lines that begin with # or ! are comments. Raises `InvalidOption`, with the line's number.
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        with path.open(encoding="utf-8-sig") as file:
+            text = file.read(MAX_FILE_CHARACTERS + 1)
     except UnicodeDecodeError as error:
         raise InvalidOption(f"{path} is not UTF-8: {error}") from None
+    except OSError as error:
+        raise InvalidOption(f"{path} cannot be read: {error.strerror}") from None
+    if len(text) > MAX_FILE_CHARACTERS:
+        raise InvalidOption(f"{path} has more than {MAX_FILE_CHARACTERS} characters")
     options: dict[str, Any] = {}
-    for number, line in enumerate(map(str.strip, lines), 1):
+    for number, line in enumerate(map(str.strip, text.split("\n")), 1):
         if not line or line.startswith(("#", "!")):
             continue
         try:
@@ -279,7 +286,7 @@ def _assignment(text: str, before: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     name = name.strip().replace(".", "_")
     if not equals or not name:
-        raise InvalidOption(f"{before}{text!r} is not of the form option=value")
+        raise InvalidOption(f"{before}{text!r:.80} is not of the form option=value")
     return name, value.strip()
 
 
@@ -292,7 +299,7 @@ def _value(name: str, text: str, hint: Any) -> Any:
         return None
     if bool in kinds:
         if lowered not in TRUE | FALSE:
-            raise InvalidOption(f"{name} must be true or false, not {text!r}")
+            raise InvalidOption(f"{name} must be true or false, not {text!r:.80}")
         return lowered in TRUE
     choices = [value for kind in kinds for value in _literals(kind)]
     for choice in choices:
@@ -303,7 +310,7 @@ def _value(name: str, text: str, hint: Any) -> Any:
             return int(text)
         except ValueError:
             also = "".join(f"{choice!r} or " for choice in choices if isinstance(choice, str))
-            raise InvalidOption(f"{name} must be {also}a whole number, not {text!r}") from None
+            raise InvalidOption(f"{name} must be {also}a whole number, not {text!r:.80}") from None
     if str in kinds or choices:
         return text
     if any(typing.get_origin(kind) is Sequence for kind in kinds):

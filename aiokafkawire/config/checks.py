@@ -33,6 +33,9 @@ MAX_TEXT_BYTES = 32_767
 COMPRESSION_LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131_072, 22)}
 """The lowest and the highest level, as Kafka has them; the other codecs have none."""
 
+MAX_HOST = 253
+"""Characters of a host name (RFC 1035)."""
+
 MAX_ACKS = 2**15 - 1
 """Highest `acks` in a Produce request, an int16."""
 
@@ -68,26 +71,33 @@ def parse_address(server: str) -> tuple[str, int]:
     scheme, found, bare = server.rpartition("://")
     if found and scheme.upper() != PLAINTEXT:
         raise InvalidOption(
-            f"bootstrap server {server!r} must be 'host:port', without {scheme + found!r}"
+            f"bootstrap server {server!r:.80} must be 'host:port', without {scheme + found!r:.40}"
         )
     if bare.startswith("["):
-        host, _, port_text = bare[1:].partition("]")
+        host, closed, port_text = bare[1:].partition("]")
+        if not closed or port_text[:1] not in ("", ":"):
+            raise InvalidOption(f"bootstrap server {server!r:.80} must be '[IPv6 address]:port'")
         port_text = port_text.removeprefix(":")
     elif bare.count(":") > 1:
         host, port_text = bare, ""
         if not is_literal(host):
             raise InvalidOption(
-                f"bootstrap server {server!r} must be 'host:port'; several of them are separated by"
-                " commas"
+                f"bootstrap server {server!r:.80} must be 'host:port'; several of them are"
+                " separated by commas"
             )
     else:
         host, _, port_text = bare.partition(":")
-    if not host or any(character.isspace() or character == "/" for character in host):
-        raise InvalidOption(f"bootstrap server {server!r} has no valid host")
+    if not 1 <= len(host) <= MAX_HOST or any(not _in_host(character) for character in host):
+        raise InvalidOption(f"bootstrap server {server!r:.80} has no valid host")
     port_text = port_text or f"{DEFAULT_PORT}"
-    if not port_text.isascii() or not port_text.isdigit() or not 1 <= int(port_text) <= 65_535:
-        raise InvalidOption(f"bootstrap server {server!r} has no valid port (1 to 65535)")
+    if not re.fullmatch("0{0,5}[1-9][0-9]{0,4}", port_text) or int(port_text) > 65_535:
+        raise InvalidOption(f"bootstrap server {server!r:.80} has no valid port (1 to 65535)")
     return host, int(port_text)
+
+
+def _in_host(character: str) -> bool:
+    """Whether a character can be part of a host; names may be international."""
+    return character.isprintable() and not character.isspace() and character != "/"
 
 
 def is_literal(host: str) -> bool:

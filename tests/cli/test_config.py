@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from .shell import aiokafkawire, running
 
 SERVERS = "AIOKAFKAWIRE_BOOTSTRAP_SERVERS"
 CONFIG = "AIOKAFKAWIRE_CONFIG"
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the file is Linux's")
 
 Write = Callable[[str], Path]
 
@@ -99,6 +102,8 @@ def test_flags_go_before_the_environment_and_that_before_the_file(
         ("group_id=g\nfetch_min_bytes=-1", "line 2: fetch_min_bytes must be at least 0"),
         ("bootstrap_servers=h:port", "line 1: "),
         ("partitioner=mine", "line 1: partitioner is Python code"),
+        ("client_id=a\x85b\u2028c\x0cd\n?", "line 2: '?' is not of the form option=value"),
+        ("bootstrap_servers=h:" + "9" * 5_000, "line 1: bootstrap server 'h:999"),
     ],
 )
 def test_a_wrong_line_is_named(text: str, message: str, write: Write):
@@ -115,6 +120,25 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path):
     path.write_bytes(b"client_id=\xff\n")
     with pytest.raises(InvalidOption, match="is not UTF-8"):
         client_options(ClientConfig, (), {}, config=path)
+
+
+@LINUX
+def test_a_file_without_an_end_is_refused():
+    with pytest.raises(InvalidOption, match="/dev/zero has more than"):
+        client_options(ClientConfig, (), {}, config=Path("/dev/zero"))
+
+
+@LINUX
+def test_a_file_that_cannot_be_read_is_refused():
+    with pytest.raises(InvalidOption, match="/proc/self/mem cannot be read: Input/output error"):
+        client_options(ClientConfig, (), {}, config=Path("/proc/self/mem"))
+
+
+@pytest.mark.parametrize("name", ["linger_ms", "connect_on_start"])
+def test_a_long_value_is_named_in_part(name: str):
+    with pytest.raises(InvalidOption) as failure:
+        client_options(ProducerConfig, (f"{name}={'9' * 5_000}",), {})
+    assert len(str(failure.value)) < 2_000
 
 
 def test_brokers_must_come_from_somewhere():

@@ -28,7 +28,22 @@ def test_addresses_are_split(server: str, address: tuple[str, int]):
     assert parse_address(server) == address
 
 
-@pytest.mark.parametrize("server", ["h:0", "h:70000", "h:x", ":9092", "h:-1", "a b:1", "[::1]:x"])
+@pytest.mark.parametrize(
+    "server",
+    [
+        "h:0",
+        "h:70000",
+        "h:x",
+        ":9092",
+        "h:-1",
+        "a b:1",
+        "[::1]:x",
+        "h:" + "9" * 5_000,
+        "h" * 254,
+        "a\0b",
+        "\ud800",
+    ],
+)
 def test_a_bad_address_is_refused(server: str):
     with pytest.raises(InvalidOption, match="has no valid"):
         make(ClientConfig, {"bootstrap_servers": server})
@@ -43,6 +58,8 @@ def test_a_bad_address_is_refused(server: str):
         ("://localhost:9092", "must be 'host:port', without '://'"),
         ("a:9092;b:9092", "separated by commas"),
         ("a:9092:9093", "separated by commas"),
+        ("[::1", r"must be '\[IPv6 address\]:port'"),
+        ("[::1]9092", r"must be '\[IPv6 address\]:port'"),
     ],
 )
 def test_what_is_no_host_and_port_is_told_what_is_wanted(server: str, words: str):
