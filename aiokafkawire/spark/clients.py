@@ -13,13 +13,13 @@ from typing import Any, Protocol, TypeVar
 from aiokafkawire import blocking
 from aiokafkawire.config import ClientConfig
 
-from .option_names import data_source_errors
+from .option_names import reword_errors
 
-__all__ = ("MAX_IDLE", "borrowed", "start_client")
+__all__ = ("MAX_IDLE_CLIENTS", "borrow_client", "start_client")
 
 logger = logging.getLogger("aiokafkawire.spark")
 
-MAX_IDLE = 4
+MAX_IDLE_CLIENTS = 4
 """Clients that a process keeps while nobody uses them."""
 
 
@@ -36,7 +36,7 @@ class _Client(Protocol):
     async def stop(self) -> None: ...
 
 
-_Lent = TypeVar("_Lent", bound=_Client)
+_ClientT = TypeVar("_ClientT", bound=_Client)
 
 _Key = tuple[type[Any], tuple[tuple[str, str], ...]]
 
@@ -46,29 +46,29 @@ _pid = 0
 
 
 @contextmanager
-def borrowed(make: Callable[..., _Lent], options: Mapping[str, Any]) -> Iterator[_Lent]:
+def borrow_client(make: Callable[..., _ClientT], options: Mapping[str, Any]) -> Iterator[_ClientT]:
     """A started client of this class with these options, an idle one if there is.
 
     It is kept for the next who asks for the like. One whose use raised is stopped instead: nobody
     knows what state it is in.
     """
     key = (make, tuple(sorted((name, repr(value)) for name, value in options.items())))
-    client = _take(key)  # type: ignore[arg-type]
+    client = _take_idle(key)  # type: ignore[arg-type]
     if client is None:
         client = make(**options)
         start_client(client)
     try:
-        with data_source_errors():
+        with reword_errors():
             yield client
     except GeneratorExit:
         # Spark needs no more rows.
-        _keep(key, client)  # type: ignore[arg-type]
+        _keep_idle(key, client)  # type: ignore[arg-type]
         raise
     except BaseException:
         with suppress(Exception):
             blocking.call(client.stop)
         raise
-    _keep(key, client)  # type: ignore[arg-type]
+    _keep_idle(key, client)  # type: ignore[arg-type]
 
 
 def start_client(client: _Client) -> None:
@@ -80,7 +80,7 @@ def start_client(client: _Client) -> None:
     warning.daemon = True
     warning.start()
     try:
-        with data_source_errors():
+        with reword_errors():
             blocking.call(client.start)
     finally:
         warning.cancel()
@@ -101,7 +101,7 @@ def _log_waiting(config: ClientConfig) -> None:
     )
 
 
-def _take(key: _Key) -> Any:
+def _take_idle(key: _Key) -> Any:
     global _pid  # noqa: PLW0603 - whose clients they are
     with _lock:
         if _pid != os.getpid():
@@ -112,11 +112,11 @@ def _take(key: _Key) -> Any:
         return _idle.pop(key, None)
 
 
-def _keep(key: _Key, client: Any) -> None:
+def _keep_idle(key: _Key, client: Any) -> None:
     with _lock:
         surplus = [_idle.pop(key, None)]
         _idle[key] = client
-        if len(_idle) > MAX_IDLE:
+        if len(_idle) > MAX_IDLE_CLIENTS:
             surplus.append(_idle.popitem(last=False)[1])
     for old in filter(None, surplus):
         with suppress(Exception):

@@ -11,7 +11,7 @@ from pyarrow import compute
 from aiokafkawire.records import Records
 from aiokafkawire.types import NO_TIMESTAMP
 
-__all__ = ("to_spark",)
+__all__ = ("to_spark_columns",)
 
 MICROSECONDS = pyarrow.timestamp("us", tz="UTC")
 
@@ -19,7 +19,7 @@ HEADER = pyarrow.struct(
     [pyarrow.field("key", pyarrow.string()), pyarrow.field("value", pyarrow.binary())]
 )
 
-TYPES = {
+COLUMN_TYPES = {
     "key": pyarrow.binary(),
     "value": pyarrow.binary(),
     "topic": pyarrow.string(),
@@ -31,21 +31,21 @@ TYPES = {
 }
 """All that there may be; Spark refuses a batch that differs from it in the least."""
 
-NAMES = {"timestampType": "timestamp_type"}
+ARROW_NAMES = {"timestampType": "timestamp_type"}
 """What a column is called in `Records.to_arrow`, where that differs."""
 
 _NO_TIME = pyarrow.scalar(NO_TIMESTAMP, pyarrow.timestamp("ms", tz="UTC"))
 
 
-def to_spark(records: Records, names: Sequence[str]) -> pyarrow.RecordBatch:
+def to_spark_columns(records: Records, names: Sequence[str]) -> pyarrow.RecordBatch:
     """The columns of these names, in this order."""
-    batch = records.to_arrow([NAMES.get(name, name) for name in names])
-    schema = pyarrow.schema([pyarrow.field(name, TYPES[name]) for name in names])
-    arrays = [_converted(*column) for column in zip(names, batch.columns, strict=True)]
+    batch = records.to_arrow([ARROW_NAMES.get(name, name) for name in names])
+    schema = pyarrow.schema([pyarrow.field(name, COLUMN_TYPES[name]) for name in names])
+    arrays = [_convert(*column) for column in zip(names, batch.columns, strict=True)]
     return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _converted(name: str, column: Any) -> Any:
+def _convert(name: str, column: Any) -> Any:
     if name != "timestamp":
         return column
     # As the JVM's connector has it: no timestamp is one millisecond before 1970.

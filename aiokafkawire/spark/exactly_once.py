@@ -23,28 +23,28 @@ if TYPE_CHECKING:
     from aiokafkawire.producer import PreparedTransaction
 
 __all__ = (
-    "CHECKSUMS",
-    "Batch",
-    "Committed",
-    "Empty",
+    "CHECKSUM_MODULUS",
+    "BatchPlan",
+    "CommittedTask",
+    "EmptyTask",
     "Fingerprint",
     "Marker",
-    "Open",
-    "Plan",
-    "Result",
-    "check_same",
-    "committed_before",
-    "in_part",
-    "place_of",
-    "plan_of",
-    "settle_plan",
+    "PreparedTask",
+    "SinkBatch",
+    "TaskResult",
+    "build_plan",
+    "find_committed_marker",
+    "must_commit_plan",
+    "partial_commit_error",
+    "task_slot",
+    "verify_fingerprint",
 )
 
-CHECKSUMS = 2**64
+CHECKSUM_MODULUS = 2**64
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class SinkBatch:
     """Rows that are to be written once, however often they are given.
 
     The names of groups and transactional ids begin with `sink`; `query` is the stream's
@@ -78,7 +78,7 @@ class Fingerprint:
     checksum: int = 0
 
     def __add__(self, other: Fingerprint) -> Fingerprint:
-        checksum = (self.checksum + other.checksum) % CHECKSUMS
+        checksum = (self.checksum + other.checksum) % CHECKSUM_MODULUS
         return Fingerprint(self.rows + other.rows, checksum)
 
     def __str__(self) -> str:
@@ -95,7 +95,7 @@ class Marker:
     checksum: int
 
     @classmethod
-    def of(cls, batch: Batch, fingerprint: Fingerprint) -> Marker:
+    def for_batch(cls, batch: SinkBatch, fingerprint: Fingerprint) -> Marker:
         return cls(batch.query, batch.number, fingerprint.rows, fingerprint.checksum)
 
     @property
@@ -113,7 +113,7 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """What the tasks of a batch were when the driver began to end their transactions.
 
     `first` is the task that is ended first, `width` the number of partitions of the markers' topic
@@ -133,7 +133,7 @@ class Plan:
         return _to_offset(self)
 
     @classmethod
-    def from_offset(cls, offset: OffsetAndMetadata | None) -> Plan | None:
+    def from_offset(cls, offset: OffsetAndMetadata | None) -> BatchPlan | None:
         """Read what `to_offset` gave. Raises `KafkaError` for anything else."""
         return None if offset is None else _from_offset(cls, offset)
 
@@ -142,40 +142,40 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Empty:
+class EmptyTask:
     """The task had no rows: it has neither a transaction nor a marker."""
 
     task: int
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class PreparedTask:
     """The task's rows and its marker are with the brokers; the driver ends the transaction."""
 
     task: int
-    batch: Batch
+    batch: SinkBatch
     width: int
     fingerprint: Fingerprint
     prepared: PreparedTransaction
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedTask:
     """An earlier run of the batch has committed the task with the same rows: it wrote nothing."""
 
     task: int
-    batch: Batch
+    batch: SinkBatch
     width: int
     fingerprint: Fingerprint
 
 
-Result = Empty | Open | Committed
+TaskResult = EmptyTask | PreparedTask | CommittedTask
 
 
 # --- decisions --------------------------------------------------------------------------------
 
 
-def place_of(batch: Batch, width: int, task: int) -> tuple[str, int]:
+def task_slot(batch: SinkBatch, width: int, task: int) -> tuple[str, int]:
     """The group and the partition that have a task's marker.
 
     Partitions must exist for Kafka to take their offsets: tasks beyond them go to further groups.
@@ -185,99 +185,105 @@ def place_of(batch: Batch, width: int, task: int) -> tuple[str, int]:
     return f"{batch.sink}-{row}", partition
 
 
-def committed_before(batch: Batch, plan: Plan | None, marker: Marker | None) -> Marker | None:
+def find_committed_marker(
+    batch: SinkBatch, plan: BatchPlan | None, marker: Marker | None
+) -> Marker | None:
     """The marker of the task if its part of the batch is committed; None if it is to be written.
 
     Raises `KafkaError` where the sink is of another query, or has gone past this batch.
     """
-    for known in (plan, marker):
-        if known is None:
+    for last in (plan, marker):
+        if last is None:
             continue
-        if known.query != batch.query:
+        if last.query != batch.query:
             raise KafkaError(
-                f"the sink {batch.sink!r} was written by {_query(known.query)}, and not by"
-                f" {_query(batch.query)}, whose batches may be others: give txnAppId another name"
+                f"the sink {batch.sink!r} was written by {_query_name(last.query)}, and not by"
+                f" {_query_name(batch.query)}, whose batches may be others: give txnAppId another"
+                " name"
             )
-        if known.number > batch.number:
+        if last.number > batch.number:
             raise KafkaError(
-                f"{batch} comes too late: the sink has gone on to {known.number}. Either the"
+                f"{batch} comes too late: the sink has gone on to {last.number}. Either the"
                 " checkpoint or txnVersion was set back, or this run is not the only one"
             )
     return marker if marker is not None and marker.number == batch.number else None
 
 
-def check_same(batch: Batch, task: int, marker: Marker, found: Fingerprint) -> None:
+def verify_fingerprint(batch: SinkBatch, task: int, marker: Marker, found: Fingerprint) -> None:
     """Raise `KafkaError` unless a task that is committed has the same rows again."""
     if marker.fingerprint != found:
         raise KafkaError(
             f"task {task} of {batch} is committed with {marker.fingerprint}, and this run has"
-            f" {found} for it. {_NOT_THE_SAME}"
+            f" {found} for it. {_ROWS_CHANGED}"
         )
 
 
-def plan_of(results: Sequence[Result]) -> tuple[Batch, Plan] | None:
+def build_plan(results: Sequence[TaskResult]) -> tuple[SinkBatch, BatchPlan] | None:
     """What is to be ended; None if no task had rows. Raises `KafkaError` if tasks disagree."""
-    told = [result for result in results if not isinstance(result, Empty)]
-    if not told:
+    results_with_rows = [result for result in results if not isinstance(result, EmptyTask)]
+    if not results_with_rows:
         return None
-    first = min(told, key=lambda result: result.task)
+    first = min(results_with_rows, key=lambda result: result.task)
     batch = first.batch
-    for result in told:
+    for result in results_with_rows:
         if (result.batch, result.width) != (batch, first.width):
             who = f"tasks {first.task} and {result.task}"
-            raise _elsewhere(batch, who, first.width, result.width)
+            raise _width_mismatch(batch, who, first.width, result.width)
     digest = hashlib.sha256()
-    for result in sorted(told, key=lambda result: result.task):
+    for result in sorted(results_with_rows, key=lambda result: result.task):
         digest.update(f"{result.task}:{result.fingerprint}\n".encode())
-    plan = Plan(
+    plan = BatchPlan(
         query=batch.query,
         number=batch.number,
         tasks=len(results),
         first=first.task,
-        rows=sum(result.fingerprint.rows for result in told),
+        rows=sum(result.fingerprint.rows for result in results_with_rows),
         digest=digest.hexdigest()[:32],
         width=first.width,
     )
     return batch, plan
 
 
-def settle_plan(batch: Batch, known: Plan | None, mine: Plan, *, begun: bool) -> bool:
+def must_commit_plan(
+    batch: SinkBatch, committed_plan: BatchPlan | None, new_plan: BatchPlan, *, has_commits: bool
+) -> bool:
     """Whether the plan must be committed before anything is ended.
 
-    `begun`: the first task of `known`, a plan for the same batch, is committed. Raises `KafkaError`
-    if that plan is another one.
+    `has_commits`: the first task of `committed_plan`, a plan for the same batch, is committed.
+    Raises `KafkaError` if that plan is another one.
     """
-    committed_before(batch, known, None)
-    if known is None:
+    find_committed_marker(batch, committed_plan, None)
+    if committed_plan is None:
         return True
-    if known.width != mine.width:
+    if committed_plan.width != new_plan.width:
         # Who comes next would look for markers where the plan says.
-        raise _elsewhere(batch, "its plan and its tasks", known.width, mine.width)
-    if known.number < mine.number:
+        raise _width_mismatch(batch, "its plan and its tasks", committed_plan.width, new_plan.width)
+    if committed_plan.number < new_plan.number:
         return True
-    if known.digest == mine.digest:
+    if committed_plan.digest == new_plan.digest:
         return False
-    if begun:
+    if has_commits:
         raise KafkaError(
-            f"{batch} is committed in part, as {known.tasks} tasks with {known.rows} rows; this run"
-            f" has {mine.tasks} tasks with {mine.rows} rows. {_NOT_THE_SAME}"
+            f"{batch} is committed in part, as {committed_plan.tasks} tasks with"
+            f" {committed_plan.rows} rows; this run has {new_plan.tasks} tasks with"
+            f" {new_plan.rows} rows. {_ROWS_CHANGED}"
         )
     return True
 
 
-def in_part(
-    batch: Batch,
+def partial_commit_error(
+    batch: SinkBatch,
     committed: Collection[int],
     not_committed: Collection[int],
     unknown: Collection[int],
     reason: KafkaError,
 ) -> KafkaError:
     """The error for a batch whose tasks were not all committed; its cause is the first reason."""
-    parts = [f"committed are the tasks {_listed(committed)}"] if committed else []
+    parts = [f"committed are the tasks {_list_tasks(committed)}"] if committed else []
     if not_committed:
-        parts.append(f"not committed are the tasks {_listed(not_committed)}")
+        parts.append(f"not committed are the tasks {_list_tasks(not_committed)}")
     if unknown:
-        parts.append(f"of the tasks {_listed(unknown)} it is not known")
+        parts.append(f"of the tasks {_list_tasks(unknown)} it is not known")
     if not committed and not unknown:
         parts = ["nothing of it is committed"]
     error = KafkaError(
@@ -288,41 +294,41 @@ def in_part(
     return error
 
 
-def _elsewhere(batch: Batch, who: str, one: int, other: int) -> KafkaError:
+def _width_mismatch(batch: SinkBatch, who: str, one: int, other: int) -> KafkaError:
     return KafkaError(
         f"{batch}: {who} do not agree where markers are ({one} and {other} partitions of"
         f" {batch.topic}): run it again"
     )
 
 
-_NOT_THE_SAME = (
+_ROWS_CHANGED = (
     "Its plan does not give the same rows to the same tasks each time, which exactlyOnce needs."
     " Nothing more is written; with another name for txnAppId the batch would be written anew, and"
     " what is committed of it be there twice"
 )
 
-MOST_LISTED = 20
+MAX_LISTED_TASKS = 20
 
 
-def _listed(tasks: Iterable[int]) -> str:
+def _list_tasks(tasks: Iterable[int]) -> str:
     numbers = sorted(tasks)
-    listed = ", ".join(map(str, numbers[:MOST_LISTED]))
-    more = len(numbers) - MOST_LISTED
+    listed = ", ".join(map(str, numbers[:MAX_LISTED_TASKS]))
+    more = len(numbers) - MAX_LISTED_TASKS
     return f"{listed} and {more} more" if more > 0 else listed
 
 
-def _query(query: str) -> str:
+def _query_name(query: str) -> str:
     return f"the stream {query}" if query else "a batch query"
 
 
-def _to_offset(what: Marker | Plan) -> OffsetAndMetadata:
-    parts = asdict(what)
+def _to_offset(value: Marker | BatchPlan) -> OffsetAndMetadata:
+    parts = asdict(value)
     return OffsetAndMetadata(parts.pop("number"), json.dumps(parts, separators=(",", ":")))
 
 
-def _from_offset(kind: type[Any], offset: OffsetAndMetadata) -> Any:
+def _from_offset(record_type: type[Any], offset: OffsetAndMetadata) -> Any:
     try:
-        return kind(number=offset.offset, **json.loads(offset.metadata))
+        return record_type(number=offset.offset, **json.loads(offset.metadata))
     except (TypeError, ValueError):
         raise KafkaError(
             f"a group of the sink has an offset that is none of its own (metadata"

@@ -9,12 +9,12 @@ from aiokafkawire.types import TopicPartition
 
 from .offsets import PartitionOffsets
 
-__all__ = ("Delay", "rate_limited")
+__all__ = ("TriggerDelay", "rate_limit")
 
 MAX_OFFSET = 2**63 - 1
 
 
-def rate_limited(
+def rate_limit(
     limit: int, start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
 ) -> PartitionOffsets:
     """Where a batch of about `limit` offsets ends, shared in proportion to what each has.
@@ -32,7 +32,7 @@ def rate_limited(
     return ends
 
 
-class Delay:
+class TriggerDelay:
     """Whether a batch has to wait, as fewer than `min_rows` offsets are there.
 
     It waits at most `max_delay_s` after the batch before; the first never does.
@@ -43,7 +43,7 @@ class Delay:
         self._max_delay_s = max_delay_s
         self._last: float | None = None
 
-    def waits(self, available: int, now: float) -> bool:
+    def should_wait(self, available: int, now: float) -> bool:
         """False means that the batch begins now: `available` are the offsets that are there."""
         last = self._last
         if last is not None and now - last < self._max_delay_s and available < self._min_rows:

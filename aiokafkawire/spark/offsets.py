@@ -16,17 +16,17 @@ from aiokafkawire.types import TopicPartition
 __all__ = (
     "EARLIEST",
     "LATEST",
-    "AllAt",
-    "AtOffsets",
-    "AtTime",
-    "AtTimes",
-    "Bound",
+    "GlobalOffsetRangeLimit",
+    "GlobalTimestampRangeLimit",
+    "OffsetRangeLimit",
     "PartitionOffsets",
+    "SpecificOffsetRangeLimit",
+    "SpecificTimestampRangeLimit",
     "from_nested",
     "offsets_from_json",
     "offsets_to_json",
     "partitions_from_json",
-    "times_from_json",
+    "timestamps_from_json",
     "to_nested",
 )
 
@@ -37,34 +37,39 @@ PartitionOffsets = dict[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
-class AllAt:
+class GlobalOffsetRangeLimit:
     """`EARLIEST` or `LATEST` of every partition."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class AtOffsets:
+class SpecificOffsetRangeLimit:
     """Each partition's own offset, `EARLIEST` or `LATEST`."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
-class AtTime:
+class GlobalTimestampRangeLimit:
     """The first record of every partition at or after a time, in milliseconds since 1970."""
 
-    time_ms: int
+    timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class AtTimes:
+class SpecificTimestampRangeLimit:
     """The same with a time for each partition."""
 
-    times_ms: Mapping[TopicPartition, int]
+    timestamps_ms: Mapping[TopicPartition, int]
 
 
-Bound = AllAt | AtOffsets | AtTime | AtTimes
+OffsetRangeLimit = (
+    GlobalOffsetRangeLimit
+    | SpecificOffsetRangeLimit
+    | GlobalTimestampRangeLimit
+    | SpecificTimestampRangeLimit
+)
 """Where reading begins or ends."""
 
 
@@ -85,20 +90,20 @@ def from_nested(nested: Any, what: str) -> PartitionOffsets:
     """The reverse of `to_nested`. Raises `InvalidOption`, which says `what` it is about."""
     found: PartitionOffsets = {}
     if not isinstance(nested, dict):
-        raise _wrong(what, nested)
+        raise _invalid_offsets(what, nested)
     for topic, by_partition in nested.items():
         if not isinstance(by_partition, dict):
-            raise _wrong(what, nested)
+            raise _invalid_offsets(what, nested)
         for partition, offset in by_partition.items():
             if not partition.isdecimal() or isinstance(offset, bool) or not isinstance(offset, int):
-                raise _wrong(what, nested)
+                raise _invalid_offsets(what, nested)
             found[TopicPartition(topic, int(partition))] = offset
     return found
 
 
 def offsets_from_json(text: str, what: str) -> PartitionOffsets:
     """Raises `InvalidOption`, also for offsets below `EARLIEST`."""
-    found = from_nested(_parsed(text, what), what)
+    found = from_nested(_parse_json(text, what), what)
     for tp, offset in found.items():
         if offset < EARLIEST:
             raise InvalidOption(
@@ -107,18 +112,18 @@ def offsets_from_json(text: str, what: str) -> PartitionOffsets:
     return found
 
 
-def times_from_json(text: str, what: str) -> dict[TopicPartition, int]:
+def timestamps_from_json(text: str, what: str) -> dict[TopicPartition, int]:
     """Milliseconds since 1970 for each partition. Raises `InvalidOption`."""
-    found = from_nested(_parsed(text, what), what)
-    for tp, time_ms in found.items():
-        if time_ms < 0:
-            raise InvalidOption(f"{what}: the timestamp of {tp} is negative: {time_ms}")
+    found = from_nested(_parse_json(text, what), what)
+    for tp, timestamp_ms in found.items():
+        if timestamp_ms < 0:
+            raise InvalidOption(f"{what}: the timestamp of {tp} is negative: {timestamp_ms}")
     return found
 
 
 def partitions_from_json(text: str, what: str) -> tuple[TopicPartition, ...]:
     """Partitions as `assign` has them, `{"topic":[0,1]}`, sorted. Raises `InvalidOption`."""
-    nested = _parsed(text, what)
+    nested = _parse_json(text, what)
     example = 'partitions by topic, as {"topicA":[0,1]}'
     if not isinstance(nested, dict):
         raise InvalidOption(f"{what} must be JSON of {example}, not {text!r:.200}")
@@ -130,14 +135,14 @@ def partitions_from_json(text: str, what: str) -> tuple[TopicPartition, ...]:
     return tuple(sorted(found))
 
 
-def _parsed(text: str, what: str) -> Any:
+def _parse_json(text: str, what: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
         raise InvalidOption(f"{what} is no JSON: {error} in {text!r:.200}") from None
 
 
-def _wrong(what: str, given: Any) -> InvalidOption:
+def _invalid_offsets(what: str, given: Any) -> InvalidOption:
     return InvalidOption(
         f'{what} must be numbers by topic and partition, as {{"topicA":{{"0":23,"1":-2}}}},'
         f" not {json.dumps(given):.200}"

@@ -9,11 +9,18 @@ from contextlib import contextmanager
 from aiokafkawire.config import ConsumerConfig, ProducerConfig, options_of
 from aiokafkawire.errors import KafkaError, UnknownTopic
 
-__all__ = ("CLIENTS_OWN", "KAFKA", "NO_TEXT", "argument_name", "data_source_errors", "reworded")
+__all__ = (
+    "KAFKA_PREFIX",
+    "OBJECT_OPTIONS",
+    "RENAMED_OPTIONS",
+    "argument_name",
+    "reword",
+    "reword_errors",
+)
 
-KAFKA = "kafka."
+KAFKA_PREFIX = "kafka."
 
-CLIENTS_OWN = {
+RENAMED_OPTIONS = {
     "batch.size": "batch_size_bytes",
     "buffer.memory": "buffer_memory_bytes",
     "max.request.size": "max_request_size_bytes",
@@ -23,17 +30,17 @@ CLIENTS_OWN = {
 }
 """Kafka's names that are not the client's with underscores."""
 
-NO_TEXT = frozenset({"partitioner", "partition_assignment_strategy"})
+OBJECT_OPTIONS = frozenset({"partitioner", "partition_assignment_strategy"})
 """Options of the client that are Python objects."""
 
-_AUTO_CREATE = "allow_auto_create_topics"
+_AUTO_CREATE_TOPICS = "allow_auto_create_topics"
 """Off in every consumer of the data source, whatever the user sets."""
 
 _ARGUMENTS = {
     option.name
     for config_class in (ConsumerConfig, ProducerConfig)
     for option in options_of(config_class)
-    if option.name not in NO_TEXT | {"compression_level"}  # which stands for three options
+    if option.name not in OBJECT_OPTIONS | {"compression_level"}  # which stands for three options
 }
 
 # A name of one word is an English word too, except at the beginning: "acks must be …".
@@ -42,34 +49,34 @@ _ARGUMENT = re.compile(
     rf"|\b(?:{'|'.join(sorted(name for name in _ARGUMENTS if '_' in name))})\b"
 )
 
-_KAFKA_NAMES = {argument: name for name, argument in CLIENTS_OWN.items()}
+_KAFKA_NAMES = {argument: name for name, argument in RENAMED_OPTIONS.items()}
 
 
 def argument_name(name: str) -> str:
     """Return the client's name of a Kafka option: `max_block_ms` for `max.block.ms`."""
-    return CLIENTS_OWN.get(name, name.replace(".", "_"))
+    return RENAMED_OPTIONS.get(name, name.replace(".", "_"))
 
 
-def reworded(text: str) -> str:
+def reword(text: str) -> str:
     """Replace each argument of the clients by the option of the data source."""
 
     def option(found: re.Match[str]) -> str:
         argument = found[0]
-        return KAFKA + _KAFKA_NAMES.get(argument, argument.replace("_", "."))
+        return KAFKA_PREFIX + _KAFKA_NAMES.get(argument, argument.replace("_", "."))
 
     return _ARGUMENT.sub(option, text)
 
 
 @contextmanager
-def data_source_errors() -> Iterator[None]:
+def reword_errors() -> Iterator[None]:
     """Reword each `KafkaError` that passes."""
     try:
         yield
     except KafkaError as error:
-        if isinstance(error, UnknownTopic) and _AUTO_CREATE in error.reason:
+        if isinstance(error, UnknownTopic) and _AUTO_CREATE_TOPICS in error.reason:
             error.reason = (
                 f"topic {error.topic!r} does not exist: it was deleted or never created. Create it,"
                 " or correct the option subscribe or assign"
             )
-        error.reason = reworded(error.reason)
+        error.reason = reword(error.reason)
         raise

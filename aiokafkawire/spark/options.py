@@ -20,28 +20,34 @@ from aiokafkawire.types import TopicPartition
 from .offsets import (
     EARLIEST,
     LATEST,
-    AllAt,
-    AtOffsets,
-    AtTime,
-    AtTimes,
-    Bound,
+    GlobalOffsetRangeLimit,
+    GlobalTimestampRangeLimit,
+    OffsetRangeLimit,
+    SpecificOffsetRangeLimit,
+    SpecificTimestampRangeLimit,
     offsets_from_json,
     partitions_from_json,
-    times_from_json,
+    timestamps_from_json,
 )
-from .option_names import CLIENTS_OWN, KAFKA, NO_TEXT, argument_name, data_source_errors
+from .option_names import (
+    KAFKA_PREFIX,
+    OBJECT_OPTIONS,
+    RENAMED_OPTIONS,
+    argument_name,
+    reword_errors,
+)
 
 __all__ = (
-    "Assigned",
-    "ExactlyOnce",
-    "Matching",
-    "Named",
+    "AssignStrategy",
+    "ExactlyOnceOptions",
     "ReadOptions",
+    "SubscribePatternStrategy",
+    "SubscribeStrategy",
     "WriteOptions",
     "duration_ms",
 )
 
-NAMES = (
+OPTION_NAMES = (
     "assign",
     "subscribe",
     "subscribePattern",
@@ -71,12 +77,12 @@ NAMES = (
 )
 """All but those of the client, which begin with `kafka.`."""
 
-SPARKS_OWN = frozenset({"path", "checkpointlocation", "queryname"})
+SPARK_OPTIONS = frozenset({"path", "checkpointlocation", "queryname"})
 """Spark hands these to every data source."""
 
-ENDINGS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+ENDING_OPTIONS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 
-REFUSED = {
+UNSUPPORTED_OPTIONS = {
     "auto.offset.reset": "where to begin is said by startingOffsets",
     "key.deserializer": "keys are bytes: cast the column",
     "value.deserializer": "values are bytes: cast the column",
@@ -87,7 +93,7 @@ REFUSED = {
     "transactional.id": "with exactlyOnce each task has its own, which begins with txnAppId",
 }
 
-WITHOUT_EFFECT = frozenset(
+IGNORED_OPTIONS = frozenset(
     {
         "auto.include.jmx.reporter",
         "client.dns.lookup",
@@ -106,7 +112,7 @@ WITHOUT_EFFECT = frozenset(
 )
 """Settings of Java's clients that change no row, and that this client has no use for."""
 
-SECURITY = ("security.protocol", "sasl.", "ssl.")
+SECURITY_OPTIONS = ("security.protocol", "sasl.", "ssl.")
 """Settings, or the beginnings of their names, that ask for more than plaintext."""
 
 TRANSACTION_TIMEOUT_MS = 900_000
@@ -118,21 +124,21 @@ MAX_INT64 = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class SubscribeStrategy:
     """All partitions of these topics."""
 
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Matching:
+class SubscribePatternStrategy:
     """All partitions of the topics in whose name the pattern is found."""
 
     pattern: str
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class AssignStrategy:
     """Exactly these partitions."""
 
     partitions: tuple[TopicPartition, ...]
@@ -142,10 +148,10 @@ class Assigned:
 class ReadOptions:
     """What a query reads and how; `client` are the arguments of `Consumer`."""
 
-    source: Named | Matching | Assigned
-    starting: Bound
-    ending: Bound
-    latest_if_no_record_is_so_young: bool
+    consumer_strategy: SubscribeStrategy | SubscribePatternStrategy | AssignStrategy
+    starting_offsets: OffsetRangeLimit
+    ending_offsets: OffsetRangeLimit
+    latest_if_no_matching_timestamp: bool
     fail_on_data_loss: bool
     include_headers: bool
     min_partitions: int | None
@@ -154,24 +160,26 @@ class ReadOptions:
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     group_id: str | None
-    lookup_retries: int
-    lookup_retry_interval_ms: int
+    fetch_offset_num_retries: int
+    fetch_offset_retry_interval_ms: int
     poll_timeout_ms: int
     client: Mapping[str, Any] = field(repr=False)
 
     @classmethod
-    def of(cls, given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    def parse(cls, given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         """Raises `InvalidOption` for what is unknown, missing, out of range or contradictory."""
-        options = _Given(given)
+        options = _OptionReader(given)
         client = options.client(ConsumerConfig)
-        starting = options.bound("starting", AllAt(LATEST if streaming else EARLIEST))
-        ending = options.bound("ending", AllAt(LATEST))
+        starting_offsets = options.offset_range_limit(
+            "starting", GlobalOffsetRangeLimit(LATEST if streaming else EARLIEST)
+        )
+        ending_offsets = options.offset_range_limit("ending", GlobalOffsetRangeLimit(LATEST))
         if streaming:
-            for name in ENDINGS:
+            for name in ENDING_OPTIONS:
                 if name in options:
                     raise InvalidOption(f"{name} is not valid in streaming queries")
         else:
-            _check_batch(starting, ending)
+            _validate_batch_limits(starting_offsets, ending_offsets)
         least = options.number("minOffsetsPerTrigger", 0)
         most = options.number("maxOffsetsPerTrigger", 1)
         if streaming and None not in {least, most} and least > most:
@@ -179,10 +187,10 @@ class ReadOptions:
                 f"minOffsetsPerTrigger, {least}, is higher than maxOffsetsPerTrigger, {most}"
             )
         return cls(
-            source=options.source(),
-            starting=starting,
-            ending=ending,
-            latest_if_no_record_is_so_young=options.strategy() == "latest",
+            consumer_strategy=options.consumer_strategy(),
+            starting_offsets=starting_offsets,
+            ending_offsets=ending_offsets,
+            latest_if_no_matching_timestamp=options.timestamp_strategy() == "latest",
             fail_on_data_loss=options.flag("failOnDataLoss", True),
             include_headers=options.flag("includeHeaders", False),
             min_partitions=options.number("minPartitions", 1, MAX_INT32),
@@ -191,15 +199,17 @@ class ReadOptions:
             min_offsets_per_trigger=least,
             max_trigger_delay_ms=options.duration("maxTriggerDelay", "15m"),
             group_id=options.kafka.get("group.id"),
-            lookup_retries=options.number("fetchOffset.numRetries", 0, MAX_INT32, 3),
-            lookup_retry_interval_ms=options.number("fetchOffset.retryIntervalMs", 0, default=1000),
+            fetch_offset_num_retries=options.number("fetchOffset.numRetries", 0, MAX_INT32, 3),
+            fetch_offset_retry_interval_ms=options.number(
+                "fetchOffset.retryIntervalMs", 0, default=1000
+            ),
             poll_timeout_ms=options.number("kafkaConsumer.pollTimeoutMs", 0, default=120_000),
             client=client,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class ExactlyOnce:
+class ExactlyOnceOptions:
     """How what was written before is known again; as in Delta Lake's idempotent writes.
 
     `app_id` names the sink; None takes the id of the stream. `version` is that of a batch query,
@@ -218,23 +228,25 @@ class WriteOptions:
 
     topic: str | None
     client: Mapping[str, Any] = field(repr=False)
-    exactly_once: ExactlyOnce | None = None
+    exactly_once: ExactlyOnceOptions | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, str], *, streaming: bool = False) -> WriteOptions:
+    def parse(cls, given: Mapping[str, str], *, streaming: bool = False) -> WriteOptions:
         """Raises `InvalidOption` for what is unknown, missing or out of range."""
-        options = _Given(given)
+        options = _OptionReader(given)
         topic = options.stripped("topic")
         exactly_once = _exactly_once(options, topic, streaming=streaming)
         client = options.client(ProducerConfig)
         if exactly_once is not None:
             client = {"transaction_timeout_ms": TRANSACTION_TIMEOUT_MS, **client}
-            with data_source_errors():
+            with reword_errors():
                 make(ProducerConfig, {**client, "transactional_id": "checked"})
         return cls(topic, client, exactly_once)
 
 
-def _exactly_once(options: _Given, topic: str | None, *, streaming: bool) -> ExactlyOnce | None:
+def _exactly_once(
+    options: _OptionReader, topic: str | None, *, streaming: bool
+) -> ExactlyOnceOptions | None:
     app_id, version = options.stripped("txnAppId"), options.number("txnVersion", 0)
     marker_topic = options.stripped("txnMarkerTopic") or topic
     if not options.flag("exactlyOnce", False):
@@ -256,26 +268,26 @@ def _exactly_once(options: _Given, topic: str | None, *, streaming: bool) -> Exa
             "exactlyOnce needs the option topic or, where rows have their own, txnMarkerTopic: a"
             " topic that is there, and whose offsets keep what was written"
         )
-    return ExactlyOnce(app_id, version, marker_topic)
+    return ExactlyOnceOptions(app_id, version, marker_topic)
 
 
-class _Given:
+class _OptionReader:
     """Options as Spark hands them over: text, by names without regard to case."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given: dict[str, str] = {}
         self.kafka: dict[str, str] = {}
-        known = {name.lower(): name for name in NAMES}
+        known = {name.lower(): name for name in OPTION_NAMES}
         for name, value in given.items():
             lower = name.lower()
-            if lower.startswith(KAFKA):
-                self.kafka[lower.removeprefix(KAFKA)] = value
+            if lower.startswith(KAFKA_PREFIX):
+                self.kafka[lower.removeprefix(KAFKA_PREFIX)] = value
             elif lower in known:
                 self._given[known[lower]] = value
-            elif lower not in SPARKS_OWN:
-                meant = nearest(name, NAMES)
-                if argument_name(lower) in _kinds():
-                    meant = f"; did you mean {KAFKA + lower!r}?"
+            elif lower not in SPARK_OPTIONS:
+                meant = nearest(name, OPTION_NAMES)
+                if argument_name(lower) in _option_kinds():
+                    meant = f"; did you mean {KAFKA_PREFIX + lower!r}?"
                 raise InvalidOption(f"unknown option {name!r}{meant}")
 
     def __contains__(self, name: str) -> bool:
@@ -301,85 +313,88 @@ class _Given:
     def duration(self, name: str, default: str) -> int:
         return duration_ms(self._given.get(name, default), name)
 
-    def strategy(self) -> str:
+    def timestamp_strategy(self) -> str:
         name = "startingOffsetsByTimestampStrategy"
         chosen = self._given.get(name, "error").strip().lower()
         if chosen not in {"error", "latest"}:
             raise InvalidOption(f"{name} must be 'error' or 'latest', not {chosen!r}")
         return chosen
 
-    def source(self) -> Named | Matching | Assigned:
-        ways = ("subscribe", "subscribePattern", "assign")
-        chosen = [name for name in ways if name in self]
+    def consumer_strategy(self) -> SubscribeStrategy | SubscribePatternStrategy | AssignStrategy:
+        names = ("subscribe", "subscribePattern", "assign")
+        chosen = [name for name in names if name in self]
         if len(chosen) != 1:
-            what = "none is" if not chosen else f"{' and '.join(chosen)} are"
-            raise InvalidOption(f"one of the options {', '.join(ways)} must be given; {what}")
-        (way,) = chosen
-        value = self._given[way].strip()
-        if way == "assign":
-            return Assigned(partitions_from_json(value, way))
-        if way == "subscribePattern" and value:
-            return Matching(_pattern(value))
-        if way == "subscribe":
+            found = "none is" if not chosen else f"{' and '.join(chosen)} are"
+            raise InvalidOption(f"one of the options {', '.join(names)} must be given; {found}")
+        (name,) = chosen
+        value = self._given[name].strip()
+        if name == "assign":
+            return AssignStrategy(partitions_from_json(value, name))
+        if name == "subscribePattern" and value:
+            return SubscribePatternStrategy(_pattern(value))
+        if name == "subscribe":
             topics = [topic.strip() for topic in value.split(",")]
             if any(topics):
-                return Named(tuple(dict.fromkeys(filter(None, topics))))
-        raise InvalidOption(f"the option {way!r} names nothing to read: {value!r}")
+                return SubscribeStrategy(tuple(dict.fromkeys(filter(None, topics))))
+        raise InvalidOption(f"the option {name!r} names nothing to read: {value!r}")
 
-    def bound(self, side: str, default: Bound) -> Bound:
+    def offset_range_limit(self, side: str, default: OffsetRangeLimit) -> OffsetRangeLimit:
         """The first that is given of a time for all, times, and offsets."""
         whole = f"{side}Timestamp"
         if whole in self:
-            return AtTime(_number(self._given[whole], whole, 0))
+            return GlobalTimestampRangeLimit(_number(self._given[whole], whole, 0))
         by_time = f"{side}OffsetsByTimestamp"
         if by_time in self:
-            return AtTimes(times_from_json(self._given[by_time], by_time))
+            return SpecificTimestampRangeLimit(timestamps_from_json(self._given[by_time], by_time))
         name = f"{side}Offsets"
         value = self.get(name)
         if value is None:
             return default
         word = value.strip().lower()
         if word in {"earliest", "latest"}:
-            return AllAt(EARLIEST if word == "earliest" else LATEST)
+            return GlobalOffsetRangeLimit(EARLIEST if word == "earliest" else LATEST)
         if not word.startswith("{"):
             raise InvalidOption(
                 f"{name} must be earliest, latest or JSON of offsets by topic and partition, as"
                 f' {{"topicA":{{"0":23,"1":-2}}}}, not {value!r:.200}'
             )
-        return AtOffsets(offsets_from_json(value, name))
+        return SpecificOffsetRangeLimit(offsets_from_json(value, name))
 
     def client(self, config_class: type[Any]) -> dict[str, Any]:
         """The client's arguments that the `kafka.` options stand for, checked."""
         if "bootstrap.servers" not in self.kafka:
             raise InvalidOption("the option kafka.bootstrap.servers must be given")
-        kinds = _kinds()
+        kinds = _option_kinds()
         own = {option.name for option in options_of(config_class)}
         found: dict[str, Any] = {}
         for name, value in self.kafka.items():
-            if name in REFUSED:
-                raise InvalidOption(f"the option {KAFKA}{name} is not supported: {REFUSED[name]}")
-            if name in WITHOUT_EFFECT or _is_plaintext(name, value):
-                continue
-            if name.startswith(SECURITY):
+            if name in UNSUPPORTED_OPTIONS:
                 raise InvalidOption(
-                    f"the option {KAFKA}{name} is not supported: connections are plaintext, without"
-                    " TLS and SASL"
+                    f"the option {KAFKA_PREFIX}{name} is not supported: {UNSUPPORTED_OPTIONS[name]}"
+                )
+            if name in IGNORED_OPTIONS or _is_plaintext(name, value):
+                continue
+            if name.startswith(SECURITY_OPTIONS):
+                raise InvalidOption(
+                    f"the option {KAFKA_PREFIX}{name} is not supported: connections are plaintext,"
+                    " without TLS and SASL"
                 )
             argument = argument_name(name)
-            if argument not in kinds or argument in NO_TEXT:
-                known = [KAFKA + kind.replace("_", ".") for kind in kinds]
+            if argument not in kinds or argument in OBJECT_OPTIONS:
+                known = [KAFKA_PREFIX + kind.replace("_", ".") for kind in kinds]
                 raise InvalidOption(
-                    f"the option {KAFKA}{name} is not one of this client{nearest(name, known)}"
+                    f"the option {KAFKA_PREFIX}{name} is not one of this client"
+                    f"{nearest(name, known)}"
                 )
             # What one side of a job needs may be given to both.
-            if argument in own and _is_level_of_use(name, self.kafka):
-                found[argument] = _value(value, kinds[argument], KAFKA + name)
-        with data_source_errors():
+            if argument in own and _applies_to_codec(name, self.kafka):
+                found[argument] = _value(value, kinds[argument], KAFKA_PREFIX + name)
+        with reword_errors():
             make(config_class, found)
         return found
 
 
-def _kinds() -> dict[str, str]:
+def _option_kinds() -> dict[str, str]:
     """The options of both clients, and what kind each is of."""
     return {o.name: o.kind for c in (ConsumerConfig, ProducerConfig) for o in options_of(c)}
 
@@ -394,16 +409,20 @@ def duration_ms(text: str, what: str) -> int:
     return int(int(found[1]) * units[found[2]])
 
 
-def _check_batch(starting: Bound, ending: Bound) -> None:
-    if starting == AllAt(LATEST):
+def _validate_batch_limits(
+    starting_offsets: OffsetRangeLimit, ending_offsets: OffsetRangeLimit
+) -> None:
+    if starting_offsets == GlobalOffsetRangeLimit(LATEST):
         raise InvalidOption("startingOffsets can't be latest for batch queries")
-    if ending == AllAt(EARLIEST):
+    if ending_offsets == GlobalOffsetRangeLimit(EARLIEST):
         raise InvalidOption("endingOffsets can't be earliest for batch queries")
-    for name, word, bound, wrong in (
-        ("startingOffsets", "latest", starting, LATEST),
-        ("endingOffsets", "earliest", ending, EARLIEST),
+    for name, word, limit, wrong in (
+        ("startingOffsets", "latest", starting_offsets, LATEST),
+        ("endingOffsets", "earliest", ending_offsets, EARLIEST),
     ):
-        for tp, offset in bound.offsets.items() if isinstance(bound, AtOffsets) else ():
+        for tp, offset in (
+            limit.offsets.items() if isinstance(limit, SpecificOffsetRangeLimit) else ()
+        ):
             if offset == wrong:
                 raise InvalidOption(f"{name} for {tp} can't be {word} for batch queries")
 
@@ -420,9 +439,9 @@ def _is_plaintext(name: str, value: str) -> bool:
     return name == "security.protocol" and value.strip().upper() == "PLAINTEXT"
 
 
-def _is_level_of_use(name: str, kafka: Mapping[str, str]) -> bool:
+def _applies_to_codec(name: str, kafka: Mapping[str, str]) -> bool:
     """A level for another codec than the one that is used says nothing, as in Java."""
-    if CLIENTS_OWN.get(name) != "compression_level":
+    if RENAMED_OPTIONS.get(name) != "compression_level":
         return True
     return name == f"compression.{kafka.get('compression.type', 'none').strip()}.level"
 

@@ -21,7 +21,7 @@ from .ranges import OffsetRange
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
-__all__ = ("EVERYTHING", "Narrowing", "narrowing", "not_before")
+__all__ = ("NO_FILTERS", "PushedFilters", "apply_min_timestamp", "push_filters")
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -42,121 +42,130 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
 """Of a value that is not null with one, or several, of its own type. By the names of the classes of
 filters, as what plans is not to import PySpark."""
 
-ALWAYS_THERE = ("topic", "partition", "offset", "timestamp", "timestampType")
+NON_NULL_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType")
 """Columns that are null in no row."""
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowing:
+class PushedFilters:
     """What is to be read.
 
-    `places` are predicates on topic and partition that all hold, `first` to `end` (without it) are
-    the offsets of every partition, `not_before_ms` is the least timestamp.
+    `partition_filters` are predicates on topic and partition that all hold, `min_offset` to
+    `end_offset` (without it) are the offsets of every partition, `min_timestamp_ms` is the least
+    timestamp.
     """
 
-    places: tuple[Filter, ...] = ()
-    first: int = 0
-    end: int | None = None
-    not_before_ms: int | None = None
+    partition_filters: tuple[Filter, ...] = ()
+    min_offset: int = 0
+    end_offset: int | None = None
+    min_timestamp_ms: int | None = None
 
-    def ranges(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+    def apply(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
         """What the predicates on topic, partition and offset leave."""
-        return [self._clipped(wanted) for wanted in ranges if self._wants(wanted.topic_partition)]
+        return [
+            self._clip(offset_range)
+            for offset_range in ranges
+            if self._includes(offset_range.topic_partition)
+        ]
 
-    def _wants(self, tp: TopicPartition) -> bool:
+    def _includes(self, tp: TopicPartition) -> bool:
         values = {"topic": tp.topic, "partition": tp.partition}
-        return all(_holds(place, values) for place in self.places)
+        return all(_matches(predicate, values) for predicate in self.partition_filters)
 
-    def _clipped(self, wanted: OffsetRange) -> OffsetRange:
-        start = max(wanted.start, self.first)
-        end = wanted.end if self.end is None else min(wanted.end, self.end)
-        return wanted._replace(start=start, end=max(start, end))
+    def _clip(self, offset_range: OffsetRange) -> OffsetRange:
+        start = max(offset_range.start, self.min_offset)
+        end = (
+            offset_range.end if self.end_offset is None else min(offset_range.end, self.end_offset)
+        )
+        return offset_range._replace(start=start, end=max(start, end))
 
 
-def not_before(wanted: OffsetRange, log_end: int, found: int | None, log_start: int) -> OffsetRange:
+def apply_min_timestamp(
+    offset_range: OffsetRange, log_end: int, found: int | None, log_start: int
+) -> OffsetRange:
     """What a least timestamp leaves of a range.
 
     `found` is the first offset at or after it, None if all records are older. It must have been
     looked up after `log_end` and before `log_start`: then what stands between the two was there.
     What did not, nobody knows, and reading it will tell.
     """
-    if log_start > wanted.start:
-        return wanted
-    start = min(wanted.end, log_end if found is None else found)
-    return wanted._replace(start=max(wanted.start, start))
+    if log_start > offset_range.start:
+        return offset_range
+    start = min(offset_range.end, log_end if found is None else found)
+    return offset_range._replace(start=max(offset_range.start, start))
 
 
-EVERYTHING = Narrowing()
+NO_FILTERS = PushedFilters()
 
 
-def narrowing(filters: Iterable[Filter]) -> tuple[Narrowing, list[Filter]]:
+def push_filters(filters: Iterable[Filter]) -> tuple[PushedFilters, list[Filter]]:
     """What all of these leave to be read, and those that Spark must apply to the rows."""
-    narrowed = EVERYTHING
-    left = []
-    for one in filters:
-        kind, column = _kind(one), _column(one)
-        if kind == "IsNotNull" and column in ALWAYS_THERE:
+    pushed = NO_FILTERS
+    unhandled = []
+    for predicate in filters:
+        kind, column = _filter_name(predicate), _column(predicate)
+        if kind == "IsNotNull" and column in NON_NULL_COLUMNS:
             continue
-        if column in {"topic", "partition"} and _is_of_one_type(one, column):
-            narrowed = replace(narrowed, places=(*narrowed.places, one))
+        if column in {"topic", "partition"} and _has_comparable_type(predicate, column):
+            pushed = replace(pushed, partition_filters=(*pushed.partition_filters, predicate))
             continue
-        bounds = _bounds(one) if column == "offset" else None
+        bounds = _offset_bounds(predicate) if column == "offset" else None
         if bounds is not None:
-            narrowed = _between(narrowed, *bounds)
+            pushed = _with_offset_bounds(pushed, *bounds)
             if kind != "In":
                 continue
         elif column == "timestamp":
-            narrowed = _from_time(narrowed, one)
-        left.append(one)
-    return narrowed, left
+            pushed = _with_min_timestamp(pushed, predicate)
+        unhandled.append(predicate)
+    return pushed, unhandled
 
 
-def _kind(one: Filter) -> str:
-    return type(one).__name__
+def _filter_name(predicate: Filter) -> str:
+    return type(predicate).__name__
 
 
-def _inner(one: Any) -> Any:
+def _without_not(predicate: Any) -> Any:
     """A filter without a `not` before it."""
-    return one.child if _kind(one) == "Not" else one
+    return predicate.child if _filter_name(predicate) == "Not" else predicate
 
 
-def _column(one: Filter) -> str | None:
-    path: tuple[str, ...] = getattr(_inner(one), "attribute", ())
+def _column(predicate: Filter) -> str | None:
+    path: tuple[str, ...] = getattr(_without_not(predicate), "attribute", ())
     return path[0] if len(path) == 1 else None
 
 
-def _is_of_one_type(one: Filter, column: str) -> bool:
+def _has_comparable_type(predicate: Filter, column: str) -> bool:
     """Whether Python compares these as Spark does."""
-    inner = _inner(one)
-    if _kind(inner) in {"IsNull", "IsNotNull"}:
+    inner = _without_not(predicate)
+    if _filter_name(inner) in {"IsNull", "IsNotNull"}:
         return True
-    if _kind(inner) not in COMPARISONS:
+    if _filter_name(inner) not in COMPARISONS:
         return False
-    wanted = str if column == "topic" else int
-    values = inner.value if _kind(inner) == "In" else (inner.value,)
-    return all(type(value) is wanted for value in values)
+    value_type = str if column == "topic" else int
+    values = inner.value if _filter_name(inner) == "In" else (inner.value,)
+    return all(type(value) is value_type for value in values)
 
 
-def _holds(one: Any, values: Mapping[str, Any]) -> bool:
-    kind = _kind(one)
+def _matches(predicate: Any, values: Mapping[str, Any]) -> bool:
+    kind = _filter_name(predicate)
     if kind == "Not":
-        return not _holds(one.child, values)
+        return not _matches(predicate.child, values)
     if kind in {"IsNull", "IsNotNull"}:
         return kind == "IsNotNull"
-    return COMPARISONS[kind](values[one.attribute[0]], one.value)
+    return COMPARISONS[kind](values[predicate.attribute[0]], predicate.value)
 
 
-def _bounds(one: Any) -> tuple[int, int | None] | None:
+def _offset_bounds(predicate: Any) -> tuple[int, int | None] | None:
     """The offsets that may hold it, first and end; None if it is of another kind."""
-    kind = _kind(one)
+    kind = _filter_name(predicate)
     if kind == "IsNull":
         return 0, 0
     if kind == "In":
-        values = [value for value in one.value if value is not None]
+        values = [value for value in predicate.value if value is not None]
         if any(type(value) is not int for value in values):
             return None
         return (min(values), max(values) + 1) if values else (0, 0)
-    value = getattr(one, "value", None)
+    value = getattr(predicate, "value", None)
     if type(value) is not int:
         return None
     bounds: Mapping[str, tuple[int, int | None]] = {
@@ -170,27 +179,31 @@ def _bounds(one: Any) -> tuple[int, int | None] | None:
     return bounds.get(kind)
 
 
-def _between(narrowed: Narrowing, first: int, end: int | None) -> Narrowing:
-    ends = [one for one in (narrowed.end, end) if one is not None]
-    return replace(narrowed, first=max(narrowed.first, first), end=min(ends, default=None))
+def _with_offset_bounds(
+    pushed: PushedFilters, min_offset: int, end_offset: int | None
+) -> PushedFilters:
+    ends = [end for end in (pushed.end_offset, end_offset) if end is not None]
+    return replace(
+        pushed, min_offset=max(pushed.min_offset, min_offset), end_offset=min(ends, default=None)
+    )
 
 
-def _from_time(narrowed: Narrowing, one: Any) -> Narrowing:
+def _with_min_timestamp(pushed: PushedFilters, predicate: Any) -> PushedFilters:
     """A lower bound of the timestamps, in whole milliseconds, which is what Kafka has."""
-    kind = _kind(one)
+    kind = _filter_name(predicate)
     if kind == "In":
-        values = [value for value in one.value if value is not None]
+        values = [value for value in predicate.value if value is not None]
     elif kind in {"EqualTo", "EqualNullSafe", "GreaterThan", "GreaterThanOrEqual"}:
-        values = [one.value]
+        values = [predicate.value]
     else:
-        return narrowed
-    if not values or not all(_is_instant(value) for value in values):
-        return narrowed
+        return pushed
+    if not values or not all(_has_time_zone(value) for value in values):
+        return pushed
     microseconds = min((value - EPOCH) // MICROSECOND for value in values)
     least_ms = -((-microseconds - (kind == "GreaterThan")) // 1000)
     # No record but one without a timestamp is older than 1970.
-    return replace(narrowed, not_before_ms=max(least_ms, narrowed.not_before_ms or 0) or None)
+    return replace(pushed, min_timestamp_ms=max(least_ms, pushed.min_timestamp_ms or 0) or None)
 
 
-def _is_instant(value: Any) -> bool:
+def _has_time_zone(value: Any) -> bool:
     return isinstance(value, datetime) and value.tzinfo is not None

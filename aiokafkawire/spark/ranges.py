@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from aiokafkawire.types import TopicPartition
 
-__all__ = ("OffsetRange", "divide")
+__all__ = ("OffsetRange", "split_ranges")
 
 
 class OffsetRange(NamedTuple):
@@ -24,7 +24,7 @@ class OffsetRange(NamedTuple):
         return self.end - self.start
 
 
-def divide(
+def split_ranges(
     ranges: Iterable[OffsetRange],
     min_partitions: int | None = None,
     max_records_per_partition: int | None = None,
@@ -36,20 +36,22 @@ def divide(
     JVM's connector does it: ranges whose share is one task are left out of the proportion).
     The order is that of topic, partition and offset.
     """
-    whole = sorted(part for part in ranges if part.size > 0)
+    pieces = sorted(piece for piece in ranges if piece.size > 0)
     if max_records_per_partition is not None:
         limit = max_records_per_partition
-        whole = [piece for part in whole for piece in _split(part, -(-part.size // limit))]
-    if min_partitions is None or len(whole) >= min_partitions:
-        return whole
-    total = sum(part.size for part in whole)
-    small = {part for part in whole if _share(part.size, total, min_partitions) == 1}
-    left = total - sum(part.size for part in small)
-    parts_left = max(min_partitions - len(small), 1)
+        pieces = [piece for whole in pieces for piece in _split(whole, -(-whole.size // limit))]
+    if min_partitions is None or len(pieces) >= min_partitions:
+        return pieces
+    total = sum(piece.size for piece in pieces)
+    unsplit = {piece for piece in pieces if _share(piece.size, total, min_partitions) == 1}
+    remaining = total - sum(piece.size for piece in unsplit)
+    parts_left = max(min_partitions - len(unsplit), 1)
     return [
         piece
-        for part in whole
-        for piece in _split(part, 1 if part in small else _share(part.size, left, parts_left))
+        for whole in pieces
+        for piece in _split(
+            whole, 1 if whole in unsplit else _share(whole.size, remaining, parts_left)
+        )
     ]
 
 
@@ -58,12 +60,12 @@ def _share(size: int, total: int, parts: int) -> int:
     return max(math.floor(size / total * parts + 0.5), 1)
 
 
-def _split(part: OffsetRange, count: int) -> Sequence[OffsetRange]:
+def _split(offset_range: OffsetRange, count: int) -> Sequence[OffsetRange]:
     pieces = []
-    start = part.start
-    for left in range(count, 0, -1):
-        end = start + (part.end - start) // left
+    start = offset_range.start
+    for remaining in range(count, 0, -1):
+        end = start + (offset_range.end - start) // remaining
         if end > start:
-            pieces.append(OffsetRange(part.topic_partition, start, end))
+            pieces.append(OffsetRange(offset_range.topic_partition, start, end))
         start = end
     return pieces

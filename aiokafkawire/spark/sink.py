@@ -22,23 +22,23 @@ from pyspark.sql.types import (
 
 from aiokafkawire.errors import InvalidOption, KafkaError
 
-from .exactly_once import Batch, Result
-from .options import ExactlyOnce, WriteOptions
+from .exactly_once import SinkBatch, TaskResult
+from .options import ExactlyOnceOptions, WriteOptions
 
 if TYPE_CHECKING:
     import pyarrow
 
 __all__ = ("KafkaBatchWriter", "KafkaStreamWriter")
 
-TEXT: tuple[type[DataType], ...] = (StringType, BinaryType)
+TEXT_TYPES: tuple[type[DataType], ...] = (StringType, BinaryType)
 
-QUERY_ID = "sql.streaming.queryId"
-BATCH_ID = "streaming.sql.batchId"
+QUERY_ID_PROPERTY = "sql.streaming.queryId"
+BATCH_ID_PROPERTY = "streaming.sql.batchId"
 """Where Spark tells tasks of a stream which one it is, and which of its micro-batches."""
 
-COLUMNS: dict[str, tuple[type[DataType], ...]] = {
-    "key": TEXT,
-    "value": TEXT,
+COLUMN_TYPES: dict[str, tuple[type[DataType], ...]] = {
+    "key": TEXT_TYPES,
+    "value": TEXT_TYPES,
     "topic": (StringType,),
     "headers": (ArrayType,),
     "partition": (IntegerType,),
@@ -46,14 +46,14 @@ COLUMNS: dict[str, tuple[type[DataType], ...]] = {
 """The columns that make a record, and their types. Others are left out, as in Spark's connector."""
 
 
-class TaskDone(WriterCommitMessage):
+class TaskCommitMessage(WriterCommitMessage):
     """What a task of the exactly-once sink tells the driver."""
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: TaskResult) -> None:
         self.result = result
 
 
-class _Sink:
+class _KafkaWriter:
     """What both writers do: each task writes by itself, and at least once, or exactly once and
     then the driver ends what all have written.
 
@@ -61,9 +61,9 @@ class _Sink:
     """
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        _check(options, schema)
+        _validate_schema(options, schema)
         self._options = options
-        self._names = [name for name in schema.fieldNames() if name in COLUMNS]
+        self._names = [name for name in schema.fieldNames() if name in COLUMN_TYPES]
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
         options = self._options
@@ -76,27 +76,29 @@ class _Sink:
             return WriterCommitMessage()
         from .transactions import write_in_transaction  # noqa: PLC0415
 
-        task, batch = _here(options.exactly_once)
-        return TaskDone(write_in_transaction(options.client, options.topic, batch, task, batches))
+        task, batch = _current_task(options.exactly_once)
+        return TaskCommitMessage(
+            write_in_transaction(options.client, options.topic, batch, task, batches)
+        )
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         if self._options.exactly_once is not None:
-            from .transactions import end_all  # noqa: PLC0415 - see write
+            from .transactions import commit_all  # noqa: PLC0415 - see write
 
-            results = _results(messages)
+            results = _task_results(messages)
             if len(results) != len(messages):
-                told = f"{len(results)} of {len(messages)} tasks"
-                raise KafkaError(f"exactlyOnce: Spark hands over what {told} have written")
-            end_all(self._options.client, results)
+                count = f"{len(results)} of {len(messages)} tasks"
+                raise KafkaError(f"exactlyOnce: Spark hands over what {count} have written")
+            commit_all(self._options.client, results)
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         if self._options.exactly_once is not None:
             from .transactions import abort_all  # noqa: PLC0415 - see write
 
-            abort_all(self._options.client, _results(messages))
+            abort_all(self._options.client, _task_results(messages))
 
 
-class KafkaBatchWriter(_Sink, DataSourceArrowWriter):
+class KafkaBatchWriter(_KafkaWriter, DataSourceArrowWriter):
     """Appends the rows of a query."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -108,7 +110,7 @@ class KafkaBatchWriter(_Sink, DataSourceArrowWriter):
         self._abort(messages)
 
 
-class KafkaStreamWriter(_Sink, DataSourceStreamArrowWriter):
+class KafkaStreamWriter(_KafkaWriter, DataSourceStreamArrowWriter):
     """Appends the rows of each micro-batch. Offsets of the source are the source's affair."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -120,42 +122,44 @@ class KafkaStreamWriter(_Sink, DataSourceStreamArrowWriter):
         self._abort(messages)
 
 
-def _here(how: ExactlyOnce) -> tuple[int, Batch]:
+def _current_task(options: ExactlyOnceOptions) -> tuple[int, SinkBatch]:
     """The number of this task, and the batch that it is of."""
     context = TaskContext.get()
     assert context is not None, "tasks have one"
-    number, query = how.version, ""
+    number, query = options.version, ""
     if number is None:
-        query = context.getLocalProperty(QUERY_ID) or ""
-        number = int(context.getLocalProperty(BATCH_ID) or -1)
+        query = context.getLocalProperty(QUERY_ID_PROPERTY) or ""
+        number = int(context.getLocalProperty(BATCH_ID_PROPERTY) or -1)
         if not query or number < 0:
             raise KafkaError("exactlyOnce: Spark does not tell which micro-batch a task is of")
-    return context.partitionId(), Batch(how.app_id or query, query, number, how.marker_topic)
+    return context.partitionId(), SinkBatch(
+        options.app_id or query, query, number, options.marker_topic
+    )
 
 
-def _results(messages: Sequence[WriterCommitMessage | None]) -> list[Result]:
-    return [message.result for message in messages if isinstance(message, TaskDone)]
+def _task_results(messages: Sequence[WriterCommitMessage | None]) -> list[TaskResult]:
+    return [message.result for message in messages if isinstance(message, TaskCommitMessage)]
 
 
-def _check(options: WriteOptions, schema: StructType) -> None:
-    there = {field.name: field.dataType for field in schema.fields}
-    if "value" not in there:
+def _validate_schema(options: WriteOptions, schema: StructType) -> None:
+    column_types = {field.name: field.dataType for field in schema.fields}
+    if "value" not in column_types:
         raise InvalidOption("a column named value must be there; rename one, or cast the row")
-    if options.topic is None and "topic" not in there:
+    if options.topic is None and "topic" not in column_types:
         raise InvalidOption("set the option topic, or give each row its own in a column topic")
     if options.topic == "":
         raise InvalidOption("the option topic is empty")
-    for name, kind in there.items():
-        wanted = COLUMNS.get(name)
-        fits = wanted is None or isinstance(kind, wanted)
+    for name, kind in column_types.items():
+        allowed = COLUMN_TYPES.get(name)
+        fits = allowed is None or isinstance(kind, allowed)
         if isinstance(kind, ArrayType) and name == "headers":
-            fits = _are_headers(kind)
-        if wanted is not None and not fits:
-            names = " or ".join(_NAMES[one] for one in wanted)
+            fits = _is_headers_type(kind)
+        if allowed is not None and not fits:
+            names = " or ".join(_TYPE_NAMES[column_type] for column_type in allowed)
             raise InvalidOption(f"the column {name} must be {names}, not {kind.simpleString()}")
 
 
-def _are_headers(kind: ArrayType) -> bool:
+def _is_headers_type(kind: ArrayType) -> bool:
     parts = kind.elementType
     if not isinstance(parts, StructType):
         return False
@@ -165,7 +169,7 @@ def _are_headers(kind: ArrayType) -> bool:
     ]
 
 
-_NAMES: dict[type[DataType], str] = {
+_TYPE_NAMES: dict[type[DataType], str] = {
     StringType: "string",
     BinaryType: "binary",
     IntegerType: "int",

@@ -21,15 +21,15 @@ from pyspark.sql.types import (
 from aiokafkawire.errors import InvalidOption
 
 from .options import ReadOptions, WriteOptions
-from .pushdown import EVERYTHING, narrowing
+from .pushdown import NO_FILTERS, push_filters
+from .read_task import KafkaInputPartition, read_partition
 from .sink import KafkaBatchWriter, KafkaStreamWriter
 from .streaming import KafkaStreamReader
-from .tasks import RangePartition, read_partition
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ("KafkaBatchReader", "KafkaDataSource", "columns_of")
+__all__ = ("KafkaBatchReader", "KafkaDataSource", "column_names")
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 
@@ -77,20 +77,24 @@ class KafkaDataSource(DataSource):
         return StructType([*SCHEMA.fields, HEADERS] if headers else SCHEMA.fields)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return KafkaBatchReader(ReadOptions.of(self.options, streaming=False), columns_of(schema))
+        return KafkaBatchReader(
+            ReadOptions.parse(self.options, streaming=False), column_names(schema)
+        )
 
     def streamReader(self, schema: StructType) -> KafkaStreamReader:  # noqa: N802 - Spark's name
-        return KafkaStreamReader(ReadOptions.of(self.options, streaming=True), columns_of(schema))
+        return KafkaStreamReader(
+            ReadOptions.parse(self.options, streaming=True), column_names(schema)
+        )
 
     def writer(self, schema: StructType, overwrite: bool) -> KafkaBatchWriter:
         if overwrite:
             raise InvalidOption("a topic cannot be overwritten: use the mode append")
-        return KafkaBatchWriter(WriteOptions.of(self.options), schema)
+        return KafkaBatchWriter(WriteOptions.parse(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: N802
         # `overwrite` is how Spark says complete: all results of the query, again and again, which
         # its own connector appends as well.
-        return KafkaStreamWriter(WriteOptions.of(self.options, streaming=True), schema)
+        return KafkaStreamWriter(WriteOptions.parse(self.options, streaming=True), schema)
 
 
 class _PushFilters:
@@ -114,38 +118,42 @@ class KafkaBatchReader(DataSourceReader):
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = tuple(columns)
-        self._narrowed = EVERYTHING
+        self._pushed_filters = NO_FILTERS
 
     @property
     def pushFilters(self) -> _PushFilters:  # noqa: N802 - Spark's name
-        return _PushFilters(self._narrow)
+        return _PushFilters(self._set_filters)
 
-    def _narrow(self, filters: Iterable[Filter]) -> list[Filter]:
-        self._narrowed, left = narrowing(filters)
-        return left
+    def _set_filters(self, filters: Iterable[Filter]) -> list[Filter]:
+        self._pushed_filters, unhandled = push_filters(filters)
+        return unhandled
 
     def partitions(self) -> Sequence[InputPartition]:
         # A process that only looks what there is, or commits, imports no client.
         from aiokafkawire import blocking  # noqa: PLC0415
         from aiokafkawire.consumer import Consumer  # noqa: PLC0415
 
-        from .clients import borrowed  # noqa: PLC0415
-        from .planning import Planner, driver_options  # noqa: PLC0415
+        from .clients import borrow_client  # noqa: PLC0415
+        from .offset_reader import OffsetReader, driver_options  # noqa: PLC0415
 
-        with borrowed(Consumer, driver_options(self._options.client)) as consumer:
-            ranges = blocking.call(Planner(consumer, self._options).batch, self._narrowed)
-        return [RangePartition(wanted) for wanted in ranges]
+        with borrow_client(Consumer, driver_options(self._options.client)) as consumer:
+            ranges = blocking.call(
+                OffsetReader(consumer, self._options).plan_batch, self._pushed_filters
+            )
+        return [KafkaInputPartition(offset_range) for offset_range in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         return read_partition(self._options, partition, self._columns)
 
 
-def columns_of(schema: StructType) -> list[str]:
+def column_names(schema: StructType) -> list[str]:
     """The columns that a query reads. Raises `InvalidOption` for what there is not."""
-    there = {field.name: field.dataType for field in (*SCHEMA.fields, HEADERS)}
+    column_types = {field.name: field.dataType for field in (*SCHEMA.fields, HEADERS)}
     for column in schema.fields:
-        if there.get(column.name) != column.dataType:
-            known = ", ".join(f"{name} {kind.simpleString()}" for name, kind in there.items())
+        if column_types.get(column.name) != column.dataType:
+            known = ", ".join(
+                f"{name} {kind.simpleString()}" for name, kind in column_types.items()
+            )
             raise InvalidOption(
                 f"there is no column {column.name} of type {column.dataType.simpleString()};"
                 f" there are {known}"

@@ -16,12 +16,12 @@ from pyspark.sql.streaming.datasource import (
 
 from .offsets import to_nested
 from .options import ReadOptions
-from .tasks import RangePartition, read_partition
+from .read_task import KafkaInputPartition, read_partition
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from .progress import StreamProgress
+    from .offset_progress import OffsetProgress
 
 __all__ = ("KafkaStreamReader",)
 
@@ -32,19 +32,19 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = tuple(columns)
-        self._made: StreamProgress | None = None
+        self._cached_progress: OffsetProgress | None = None
 
     @property
-    def _progress(self) -> StreamProgress:
-        if self._made is None:
+    def _progress(self) -> OffsetProgress:
+        if self._cached_progress is None:
             # On the driver alone: tasks have copies of this, and need none.
-            from .progress import StreamProgress  # noqa: PLC0415
+            from .offset_progress import OffsetProgress  # noqa: PLC0415
 
-            self._made = StreamProgress(self._options)
-        return self._made
+            self._cached_progress = OffsetProgress(self._options)
+        return self._cached_progress
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as all here
-        return self._progress.initial()
+        return self._progress.initial_offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         options = self._options
@@ -56,17 +56,20 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        everything = isinstance(limit, ReadAllAvailable)
-        return self._progress.next_end(start, rows, everything=everything)
+        ignore_limits = isinstance(limit, ReadAllAvailable)
+        return self._progress.latest_offset(start, rows, ignore_limits=ignore_limits)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        return to_nested(self._progress.latest) or None
+        return to_nested(self._progress.latest_offsets) or None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._progress.fix_end()
+        self._progress.prepare_for_available_now()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return [RangePartition(wanted) for wanted in self._progress.ranges(start, end)]
+        return [
+            KafkaInputPartition(offset_range)
+            for offset_range in self._progress.plan_ranges(start, end)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         return read_partition(self._options, partition, self._columns)

@@ -18,44 +18,44 @@ from aiokafkawire.errors import KafkaError, ProducerFenced
 from aiokafkawire.producer import Producer, end_transaction
 from aiokafkawire.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
-from .clients import borrowed
+from .clients import borrow_client
 from .exactly_once import (
-    Batch,
-    Committed,
-    Empty,
+    BatchPlan,
+    CommittedTask,
+    EmptyTask,
     Fingerprint,
     Marker,
-    Open,
-    Plan,
-    Result,
-    check_same,
-    committed_before,
-    in_part,
-    place_of,
-    plan_of,
-    settle_plan,
+    PreparedTask,
+    SinkBatch,
+    TaskResult,
+    build_plan,
+    find_committed_marker,
+    must_commit_plan,
+    partial_commit_error,
+    task_slot,
+    verify_fingerprint,
 )
-from .writing import fingerprint_of, producer_options, send_rows, settle
+from .writing import compute_fingerprint, flush_rows, producer_options, send_rows
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ("abort_all", "end_all", "write_in_transaction")
+__all__ = ("abort_all", "commit_all", "write_in_transaction")
 
 logger = logging.getLogger("aiokafkawire.spark")
 
-MAX_ENDING = 16
+MAX_CONCURRENT_END_TXN = 16
 """Transactions that the driver ends at a time; each takes a connection of its own."""
 
-LOOK_S = 5.0
+MARKER_LOOKUP_S = 5.0
 """How long the driver looks for the markers of transactions that did not end as they should."""
 
-ABORT_S = 30.0
+ABORT_TIMEOUT_S = 30.0
 """How long the driver tries to abort what will not be committed. What it leaves is aborted by the
 next attempt, or by the transaction's timeout."""
 
 
-COMMON = frozenset(option.name for option in options_of(ClientConfig))
+CLIENT_OPTIONS = frozenset(option.name for option in options_of(ClientConfig))
 
 
 # --- in a task --------------------------------------------------------------------------------
@@ -64,10 +64,10 @@ COMMON = frozenset(option.name for option in options_of(ClientConfig))
 def write_in_transaction(
     client: Mapping[str, Any],
     topic: str | None,
-    batch: Batch,
+    batch: SinkBatch,
     task: int,
     rows: Iterator[pyarrow.RecordBatch],
-) -> Result:
+) -> TaskResult:
     """Write the rows of a task and leave their transaction open, unless they are committed already.
 
     Blocks. Raises `KafkaError` with topic, partition and reason if a record failed, and if what is
@@ -76,37 +76,41 @@ def write_in_transaction(
     filled = (part for part in rows if part.num_rows)
     first = next(filled, None)
     if first is None:
-        return Empty(task)
+        return EmptyTask(task)
     parts = chain((first,), filled)
     # Who has no business here shall not fence those that have.
-    plan = _plan(client, batch)
-    committed_before(batch, plan, None)
+    plan = _fetch_plan(client, batch)
+    find_committed_marker(batch, plan, None)
     transactional_id = batch.transactional_id(task)
     producer = Producer(**producer_options(client), transactional_id=transactional_id)
     try:
         # Fences earlier attempts and waits for what they had under way: their markers stand still.
         blocking.call(producer.start)
-        width, marker = _standing(producer, client, batch, task, plan)
+        width, marker = _fetch_sink_state(producer, client, batch, task, plan)
         if marker is not None:
-            found = sum(map(fingerprint_of, parts), Fingerprint())
-            check_same(batch, task, marker, found)
-            return Committed(task, batch, width, found)
+            found = sum(map(compute_fingerprint, parts), Fingerprint())
+            verify_fingerprint(batch, task, marker, found)
+            return CommittedTask(task, batch, width, found)
         blocking.call(producer.begin_transaction)
         found = Fingerprint()
         for part in parts:
-            found += fingerprint_of(part)
+            found += compute_fingerprint(part)
             blocking.call(send_rows, producer, topic, part)
-        blocking.call(settle, producer)
-        blocking.call(_mark, producer, batch, width, task, found)
-        return Open(task, batch, width, found, blocking.call(producer.detach))
+        blocking.call(flush_rows, producer)
+        blocking.call(_send_marker, producer, batch, width, task, found)
+        return PreparedTask(task, batch, width, found, blocking.call(producer.detach))
     finally:
         # Aborts what is open, and not given away. What is to be told was raised before.
         with suppress(KafkaError):
             blocking.call(producer.stop)
 
 
-def _standing(
-    producer: Producer, client: Mapping[str, Any], batch: Batch, task: int, plan: Plan | None
+def _fetch_sink_state(
+    producer: Producer,
+    client: Mapping[str, Any],
+    batch: SinkBatch,
+    task: int,
+    plan: BatchPlan | None,
 ) -> tuple[int, Marker | None]:
     """The width of the sink, and the task's marker if it stands at this batch.
 
@@ -114,128 +118,143 @@ def _standing(
     none may have changed.
     """
     if plan is None:
-        plan = _plan(client, batch)
+        plan = _fetch_plan(client, batch)
     partitions = blocking.call(producer.partitions_for, batch.topic)
     width = len(partitions) if plan is None else plan.width
-    return width, committed_before(batch, plan, _marker(client, batch, width, task))
+    return width, find_committed_marker(batch, plan, _fetch_marker(client, batch, width, task))
 
 
-async def _mark(
-    producer: Producer, batch: Batch, width: int, task: int, found: Fingerprint
+async def _send_marker(
+    producer: Producer, batch: SinkBatch, width: int, task: int, found: Fingerprint
 ) -> None:
-    group, partition = place_of(batch, width, task)
-    marker = {TopicPartition(batch.topic, partition): Marker.of(batch, found).to_offset()}
+    group, partition = task_slot(batch, width, task)
+    marker = {TopicPartition(batch.topic, partition): Marker.for_batch(batch, found).to_offset()}
     await producer.send_offsets_to_transaction(marker, GroupMetadata(group))
 
 
 # --- on the driver ----------------------------------------------------------------------------
 
 
-def end_all(client: Mapping[str, Any], results: Sequence[Result]) -> None:
+def commit_all(client: Mapping[str, Any], results: Sequence[TaskResult]) -> None:
     """Commit the transactions of all tasks.
 
     Blocks. Raises `KafkaError` where that cannot be: it says what is committed and what is not.
     Then the batch is to be run again.
     """
-    told = plan_of(results)
-    if told is None:
+    planned = build_plan(results)
+    if planned is None:
         return
-    batch, plan = told
-    _record(client, batch, plan, results)
-    done = {result.task for result in results if isinstance(result, Committed)}
-    waiting = sorted(
-        (result for result in results if isinstance(result, Open)), key=lambda result: result.task
+    batch, plan = planned
+    _commit_plan(client, batch, plan, results)
+    done = {result.task for result in results if isinstance(result, CommittedTask)}
+    prepared_tasks = sorted(
+        (result for result in results if isinstance(result, PreparedTask)),
+        key=lambda result: result.task,
     )
     # Before the plan's first task is committed, no other one may be.
-    for some in (waiting,) if done else (waiting[:1], waiting[1:]):
-        failed = blocking.call(_end, client, some, True)
+    for chunk in (prepared_tasks,) if done else (prepared_tasks[:1], prepared_tasks[1:]):
+        failed = blocking.call(_end_transactions, client, chunk, True)
         # The answer may have been lost: markers tell what is committed.
-        there, unknown = _look(client, some, failed)
-        done |= there | {result.task for result in some if result.task not in failed}
-        if failed.keys() - there:
-            missing = [result.task for result in waiting if result.task not in done | unknown]
-            raise in_part(batch, done, missing, unknown, next(iter(failed.values())))
+        found_committed, unknown = _find_committed_tasks(client, chunk, failed)
+        done |= found_committed | {result.task for result in chunk if result.task not in failed}
+        if failed.keys() - found_committed:
+            missing = [
+                result.task for result in prepared_tasks if result.task not in done | unknown
+            ]
+            raise partial_commit_error(batch, done, missing, unknown, next(iter(failed.values())))
 
 
-def abort_all(client: Mapping[str, Any], results: Iterable[Result | None]) -> None:
+def abort_all(client: Mapping[str, Any], results: Iterable[TaskResult | None]) -> None:
     """Abort the transactions that were not committed, as far as that can be done soon.
 
     Blocks. One that is committed stays so.
     """
-    waiting = [result for result in results if isinstance(result, Open)]
+    prepared_tasks = [result for result in results if isinstance(result, PreparedTask)]
     try:
-        failed = blocking.call(_end, client, waiting, False)
+        failed = blocking.call(_end_transactions, client, prepared_tasks, False)
     except TimeoutError:
-        logger.warning("not all transactions were aborted in %g s: they will time out", ABORT_S)
+        logger.warning(
+            "not all transactions were aborted in %g s: they will time out", ABORT_TIMEOUT_S
+        )
     else:
         for task, error in failed.items():
             logger.warning("the transaction of task %s was not aborted: %s", task, error)
 
 
-def _record(client: Mapping[str, Any], batch: Batch, plan: Plan, results: Iterable[Result]) -> None:
+def _commit_plan(
+    client: Mapping[str, Any], batch: SinkBatch, plan: BatchPlan, results: Iterable[TaskResult]
+) -> None:
     """Commit the plan, unless that was done before. Raises `KafkaError` if another one stands."""
-    known = _plan(client, batch)
-    begun = False
-    if known is not None and known.number == plan.number and known.digest != plan.digest:
-        told = {type(result) for result in results if result.task == known.first}
+    committed_plan = _fetch_plan(client, batch)
+    has_commits = False
+    if (
+        committed_plan is not None
+        and committed_plan.number == plan.number
+        and committed_plan.digest != plan.digest
+    ):
+        first_kinds = {type(result) for result in results if result.task == committed_plan.first}
         # Of a task that is open its marker is about to change, and would be waited for.
-        begun = Committed in told
-        if not begun and Open not in told:
-            marker = _marker(client, batch, known.width, known.first)
-            begun = marker is not None and marker.number == batch.number
-    if settle_plan(batch, known, plan, begun=begun):
-        with borrowed(Consumer, _marker_options(client, batch.plan_group)) as consumer:
-            blocking.call(_commit, consumer, TopicPartition(batch.topic, 0), plan.to_offset())
+        has_commits = CommittedTask in first_kinds
+        if not has_commits and PreparedTask not in first_kinds:
+            marker = _fetch_marker(client, batch, committed_plan.width, committed_plan.first)
+            has_commits = marker is not None and marker.number == batch.number
+    if must_commit_plan(batch, committed_plan, plan, has_commits=has_commits):
+        with borrow_client(Consumer, _group_options(client, batch.plan_group)) as consumer:
+            blocking.call(
+                _commit_offset, consumer, TopicPartition(batch.topic, 0), plan.to_offset()
+            )
 
 
-async def _commit(consumer: Consumer, tp: TopicPartition, offset: OffsetAndMetadata) -> None:
+async def _commit_offset(consumer: Consumer, tp: TopicPartition, offset: OffsetAndMetadata) -> None:
     consumer.assign()
     await consumer.commit({tp: offset})
 
 
-async def _end(
-    client: Mapping[str, Any], waiting: Iterable[Open], commit: bool
+async def _end_transactions(
+    client: Mapping[str, Any], prepared_tasks: Iterable[PreparedTask], commit: bool
 ) -> dict[int, KafkaError]:
     """End transactions, and return why some were not, by task."""
-    options: Any = _common(client)
-    limiter = anyio.CapacityLimiter(MAX_ENDING)
+    options: Any = _client_options(client)
+    limiter = anyio.CapacityLimiter(MAX_CONCURRENT_END_TXN)
     failed: dict[int, KafkaError] = {}
 
-    async def end(result: Open) -> None:
+    async def end(result: PreparedTask) -> None:
         async with limiter:
             try:
                 await end_transaction(result.prepared, commit=commit, **options)
             except KafkaError as error:
                 failed[result.task] = error
 
-    with anyio.fail_after(None if commit else ABORT_S):
+    with anyio.fail_after(None if commit else ABORT_TIMEOUT_S):
         async with anyio.create_task_group() as tasks:
-            for result in waiting:
+            for result in prepared_tasks:
                 tasks.start_soon(end, result)
     return failed
 
 
-def _look(
-    client: Mapping[str, Any], waiting: Iterable[Open], failed: Mapping[int, KafkaError]
+def _find_committed_tasks(
+    client: Mapping[str, Any],
+    prepared_tasks: Iterable[PreparedTask],
+    failed: Mapping[int, KafkaError],
 ) -> tuple[set[int], set[int]]:
     """Of the tasks whose end failed, those that are committed all the same, and those of which
     nobody knows."""
-    deadline = time.monotonic() + LOOK_S
-    client = {**client, "default_api_timeout_ms": round(LOOK_S * 1_000)}
+    deadline = time.monotonic() + MARKER_LOOKUP_S
+    client = {**client, "default_api_timeout_ms": round(MARKER_LOOKUP_S * 1_000)}
     committed: set[int] = set()
     unknown: set[int] = set()
-    for result in waiting:
+    for result in prepared_tasks:
         if result.task not in failed:
             continue
         try:
-            left = deadline - time.monotonic()
-            marker = _marker(client, result.batch, result.width, result.task, left)
+            timeout_s = deadline - time.monotonic()
+            marker = _fetch_marker(client, result.batch, result.width, result.task, timeout_s)
         except (KafkaError, TimeoutError):
             # Who took over has looked, and would have written nothing had it been committed.
             if not isinstance(failed[result.task], ProducerFenced):
                 unknown.add(result.task)
         else:
-            if marker == Marker.of(result.batch, result.fingerprint):
+            if marker == Marker.for_batch(result.batch, result.fingerprint):
                 committed.add(result.task)
     return committed, unknown
 
@@ -243,41 +262,48 @@ def _look(
 # --- both -------------------------------------------------------------------------------------
 
 
-def _plan(client: Mapping[str, Any], batch: Batch) -> Plan | None:
-    return Plan.from_offset(_committed(client, batch, (batch.plan_group, 0)))
+def _fetch_plan(client: Mapping[str, Any], batch: SinkBatch) -> BatchPlan | None:
+    return BatchPlan.from_offset(_fetch_committed_offset(client, batch, (batch.plan_group, 0)))
 
 
-def _marker(
-    client: Mapping[str, Any], batch: Batch, width: int, task: int, within_s: float | None = None
+def _fetch_marker(
+    client: Mapping[str, Any],
+    batch: SinkBatch,
+    width: int,
+    task: int,
+    timeout_s: float | None = None,
 ) -> Marker | None:
-    place = place_of(batch, width, task)
-    return Marker.from_offset(_committed(client, batch, place, within_s))
+    slot = task_slot(batch, width, task)
+    return Marker.from_offset(_fetch_committed_offset(client, batch, slot, timeout_s))
 
 
-def _committed(
-    client: Mapping[str, Any], batch: Batch, place: tuple[str, int], within_s: float | None = None
+def _fetch_committed_offset(
+    client: Mapping[str, Any],
+    batch: SinkBatch,
+    slot: tuple[str, int],
+    timeout_s: float | None = None,
 ) -> OffsetAndMetadata | None:
     """The offset that a group of the sink has; one that is about to change is waited for.
 
-    Raises `TimeoutError` after `within_s`, and asks nobody if there is no time.
+    Raises `TimeoutError` after `timeout_s`, and asks nobody if there is no time.
     """
-    if within_s is not None and within_s <= 0:
+    if timeout_s is not None and timeout_s <= 0:
         raise TimeoutError
-    group, partition = place
+    group, partition = slot
     tp = TopicPartition(batch.topic, partition)
 
-    async def ask() -> OffsetAndMetadata | None:
-        with anyio.fail_after(within_s):
+    async def fetch() -> OffsetAndMetadata | None:
+        with anyio.fail_after(timeout_s):
             return (await consumer.committed(tp, stable=True))[tp]
 
-    with borrowed(Consumer, _marker_options(client, group)) as consumer:
-        return blocking.call(ask)
+    with borrow_client(Consumer, _group_options(client, group)) as consumer:
+        return blocking.call(fetch)
 
 
-def _marker_options(client: Mapping[str, Any], group: str) -> dict[str, Any]:
-    return {**_common(client), "group_id": group, "enable_auto_commit": False}
+def _group_options(client: Mapping[str, Any], group: str) -> dict[str, Any]:
+    return {**_client_options(client), "group_id": group, "enable_auto_commit": False}
 
 
-def _common(client: Mapping[str, Any]) -> dict[str, Any]:
+def _client_options(client: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a producer that all clients have."""
-    return {name: value for name, value in client.items() if name in COMMON}
+    return {name: value for name, value in client.items() if name in CLIENT_OPTIONS}

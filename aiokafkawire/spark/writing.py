@@ -13,13 +13,13 @@ from aiokafkawire import blocking
 from aiokafkawire.errors import DeliveriesFailed, KafkaError
 from aiokafkawire.producer import Producer
 
-from .clients import borrowed
-from .exactly_once import CHECKSUMS, Fingerprint
+from .clients import borrow_client
+from .exactly_once import CHECKSUM_MODULUS, Fingerprint
 
 if TYPE_CHECKING:
     from aiokafkawire.records import Header
 
-__all__ = ("fingerprint_of", "producer_options", "send_rows", "settle", "write_rows")
+__all__ = ("compute_fingerprint", "flush_rows", "producer_options", "send_rows", "write_rows")
 
 BATCH_BYTES = 512 * 1024
 """Batches of a sink, unless kafka.batch.size says otherwise: nobody waits for single rows, and with
@@ -35,11 +35,11 @@ def write_rows(
     partition and reason if a record failed.
     """
     rows = 0
-    with borrowed(Producer, producer_options(client)) as producer:
+    with borrow_client(Producer, producer_options(client)) as producer:
         for batch in batches:
             blocking.call(send_rows, producer, topic, batch)
             rows += batch.num_rows
-        blocking.call(settle, producer)
+        blocking.call(flush_rows, producer)
     return rows
 
 
@@ -49,30 +49,30 @@ def producer_options(client: Mapping[str, Any]) -> dict[str, Any]:
     return {"batch_size_bytes": min(BATCH_BYTES, most), **client}
 
 
-def fingerprint_of(batch: pyarrow.RecordBatch) -> Fingerprint:
+def compute_fingerprint(batch: pyarrow.RecordBatch) -> Fingerprint:
     """Of the rows' keys; of the values of rows without a key."""
-    keys = _bytes(batch.column("value"))
+    keys = _to_binary(batch.column("value"))
     if "key" in batch.schema.names:
-        keys = compute.coalesce(_bytes(batch.column("key")), keys)
+        keys = compute.coalesce(_to_binary(batch.column("key")), keys)
     checksum = sum(map(crc32c, keys.drop_null().to_pylist()))
-    return Fingerprint(batch.num_rows, checksum % CHECKSUMS)
+    return Fingerprint(batch.num_rows, checksum % CHECKSUM_MODULUS)
 
 
 async def send_rows(producer: Producer, topic: str | None, batch: pyarrow.RecordBatch) -> None:
     """Put rows into the producer's buffer, waiting for room."""
     columns = {name: batch.column(number) for number, name in enumerate(batch.schema.names)}
-    for name, partition, part in _grouped(columns, topic, batch.num_rows):
+    for name, partition, part in _group_rows(columns, topic, batch.num_rows):
         keys = part.get("key")
         await producer.send_many(
             name,
-            _bytes(part["value"]),
-            None if keys is None or keys.null_count == len(keys) else _bytes(keys),
+            _to_binary(part["value"]),
+            None if keys is None or keys.null_count == len(keys) else _to_binary(keys),
             partition,
             headers=_headers(part.get("headers")),
         )
 
 
-async def settle(producer: Producer) -> None:
+async def flush_rows(producer: Producer) -> None:
     """Wait until all rows are acknowledged. Raises `KafkaError` with topic, partition and reason if
     one failed."""
     try:
@@ -90,7 +90,7 @@ async def settle(producer: Producer) -> None:
 Columns = dict[str, Any]
 
 
-def _grouped(
+def _group_rows(
     columns: Columns, topic: str | None, rows: int
 ) -> Iterator[tuple[str, int | None, Columns]]:
     """The rows of each topic and partition, in their order."""
@@ -123,7 +123,7 @@ def _grouped(
                 yield name, partition, part
 
 
-def _bytes(column: Any) -> Any:
+def _to_binary(column: Any) -> Any:
     """Strings as their UTF-8."""
     kind = column.type
     if pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind):

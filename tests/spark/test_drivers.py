@@ -20,8 +20,14 @@ from aiokafkawire import blocking
 from aiokafkawire.broker import Close, Delay
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.spark import transactions
-from aiokafkawire.spark.exactly_once import Batch, Committed, Open, Result, plan_of
-from aiokafkawire.spark.transactions import abort_all, end_all, write_in_transaction
+from aiokafkawire.spark.exactly_once import (
+    CommittedTask,
+    PreparedTask,
+    SinkBatch,
+    TaskResult,
+    build_plan,
+)
+from aiokafkawire.spark.transactions import abort_all, commit_all, write_in_transaction
 from aiokafkawire.wire import ApiKey
 from tests.broker.hosted import HostedBroker, hosted_broker
 from tests.spark.kafka import create
@@ -65,11 +71,11 @@ class Driver:
     def run(self) -> None:
         for number in range(BATCHES):
             try:
-                self._batch(Batch("sink", "stream", number, TOPIC))
+                self._batch(SinkBatch("sink", "stream", number, TOPIC))
             except TooLate:
                 continue
 
-    def _batch(self, batch: Batch) -> None:
+    def _batch(self, batch: SinkBatch) -> None:
         for _ in range(TRIES):
             try:
                 results = self.tasks(batch)
@@ -91,14 +97,14 @@ class Driver:
                 return
         raise AssertionError(f"{batch} is not done after {TRIES} runs")
 
-    def tasks(self, batch: Batch) -> list[Result]:
+    def tasks(self, batch: SinkBatch) -> list[TaskResult]:
         seeds = [self._rng.random() for _ in range(TASKS)]
         with ThreadPoolExecutor(TASKS) as threads:
             return list(
                 threads.map(lambda task: self._task(batch, task, seeds[task]), range(TASKS))
             )
 
-    def _task(self, batch: Batch, task: int, seed: float) -> Result:
+    def _task(self, batch: SinkBatch, task: int, seed: float) -> TaskResult:
         # Now and then one is not ended in time.
         timeout_ms = 200 if seed < 0.1 else 10_000
         client = {**self._client, "max_block_ms": 1_500, "transaction_timeout_ms": timeout_ms}
@@ -109,22 +115,24 @@ class Driver:
                 raise
             return write_in_transaction(client, TOPIC, batch, task, rows(batch.number, task))
 
-    def end(self, results: list[Result]) -> None:
-        end_all(self._client, results)
+    def end(self, results: list[TaskResult]) -> None:
+        commit_all(self._client, results)
 
-    def _dies(self, results: list[Result]) -> bool:
+    def _dies(self, results: list[TaskResult]) -> bool:
         """Before the first end, or between two, or not at all."""
         chance = self._rng.random()
         if chance >= 0.4:
             return False
-        told = plan_of(results)
-        if chance < 0.3 and told is not None:
-            transactions._record(self._client, *told, results)
-            waiting = [result for result in results if isinstance(result, Open)]
-            begun = any(isinstance(result, Committed) for result in results)
-            if begun or not blocking.call(transactions._end, self._client, waiting[:1], True):
+        built = build_plan(results)
+        if chance < 0.3 and built is not None:
+            transactions._commit_plan(self._client, *built, results)
+            waiting = [result for result in results if isinstance(result, PreparedTask)]
+            begun = any(isinstance(result, CommittedTask) for result in results)
+            if begun or not blocking.call(
+                transactions._end_transactions, self._client, waiting[:1], True
+            ):
                 some = waiting[1 : self._rng.randint(1, TASKS)]
-                blocking.call(transactions._end, self._client, some, True)
+                blocking.call(transactions._end_transactions, self._client, some, True)
         return True
 
 
@@ -144,8 +152,8 @@ ALL = Counter(
 
 def written(seed: int, as_of: str, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """What a reader of committed records finds when both are done."""
-    monkeypatch.setattr(transactions, "LOOK_S", 0.4)
-    monkeypatch.setattr(transactions, "ABORT_S", 1.0)
+    monkeypatch.setattr(transactions, "MARKER_LOOKUP_S", 0.4)
+    monkeypatch.setattr(transactions, "ABORT_TIMEOUT_S", 1.0)
     rng = random.Random(seed)
 
     def fault(request: Any) -> Any:
@@ -162,7 +170,7 @@ def written(seed: int, as_of: str, monkeypatch: pytest.MonkeyPatch) -> Counter[s
                 done.result()
         kafka.call(kafka.broker.clear_faults)
         # Aborts what the one that came too late has left open.
-        again = drivers[0].tasks(Batch("sink", "stream", BATCHES - 1, TOPIC))
+        again = drivers[0].tasks(SinkBatch("sink", "stream", BATCHES - 1, TOPIC))
         drivers[0].end(again)
         return visible(kafka, TOPIC)
 
@@ -173,7 +181,7 @@ def test_two_drivers_at_once_write_every_row_once(seed, as_of, monkeypatch):
 
 
 def test_drivers_that_look_at_no_marker_would_write_some_twice(monkeypatch):
-    monkeypatch.setattr(transactions, "committed_before", lambda *_: None)
+    monkeypatch.setattr(transactions, "find_committed_marker", lambda *_: None)
     found = written(1, "4.3", monkeypatch)
     assert set(found) == set(ALL)
     assert found != ALL

@@ -9,120 +9,122 @@ import pytest
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.producer import PreparedTransaction
 from aiokafkawire.spark.exactly_once import (
-    CHECKSUMS,
-    Batch,
-    Committed,
-    Empty,
+    CHECKSUM_MODULUS,
+    BatchPlan,
+    CommittedTask,
+    EmptyTask,
     Fingerprint,
     Marker,
-    Open,
-    Plan,
-    Result,
-    check_same,
-    committed_before,
-    in_part,
-    place_of,
-    plan_of,
-    settle_plan,
+    PreparedTask,
+    SinkBatch,
+    TaskResult,
+    build_plan,
+    find_committed_marker,
+    must_commit_plan,
+    partial_commit_error,
+    task_slot,
+    verify_fingerprint,
 )
 from aiokafkawire.types import OffsetAndMetadata
 
-BATCH = Batch("sink", "q1", 7, "out")
+BATCH = SinkBatch("sink", "q1", 7, "out")
 ROWS = Fingerprint(10, 99)
 
 
-def opened(task: int, rows: Fingerprint = ROWS, batch: Batch = BATCH, width: int = 4) -> Open:
+def opened(
+    task: int, rows: Fingerprint = ROWS, batch: SinkBatch = BATCH, width: int = 4
+) -> PreparedTask:
     prepared = PreparedTransaction(batch.transactional_id(task), 1, 2, 2)
-    return Open(task, batch, width, rows, prepared)
+    return PreparedTask(task, batch, width, rows, prepared)
 
 
-def planned(*results: Result) -> Plan:
-    told = plan_of(results)
+def planned(*results: TaskResult) -> BatchPlan:
+    told = build_plan(results)
     assert told is not None
     return told[1]
 
 
 def test_markers_and_plans_come_back_from_their_offsets():
-    marker = Marker.of(BATCH, ROWS)
+    marker = Marker.for_batch(BATCH, ROWS)
     offset = marker.to_offset()
     assert offset.offset == 7
     assert Marker.from_offset(offset) == marker
     plan = planned(opened(0), opened(1))
-    assert Plan.from_offset(plan.to_offset()) == plan
-    assert Marker.from_offset(None) is Plan.from_offset(None) is None
+    assert BatchPlan.from_offset(plan.to_offset()) == plan
+    assert Marker.from_offset(None) is BatchPlan.from_offset(None) is None
     # Brokers take 4,096 bytes of metadata unless told otherwise.
     assert max(len(what.to_offset().metadata) for what in (marker, plan)) < 400
 
 
 @pytest.mark.parametrize("metadata", ["", "{", "[]", "7", '{"query":"q"}', '{"a":1}'])
 def test_an_offset_that_is_none_of_the_sinks_is_told(metadata):
-    for kind in (Marker, Plan):
+    for kind in (Marker, BatchPlan):
         with pytest.raises(KafkaError, match=r"none of its own.*give txnAppId"):
             kind.from_offset(OffsetAndMetadata(1, metadata))
 
 
 def test_results_reach_the_driver():
-    for result in (Empty(1), opened(1), Committed(1, BATCH, 4, ROWS)):
+    for result in (EmptyTask(1), opened(1), CommittedTask(1, BATCH, 4, ROWS)):
         assert pickle.loads(pickle.dumps(result)) == result
 
 
 def test_no_two_tasks_share_a_place():
     for width in (1, 3, 50):
-        places = [place_of(BATCH, width, task) for task in range(120)]
-        assert len(set(places)) == 120
-        assert all(partition < width for _, partition in places)
-        assert places[0] == ("sink-0", 0)
-    assert place_of(BATCH, 4, 3) == ("sink-0", 3)
-    assert place_of(BATCH, 4, 4) == ("sink-1", 0)
-    groups = {place_of(BATCH, 1, task)[0] for task in range(200)} | {BATCH.plan_group}
+        partition_filters = [task_slot(BATCH, width, task) for task in range(120)]
+        assert len(set(partition_filters)) == 120
+        assert all(partition < width for _, partition in partition_filters)
+        assert partition_filters[0] == ("sink-0", 0)
+    assert task_slot(BATCH, 4, 3) == ("sink-0", 3)
+    assert task_slot(BATCH, 4, 4) == ("sink-1", 0)
+    groups = {task_slot(BATCH, 1, task)[0] for task in range(200)} | {BATCH.plan_group}
     assert len(groups) == 201
     for name in ("sink-0", "sink-1", "sink-plan", "sin"):
         other = replace(BATCH, sink=name)
         assert other.plan_group not in groups
-        assert groups.isdisjoint(place_of(other, 1, task)[0] for task in range(200))
+        assert groups.isdisjoint(task_slot(other, 1, task)[0] for task in range(200))
 
 
 def test_fingerprints_do_not_hang_on_the_order():
-    one, other = Fingerprint(1, CHECKSUMS - 1), Fingerprint(2, 5)
+    one, other = Fingerprint(1, CHECKSUM_MODULUS - 1), Fingerprint(2, 5)
     assert one + other == other + one == Fingerprint(3, 4)
 
 
 @pytest.mark.parametrize(("number", "expected"), [(None, None), (6, None), (7, 7)])
 def test_a_task_is_written_unless_its_marker_stands_at_the_batch(number, expected):
     marker = None if number is None else Marker("q1", number, 10, 99)
-    found = committed_before(BATCH, None, marker)
+    found = find_committed_marker(BATCH, None, marker)
     assert (found and found.number) == expected
 
 
 def test_neither_another_query_nor_an_earlier_batch_writes():
     plan = planned(opened(0))
     for known in (Marker("q2", 1, 0, 0), replace(plan, query="", number=1)):
-        given = (known, None) if isinstance(known, Plan) else (None, known)
+        given = (known, None) if isinstance(known, BatchPlan) else (None, known)
         with pytest.raises(KafkaError, match=r"was written by .* and not by the stream q1"):
-            committed_before(BATCH, *given)
+            find_committed_marker(BATCH, *given)
     for known in (Marker("q1", 8, 0, 0), replace(plan, number=8)):
-        given = (known, None) if isinstance(known, Plan) else (None, known)
+        given = (known, None) if isinstance(known, BatchPlan) else (None, known)
         with pytest.raises(KafkaError, match="too late: the sink has gone on to 8"):
-            committed_before(BATCH, *given)
+            find_committed_marker(BATCH, *given)
 
 
 @pytest.mark.parametrize("found", [Fingerprint(11, 99), Fingerprint(10, 98)])
 def test_a_committed_task_must_have_the_same_rows_again(found):
-    marker = Marker.of(BATCH, ROWS)
-    check_same(BATCH, 3, marker, ROWS)
+    marker = Marker.for_batch(BATCH, ROWS)
+    verify_fingerprint(BATCH, 3, marker, ROWS)
     with pytest.raises(KafkaError, match=r"task 3 of batch 7 .* is committed with 10 rows"):
-        check_same(BATCH, 3, marker, found)
+        verify_fingerprint(BATCH, 3, marker, found)
 
 
 def test_a_batch_without_rows_has_no_plan():
-    assert plan_of([]) is None
-    assert plan_of([Empty(0), Empty(1)]) is None
+    assert build_plan([]) is None
+    assert build_plan([EmptyTask(0), EmptyTask(1)]) is None
 
 
 def test_a_plan_tells_which_task_has_which_rows():
-    plan = planned(Empty(0), opened(2, Fingerprint(1, 5)), opened(1, Fingerprint(2, 6)))
+    plan = planned(EmptyTask(0), opened(2, Fingerprint(1, 5)), opened(1, Fingerprint(2, 6)))
     assert (plan.tasks, plan.first, plan.rows, plan.width) == (3, 1, 3, 4)
-    same = planned(opened(1, Fingerprint(2, 6)), Committed(2, BATCH, 4, Fingerprint(1, 5)))
+    same = planned(opened(1, Fingerprint(2, 6)), CommittedTask(2, BATCH, 4, Fingerprint(1, 5)))
     assert same.digest == plan.digest
     moved = planned(opened(1, Fingerprint(1, 5)), opened(2, Fingerprint(2, 6)))
     assert moved.digest != plan.digest
@@ -132,61 +134,61 @@ def test_a_plan_tells_which_task_has_which_rows():
 def test_a_plan_that_has_the_markers_elsewhere_is_not_replaced(number):
     mine, known = planned(opened(0, width=4)), planned(opened(0, width=2))
     with pytest.raises(KafkaError, match=r"its plan and its tasks do not agree .*2 and 4 part"):
-        settle_plan(BATCH, replace(known, number=number), mine, begun=False)
+        must_commit_plan(BATCH, replace(known, number=number), mine, has_commits=False)
 
 
 def test_tasks_that_know_of_other_markers_are_refused():
     with pytest.raises(KafkaError, match="tasks 0 and 1 do not agree"):
-        plan_of([opened(0), opened(1, width=5)])
+        build_plan([opened(0), opened(1, width=5)])
     with pytest.raises(KafkaError, match="tasks 0 and 1 do not agree"):
-        plan_of([opened(0), opened(1, batch=replace(BATCH, number=8))])
+        build_plan([opened(0), opened(1, batch=replace(BATCH, number=8))])
 
 
 def test_a_plan_is_replaced_only_while_nothing_of_it_is_committed():
     mine, other = planned(opened(0), opened(1)), planned(opened(0))
-    assert settle_plan(BATCH, None, mine, begun=False)
-    assert settle_plan(BATCH, replace(other, number=6), mine, begun=True)
-    assert not settle_plan(BATCH, mine, mine, begun=True)
-    assert settle_plan(BATCH, other, mine, begun=False)
+    assert must_commit_plan(BATCH, None, mine, has_commits=False)
+    assert must_commit_plan(BATCH, replace(other, number=6), mine, has_commits=True)
+    assert not must_commit_plan(BATCH, mine, mine, has_commits=True)
+    assert must_commit_plan(BATCH, other, mine, has_commits=False)
     with pytest.raises(KafkaError, match="committed in part, as 1 tasks with 10 rows; this run"):
-        settle_plan(BATCH, other, mine, begun=True)
+        must_commit_plan(BATCH, other, mine, has_commits=True)
     with pytest.raises(KafkaError, match="too late"):
-        settle_plan(BATCH, replace(other, number=8), mine, begun=False)
+        must_commit_plan(BATCH, replace(other, number=8), mine, has_commits=False)
 
 
 def test_whoever_dies_when_every_row_is_committed_once():
     """All runs of three tasks that die after some ends, each followed by one that ends all."""
     rows = {0: Fingerprint(1, 1), 1: Fingerprint(2, 2), 2: Fingerprint(3, 3)}
     for ended, changed in product(([], [0], [0, 1], [0, 2], [0, 1, 2]), (False, True)):
-        markers = {task: Marker.of(BATCH, rows[task]) for task in ended}
+        markers = {task: Marker.for_batch(BATCH, rows[task]) for task in ended}
         known = planned(*(opened(task, rows[task]) for task in rows))
         # Another plan: all rows are in one task now.
         again = {1: Fingerprint(6, 6)} if changed else rows
         committed = dict.fromkeys(ended, 1)
         try:
-            results: list[Result] = []
+            results: list[TaskResult] = []
             for task, found in again.items():
-                marker = committed_before(BATCH, known, markers.get(task))
+                marker = find_committed_marker(BATCH, known, markers.get(task))
                 if marker is None:
                     results.append(opened(task, found))
                 else:
-                    check_same(BATCH, task, marker, found)
-                    results.append(Committed(task, BATCH, 4, found))
-            settle_plan(BATCH, known, planned(*results), begun=known.first in markers)
+                    verify_fingerprint(BATCH, task, marker, found)
+                    results.append(CommittedTask(task, BATCH, 4, found))
+            must_commit_plan(BATCH, known, planned(*results), has_commits=known.first in markers)
         except KafkaError:
             assert changed
             assert ended
             continue
         assert not (changed and ended), "two plans were mixed"
         for result in results:
-            if isinstance(result, Open):
+            if isinstance(result, PreparedTask):
                 committed[result.task] = committed.get(result.task, 0) + 1
         assert committed == dict.fromkeys(again, 1)
 
 
 def test_the_error_names_what_is_committed_and_what_is_not():
     why = KafkaError("timed out")
-    error = in_part(BATCH, {2, 0}, [4, 1], {3}, why)
+    error = partial_commit_error(BATCH, {2, 0}, [4, 1], {3}, why)
     text = str(error)
     assert (
         "batch 7 of the sink 'sink' is not written in whole: committed are the tasks 0, 2" in text
@@ -194,7 +196,7 @@ def test_the_error_names_what_is_committed_and_what_is_not():
     assert "; not committed are the tasks 1, 4; of the tasks 3 it is not known. Run" in text
     assert "The first reason: timed out" in text
     assert error.__cause__ is why
-    text = str(in_part(BATCH, [], range(30), [], why))
+    text = str(partial_commit_error(BATCH, [], range(30), [], why))
     assert "in whole: nothing of it is committed. Run the query again" in text
-    text = str(in_part(BATCH, range(30), [], {40}, why))
+    text = str(partial_commit_error(BATCH, range(30), [], {40}, why))
     assert "18, 19 and 10 more; of the tasks 40 it is not known." in text

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafkawire.spark.limits import Delay, rate_limited
+from aiokafkawire.spark.limits import TriggerDelay, rate_limit
 from aiokafkawire.types import TopicPartition
 
 
@@ -25,7 +25,7 @@ def offsets(*values: int) -> dict[TopicPartition, int]:
     ],
 )
 def test_a_batch_is_shared_in_proportion(limit, start, latest, expected):
-    assert rate_limited(limit, offsets(*start), offsets(*latest)) == offsets(*expected)
+    assert rate_limit(limit, offsets(*start), offsets(*latest)) == offsets(*expected)
 
 
 PAIRS = st.lists(st.tuples(st.integers(0, 2**62), st.integers(0, 10**12)), min_size=1, max_size=9)
@@ -35,7 +35,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, 2**62), st.integers(0, 10**12)), min_s
 def test_a_batch_goes_on_and_never_past_the_end(limit, pairs):
     start = offsets(*(begin for begin, _ in pairs))
     latest = offsets(*(begin + size for begin, size in pairs))
-    ends = rate_limited(limit, start, latest)
+    ends = rate_limit(limit, start, latest)
     assert ends.keys() == latest.keys()
     for tp, end in ends.items():
         assert start[tp] < end <= latest[tp] or start[tp] == end == latest[tp]
@@ -44,10 +44,10 @@ def test_a_batch_goes_on_and_never_past_the_end(limit, pairs):
 
 
 def test_a_batch_waits_for_rows_up_to_the_delay():
-    delay = Delay(min_rows=10, max_delay_s=60)
-    assert not delay.waits(3, 1000.0)
-    assert delay.waits(9, 1001.0)
-    assert not delay.waits(10, 1002.0)
-    assert delay.waits(9, 1061.9)
-    assert not delay.waits(9, 1062.0)
-    assert delay.waits(0, 1063.0)
+    delay = TriggerDelay(min_rows=10, max_delay_s=60)
+    assert not delay.should_wait(3, 1000.0)
+    assert delay.should_wait(9, 1001.0)
+    assert not delay.should_wait(10, 1002.0)
+    assert delay.should_wait(9, 1061.9)
+    assert not delay.should_wait(9, 1062.0)
+    assert delay.should_wait(0, 1063.0)

@@ -12,7 +12,7 @@ from aiokafkawire.spark.offsets import (
     offsets_from_json,
     offsets_to_json,
     partitions_from_json,
-    times_from_json,
+    timestamps_from_json,
     to_nested,
 )
 from aiokafkawire.types import TopicPartition
@@ -60,9 +60,9 @@ def test_what_is_wrong_is_refused_by_name(text):
 
 
 def test_times_are_not_negative():
-    assert times_from_json('{"a":{"0":7}}', "x") == {TopicPartition("a", 0): 7}
+    assert timestamps_from_json('{"a":{"0":7}}', "x") == {TopicPartition("a", 0): 7}
     with pytest.raises(InvalidOption, match=r"a-0 is negative: -1"):
-        times_from_json('{"a":{"0":-1}}', "x")
+        timestamps_from_json('{"a":{"0":-1}}', "x")
 
 
 def test_assigned_partitions_are_in_order_and_single():

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from aiokafkawire.errors import RequestTimedOut, UnknownTopic
-from aiokafkawire.spark.option_names import data_source_errors, reworded
+from aiokafkawire.spark.option_names import reword, reword_errors
 
 
 @pytest.mark.parametrize(
@@ -19,12 +19,12 @@ from aiokafkawire.spark.option_names import data_source_errors, reworded
     ],
 )
 def test_errors_name_the_options_of_the_data_source(text, expected):
-    assert reworded(text) == expected
-    assert reworded(reworded(text)) == expected
+    assert reword(text) == expected
+    assert reword(reword(text)) == expected
 
 
 def test_the_context_of_an_error_stays():
-    with pytest.raises(RequestTimedOut) as caught, data_source_errors():
+    with pytest.raises(RequestTimedOut) as caught, reword_errors():
         raise RequestTimedOut("late (request_timeout_ms)", topic="max_block_ms", partition=1)
     assert str(caught.value) == (
         "late (kafka.request.timeout.ms) (topic max_block_ms, partition 1)"
@@ -32,7 +32,7 @@ def test_the_context_of_an_error_stays():
 
 
 def test_other_unknown_topics_and_other_errors_pass():
-    with pytest.raises(UnknownTopic, match="'t' has no partition 9"), data_source_errors():
+    with pytest.raises(UnknownTopic, match="'t' has no partition 9"), reword_errors():
         raise UnknownTopic("topic 't' has no partition 9", topic="t", partition=9)
-    with pytest.raises(ValueError, match=r"^max_block_ms$"), data_source_errors():
+    with pytest.raises(ValueError, match=r"^max_block_ms$"), reword_errors():
         raise ValueError("max_block_ms")

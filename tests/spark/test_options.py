@@ -5,13 +5,20 @@ from typing import Any
 import pytest
 
 from aiokafkawire.errors import InvalidOption
-from aiokafkawire.spark.offsets import EARLIEST, LATEST, AllAt, AtOffsets, AtTime, AtTimes
+from aiokafkawire.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    GlobalOffsetRangeLimit,
+    GlobalTimestampRangeLimit,
+    SpecificOffsetRangeLimit,
+    SpecificTimestampRangeLimit,
+)
 from aiokafkawire.spark.options import (
-    Assigned,
-    ExactlyOnce,
-    Matching,
-    Named,
+    AssignStrategy,
+    ExactlyOnceOptions,
     ReadOptions,
+    SubscribePatternStrategy,
+    SubscribeStrategy,
     WriteOptions,
     duration_ms,
 )
@@ -22,27 +29,30 @@ T0 = TopicPartition("t", 0)
 
 
 def read(streaming: bool = False, /, **given: str) -> ReadOptions:
-    return ReadOptions.of(SERVERS | {"subscribe": "t"} | given, streaming=streaming)
+    return ReadOptions.parse(SERVERS | {"subscribe": "t"} | given, streaming=streaming)
 
 
 def source_of(**given: str) -> Any:
-    return ReadOptions.of(SERVERS | given, streaming=False).source
+    return ReadOptions.parse(SERVERS | given, streaming=False).consumer_strategy
 
 
 def test_the_defaults_are_those_of_the_jvms_connector():
     batch, stream = read(), read(True)
-    assert (batch.starting, batch.ending) == (AllAt(EARLIEST), AllAt(LATEST))
-    assert stream.starting == AllAt(LATEST)
+    assert (batch.starting_offsets, batch.ending_offsets) == (
+        GlobalOffsetRangeLimit(EARLIEST),
+        GlobalOffsetRangeLimit(LATEST),
+    )
+    assert stream.starting_offsets == GlobalOffsetRangeLimit(LATEST)
     assert batch.fail_on_data_loss
     assert not batch.include_headers
-    assert not batch.latest_if_no_record_is_so_young
-    assert (batch.lookup_retries, batch.lookup_retry_interval_ms) == (3, 1000)
+    assert not batch.latest_if_no_matching_timestamp
+    assert (batch.fetch_offset_num_retries, batch.fetch_offset_retry_interval_ms) == (3, 1000)
     assert batch.max_trigger_delay_ms == 15 * 60_000
     assert batch.min_partitions is batch.max_offsets_per_trigger is batch.group_id is None
 
 
 def test_names_are_without_case():
-    found = ReadOptions.of(
+    found = ReadOptions.parse(
         {
             "KAFKA.Bootstrap.Servers": "localhost:9092",
             "SUBSCRIBE": "t",
@@ -60,10 +70,10 @@ def test_names_are_without_case():
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"subscribe": "a, b,,a"}, Named(("a", "b"))),
-        ({"subscribePattern": "a.*"}, Matching("a.*")),
-        ({"assign": '{"t":[0]}'}, Assigned((T0,))),
-        ({"assign": "{}"}, Assigned(())),
+        ({"subscribe": "a, b,,a"}, SubscribeStrategy(("a", "b"))),
+        ({"subscribePattern": "a.*"}, SubscribePatternStrategy("a.*")),
+        ({"assign": '{"t":[0]}'}, AssignStrategy((T0,))),
+        ({"assign": "{}"}, AssignStrategy(())),
     ],
 )
 def test_one_of_three_ways_says_what_is_read(given, expected):
@@ -88,15 +98,21 @@ def test_no_way_and_two_ways_are_refused(given, text):
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"startingOffsets": " Earliest "}, AllAt(EARLIEST)),
-        ({"startingOffsets": '{"t":{"0":5}}'}, AtOffsets({T0: 5})),
-        ({"startingOffsetsByTimestamp": '{"t":{"0":5}}'}, AtTimes({T0: 5})),
-        ({"startingTimestamp": "9", "startingOffsetsByTimestamp": "x"}, AtTime(9)),
-        ({"startingOffsetsByTimestamp": '{"t":{"0":5}}', "startingOffsets": "x"}, AtTimes({T0: 5})),
+        ({"startingOffsets": " Earliest "}, GlobalOffsetRangeLimit(EARLIEST)),
+        ({"startingOffsets": '{"t":{"0":5}}'}, SpecificOffsetRangeLimit({T0: 5})),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":5}}'}, SpecificTimestampRangeLimit({T0: 5})),
+        (
+            {"startingTimestamp": "9", "startingOffsetsByTimestamp": "x"},
+            GlobalTimestampRangeLimit(9),
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"t":{"0":5}}', "startingOffsets": "x"},
+            SpecificTimestampRangeLimit({T0: 5}),
+        ),
     ],
 )
 def test_where_reading_begins(given, expected):
-    assert read(**given).starting == expected
+    assert read(**given).starting_offsets == expected
 
 
 @pytest.mark.parametrize(
@@ -145,7 +161,7 @@ def test_what_is_wrong_is_refused_by_name(streaming, given, text):
 
 def test_servers_must_be_given():
     with pytest.raises(InvalidOption, match=r"kafka\.bootstrap\.servers must be given"):
-        ReadOptions.of({"subscribe": "t"}, streaming=False)
+        ReadOptions.parse({"subscribe": "t"}, streaming=False)
 
 
 def test_settings_of_the_client_are_its_arguments():
@@ -176,7 +192,7 @@ def test_settings_of_the_producer():
         "kafka.compression.gzip.level": "9",
         "kafka.fetch.min.bytes": "1",
     }
-    found = WriteOptions.of(SERVERS | given)
+    found = WriteOptions.parse(SERVERS | given)
     assert found.topic == "out"
     assert found.client == {
         "bootstrap_servers": "localhost:9092",
@@ -186,7 +202,7 @@ def test_settings_of_the_producer():
         "compression_level": 5,
     }
     with pytest.raises(InvalidOption, match="with exactlyOnce each task has its own"):
-        WriteOptions.of(SERVERS | {"kafka.transactional.id": "t"})
+        WriteOptions.parse(SERVERS | {"kafka.transactional.id": "t"})
 
 
 @pytest.mark.parametrize(
@@ -208,19 +224,19 @@ ONCE = SERVERS | {"exactlyOnce": "true", "topic": "t"}
 
 
 def test_exactly_once_of_a_stream_needs_no_more():
-    found = WriteOptions.of(ONCE, streaming=True)
-    assert found.exactly_once == ExactlyOnce(None, None, "t")
+    found = WriteOptions.parse(ONCE, streaming=True)
+    assert found.exactly_once == ExactlyOnceOptions(None, None, "t")
     assert found.client["transaction_timeout_ms"] == 900_000
-    assert WriteOptions.of(SERVERS | {"topic": "t"}, streaming=True).exactly_once is None
+    assert WriteOptions.parse(SERVERS | {"topic": "t"}, streaming=True).exactly_once is None
     named = {"txnAppId": " orders ", "txnMarkerTopic": "m", "kafka.transaction.timeout.ms": "7000"}
-    found = WriteOptions.of(ONCE | named, streaming=True)
-    assert found.exactly_once == ExactlyOnce("orders", None, "m")
+    found = WriteOptions.parse(ONCE | named, streaming=True)
+    assert found.exactly_once == ExactlyOnceOptions("orders", None, "m")
     assert found.client["transaction_timeout_ms"] == 7_000
 
 
 def test_exactly_once_of_a_batch_is_told_which_it_is():
-    found = WriteOptions.of(ONCE | {"txnAppId": "orders", "txnVersion": "20261123"})
-    assert found.exactly_once == ExactlyOnce("orders", 20261123, "t")
+    found = WriteOptions.parse(ONCE | {"txnAppId": "orders", "txnVersion": "20261123"})
+    assert found.exactly_once == ExactlyOnceOptions("orders", 20261123, "t")
 
 
 @pytest.mark.parametrize(
@@ -248,4 +264,4 @@ def test_exactly_once_of_a_batch_is_told_which_it_is():
 )
 def test_what_contradicts_exactly_once_is_told(given, streaming, text):
     with pytest.raises(InvalidOption, match=text):
-        WriteOptions.of(given, streaming=streaming)
+        WriteOptions.parse(given, streaming=streaming)

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from aiokafkawire.spark.pushdown import EVERYTHING, narrowing, not_before
+from aiokafkawire.spark.pushdown import NO_FILTERS, apply_min_timestamp, push_filters
 from aiokafkawire.spark.ranges import OffsetRange
 from aiokafkawire.types import TopicPartition
 
@@ -146,17 +146,19 @@ def test_no_row_is_left_out_that_passes(filters, log, data):
     for tp in log:
         start, end = sorted(data.draw(st.tuples(st.integers(0, 22), st.integers(0, 22))))
         ranges.append(OffsetRange(tp, start, end))
-    narrowed, left = narrowing(filters)
-    assert all(any(one is given for given in filters) for one in left)
-    found = narrowed.ranges(ranges)
-    if narrowed.not_before_ms is not None:
+    pushed, unhandled = push_filters(filters)
+    assert all(any(one is given for given in filters) for one in unhandled)
+    found = pushed.apply(ranges)
+    if pushed.min_timestamp_ms is not None:
         found = [
-            not_before(wanted, 21, first_at_or_after(rows, narrowed.not_before_ms), log_start)
+            apply_min_timestamp(
+                wanted, 21, first_at_or_after(rows, pushed.min_timestamp_ms), log_start
+            )
             for wanted in found
             for rows in (log[wanted.topic_partition],)
             for log_start in (data.draw(st.integers(0, 3)),)
         ]
-    assert passing(left, rows_of(log, found)) == passing(filters, rows_of(log, ranges))
+    assert passing(unhandled, rows_of(log, found)) == passing(filters, rows_of(log, ranges))
 
 
 def rows_of(log: dict[TopicPartition, list[Row]], ranges: Sequence[OffsetRange]) -> list[Row]:
@@ -197,10 +199,10 @@ RANGES = [OffsetRange(TopicPartition(topic, n), 2, 9) for topic in ("a", "b") fo
     ],
 )
 def test_predicates_on_places_are_done_with(filters, expected):
-    narrowed, left = narrowing(filters)
-    found = narrowed.ranges(RANGES)
+    pushed, unhandled = push_filters(filters)
+    found = pushed.apply(RANGES)
     shown = [(*part.topic_partition, part.start, part.end) for part in found]
-    assert (shown, left) == (expected, [])
+    assert (shown, unhandled) == (expected, [])
 
 
 @pytest.mark.parametrize(
@@ -211,12 +213,12 @@ def test_predicates_on_places_are_done_with(filters, expected):
     ],
 )
 def test_a_set_of_offsets_is_a_range_of_which_spark_takes_some(filters, first, end):
-    narrowed, left = narrowing(filters)
-    assert (narrowed.first, narrowed.end, left) == (first, end, filters)
+    pushed, unhandled = push_filters(filters)
+    assert (pushed.min_offset, pushed.end_offset, unhandled) == (first, end, filters)
 
 
 @pytest.mark.parametrize(
-    ("predicate", "not_before_ms"),
+    ("predicate", "min_timestamp_ms"),
     [
         (GreaterThanOrEqual(TIMESTAMP, at(5)), 5),
         (GreaterThanOrEqual(TIMESTAMP, at(5.001)), 6),
@@ -230,9 +232,9 @@ def test_a_set_of_offsets_is_a_range_of_which_spark_takes_some(filters, first, e
         (GreaterThan(TIMESTAMP, datetime(1970, 1, 2)), None),
     ],
 )
-def test_a_least_timestamp_is_looked_up_and_looked_at_again(predicate, not_before_ms):
-    narrowed, left = narrowing([predicate])
-    assert (narrowed.not_before_ms, left) == (not_before_ms, [predicate])
+def test_a_least_timestamp_is_looked_up_and_looked_at_again(predicate, min_timestamp_ms):
+    pushed, unhandled = push_filters([predicate])
+    assert (pushed.min_timestamp_ms, unhandled) == (min_timestamp_ms, [predicate])
 
 
 @pytest.mark.parametrize(
@@ -252,7 +254,7 @@ def test_a_least_timestamp_is_looked_up_and_looked_at_again(predicate, not_befor
     ],
 )
 def test_of_what_is_not_understood_nothing_is_left_out(predicate):
-    assert narrowing([predicate]) == (EVERYTHING, [predicate])
+    assert push_filters([predicate]) == (NO_FILTERS, [predicate])
 
 
 @pytest.mark.parametrize(
@@ -271,4 +273,4 @@ def test_of_what_is_not_understood_nothing_is_left_out(predicate):
 )
 def test_only_what_was_looked_through_is_left_out(log_end, found, log_start, start):
     wanted = OffsetRange(TopicPartition("t", 0), 2, 9)
-    assert not_before(wanted, log_end, found, log_start) == wanted._replace(start=start)
+    assert apply_min_timestamp(wanted, log_end, found, log_start) == wanted._replace(start=start)

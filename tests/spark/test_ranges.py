@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafkawire.spark.ranges import OffsetRange, divide
+from aiokafkawire.spark.ranges import OffsetRange, split_ranges
 from aiokafkawire.types import TopicPartition
 
 
@@ -33,7 +33,7 @@ def shown(found: list[OffsetRange]) -> list[tuple[int, int, int]]:
     ],
 )
 def test_ranges_are_split_as_asked(sizes, min_partitions, max_records, expected):
-    assert shown(divide(ranges(*sizes), min_partitions, max_records)) == expected
+    assert shown(split_ranges(ranges(*sizes), min_partitions, max_records)) == expected
 
 
 SIZES = st.lists(st.integers(-3, 10**7), max_size=12)
@@ -44,7 +44,7 @@ COUNT = st.none() | st.integers(1, 200)
 @given(SIZES, START, COUNT, st.none() | st.integers(50_000, 10**7))
 def test_nothing_is_lost_and_nothing_is_read_twice(sizes, start, min_partitions, max_records):
     whole = ranges(*sizes, start=start)
-    found = divide(whole, min_partitions, max_records)
+    found = split_ranges(whole, min_partitions, max_records)
     assert all(part.size > 0 for part in found)
     assert found == sorted(found)
     for part in whole:
@@ -61,7 +61,7 @@ def test_nothing_is_lost_and_nothing_is_read_twice(sizes, start, min_partitions,
 def test_there_are_about_as_many_as_asked_for(sizes, start, min_partitions):
     whole = ranges(*sizes, start=start)
     filled = [part for part in whole if part.size > 0]
-    found = divide(whole, min_partitions)
+    found = split_ranges(whole, min_partitions)
     assert len(found) <= max(min_partitions, len(filled)) + len(filled)
     assert len(found) >= len(filled)
     if filled and min_partitions <= min(part.size for part in filled):
@@ -71,4 +71,4 @@ def test_there_are_about_as_many_as_asked_for(sizes, start, min_partitions):
 @given(SIZES, START, COUNT)
 def test_the_order_given_changes_nothing(sizes, start, min_partitions):
     whole = ranges(*sizes, start=start)
-    assert divide(reversed(whole), min_partitions) == divide(whole, min_partitions)
+    assert split_ranges(reversed(whole), min_partitions) == split_ranges(whole, min_partitions)

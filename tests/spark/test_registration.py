@@ -25,7 +25,7 @@ def told(*lines: str) -> str:
     ("imported", "loaded"),
     [
         ("import aiokafkawire.spark", "[]"),
-        ("from aiokafkawire.spark import options, offsets, ranges, limits, progress", "[]"),
+        ("from aiokafkawire.spark import options, offsets, ranges, limits, offset_progress", "[]"),
         ("import pyspark_aiokafkawire", "['pyspark']"),
     ],
 )
@@ -48,8 +48,8 @@ value = StructType([StructField("value", BinaryType())])
     [
         # What the processes do that Spark starts for a query but for planning, reading and writing.
         "source.KafkaDataSource(read).schema()",
-        "source.KafkaBatchReader(ReadOptions.of(read, streaming=False), ['value'])",
-        "source.KafkaStreamReader(ReadOptions.of(read, streaming=True), ['value'])",
+        "source.KafkaBatchReader(ReadOptions.parse(read, streaming=False), ['value'])",
+        "source.KafkaStreamReader(ReadOptions.parse(read, streaming=True), ['value'])",
         "source.KafkaDataSource(write).streamWriter(value, False).commit([], 0)",
     ],
 )

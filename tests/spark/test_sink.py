@@ -6,9 +6,9 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from aiokafkawire.errors import KafkaError
-from aiokafkawire.spark.exactly_once import Empty
+from aiokafkawire.spark.exactly_once import EmptyTask
 from aiokafkawire.spark.options import WriteOptions
-from aiokafkawire.spark.sink import KafkaBatchWriter, KafkaStreamWriter, TaskDone
+from aiokafkawire.spark.sink import KafkaBatchWriter, KafkaStreamWriter, TaskCommitMessage
 
 SCHEMA = StructType([StructField("value", StringType())])
 NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
@@ -16,19 +16,19 @@ NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 
 def test_a_task_of_which_nothing_is_told_is_not_committed_without():
     once = {**NOWHERE, "exactlyOnce": "true"}
-    stream = KafkaStreamWriter(WriteOptions.of(once, streaming=True), SCHEMA)
+    stream = KafkaStreamWriter(WriteOptions.parse(once, streaming=True), SCHEMA)
     batch = KafkaBatchWriter(
-        WriteOptions.of({**once, "txnAppId": "a", "txnVersion": "1"}, streaming=False), SCHEMA
+        WriteOptions.parse({**once, "txnAppId": "a", "txnVersion": "1"}, streaming=False), SCHEMA
     )
     with pytest.raises(KafkaError, match="hands over what 1 of 2 tasks have written"):
-        stream.commit([TaskDone(Empty(0)), None], 3)
+        stream.commit([TaskCommitMessage(EmptyTask(0)), None], 3)
     with pytest.raises(KafkaError, match="hands over what 0 of 1 tasks have written"):
         batch.commit([None])
     # Those that failed have told nothing, and the others are aborted.
-    stream.abort([None, TaskDone(Empty(1))], 3)
+    stream.abort([None, TaskCommitMessage(EmptyTask(1))], 3)
 
 
 def test_at_least_once_is_done_when_its_tasks_are():
-    writer = KafkaStreamWriter(WriteOptions.of(NOWHERE, streaming=True), SCHEMA)
+    writer = KafkaStreamWriter(WriteOptions.parse(NOWHERE, streaming=True), SCHEMA)
     writer.commit([None], 3)
     writer.abort([None], 3)

@@ -16,10 +16,17 @@ from aiokafkawire import Consumer, Producer, blocking
 from aiokafkawire.broker import Answer, Close
 from aiokafkawire.errors import KafkaError, UnsupportedVersion
 from aiokafkawire.spark import transactions
-from aiokafkawire.spark.exactly_once import Batch, Committed, Empty, Open, Result, plan_of
+from aiokafkawire.spark.exactly_once import (
+    CommittedTask,
+    EmptyTask,
+    PreparedTask,
+    SinkBatch,
+    TaskResult,
+    build_plan,
+)
+from aiokafkawire.spark.range_reader import read_range
 from aiokafkawire.spark.ranges import OffsetRange
-from aiokafkawire.spark.reading import read_range
-from aiokafkawire.spark.transactions import abort_all, end_all, write_in_transaction
+from aiokafkawire.spark.transactions import abort_all, commit_all, write_in_transaction
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from tests.broker.hosted import HostedBroker, hosted_broker
@@ -38,18 +45,18 @@ def options(kafka: HostedBroker, **more: Any) -> dict[str, Any]:
     return {"bootstrap_servers": kafka.servers, **more}
 
 
-def sink(kafka: HostedBroker, name: str, partitions: int = 2) -> Batch:
+def sink(kafka: HostedBroker, name: str, partitions: int = 2) -> SinkBatch:
     create(kafka, name, partitions)
-    return Batch(name, "q", 0, name)
+    return SinkBatch(name, "q", 0, name)
 
 
-def write(kafka: HostedBroker, batch: Batch, task: int, rows: Rows, **more: Any) -> Result:
+def write(kafka: HostedBroker, batch: SinkBatch, task: int, rows: Rows, **more: Any) -> TaskResult:
     # In two parts, as Spark may give them.
     parts = [pyarrow.RecordBatch.from_pydict({"value": some}) for some in (rows[:2], rows[2:])]
     return write_in_transaction(options(kafka, **more), batch.topic, batch, task, iter(parts))
 
 
-def run(kafka: HostedBroker, batch: Batch, *tasks: Rows, **more: Any) -> list[Result]:
+def run(kafka: HostedBroker, batch: SinkBatch, *tasks: Rows, **more: Any) -> list[TaskResult]:
     return [write(kafka, batch, number, rows, **more) for number, rows in enumerate(tasks)]
 
 
@@ -76,24 +83,24 @@ def stored(kafka: HostedBroker, topic: str) -> int:
     return sum(kafka.call(kafka.broker.end_offset, topic, number) for number in partitions)
 
 
-def record(kafka: HostedBroker, batch: Batch, results: list[Result]) -> None:
+def record(kafka: HostedBroker, batch: SinkBatch, results: list[TaskResult]) -> None:
     """What the driver does before it ends the first transaction."""
-    transactions._record(options(kafka), batch, plan_of(results)[1], results)
+    transactions._commit_plan(options(kafka), batch, build_plan(results)[1], results)
 
 
-def kinds(results: list[Result]) -> list[type[Any]]:
+def kinds(results: list[TaskResult]) -> list[type[Any]]:
     return [type(result) for result in results]
 
 
 def test_rows_are_seen_once_the_driver_has_ended_all(kafka):
     batch = sink(kafka, "all")
     results = run(kafka, batch, ["a", "b", "c"], [], ["d"])
-    assert kinds(results) == [Open, Empty, Open]
-    end_all(options(kafka), results)
+    assert kinds(results) == [PreparedTask, EmptyTask, PreparedTask]
+    commit_all(options(kafka), results)
     assert visible(kafka, "all") == Counter("abcd")
     again = run(kafka, batch, ["c", "b", "a"], [], ["d"])
-    assert kinds(again) == [Committed, Empty, Committed]
-    end_all(options(kafka), again)
+    assert kinds(again) == [CommittedTask, EmptyTask, CommittedTask]
+    commit_all(options(kafka), again)
     assert visible(kafka, "all") == Counter("abcd")
 
 
@@ -101,16 +108,16 @@ def test_nothing_is_seen_before_the_driver_ends_it(kafka):
     batch = sink(kafka, "before")
     results = run(kafka, batch, ["a"], ["b"])
     assert visible(kafka, "before") == Counter()
-    end_all(options(kafka), results)
+    commit_all(options(kafka), results)
     assert visible(kafka, "before") == Counter("ab")
 
 
 def test_a_batch_after_another_is_written(kafka):
     batch = sink(kafka, "next")
-    end_all(options(kafka), run(kafka, batch, ["a"], ["b"]))
+    commit_all(options(kafka), run(kafka, batch, ["a"], ["b"]))
     later = replace(batch, number=5)
-    end_all(options(kafka), run(kafka, later, ["c"], ["d"], ["e"]))
-    end_all(options(kafka), run(kafka, replace(batch, number=6), ["f"]))
+    commit_all(options(kafka), run(kafka, later, ["c"], ["d"], ["e"]))
+    commit_all(options(kafka), run(kafka, replace(batch, number=6), ["f"]))
     assert visible(kafka, "next") == Counter("abcdef")
     with pytest.raises(KafkaError, match="comes too late: the sink has gone on to 6"):
         write(kafka, later, 1, ["d"])
@@ -119,11 +126,11 @@ def test_a_batch_after_another_is_written(kafka):
 def test_more_tasks_than_partitions_have_their_markers(kafka):
     batch = sink(kafka, "many")
     tasks = [[f"{number}"] for number in range(7)]
-    end_all(options(kafka), run(kafka, batch, *tasks))
+    commit_all(options(kafka), run(kafka, batch, *tasks))
     # Partitions that come later do not move them.
     kafka.call(kafka.broker.add_partitions, "many", 5)
     again = run(kafka, batch, *tasks)
-    assert set(kinds(again)) == {Committed}
+    assert set(kinds(again)) == {CommittedTask}
     assert visible(kafka, "many") == Counter("0123456")
 
 
@@ -133,15 +140,15 @@ def test_a_driver_that_died_between_two_ends_is_settled_by_the_rerun(kafka, ende
     tasks = ["a", "b"], ["c"], ["d"]
     results = run(kafka, batch, *tasks)
     record(kafka, batch, results)
-    blocking.call(transactions._end, options(kafka), results[:ended], True)
+    blocking.call(transactions._end_transactions, options(kafka), results[:ended], True)
     again = run(kafka, batch, *tasks)
-    assert kinds(again) == [Committed] * ended + [Open] * (3 - ended)
-    end_all(options(kafka), again)
+    assert kinds(again) == [CommittedTask] * ended + [PreparedTask] * (3 - ended)
+    commit_all(options(kafka), again)
     assert visible(kafka, batch.topic) == Counter("abcd")
 
 
 def test_the_first_task_is_committed_before_any_other(kafka, monkeypatch):
-    monkeypatch.setattr(transactions, "LOOK_S", 0.3)
+    monkeypatch.setattr(transactions, "MARKER_LOOKUP_S", 0.3)
     batch = sink(kafka, "first")
     seen: list[str] = []
 
@@ -154,19 +161,19 @@ def test_the_first_task_is_committed_before_any_other(kafka, monkeypatch):
     with pytest.raises(
         KafkaError, match=r"committed are the tasks 2; of the tasks 1 it is.*AUTHORIZATION"
     ):
-        end_all(options(kafka), results)
+        commit_all(options(kafka), results)
     assert seen == ["first-1"]
 
 
 def test_a_new_attempt_fences_the_one_before(kafka, monkeypatch):
-    monkeypatch.setattr(transactions, "LOOK_S", 0.3)
+    monkeypatch.setattr(transactions, "MARKER_LOOKUP_S", 0.3)
     batch = sink(kafka, "fenced")
     (older,) = run(kafka, batch, ["a", "b"])
     (newer,) = run(kafka, batch, ["a", "b"])
     with pytest.raises(KafkaError, match=r"nothing of it is committed.*fenced-0"):
-        end_all(options(kafka), [older])
+        commit_all(options(kafka), [older])
     assert visible(kafka, "fenced") == Counter()
-    end_all(options(kafka), [newer])
+    commit_all(options(kafka), [newer])
     assert visible(kafka, "fenced") == Counter("ab")
 
 
@@ -182,11 +189,11 @@ def test_one_that_timed_out_is_named_and_written_by_the_rerun(kafka):
     with pytest.raises(
         KafkaError, match=r"committed are the tasks 0, 2; not committed are the tasks 1\. Run"
     ):
-        end_all(options(kafka), results)
+        commit_all(options(kafka), results)
     assert visible(kafka, "late") == Counter("ac")
     again = run(kafka, batch, *tasks)
-    assert kinds(again) == [Committed, Open, Committed]
-    end_all(options(kafka), again)
+    assert kinds(again) == [CommittedTask, PreparedTask, CommittedTask]
+    commit_all(options(kafka), again)
     assert visible(kafka, "late") == Counter("abc")
 
 
@@ -195,7 +202,7 @@ def test_an_end_whose_answer_was_lost_is_known_by_its_marker(kafka):
     results = run(kafka, batch, ["a"], ["b"])
     fault = Answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, carried_out=True)
     kafka.call(lambda: kafka.broker.on(ApiKey.END_TXN, fault, times=1))
-    end_all(options(kafka), results)
+    commit_all(options(kafka), results)
     assert visible(kafka, "lost") == Counter("ab")
 
 
@@ -206,7 +213,7 @@ def test_an_end_that_was_carried_out_is_repeated_until_it_is_answered(as_of):
         results = run(kafka, batch, ["a"], ["b"])
         # The first task's; then that of the other.
         kafka.call(lambda: kafka.broker.on(ApiKey.END_TXN, Close(carried_out=True), times=2))
-        end_all(options(kafka), results)
+        commit_all(options(kafka), results)
         assert visible(kafka, "answered") == Counter("ab")
         asked = kafka.call(lambda: kafka.broker.requests.of(ApiKey.END_TXN))
         assert [request.message.transactional_id for request in asked].count("answered-0") > 1
@@ -214,14 +221,14 @@ def test_an_end_that_was_carried_out_is_repeated_until_it_is_answered(as_of):
 
 
 def test_markers_are_not_looked_for_longer_than_they_may(kafka, monkeypatch):
-    monkeypatch.setattr(transactions, "LOOK_S", 0.5)
+    monkeypatch.setattr(transactions, "MARKER_LOOKUP_S", 0.5)
     with hosted_broker() as gone:
         batch = sink(gone, "gone")
         results = run(gone, batch, *[["a"]] * 12)
     failed = dict.fromkeys(range(12), KafkaError("gone"))
     began = time.monotonic()
     client = {"bootstrap_servers": gone.servers}
-    assert transactions._look(client, results, failed) == (set(), set(range(12)))
+    assert transactions._find_committed_tasks(client, results, failed) == (set(), set(range(12)))
     assert time.monotonic() - began < 3
 
 
@@ -229,9 +236,9 @@ def test_what_nobody_knows_is_told(kafka, monkeypatch):
     batch = sink(kafka, "unknown")
     results = run(kafka, batch, ["a"], ["b"])
     kafka.call(kafka.broker.on, ApiKey.END_TXN, Close())
-    monkeypatch.setattr(transactions, "LOOK_S", 0.3)
+    monkeypatch.setattr(transactions, "MARKER_LOOKUP_S", 0.3)
     with pytest.raises(KafkaError, match="not committed are the tasks 1; of the tasks 0 it is not"):
-        end_all(options(kafka, default_api_timeout_ms=500), results)
+        commit_all(options(kafka, default_api_timeout_ms=500), results)
 
 
 @pytest.mark.parametrize("again", [["a", "x"], ["a"], ["a", "b", "c"]])
@@ -239,7 +246,7 @@ def test_other_rows_for_a_committed_task_fail_it(kafka, again):
     batch = sink(kafka, f"other-{len(again)}-{again[-1]}")
     results = run(kafka, batch, ["a", "b"], ["c"])
     record(kafka, batch, results)
-    blocking.call(transactions._end, options(kafka), results[:1], True)
+    blocking.call(transactions._end_transactions, options(kafka), results[:1], True)
     with pytest.raises(KafkaError, match=r"task 0 of batch 0 .* does not give the same rows"):
         write(kafka, batch, 0, again)
     assert visible(kafka, batch.topic) == Counter("ab")
@@ -249,10 +256,10 @@ def test_a_plan_without_the_task_that_is_committed_fails_the_batch(kafka):
     batch = sink(kafka, "moved")
     results = run(kafka, batch, ["a"], ["b"])
     record(kafka, batch, results)
-    blocking.call(transactions._end, options(kafka), results[:1], True)
+    blocking.call(transactions._end_transactions, options(kafka), results[:1], True)
     moved = run(kafka, batch, [], ["a", "b"])
     with pytest.raises(KafkaError, match="committed in part, as 2 tasks with 2 rows; this run has"):
-        end_all(options(kafka), moved)
+        commit_all(options(kafka), moved)
     abort_all(options(kafka), moved)
     assert visible(kafka, "moved") == Counter("a")
 
@@ -262,13 +269,13 @@ def test_another_plan_takes_the_place_of_one_of_which_nothing_is_committed(kafka
     results = run(kafka, batch, ["a"], ["b"])
     record(kafka, batch, results)
     abort_all(options(kafka), results)
-    end_all(options(kafka), run(kafka, batch, ["b"], ["a"]))
+    commit_all(options(kafka), run(kafka, batch, ["b"], ["a"]))
     assert visible(kafka, "replaced") == Counter("ab")
 
 
 def test_another_query_is_refused_the_name(kafka):
     batch = sink(kafka, "named")
-    end_all(options(kafka), run(kafka, batch, ["a"]))
+    commit_all(options(kafka), run(kafka, batch, ["a"]))
     with pytest.raises(KafkaError, match="was written by the stream q, and not by the stream q2"):
         write(kafka, replace(batch, query="q2", number=1), 0, ["b"])
 
@@ -280,11 +287,11 @@ def test_another_query_is_refused_the_name(kafka):
 )
 def test_who_is_refused_does_not_fence_who_is_not(kafka, changed, refused):
     batch = sink(kafka, f"unharmed-{refused[-2:]}")
-    end_all(options(kafka), run(kafka, replace(batch, number=4), ["a"]))
+    commit_all(options(kafka), run(kafka, replace(batch, number=4), ["a"]))
     results = run(kafka, replace(batch, number=5), ["b"], ["c"])
     with pytest.raises(KafkaError, match=refused):
         write(kafka, replace(batch, **changed), 0, ["x"])
-    end_all(options(kafka), results)
+    commit_all(options(kafka), results)
     assert visible(kafka, batch.topic) == Counter("abc")
 
 
@@ -296,11 +303,11 @@ def test_a_plan_that_came_meanwhile_says_where_markers_are(kafka, monkeypatch):
 
     async def first_the_other(producer: Producer) -> None:
         monkeypatch.undo()
-        await anyio.to_thread.run_sync(end_all, options(kafka), results)
+        await anyio.to_thread.run_sync(commit_all, options(kafka), results)
         await start(producer)
 
     monkeypatch.setattr(Producer, "start", first_the_other)
-    assert kinds([write(kafka, batch, 2, ["c"])]) == [Committed]
+    assert kinds([write(kafka, batch, 2, ["c"])]) == [CommittedTask]
 
 
 @pytest.mark.parametrize("as_of", ["2.4", "0.11"])
@@ -315,8 +322,8 @@ def test_brokers_that_do_not_wait_for_transactions_are_refused(as_of):
 def test_sinks_whose_names_begin_alike_are_apart(kafka):
     batch = sink(kafka, "twin", 1)
     other = replace(batch, sink="twin-1")
-    end_all(options(kafka), run(kafka, batch, ["a"], ["b"], ["c"]))
-    end_all(options(kafka), run(kafka, other, ["d"], ["e"], ["f"]))
+    commit_all(options(kafka), run(kafka, batch, ["a"], ["b"], ["c"]))
+    commit_all(options(kafka), run(kafka, other, ["d"], ["e"], ["f"]))
     assert visible(kafka, "twin") == Counter("abcdef")
 
 
@@ -324,14 +331,14 @@ def test_what_is_aborted_holds_up_no_reader(kafka):
     batch = sink(kafka, "aborted", 1)
     results = run(kafka, batch, ["a"], ["b"])
     abort_all(options(kafka), [*results, None])
-    end_all(options(kafka), run(kafka, replace(batch, number=1), ["c"], []))
+    commit_all(options(kafka), run(kafka, replace(batch, number=1), ["c"], []))
     assert visible(kafka, "aborted") == Counter("c")
 
 
 def test_an_abort_leaves_what_is_committed(kafka, caplog):
     batch = sink(kafka, "stays")
     results = run(kafka, batch, ["a"])
-    end_all(options(kafka), results)
+    commit_all(options(kafka), results)
     abort_all(options(kafka), results)
     assert "the transaction of task 0 was not aborted" in caplog.text
     assert visible(kafka, "stays") == Counter("a")
@@ -341,7 +348,7 @@ def test_an_abort_ends_in_time(kafka, caplog, monkeypatch):
     batch = sink(kafka, "stuck")
     results = run(kafka, batch, ["a"])
     kafka.call(kafka.broker.on, ApiKey.END_TXN, Close())
-    monkeypatch.setattr(transactions, "ABORT_S", 0.3)
+    monkeypatch.setattr(transactions, "ABORT_TIMEOUT_S", 0.3)
     abort_all(options(kafka), results)
     assert "they will time out" in caplog.text
 
@@ -354,7 +361,7 @@ def test_a_failed_record_aborts_its_task_with_partition_and_reason(kafka):
     assert "TOPIC_AUTHORIZATION_FAILED" in f"{caught.value} {caught.value.__cause__}"
     kafka.call(kafka.broker.clear_faults)
     # Nothing of it is open: readers are not held up.
-    end_all(options(kafka), run(kafka, replace(batch, number=1), [], ["b"]))
+    commit_all(options(kafka), run(kafka, replace(batch, number=1), [], ["b"]))
     assert visible(kafka, "failing") == Counter("b")
 
 
@@ -367,14 +374,14 @@ def test_rows_that_cannot_be_read_abort_the_task(kafka):
 
     with pytest.raises(ZeroDivisionError):
         write_in_transaction(options(kafka), "source", batch, 0, rows())
-    end_all(options(kafka), run(kafka, replace(batch, number=1), [], ["b"]))
+    commit_all(options(kafka), run(kafka, replace(batch, number=1), [], ["b"]))
     assert visible(kafka, "source") == Counter("b")
 
 
 def test_a_task_without_rows_asks_nobody():
-    batch = Batch("s", "q", 0, "t")
+    batch = SinkBatch("s", "q", 0, "t")
     nowhere = {"bootstrap_servers": "127.0.0.1:1"}
     nothing = pyarrow.RecordBatch.from_pydict({"value": pyarrow.array([], pyarrow.string())})
-    assert write_in_transaction(nowhere, "t", batch, 3, iter([nothing])) == Empty(3)
-    end_all(nowhere, [Empty(0), Empty(1)])
+    assert write_in_transaction(nowhere, "t", batch, 3, iter([nothing])) == EmptyTask(3)
+    commit_all(nowhere, [EmptyTask(0), EmptyTask(1)])
     abort_all(nowhere, [])

@@ -8,9 +8,9 @@ import pytest
 from aiokafkawire import Producer, blocking
 from aiokafkawire.broker import Answer
 from aiokafkawire.errors import KafkaError, RecordTooLarge
-from aiokafkawire.spark.clients import borrowed
+from aiokafkawire.spark.clients import borrow_client
+from aiokafkawire.spark.range_reader import read_range
 from aiokafkawire.spark.ranges import OffsetRange
-from aiokafkawire.spark.reading import read_range
 from aiokafkawire.spark.writing import write_rows
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
@@ -139,7 +139,7 @@ def test_batches_are_large_unless_told_otherwise(kafka, options, least, most):
     client = {"bootstrap_servers": kafka.servers, "linger_ms": 200, **options}
     write(kafka, topic, {"value": [b"x" * 100] * 20_000}, **client)
     # The producer that wrote them waits for the next task.
-    with borrowed(Producer, {"batch_size_bytes": 512 * 1024, **client}) as producer:
+    with borrow_client(Producer, {"batch_size_bytes": 512 * 1024, **client}) as producer:
 
         async def sent() -> float:
             return producer.metrics()["batches_sent_total"]

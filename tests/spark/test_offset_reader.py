@@ -9,21 +9,21 @@ import pytest
 from aiokafkawire import blocking
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import InvalidOption, NoBrokerAvailable, UnknownTopic
-from aiokafkawire.spark.clients import borrowed
+from aiokafkawire.spark.clients import borrow_client
+from aiokafkawire.spark.offset_reader import OffsetReader, driver_options
 from aiokafkawire.spark.options import ReadOptions
-from aiokafkawire.spark.planning import Planner, driver_options
-from aiokafkawire.spark.pushdown import EVERYTHING, Narrowing
+from aiokafkawire.spark.pushdown import NO_FILTERS, PushedFilters
 from tests.broker.hosted import HostedBroker, hosted_broker
 from tests.spark.kafka import append, fill, transactions
 
 
 def plan(
-    kafka: HostedBroker, narrowed: Narrowing = EVERYTHING, **given: str
+    kafka: HostedBroker, pushed: PushedFilters = NO_FILTERS, **given: str
 ) -> list[tuple[str, int, int, int]]:
     servers = {"kafka.bootstrap.servers": kafka.servers}
-    options = ReadOptions.of(servers | given, streaming=False)
-    with borrowed(Consumer, driver_options(options.client)) as consumer:
-        ranges = blocking.call(Planner(consumer, options).batch, narrowed)
+    options = ReadOptions.parse(servers | given, streaming=False)
+    with borrow_client(Consumer, driver_options(options.client)) as consumer:
+        ranges = blocking.call(OffsetReader(consumer, options).plan_batch, pushed)
     return [(*part.topic_partition, part.start, part.end) for part in ranges]
 
 
@@ -81,36 +81,38 @@ def test_what_a_batch_reads(kafka, given, expected):
 
 
 @pytest.mark.parametrize(
-    ("given", "narrowed", "expected"),
+    ("given", "pushed", "expected"),
     [
-        ({}, Narrowing(not_before_ms=1_500), [("timed", 0, 1, 5), ("timed", 1, 1, 2)]),
-        ({}, Narrowing(not_before_ms=2_001), [("timed", 0, 2, 5)]),
-        ({}, Narrowing(not_before_ms=2_001, end=2), []),
-        ({}, Narrowing(not_before_ms=9_000), []),
-        ({}, Narrowing(first=3), [("timed", 0, 3, 5)]),
-        ({}, Narrowing(first=1, end=2), [("timed", 0, 1, 2), ("timed", 1, 1, 2)]),
+        ({}, PushedFilters(min_timestamp_ms=1_500), [("timed", 0, 1, 5), ("timed", 1, 1, 2)]),
+        ({}, PushedFilters(min_timestamp_ms=2_001), [("timed", 0, 2, 5)]),
+        ({}, PushedFilters(min_timestamp_ms=2_001, end_offset=2), []),
+        ({}, PushedFilters(min_timestamp_ms=9_000), []),
+        ({}, PushedFilters(min_offset=3), [("timed", 0, 3, 5)]),
+        ({}, PushedFilters(min_offset=1, end_offset=2), [("timed", 0, 1, 2), ("timed", 1, 1, 2)]),
         (
             {"endingOffsets": '{"timed":{"0":9,"1":2}}'},
-            Narrowing(not_before_ms=9_000),
+            PushedFilters(min_timestamp_ms=9_000),
             # Nobody knows what will come there.
             [("timed", 0, 5, 9)],
         ),
     ],
 )
-def test_predicates_narrow_a_batch(kafka, given, narrowed, expected):
-    assert plan(kafka, narrowed, subscribe="timed", **given) == expected
+def test_predicates_narrow_a_batch(kafka, given, pushed, expected):
+    assert plan(kafka, pushed, subscribe="timed", **given) == expected
 
 
 def test_what_was_deleted_is_not_taken_for_old(kafka):
     starting = {"subscribe": "cut", "startingOffsets": '{"cut":{"0":1}}'}
-    assert plan(kafka, Narrowing(not_before_ms=2**52), **starting) == [("cut", 0, 1, 4)]
-    assert plan(kafka, Narrowing(not_before_ms=2**52), subscribe="cut") == []
+    assert plan(kafka, PushedFilters(min_timestamp_ms=2**52), **starting) == [("cut", 0, 1, 4)]
+    assert plan(kafka, PushedFilters(min_timestamp_ms=2**52), subscribe="cut") == []
 
 
 def test_brokers_that_know_no_times_are_not_asked():
     with hosted_broker(as_of="0.10.0") as kafka:
         fill(kafka, "old", ["1", "2"])
-        assert plan(kafka, Narrowing(not_before_ms=2**52), subscribe="old") == [("old", 0, 0, 2)]
+        assert plan(kafka, PushedFilters(min_timestamp_ms=2**52), subscribe="old") == [
+            ("old", 0, 0, 2)
+        ]
 
 
 @pytest.mark.parametrize(
@@ -154,9 +156,9 @@ def test_a_partition_that_is_not_there_is_said_soon(kafka):
 
 def planned_at(servers: str, **given: str) -> None:
     given = {"kafka.bootstrap.servers": servers, "subscribe": "t"} | given
-    options = ReadOptions.of(given, streaming=False)
-    with borrowed(Consumer, driver_options(options.client)) as consumer:
-        blocking.call(Planner(consumer, options).batch)
+    options = ReadOptions.parse(given, streaming=False)
+    with borrow_client(Consumer, driver_options(options.client)) as consumer:
+        blocking.call(OffsetReader(consumer, options).plan_batch)
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,14 @@ from .ranges import OffsetRange
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ("RangePartition", "read_partition")
+__all__ = ("KafkaInputPartition", "read_partition")
 
 
-class RangePartition(InputPartition):
+class KafkaInputPartition(InputPartition):
     """What one task reads."""
 
-    def __init__(self, wanted: OffsetRange) -> None:
-        super().__init__(wanted)
+    def __init__(self, offset_range: OffsetRange) -> None:
+        super().__init__(offset_range)
 
 
 def read_partition(
@@ -30,7 +30,7 @@ def read_partition(
     # Spark makes one empty task where a reader plans none.
     if partition.value is None:
         return iter(())
-    from .reading import read_range  # noqa: PLC0415 - who plans does not read
+    from .range_reader import read_range  # noqa: PLC0415 - who plans does not read
 
     return read_range(
         options.client,

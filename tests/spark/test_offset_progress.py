@@ -9,22 +9,22 @@ import pytest
 
 from aiokafkawire import Consumer, blocking
 from aiokafkawire.errors import InvalidOption, KafkaError, UnknownTopic
+from aiokafkawire.spark.offset_progress import INITIAL, OffsetProgress
 from aiokafkawire.spark.options import ReadOptions
-from aiokafkawire.spark.progress import INITIAL, StreamProgress
 from aiokafkawire.types import TopicPartition
 from tests.broker.hosted import HostedBroker
 from tests.spark.kafka import append, fill
 
-Begin = Callable[..., StreamProgress]
+Begin = Callable[..., OffsetProgress]
 
 
 @pytest.fixture
 def begin(kafka: HostedBroker) -> Any:
     begun = []
 
-    def begin(**given: str) -> StreamProgress:
+    def begin(**given: str) -> OffsetProgress:
         options = {"kafka.bootstrap.servers": kafka.servers, "startingOffsets": "earliest"} | given
-        begun.append(StreamProgress(ReadOptions.of(options, streaming=True)))
+        begun.append(OffsetProgress(ReadOptions.parse(options, streaming=True)))
         return begun[-1]
 
     yield begin
@@ -32,18 +32,20 @@ def begin(kafka: HostedBroker) -> Any:
         blocking.call(progress._consumer.stop)
 
 
-def after(progress: StreamProgress, start: Any, max_rows: int | None = None) -> Any:
-    return progress.next_end(start, max_rows, everything=False)
+def after(progress: OffsetProgress, start: Any, max_rows: int | None = None) -> Any:
+    return progress.latest_offset(start, max_rows, ignore_limits=False)
 
 
-def read(progress: StreamProgress, start: Any, end: Any) -> list[tuple[str, int, int, int]]:
-    return [(*part.topic_partition, part.start, part.end) for part in progress.ranges(start, end)]
+def read(progress: OffsetProgress, start: Any, end: Any) -> list[tuple[str, int, int, int]]:
+    return [
+        (*part.topic_partition, part.start, part.end) for part in progress.plan_ranges(start, end)
+    ]
 
 
 def test_a_stream_goes_on_from_end_to_end(kafka, begin):
     fill(kafka, "on", ["1", "2"], ["3"])
     progress = begin(subscribe="on")
-    start = progress.initial()
+    start = progress.initial_offset()
     assert start == {"on": {"0": 0, "1": 0}}
     first = after(progress, start)
     assert first == {INITIAL: start, "on": {"0": 2, "1": 1}}
@@ -59,12 +61,12 @@ def test_a_stream_goes_on_from_end_to_end(kafka, begin):
 def test_where_the_first_batch_began_is_kept_with_its_end(kafka, begin):
     fill(kafka, "latest", ["1", "2"])
     first_run = begin(subscribe="latest", startingOffsets="latest")
-    start = first_run.initial()
+    start = first_run.initial_offset()
     append(kafka, "latest", {0: ["3"]})
     end = after(first_run, start)
     # A restart before the batch was done: the log has grown, and Spark asks again.
     second_run = begin(subscribe="latest", startingOffsets="latest")
-    again = second_run.initial()
+    again = second_run.initial_offset()
     assert (start, again) == ({"latest": {"0": 2}}, {"latest": {"0": 3}})
     assert read(second_run, again, end) == [("latest", 0, 2, 3)]
 
@@ -72,32 +74,32 @@ def test_where_the_first_batch_began_is_kept_with_its_end(kafka, begin):
 def test_a_first_batch_without_anything_keeps_it_too(kafka, begin):
     fill(kafka, "nothing", ["1", "2"])
     first_run = begin(subscribe="nothing", startingOffsets="latest")
-    start = first_run.initial()
+    start = first_run.initial_offset()
     end = after(first_run, start)
     append(kafka, "nothing", {0: ["3"]})
     second_run = begin(subscribe="nothing", startingOffsets="latest")
-    assert read(second_run, second_run.initial(), end) == []
+    assert read(second_run, second_run.initial_offset(), end) == []
     assert after(second_run, end) == {"nothing": {"0": 3}}
 
 
 def test_told_offsets_need_not_be_kept(kafka, begin):
     fill(kafka, "told", ["1", "2"])
     progress = begin(subscribe="told", startingOffsets='{"told":{"0":1}}')
-    assert after(progress, progress.initial()) == {"told": {"0": 2}}
+    assert after(progress, progress.initial_offset()) == {"told": {"0": 2}}
 
 
 def test_batches_are_limited_in_proportion(kafka, begin):
     fill(kafka, "limited", ["x"] * 30, ["x"] * 10)
     progress = begin(subscribe="limited")
-    first = after(progress, progress.initial(), max_rows=8)
+    first = after(progress, progress.initial_offset(), max_rows=8)
     assert first["limited"] == {"0": 6, "1": 2}
-    assert progress.next_end(first, 8, everything=True) == {"limited": {"0": 30, "1": 10}}
+    assert progress.latest_offset(first, 8, ignore_limits=True) == {"limited": {"0": 30, "1": 10}}
 
 
 def test_a_batch_waits_for_rows(kafka, begin):
     fill(kafka, "few", ["1"])
     progress = begin(subscribe="few", minOffsetsPerTrigger="3", maxTriggerDelay="1h")
-    first = after(progress, progress.initial())
+    first = after(progress, progress.initial_offset())
     append(kafka, "few", {0: ["2", "3"]})
     assert after(progress, first) is first
     append(kafka, "few", {0: ["4"]})
@@ -107,9 +109,9 @@ def test_a_batch_waits_for_rows(kafka, begin):
 def test_a_fixed_end_stays(kafka, begin):
     fill(kafka, "fixed", ["1", "2", "3"])
     progress = begin(subscribe="fixed", minOffsetsPerTrigger="100")
-    progress.fix_end()
+    progress.prepare_for_available_now()
     append(kafka, "fixed", {0: ["4"]})
-    first = after(progress, progress.initial(), max_rows=2)
+    first = after(progress, progress.initial_offset(), max_rows=2)
     second = after(progress, first, max_rows=2)
     assert (first["fixed"], second["fixed"]) == ({"0": 2}, {"0": 3})
     assert after(progress, second, max_rows=2) is second
@@ -118,7 +120,7 @@ def test_a_fixed_end_stays(kafka, begin):
 def test_a_new_partition_is_read_from_its_beginning(kafka, begin):
     fill(kafka, "grown", ["1"])
     progress = begin(**{"subscribe": "grown", "kafka.metadata.max.age.ms": "50"})
-    first = after(progress, progress.initial())
+    first = after(progress, progress.initial_offset())
     kafka.call(kafka.broker.add_partitions, "grown", 2)
     append(kafka, "grown", {1: ["2", "3"]})
     end = time.monotonic() + 20
@@ -147,9 +149,9 @@ def test_losses_are_told(kafka, begin, caplog, start, end, text, skipped):  # no
         fill(kafka, "lost", ["1", "2"])
         kafka.call(kafka.broker.delete_records, "lost", 0, 1)
     with pytest.raises(KafkaError, match=text):
-        begin(subscribe="lost").ranges(start, end)
+        begin(subscribe="lost").plan_ranges(start, end)
     with caplog.at_level(logging.WARNING, "aiokafkawire.spark"):
-        begin(subscribe="lost", failOnDataLoss="false").ranges(start, end)
+        begin(subscribe="lost", failOnDataLoss="false").plan_ranges(start, end)
     assert text in caplog.text
     assert f"skipping {skipped}" in caplog.text
 
@@ -157,14 +159,14 @@ def test_losses_are_told(kafka, begin, caplog, start, end, text, skipped):  # no
 def test_the_log_says_what_a_topic_that_was_made_again_loses(kafka, begin, caplog):
     fill(kafka, "remade", ["1"] * 20, ["1"] * 3)
     progress = begin(subscribe="remade")
-    start = progress.next_end(progress.initial(), None, everything=True)["remade"]
+    start = progress.latest_offset(progress.initial_offset(), None, ignore_limits=True)["remade"]
     kafka.call(kafka.broker.delete_topic, "remade")
     fill(kafka, "remade", ["2"] * 10, ["2"] * 5)
     end = {"remade": {"0": 10, "1": 5}}
     lost = "the end of its log changed from 20 to 10: the topic was deleted and made again"
     skipped = "the 10 offsets that the log has before 10"
     with pytest.raises(KafkaError, match=lost) as caught:
-        begin(subscribe="remade").ranges({"remade": start}, end)
+        begin(subscribe="remade").plan_ranges({"remade": start}, end)
     assert f"With failOnDataLoss false the query goes on, without {skipped}" in str(caught.value)
     with caplog.at_level(logging.WARNING, "aiokafkawire.spark"):
         progress = begin(subscribe="remade", failOnDataLoss="false")
@@ -174,7 +176,7 @@ def test_the_log_says_what_a_topic_that_was_made_again_loses(kafka, begin, caplo
     assert "remade-1" not in caplog.text
 
 
-def _until_it_fails(progress: StreamProgress, end: Any) -> None:
+def _until_it_fails(progress: OffsetProgress, end: Any) -> None:
     while True:
         end = after(progress, end)
 
@@ -183,7 +185,7 @@ def _until_it_fails(progress: StreamProgress, end: Any) -> None:
 def test_a_topic_that_is_deleted_ends_an_idle_stream_soon(kafka, begin, how):
     fill(kafka, "dropped", ["1"])
     progress = begin(**how, **{"fetchOffset.numRetries": "1"})
-    end = after(progress, progress.initial())
+    end = after(progress, progress.initial_offset())
     assert after(progress, end) is end
     kafka.call(kafka.broker.delete_topic, "dropped")
     began = time.monotonic()
@@ -208,7 +210,7 @@ def committed(kafka: HostedBroker, group: str, topic: str) -> int | None:
 def test_the_group_hears_of_what_is_done(kafka, begin):
     fill(kafka, "grouped", ["1", "2"])
     progress = begin(**{"subscribe": "grouped", "kafka.group.id": "readers"})
-    first = after(progress, progress.initial())
+    first = after(progress, progress.initial_offset())
     assert committed(kafka, "readers", "grouped") == 0
     assert after(progress, first) is first
     assert committed(kafka, "readers", "grouped") == 2
@@ -220,7 +222,7 @@ def test_the_group_hears_of_what_is_done(kafka, begin):
 def test_an_idle_stream_leaves_the_broker_alone_and_wakes_at_once(kafka, begin):
     fill(kafka, "idle", ["1"], [])
     progress = begin(subscribe="idle")
-    first = after(progress, progress.initial())
+    first = after(progress, progress.initial_offset())
     assert after(progress, first) is first
     before = blocking.call(_requests, progress)
     began = time.monotonic()
@@ -233,7 +235,7 @@ def test_an_idle_stream_leaves_the_broker_alone_and_wakes_at_once(kafka, begin):
     assert after(progress, first) == {"idle": {"0": 1, "1": 1}}
 
 
-async def _requests(progress: StreamProgress) -> float:
+async def _requests(progress: OffsetProgress) -> float:
     return progress._consumer.metrics()["requests_total"]
 
 
@@ -250,6 +252,6 @@ def test_offsets_of_another_query_are_told_as_such(kafka, begin):
 def test_a_checkpoint_of_another_topic_is_told_as_such(kafka, begin):
     fill(kafka, "hers", ["1"])
     fill(kafka, "his", ["1"])
-    hers, progress = begin(subscribe="hers").initial(), begin(subscribe="his")
+    hers, progress = begin(subscribe="hers").initial_offset(), begin(subscribe="his")
     with pytest.raises(KafkaError, match="checkpoint that of another query"):
         read(progress, hers, after(progress, hers))

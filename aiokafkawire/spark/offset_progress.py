@@ -16,14 +16,14 @@ from aiokafkawire.errors import KafkaError, UnknownTopic
 from aiokafkawire.types import TopicPartition
 
 from .clients import start_client
-from .limits import Delay, rate_limited
-from .offsets import AtOffsets, PartitionOffsets, from_nested, to_nested
-from .option_names import data_source_errors
+from .limits import TriggerDelay, rate_limit
+from .offset_reader import OffsetReader, driver_options
+from .offsets import PartitionOffsets, SpecificOffsetRangeLimit, from_nested, to_nested
+from .option_names import reword_errors
 from .options import ReadOptions
-from .planning import Planner, driver_options
-from .ranges import OffsetRange, divide
+from .ranges import OffsetRange, split_ranges
 
-__all__ = ("INITIAL", "StreamProgress")
+__all__ = ("INITIAL", "OffsetProgress")
 
 logger = logging.getLogger("aiokafkawire.spark")
 
@@ -31,141 +31,147 @@ INITIAL = "#initial"
 """In the end of a stream's first batch: where that began. Spark does not keep it, and asks again
 when it repeats the batch. No topic can have this name."""
 
-WATCH_MS = 1_000
+IDLE_POLL_MS = 1_000
 """How long Spark, which asks about a hundred times a second whether there is anything new, waits
 for the answer that there is not."""
 
-FETCH_WAIT_MS = 5_000
+IDLE_FETCH_MAX_WAIT_MS = 5_000
 """How long a broker may keep the question of an idle stream."""
 
-WATCH_BYTES = 1_024
+IDLE_FETCH_BYTES = 1_024
 """What a fetch may bring that is only to tell that there is something."""
 
-LOOK_AGAIN_S = 30.0
+IDLE_REFRESH_S = 30.0
 """So often an idle stream asks for the ends all the same: a new partition, or the marker of a
 transaction, is no record that would come."""
 
-DELAYED_LOOK_S = 0.2
+TRIGGER_DELAY_POLL_S = 0.2
 """The pause before a stream that waits for more rows looks again."""
 
-COMMIT_S = 5.0
+COMMIT_TIMEOUT_S = 5.0
 """How long a stream waits for the group's coordinator."""
 
 Offsets = dict[str, Any]
 """As Spark's Python API has them: by topic and partition, and what stands under `INITIAL`."""
 
 
-class StreamProgress:
+class OffsetProgress:
     """Answers what Spark asks of a stream. Blocks; to be used by one thread."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._consumer = Consumer(**_watching_options(options))
-        self._planner = Planner(self._consumer, options)
+        self._consumer = Consumer(**_consumer_options(options))
+        self._offset_reader = OffsetReader(self._consumer, options)
         self._delay = None
         if options.min_offsets_per_trigger is not None:
             delay_s = options.max_trigger_delay_ms / 1000
-            self._delay = Delay(options.min_offsets_per_trigger, delay_s)
-        self._initial: Offsets | None = None
-        self._final: PartitionOffsets | None = None
-        self._idle: PartitionOffsets | None = None
-        self._idle_since = 0.0
-        self._committed: PartitionOffsets = {}
-        self.latest: PartitionOffsets = {}
+            self._delay = TriggerDelay(options.min_offsets_per_trigger, delay_s)
+        self._initial_offset: Offsets | None = None
+        self._fixed_end: PartitionOffsets | None = None
+        self._watched_ends: PartitionOffsets | None = None
+        self._watching_since = 0.0
+        self._committed_offsets: PartitionOffsets = {}
+        self.latest_offsets: PartitionOffsets = {}
         start_client(self._consumer)
-        blocking.call(self._begin_idle)
+        blocking.call(self._start_unassigned)
 
-    async def _begin_idle(self) -> None:
+    async def _start_unassigned(self) -> None:
         self._consumer.assign()
         blocking.at_exit(self._consumer.stop)
 
-    def initial(self) -> Offsets:
+    def initial_offset(self) -> Offsets:
         """Where the stream begins that has no checkpoint; the same each time."""
-        if self._initial is None:
-            with data_source_errors():
-                self._initial = to_nested(blocking.call(self._begin))
-        return self._initial
+        if self._initial_offset is None:
+            with reword_errors():
+                self._initial_offset = to_nested(blocking.call(self._resolve_starting_offsets))
+        return self._initial_offset
 
-    async def _begin(self) -> PartitionOffsets:
-        partitions = await self._planner.partitions()
-        return await self._planner.resolved(self._options.starting, partitions, "starting")
+    async def _resolve_starting_offsets(self) -> PartitionOffsets:
+        partitions = await self._offset_reader.fetch_partitions()
+        return await self._offset_reader.resolve_offsets(
+            self._options.starting_offsets, partitions, "starting"
+        )
 
-    def fix_end(self) -> None:
+    def prepare_for_available_now(self) -> None:
         """What is there now is all that the stream will read (Trigger.AvailableNow)."""
-        with data_source_errors():
-            self._final = blocking.call(self._ends)
+        with reword_errors():
+            self._fixed_end = blocking.call(self._fetch_ends)
 
     @property
     def has_fixed_end(self) -> bool:
-        return self._final is not None
+        return self._fixed_end is not None
 
-    def next_end(self, start: Offsets, max_rows: int | None, *, everything: bool) -> Offsets:
+    def latest_offset(
+        self, start: Offsets, max_rows: int | None, *, ignore_limits: bool
+    ) -> Offsets:
         """Where the batch after `start` ends; `start` itself if there is none yet.
 
-        `everything`: without regard to limits.
+        `ignore_limits`: without regard to limits.
         """
-        known = _plain(start)
+        start_offsets = _parse_offsets(start)
         self.commit(start)
-        with data_source_errors():
+        with reword_errors():
             try:
-                end = blocking.call(self._next_end, known, max_rows, everything)
+                end = blocking.call(self._next_end, start_offsets, max_rows, ignore_limits)
             except UnknownTopic as error:
-                _check_deleted(error, known)
+                _explain_deleted_topic(error, start_offsets)
                 raise
-        if start == self._initial and not _is_fixed(self._options):
+        if start == self._initial_offset and not _starts_at_fixed_offsets(self._options):
             # Also where nothing is there: Spark then makes an empty batch of it.
             return {INITIAL: start, **to_nested(end)}
-        return start if end == known else to_nested(end)
+        return start if end == start_offsets else to_nested(end)
 
     async def _next_end(
-        self, start: PartitionOffsets, max_rows: int | None, everything: bool
+        self, start: PartitionOffsets, max_rows: int | None, ignore_limits: bool
     ) -> PartitionOffsets:
-        latest = await self._latest(start) if self._final is None else self._final
-        self.latest = latest
-        if everything or latest == start:
+        latest = await self._latest_ends(start) if self._fixed_end is None else self._fixed_end
+        self.latest_offsets = latest
+        if ignore_limits or latest == start:
             return latest
         unknown = [tp for tp in latest if tp not in start]
-        begun = start | await self._planner.earliest(unknown)
-        if self._delay is not None and self._final is None:
-            available = sum(end - begun[tp] for tp, end in latest.items())
-            if self._delay.waits(available, time.monotonic()):
-                await anyio.sleep(DELAYED_LOOK_S)
+        known_starts = start | await self._offset_reader.fetch_earliest(unknown)
+        if self._delay is not None and self._fixed_end is None:
+            available = sum(end - known_starts[tp] for tp, end in latest.items())
+            if self._delay.should_wait(available, time.monotonic()):
+                await anyio.sleep(TRIGGER_DELAY_POLL_S)
                 return start
-        return latest if max_rows is None else rate_limited(max_rows, begun, latest)
+        return latest if max_rows is None else rate_limit(max_rows, known_starts, latest)
 
-    async def _latest(self, start: PartitionOffsets) -> PartitionOffsets:
+    async def _latest_ends(self, start: PartitionOffsets) -> PartitionOffsets:
         """Where the partitions end. Waits for a moment where there was nothing new before."""
-        watched = self._idle == start and time.monotonic() - self._idle_since < LOOK_AGAIN_S
-        if watched and not await self._has_news() and await self._knows_topics(start):
+        watched = (
+            self._watched_ends == start and time.monotonic() - self._watching_since < IDLE_REFRESH_S
+        )
+        if watched and not await self._has_new_data() and await self._knows_topics(start):
             return start
-        latest = await self._ends()
+        latest = await self._fetch_ends()
         if latest == start:
-            self._watch(latest)
+            self._watch_ends(latest)
         else:
-            self._idle = None
+            self._watched_ends = None
             self._consumer.assign()
         return latest
 
-    async def _ends(self) -> PartitionOffsets:
-        return await self._planner.latest(await self._planner.partitions())
+    async def _fetch_ends(self) -> PartitionOffsets:
+        return await self._offset_reader.fetch_latest(await self._offset_reader.fetch_partitions())
 
-    def _watch(self, ends: PartitionOffsets) -> None:
+    def _watch_ends(self, ends: PartitionOffsets) -> None:
         """Let brokers tell when something comes behind these offsets."""
-        self._idle_since = time.monotonic()
-        if self._idle == ends:
+        self._watching_since = time.monotonic()
+        if self._watched_ends == ends:
             return
-        self._idle = dict(ends)
+        self._watched_ends = dict(ends)
         self._consumer.assign(*ends)
         for tp, offset in ends.items():
             self._consumer.seek(tp, offset)
 
-    async def _has_news(self) -> bool:
+    async def _has_new_data(self) -> bool:
         try:
-            return bool(await self._consumer.getmany(timeout_ms=WATCH_MS, max_records=1))
+            return bool(await self._consumer.getmany(timeout_ms=IDLE_POLL_MS, max_records=1))
         except KafkaError as error:
             # A log that was cut or a topic that is gone: the ends will tell.
             logger.debug("looking for news: %r", error)
-            self._idle = None
+            self._watched_ends = None
             return True
 
     async def _knows_topics(self, partitions: PartitionOffsets) -> bool:
@@ -177,28 +183,30 @@ class StreamProgress:
             return False
         return True
 
-    def ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
+    def plan_ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
         """What the tasks of a batch read: the same whenever the batch is repeated.
 
         Raises `KafkaError` if records may be lost, unless failOnDataLoss is off.
         """
-        until = _plain(end)
-        with data_source_errors():
-            return blocking.call(self._ranges, _plain(end.get(INITIAL, start)), until)
+        until = _parse_offsets(end)
+        with reword_errors():
+            return blocking.call(self._plan_ranges, _parse_offsets(end.get(INITIAL, start)), until)
 
-    async def _ranges(self, start: PartitionOffsets, end: PartitionOffsets) -> list[OffsetRange]:
+    async def _plan_ranges(
+        self, start: PartitionOffsets, end: PartitionOffsets
+    ) -> list[OffsetRange]:
         new = [tp for tp in end if tp not in start]
-        first = await self._planner.earliest(new)
+        first = await self._offset_reader.fetch_earliest(new)
         for tp, offset in first.items():
             if offset:
-                self._lost(
+                self._report_data_loss(
                     tp,
                     f"the new partition begins at {offset} instead of 0",
                     skipped=f"the {offset} offsets before it",
                 )
         for tp, offset in start.items():
             if tp not in end:
-                self._lost(
+                self._report_data_loss(
                     tp,
                     "the partition is gone, or is none of those that the query reads (is the"
                     " checkpoint that of another query?)",
@@ -208,21 +216,21 @@ class StreamProgress:
         start = start | first
         ranges = [OffsetRange(tp, start[tp], offset) for tp, offset in end.items()]
         options = self._options
-        return divide(ranges, options.min_partitions, options.max_records_per_partition)
+        return split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
 
     async def _check_ends(self, start: PartitionOffsets, end: PartitionOffsets) -> None:
         """Report partitions that end before the offset where the stream goes on."""
         shrunk = [tp for tp, offset in end.items() if offset < start.get(tp, 0)]
-        for tp, first in (await self._planner.earliest(shrunk)).items():
+        for tp, first in (await self._offset_reader.fetch_earliest(shrunk)).items():
             before, now = start[tp], end[tp]
-            self._lost(
+            self._report_data_loss(
                 tp,
                 f"the end of its log changed from {before} to {now}: the topic was deleted and made"
                 " again, or the log was truncated",
                 skipped=f"the {max(now - first, 0)} offsets that the log has before {now}",
             )
 
-    def _lost(self, tp: TopicPartition, what: str, *, skipped: str) -> None:
+    def _report_data_loss(self, tp: TopicPartition, what: str, *, skipped: str) -> None:
         if self._options.fail_on_data_loss:
             raise KafkaError(
                 f"records may be lost: {what}. With failOnDataLoss false the query goes on, without"
@@ -237,22 +245,22 @@ class StreamProgress:
 
         A failure is only logged: the stream's own checkpoint is what counts for it.
         """
-        offsets = _plain(done)
-        if self._options.group_id is None or offsets == self._committed or not offsets:
+        offsets = _parse_offsets(done)
+        if self._options.group_id is None or offsets == self._committed_offsets or not offsets:
             return
         try:
             blocking.call(self._commit, offsets)
         except (KafkaError, TimeoutError) as error:
             logger.warning("group %s: commit failed: %r", self._options.group_id, error)
         else:
-            self._committed = offsets
+            self._committed_offsets = offsets
 
     async def _commit(self, offsets: PartitionOffsets) -> None:
-        with anyio.fail_after(COMMIT_S):
+        with anyio.fail_after(COMMIT_TIMEOUT_S):
             await self._consumer.commit(dict(offsets))
 
 
-def _check_deleted(error: UnknownTopic, known: PartitionOffsets) -> None:
+def _explain_deleted_topic(error: UnknownTopic, known: PartitionOffsets) -> None:
     """Say so in the error if the stream has read the topic that is unknown now."""
     offsets = {str(tp.partition): at for tp, at in sorted(known.items()) if tp.topic == error.topic}
     if offsets:
@@ -263,7 +271,7 @@ def _check_deleted(error: UnknownTopic, known: PartitionOffsets) -> None:
         )
 
 
-def _watching_options(options: ReadOptions) -> dict[str, Any]:
+def _consumer_options(options: ReadOptions) -> dict[str, Any]:
     client: Mapping[str, Any] = options.client
     group: Mapping[str, Any] = {}
     if options.group_id is not None:
@@ -271,19 +279,24 @@ def _watching_options(options: ReadOptions) -> dict[str, Any]:
     return {
         **driver_options(client),
         **group,
-        "fetch_max_wait_ms": min(FETCH_WAIT_MS, client.get("request_timeout_ms", 30_000) // 2),
+        "fetch_max_wait_ms": min(
+            IDLE_FETCH_MAX_WAIT_MS, client.get("request_timeout_ms", 30_000) // 2
+        ),
         "fetch_min_bytes": 1,
-        "max_partition_fetch_bytes": WATCH_BYTES,
+        "max_partition_fetch_bytes": IDLE_FETCH_BYTES,
     }
 
 
-def _plain(offsets: Offsets) -> PartitionOffsets:
+def _parse_offsets(offsets: Offsets) -> PartitionOffsets:
     if isinstance(offsets, dict):
         offsets = {topic: known for topic, known in offsets.items() if topic != INITIAL}
     return from_nested(offsets, "a stream's offset (is the checkpoint that of another query?)")
 
 
-def _is_fixed(options: ReadOptions) -> bool:
+def _starts_at_fixed_offsets(options: ReadOptions) -> bool:
     """Whether the stream begins at offsets that are told, and not looked up."""
-    starting = options.starting
-    return isinstance(starting, AtOffsets) and min(starting.offsets.values(), default=0) >= 0
+    starting = options.starting_offsets
+    return (
+        isinstance(starting, SpecificOffsetRangeLimit)
+        and min(starting.offsets.values(), default=0) >= 0
+    )

@@ -11,8 +11,8 @@ import pytest
 from aiokafkawire import Producer, blocking
 from aiokafkawire.broker import Drop
 from aiokafkawire.errors import KafkaError, RequestTimedOut
+from aiokafkawire.spark.range_reader import read_range
 from aiokafkawire.spark.ranges import OffsetRange
-from aiokafkawire.spark.reading import read_range
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey
 from tests.broker.hosted import HostedBroker
