@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from aiokafkawire.cli.arguments import client_options
+from aiokafkawire.cli.arguments import client_options, require_utf8
 from aiokafkawire.cli.problems import FAILED, OK, Failure, explain, one_line
 from aiokafkawire.cli.running import Interruption, run
 from aiokafkawire.cli.shared import PATIENCE_MS, client_arguments
@@ -175,6 +175,8 @@ def administration(function: Callable[..., int]) -> Callable[..., int]:
         backend: str,
         **others: Any,
     ) -> int:
+        for value in others.values():
+            require_utf8(value)
         options = admin_options(brokers, assignments, config)
         return function(Administration(options, backend), **others)
 

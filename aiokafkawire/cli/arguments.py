@@ -39,6 +39,7 @@ __all__ = (
     "parse_delimiter",
     "parse_header",
     "parse_offset",
+    "require_utf8",
     "unescape",
 )
 
@@ -133,7 +134,20 @@ def one_topic(option: str | None, arguments: Sequence[str], rule: str, usage: st
         raise InvalidOption(f"{' and '.join(map(repr, given))} are given: {rule}")
     if not given[0]:
         raise InvalidOption("the topic must not be empty")
+    require_utf8(given[0])
     return given[0]
+
+
+def require_utf8(value: Any) -> None:
+    """Raise `InvalidOption` for a name, or one of several, that a request cannot hold."""
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InvalidOption(f"{value!r:.80} is not UTF-8") from None
+    elif isinstance(value, tuple):
+        for each in value:
+            require_utf8(each)
 
 
 def unescape(text: str) -> bytes:

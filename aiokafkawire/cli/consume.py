@@ -16,6 +16,7 @@ from aiokafkawire.cli.arguments import (
     one_topic,
     parse_delimiter,
     parse_offset,
+    require_utf8,
 )
 from aiokafkawire.cli.formats import NULL, Printer, compile_format, default_printer
 from aiokafkawire.cli.json_lines import to_json
@@ -231,6 +232,7 @@ def _topics(topic: str | None, group: str | None, topics: tuple[str, ...]) -> tu
         names = topics if topic is None else (topic, *topics)
         if not names:
             raise InvalidOption("-G is given without topics: -G GROUP TOPIC…")
+        require_utf8((group, *names))
         return names
     rule = "without -G one topic is read"
     return (one_topic(topic, topics, rule, "consume TOPIC, or -G GROUP TOPIC…"),)

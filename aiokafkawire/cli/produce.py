@@ -13,7 +13,13 @@ from typing import Any, BinaryIO
 import click
 from click.shell_completion import CompletionItem
 
-from aiokafkawire.cli.arguments import client_options, one_topic, parse_delimiter, parse_header
+from aiokafkawire.cli.arguments import (
+    client_options,
+    one_topic,
+    parse_delimiter,
+    parse_header,
+    require_utf8,
+)
 from aiokafkawire.cli.json_lines import InvalidLine, Outgoing, from_json
 from aiokafkawire.cli.problems import Failure, explain, one_line
 from aiokafkawire.cli.progress import Progress
@@ -154,6 +160,7 @@ def parse_arguments(
 ) -> tuple[str | None, tuple[Path, ...]]:
     """Read `[TOPIC] [FILE]...`, where there is a TOPIC only if neither -t nor --json is given."""
     names = arguments
+    require_utf8(topic)
     if topic is None and not as_json:
         if names and Path(names[0]).is_file():
             raise InvalidOption(

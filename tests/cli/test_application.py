@@ -91,6 +91,36 @@ def test_wrong_usage_is_one_line_and_2(
     assert "--help" in err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("consume", "\udcff"),
+        ("consume", "-G", "g", "\udcff"),
+        ("consume", "-G", "\udcff", "t"),
+        ("produce", "\udcff"),
+        ("produce", "-t", "\udcff"),
+        ("metadata", "\udcff"),
+        ("topics", "create", "t", "\udcff"),
+        ("topics", "delete", "\udcff"),
+        ("topics", "describe", "\udcff"),
+        ("groups", "describe", "\udcff"),
+        ("groups", "delete", "\udcff"),
+        ("txns", "describe", "\udcff"),
+        ("consume", "-b", "h\udcff:1", "t"),
+        ("consume", "-X", "client_id=\udcff", "t"),
+    ],
+    ids=" ".join,
+)
+def test_a_name_that_is_not_utf8_is_wrong_usage(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    brokers = () if "-b" in arguments else ("-b", "127.0.0.1:1")
+    assert run([*arguments, *brokers]) == 2
+    text = capsys.readouterr().err
+    assert text.startswith("aiokafkawire: ")
+    assert text.count("\n") == 1
+
+
 @pytest.mark.slow
 def test_no_command_shows_the_help() -> None:
     done = aiokafkawire()
