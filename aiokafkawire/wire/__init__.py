@@ -1,4 +1,4 @@
-"""Kafka's messages and their bytes. Nothing in here reads, writes or waits."""
+"""Kafka's protocol messages and their encoding. This package does no I/O."""
 
 from aiokafkawire.wire.api import APIS, Api, ApiKey, api_for, message_class, message_names
 from aiokafkawire.wire.codec import decode, encode, encode_parts

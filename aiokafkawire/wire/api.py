@@ -1,6 +1,6 @@
-"""The table of APIs: key, name, message classes and versions.
+"""The table of Kafka's APIs: key, name, message classes and versions.
 
-The classes themselves are imported when first asked for.
+Message classes are imported on first use.
 """
 
 import functools
@@ -18,7 +18,7 @@ __all__ = ("APIS", "API_ALIASES", "Api", "ApiKey", "api_for", "message_class", "
 
 
 class ApiKey(IntEnum):
-    """The number of an API in request headers: all of Kafka 4.3 and those removed before it."""
+    """The API key in request headers: all of Kafka 4.3, and those that were removed before."""
 
     PRODUCE = 0
     FETCH = 1
@@ -117,11 +117,18 @@ class ApiKey(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API and the versions that its classes know, every one ever released.
+    """One API and the versions that its message classes support, which are all released versions.
 
-    `flexible_from`: the first version with compact lengths and tagged fields (KIP-482), if any.
-    `latest_version_unstable`: Kafka has not settled `max_version` yet; it is for tests alone.
-    `first_version_unstable`: version 0 was for early access; the release that settled it speaks 1.
+    Attributes:
+        key: API key.
+        name: Kafka's name of the API, e.g. "JoinGroup".
+        min_version: Lowest version of the message classes.
+        max_version: Highest version of the message classes.
+        flexible_from: First flexible version (compact lengths and tagged fields, KIP-482), or
+            None.
+        latest_version_unstable: `max_version` is unstable in Kafka; only tests use it.
+        first_version_unstable: Version 0 was early access; the release that made the API stable
+            has version 1.
     """
 
     key: ApiKey
@@ -134,22 +141,22 @@ class Api:
 
     @property
     def min_stable_version(self) -> int:
-        """The lowest version to speak with a broker."""
+        """Lowest version to use with a broker."""
         return self.min_version + self.first_version_unstable
 
     @property
     def max_stable_version(self) -> int:
-        """The highest version to speak with a broker."""
+        """Highest version to use with a broker."""
         return self.max_version - self.latest_version_unstable
 
     @property
     def request(self) -> type[Request[Any]]:
-        """The class of its request."""
+        """Request class of the API."""
         return cast("type[Request[Any]]", self._load_api_message("Request"))
 
     @property
     def response(self) -> type[Response]:
-        """The class of its response."""
+        """Response class of the API."""
         return cast("type[Response]", self._load_api_message("Response"))
 
     def _load_api_message(self, suffix: str) -> type[Message]:
@@ -270,7 +277,7 @@ APIS: Mapping[ApiKey, Api] = MappingProxyType(
         )
     }
 )
-"""All APIs there ever were, those between brokers and controllers too."""
+"""All APIs of all releases, including those between brokers and controllers."""
 
 _BY_NAME: Mapping[str, tuple[Api, str]] = {
     api.name + suffix: (api, suffix) for api in APIS.values() for suffix in ("Request", "Response")
@@ -284,7 +291,7 @@ API_ALIASES: Mapping[str, str] = {
     "Offsets": "ListOffsets",
     "TopicMetadata": "Metadata",
 }
-"""What the protocol documents of 0.8 to 0.10 call an API, and what Kafka calls it now."""
+"""Names of APIs in the protocol documents of 0.8 to 0.10, and their current names."""
 
 _MESSAGE_MODULES: Mapping[str, tuple[str, ...]] = {
     "headers": ("RequestHeader", "ResponseHeader"),
@@ -299,13 +306,13 @@ _MESSAGE_MODULES: Mapping[str, tuple[str, ...]] = {
         "VotersRecord",
     ),
     "principal": ("DefaultPrincipalData",),
-    # What version 0 of ListConfigResources was called before 4.1, with other names of its fields.
+    # The name of ListConfigResources v0 before 4.1, with other field names.
     "list_config_resources": (
         "ListClientMetricsResourcesRequest",
         "ListClientMetricsResourcesResponse",
     ),
 }
-"""The modules of messages that are not named after an API."""
+"""Modules of the messages that do not belong to an API."""
 
 _RECORD_MODULES: Mapping[str, tuple[str, ...]] = {
     "group_records": ("GroupMetadata", "OffsetCommit", "LegacyOffsetCommit"),
@@ -337,7 +344,7 @@ _RECORD_MODULES: Mapping[str, tuple[str, ...]] = {
     "transaction_records": ("TransactionLog",),
     "share_state_records": ("ShareSnapshot", "ShareUpdate"),
 }
-"""The records of coordinators, each of which has a key and a value."""
+"""Modules of the records of coordinators; each record has a key class and a value class."""
 
 _CLASS_NAMES = {"RequestHeader": "RequestHeaderData", "ResponseHeader": "ResponseHeaderData"}
 
@@ -354,21 +361,23 @@ _MODULE_BY_MESSAGE: Mapping[str, str] = {
 
 
 def api_for(message: Request[Any] | Response) -> Api:
-    """The API that a request or response belongs to."""
+    """Return the API of a request or response."""
     return APIS[ApiKey(message.api_key)]
 
 
 def message_names() -> tuple[str, ...]:
-    """Kafka's own names of all messages that `message_class` finds, without aliases."""
+    """Return the names of all messages that `message_class` knows, without aliases."""
     return (*_BY_NAME, *_MODULE_BY_MESSAGE)
 
 
 def message_class(name: str) -> type[Message]:
-    """The class of Kafka's own name for a message, e.g. `"JoinGroupRequest"`.
+    """Return the class of a message by Kafka's name, e.g. `"JoinGroupRequest"`.
 
-    What the protocol documents called it is understood too: `"GroupCoordinatorRequest"` is
-    FindCoordinatorRequest, `"OffsetsResponse"` is ListOffsetsResponse. Raises `KeyError` for a
-    name that this package has no class for.
+    Names of older protocol documents work too: `"GroupCoordinatorRequest"` is
+    FindCoordinatorRequest, `"OffsetsResponse"` is ListOffsetsResponse.
+
+    Raises:
+        KeyError: There is no message of that name.
     """
     if name in _MODULE_BY_MESSAGE:
         return _load(_MODULE_BY_MESSAGE[name], _CLASS_NAMES.get(name, name))
@@ -381,7 +390,7 @@ def message_class(name: str) -> type[Message]:
 
 @functools.cache
 def _load_api_message(name: str, suffix: str) -> type[Message]:
-    """The class of a request or a response; asked for with every message, so it is kept."""
+    """Return the class of a request or response; cached, because every message looks it up."""
     module = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
     return _load(module, name + suffix)
 

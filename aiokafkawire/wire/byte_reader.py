@@ -1,4 +1,4 @@
-"""Reading of formats that have a layout but no versions: 0.7 and the proposal that followed it."""
+"""Reader for formats without versions: that of Kafka 0.7 and the proposal that followed it."""
 
 import struct
 from typing import Any
@@ -14,21 +14,22 @@ _INT16 = struct.Struct(">h")
 
 
 def encode_string(text: str) -> bytes:
-    """A string behind its length as int16. Raises `ValueError` for what does not fit.
+    """Encode a string with its int16 length. Raises `ValueError` if it is too long.
 
-    A lone surrogate stands for a byte that is no UTF-8, so that any name can be given back.
+    Lone surrogates encode bytes that are not UTF-8 ("surrogateescape"), so that any name
+    round-trips.
     """
     raw = text.encode("utf-8", "surrogateescape")
     if len(raw) > MAX_STRING_BYTES:
-        raise ValueError(f"a string of {len(raw)} bytes is over {MAX_STRING_BYTES}")
+        raise ValueError(f"string of {len(raw)} bytes exceeds the limit of {MAX_STRING_BYTES}")
     return _INT16.pack(len(raw)) + raw
 
 
 class ByteReader:
-    """A position in a buffer, behind which nothing is read.
+    """A cursor over a buffer that never reads past its end.
 
-    Whatever does not fit raises `MalformedMessage` with the names of the message and of the field
-    and the position at which the field begins.
+    Invalid data raises `MalformedMessage` with the names of the message and the field and the
+    start position of the field.
     """
 
     def __init__(self, message: str, data: Buffer, position: int = 0) -> None:
@@ -38,7 +39,7 @@ class ByteReader:
 
     @property
     def remaining(self) -> int:
-        """How many bytes are still to be read."""
+        """Number of bytes that are not read yet."""
         return len(self.view) - self.position
 
     def int8(self, field: str) -> int:
@@ -54,17 +55,17 @@ class ByteReader:
         return self._read_number(field, "q", 8)
 
     def string(self, field: str) -> str:
-        """A string behind its length as int16; see `encode_string`."""
+        """Read a string with its int16 length; see `encode_string`."""
         start = self.position
         size = self.int16(field)
         return str(self._read(field, size, start), "utf-8", "surrogateescape")
 
     def bytes(self, field: str, size: int) -> bytes:
-        """A copy of the next `size` bytes."""
+        """Read `size` bytes as a copy."""
         return bytes(self._read(field, size, self.position))
 
     def numbers(self, field: str, code: str, count: int) -> tuple[int, ...]:
-        """`count` integers of one width, by its `struct` code."""
+        """Read `count` integers of the `struct` code `code`."""
         start = self.position
         self.check_count(field, count, struct.calcsize(">" + code), start)
         numbers: tuple[Any, ...] = struct.unpack_from(f">{count}{code}", self.view, start)
@@ -72,17 +73,17 @@ class ByteReader:
         return numbers
 
     def check_count(self, field: str, count: int, element_bytes: int, start: int) -> int:
-        """`count`, which the bytes that are left can hold if none takes less than that."""
+        """Return `count` if the remaining bytes can hold that many elements."""
         if count < 0:
-            raise self.malformed_error(field, f"a count of {count}", start)
+            raise self.malformed_error(field, f"invalid count {count}", start)
         if count * element_bytes > self.remaining:
             raise self.malformed_error(
-                field, f"{count} elements cannot be in the bytes that remain", start
+                field, f"{count} elements do not fit into {self.remaining} remaining bytes", start
             )
         return count
 
     def expect_end(self) -> None:
-        """Raise unless everything was read."""
+        """Raise `MalformedMessage` if bytes remain."""
         if self.remaining:
             raise self.malformed_error(None, f"{self.remaining} trailing bytes", self.position)
 
@@ -98,10 +99,10 @@ class ByteReader:
 
     def _read(self, field: str, size: int, start: int) -> memoryview:
         if size < 0:
-            raise self.malformed_error(field, f"a length of {size}", start)
+            raise self.malformed_error(field, f"invalid length {size}", start)
         if size > self.remaining:
             raise self.malformed_error(
-                field, f"length {size} is beyond the bytes that remain", start
+                field, f"length {size} exceeds the {self.remaining} remaining bytes", start
             )
         self.position += size
         return self.view[self.position - size : self.position]

@@ -1,6 +1,6 @@
-"""Messages to bytes and back.
+"""Encode and decode messages.
 
-The encoder and the decoder of a (class, version) are made apart, on first use, and kept.
+The encoder and the decoder of a (class, version) pair are compiled on first use and cached.
 """
 
 import struct
@@ -31,9 +31,9 @@ __all__ = (
 M = TypeVar("M", bound=Message)
 
 MIN_SEPARATE_BUFFER_BYTES = 4_096
-"""Buffers of this size or more are sent as they are; below it, joining them costs less."""
+"""Buffers of at least this size are sent without a copy. Joining smaller ones costs less."""
 
-# As many entries as there are classes and versions, at most.
+# Bounded by the number of message classes and versions.
 _ENCODERS: dict[tuple[type[Message], int], Encoder] = {}
 _DECODERS: dict[tuple[type[Message], int], Decoder] = {}
 
@@ -41,11 +41,13 @@ ENCODE_ERRORS = (struct.error, TypeError, AttributeError, ValueError, OverflowEr
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The bytes of a message, without header and frame length.
+    """Encode a message, without header and frame length.
 
-    Raises `UnsupportedVersion` for a version that the message does not have, or one that lacks a
-    field that is set (and is not ignorable); `TypeError` or `ValueError` for a value that does not
-    fit its field. Each names class, version and field.
+    Raises:
+        UnsupportedVersion: The message does not have that version, or the version lacks a
+            non-ignorable field that is set.
+        TypeError: A field has a value of a wrong type. The text names class, version and field.
+        ValueError: A field has a value out of range. The text names class, version and field.
     """
     parts: list[Buffer] = []
     encode_into(parts, message, version)
@@ -53,9 +55,9 @@ def encode(message: Message, version: int) -> bytes:
 
 
 def encode_parts(message: Message, version: int) -> list[Buffer]:
-    """Like `encode`, in several buffers: large records are not copied.
+    """Encode a message into a list of buffers, without copying large records.
 
-    The caller keeps the records unchanged until the buffers are sent.
+    The caller must not change the records until the buffers are sent. Raises as `encode` does.
     """
     parts: list[Buffer] = []
     encode_into(parts, message, version)
@@ -63,7 +65,7 @@ def encode_parts(message: Message, version: int) -> list[Buffer]:
 
 
 def encode_into(parts: list[Buffer], message: Message, version: int) -> None:
-    """Append a message's bytes to `parts`, in many small buffers."""
+    """Append the bytes of a message to `parts`, in many small buffers."""
     encoder = _ENCODERS.get((type(message), version)) or _encoder(type(message), version)
     try:
         encoder(message, parts.append)
@@ -72,7 +74,7 @@ def encode_into(parts: list[Buffer], message: Message, version: int) -> None:
 
 
 def join_small_buffers(parts: list[Buffer]) -> list[Buffer]:
-    """The same bytes in few buffers: runs of small ones joined, large ones kept as they are."""
+    """Join adjacent small buffers; keep large ones as they are."""
     if parts and max(map(len, parts)) < MIN_SEPARATE_BUFFER_BYTES:
         return [b"".join(parts)]
     joined: list[Buffer] = []
@@ -91,12 +93,15 @@ def join_small_buffers(parts: list[Buffer]) -> list[Buffer]:
 
 
 def decode(cls: type[M], version: int, data: Buffer) -> M:
-    """The message that `data` is, to its last byte.
+    """Decode a message that spans all of `data`.
 
-    `bytes` fields are copied out; `records` fields are memoryviews of `data`. All is checked here;
-    a long array of numbers is made into objects when somebody looks at it. Raises
-    `MalformedMessage` with class, version, field path and byte offset, and `UnsupportedVersion`
-    for a version that the class does not have.
+    `bytes` fields are copied; `records` fields are memoryviews of `data`. All bytes are validated
+    now, but a long array of structs of numbers becomes objects on first access.
+
+    Raises:
+        MalformedMessage: `data` is invalid. The text names class, version, field path and byte
+            offset.
+        UnsupportedVersion: The message does not have that version.
     """
     decoder = _DECODERS.get((cls, version)) or _decoder(cls, version)
     size = len(data)
@@ -111,7 +116,7 @@ def decode(cls: type[M], version: int, data: Buffer) -> M:
 
 
 def decode_prefix(cls: type[M], version: int, data: Buffer) -> tuple[M, int]:
-    """The message that `data` begins with, and where it ends. Raises as `decode` does."""
+    """Decode the message at the start of `data`; return it and its end. Raises as `decode` does."""
     decoder = _DECODERS.get((cls, version)) or _decoder(cls, version)
     view = memoryview(data)
     try:
@@ -122,11 +127,11 @@ def decode_prefix(cls: type[M], version: int, data: Buffer) -> tuple[M, int]:
 
 
 def check_version(cls: type[Message], version: int) -> None:
-    """Raise `UnsupportedVersion` unless the message was ever released in `version`."""
+    """Raise `UnsupportedVersion` if the message does not have `version` in any release."""
     if not cls.min_version <= version <= cls.max_version:
         raise UnsupportedVersion(
-            f"{schema_for(cls).name} has versions {cls.min_version} to {cls.max_version},"
-            f" not {version}"
+            f"{schema_for(cls).name} has no version {version}, only {cls.min_version} to"
+            f" {cls.max_version}"
         )
 
 

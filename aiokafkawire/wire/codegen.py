@@ -1,4 +1,4 @@
-"""Python source under construction: what the encoder's and the decoder's makers share."""
+"""Code generation shared by the encoder and the decoder compilers."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -11,16 +11,17 @@ __all__ = ("FunctionSource", "VersionLayout")
 
 
 class VersionLayout:
-    """How values look in one version: which of them are compact, and how small they can be."""
+    """The encoding rules of one version: compact or not, and minimum sizes."""
 
     def __init__(self, version: int, *, flexible: bool) -> None:
         self.version = version
         self.flexible = flexible
 
     def min_size_bytes(self, kind: TypeKind, *, compact: bool = True) -> int:
-        """The fewest bytes that a value of `kind` takes, at least 1.
+        """Return the minimum encoded size of a value of `kind`, at least 1.
 
-        An array's count times this may not exceed the bytes that remain.
+        Decoders reject an array whose count times this exceeds the remaining bytes, before they
+        allocate memory for it.
         """
         if kind.struct is not None:
             return max(1, self._min_struct_bytes(kind.struct))
@@ -41,7 +42,7 @@ class VersionLayout:
 
 
 class FunctionSource:
-    """Lines of one function, and the names that they use."""
+    """The source of one function under construction, and its globals."""
 
     def __init__(self, signature: str) -> None:
         self.lines = [f"def {signature}:"]
@@ -54,25 +55,25 @@ class FunctionSource:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Indent what is written inside under `head`."""
+        """Indent the lines added within the context under `head`."""
         self.line(head)
         self._depth += 1
         yield
         self._depth -= 1
 
     def name(self, prefix: str) -> str:
-        """A name that is not yet used."""
+        """Return an unused variable name."""
         self._name_count += 1
         return f"{prefix}{self._name_count}"
 
     def constant(self, prefix: str, value: object) -> str:
-        """A name for `value`, which the function will find in its globals."""
+        """Make `value` a global of the function; return its name."""
         name = self.name(prefix)
         self.names[name] = value
         return name
 
     def default(self, item: Field) -> str:
-        """What makes the value of a field that is not on the wire, a new one each time."""
+        """Return an expression for the default of a field; mutable defaults are new objects."""
         default = item.default_value()
         if isinstance(default, list):
             return "[]"
@@ -86,8 +87,8 @@ class FunctionSource:
         return struct.Struct(">" + codes)
 
     def compile(self, function: str, title: str) -> Callable[..., Any]:
-        """Run the source and return the function of that name; tracebacks show `title`."""
+        """Compile the source and return the function; tracebacks show `title` as its file."""
         code = compile("\n".join(self.lines) + "\n", f"<{title}>", "exec")
-        exec(code, self.names)  # the source is made from class declarations alone
+        exec(code, self.names)  # The source depends on class declarations only, not on input.
         made: Callable[..., Any] = self.names[function]
         return made

@@ -1,7 +1,7 @@
-"""Subscription and Assignment: what members write into JoinGroup and the leader into SyncGroup.
+"""Encode and decode the consumer protocol: the metadata of JoinGroup and SyncGroup.
 
-Both begin with their version as int16. A version newer than ours is read as our newest, whatever
-comes after it left aside, so that one member may be upgraded before another.
+Subscription and Assignment start with an int16 version. A newer version is decoded as the latest
+one known here and trailing bytes are ignored, so that members can be upgraded one by one.
 """
 
 import struct
@@ -46,10 +46,15 @@ def encode_subscription(
     rack_id: str | None = None,
     version: int = LATEST_VERSION,
 ) -> bytes:
-    """What a member tells the leader: topics and owned partitions are sorted, as Kafka does.
+    """Encode the Subscription that a member sends to the leader in JoinGroup.
 
-    `owned_partitions` (version 1), `generation_id` (2) and `rack_id` (3) are left out of older
-    versions.
+    Args:
+        topics: Subscribed topics; encoded in sorted order, as by Kafka's own clients.
+        user_data: Data of the assignor.
+        owned_partitions: Partitions that the member owns (v1+, KIP-429); encoded in sorted order.
+        generation_id: Generation in which the member owned them (v2+, KIP-792), or -1.
+        rack_id: Rack of the member (v3+, KIP-881).
+        version: Version to encode.
     """
     message = ConsumerProtocolSubscription(
         topics=sorted(topics),
@@ -62,7 +67,7 @@ def encode_subscription(
 
 
 def decode_subscription(data: Buffer) -> ConsumerProtocolSubscription:
-    """The subscription of a member. Raises `MalformedMessage`."""
+    """Decode the Subscription of a member. Raises `MalformedMessage`."""
     return _decode(ConsumerProtocolSubscription, data)
 
 
@@ -72,7 +77,7 @@ def encode_assignment(
     user_data: bytes | None = None,
     version: int = LATEST_VERSION,
 ) -> bytes:
-    """What the leader gives a member: partitions by topic, in the order in which they come."""
+    """Encode the Assignment of one member, grouped by topic in order of first appearance."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=group_by_topic(partitions), user_data=user_data
     )
@@ -80,14 +85,14 @@ def encode_assignment(
 
 
 def decode_assignment(data: Buffer) -> ConsumerProtocolAssignment:
-    """The assignment of a member; empty bytes are an empty one. Raises `MalformedMessage`."""
+    """Decode an Assignment; empty bytes are an empty one. Raises `MalformedMessage`."""
     if not len(data):
         return ConsumerProtocolAssignment(assigned_partitions=[])
     return _decode(ConsumerProtocolAssignment, data)
 
 
 def group_by_topic(partitions: Iterable[tuple[str, int]]) -> list[messages.TopicPartition]:
-    """Partitions as the messages carry them: one entry a topic, in order of appearance."""
+    """Group partitions into one entry per topic, in order of first appearance."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)
@@ -98,7 +103,7 @@ def group_by_topic(partitions: Iterable[tuple[str, int]]) -> list[messages.Topic
 
 
 def flatten_by_topic(entries: Iterable[messages.TopicPartition]) -> list[TopicPartition]:
-    """The single partitions of such entries, in their order."""
+    """Return the partitions of entries grouped by topic, in the same order."""
     return [TopicPartition(entry.topic, number) for entry in entries for number in entry.partitions]
 
 
@@ -109,7 +114,7 @@ def _decode(cls: type[M], data: Buffer) -> M:
     version: int = _VERSION.unpack_from(data)[0]
     body = memoryview(data)[_VERSION.size :]
     if version < 0:
-        raise MalformedMessage(f"a version of {version} is impossible", message=name, position=0)
+        raise MalformedMessage(f"invalid version {version}", message=name, position=0)
     if version > LATEST_VERSION:
         return decode_prefix(cls, LATEST_VERSION, body)[0]
     return decode(cls, version, body)

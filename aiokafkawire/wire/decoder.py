@@ -1,8 +1,8 @@
-"""Makes the decoder of one (message class, version): flat source text, compiled.
+"""Compile the decoder of one (message class, version) pair from generated source.
 
-The function made is `decode(buf, p, end)`: it reads a message from memoryview `buf` at `p`, never
-past `end`, and returns the message and the position after it. On bytes that are no such message
-it raises any of `DECODE_ERRORS`, without saying where; `explain` finds that out.
+The generated function is `decode(buf, p, end)`: it reads a message from memoryview `buf` at `p`,
+never past `end`, and returns the message and the position after it. For malformed bytes it raises
+one of `DECODE_ERRORS` without a position; `diagnostics` then finds the field and the position.
 """
 
 import struct
@@ -27,14 +27,14 @@ __all__ = ("DECODE_ERRORS", "Decoder", "make_decoder")
 Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
 
 DECODE_ERRORS = (struct.error, IndexError, ValueError)
-"""What a decoder raises on malformed bytes; ValueError includes UnicodeDecodeError."""
+"""Exceptions of a decoder for malformed bytes; ValueError includes UnicodeDecodeError."""
 
 PREMADE_UNPACKERS = 17
-"""Arrays of numbers with fewer elements are read without making a format."""
+"""Number of cached unpackers per type code: shorter arrays need no format string."""
 
 
 def make_decoder(cls: type[Message], version: int) -> Decoder:
-    """Make the decoder of `cls` in `version`."""
+    """Return the decoder of `cls` in `version`."""
     maker = _DecoderMaker(VersionLayout(version, flexible=cls.is_flexible(version)))
     maker.struct(cls, "m")
     maker.source.line("return m, p")
@@ -43,12 +43,12 @@ def make_decoder(cls: type[Message], version: int) -> Decoder:
 
 @cache
 def _unpackers(code: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
-    """What reads 0, 1, 2 … numbers: arrays are short, as replicas are, and formats cost."""
+    """Return unpackers of 0, 1, 2 … numbers, because building a format per array is slow."""
     return tuple(struct.Struct(f">{count}{code}").unpack_from for count in range(PREMADE_UNPACKERS))
 
 
 def _multi_byte_size(buf: memoryview, p: int) -> tuple[int, int]:
-    """A compact size whose first byte, just before `p`, is not all of it."""
+    """Read a compact size of several bytes; its first byte is just before `p`."""
     size, p = decode_unsigned_varint(buf, p - 1)
     return size - 1, p
 
@@ -62,7 +62,7 @@ def _tag_count(buf: memoryview, p: int, end: int) -> tuple[int, int]:
 
 
 def _tagged_field(buf: memoryview, p: int, end: int, seen: set[int]) -> tuple[int, int, int]:
-    """A tag, and where its bytes begin and end."""
+    """Read the header of a tagged field; return the tag, and the start and end of its bytes."""
     tag, p = decode_unsigned_varint(buf, p)
     size, p = decode_unsigned_varint(buf, p)
     if p + size > end or tag in seen:
@@ -101,7 +101,7 @@ class _DecoderMaker:
         self._lazy_objects: set[str] = set()
 
     def struct(self, cls: type[Struct], obj: str) -> None:
-        """Read a struct into the new variable `obj`."""
+        """Emit code that reads a struct into the new variable `obj`."""
         schema, version = schema_for(cls), self.layout.version
         self.source.line(f"{obj} = new({self.source.constant('Class', cls)})")
         if issubclass(cls, LazyStruct):
@@ -187,7 +187,7 @@ class _DecoderMaker:
     def _unless_lazy(
         self, cls: type[Struct] | None, target: str, count: str
     ) -> AbstractContextManager[None]:
-        """Put an array of structs off if it is uniform; what follows is for the other case."""
+        """Emit code that defers a uniform array of structs; return the block for other arrays."""
         obj, _, name = target.partition(".")
         if (
             cls is None
@@ -195,7 +195,7 @@ class _DecoderMaker:
             or not supports_lazy_arrays(cls, self.layout.version)
         ):
             return nullcontext()
-        self._lazy_objects.remove(obj)  # it has one such array
+        self._lazy_objects.remove(obj)  # A `LazyStruct` has room for one deferred array.
         arrays = self.source.constant("arrays", LazyArrays(name, cls, self.layout))
         lazy = self.source.name("lazy")
         try_defer = f"{arrays}.try_defer(buf, p, end, {count})"
@@ -235,7 +235,7 @@ class _DecoderMaker:
             self.struct(cls, obj)
             self.source.line(f"{target} = {obj}")
             return
-        # Null is an int8 below 0, or an unsigned varint of 0 where the struct is a tagged field.
+        # Null is a negative int8, or an unsigned varint of 0 if the struct is a tagged field.
         size = self._size("b", compact=tagged)
         with self.source.block(f"if {size} < 0:"):
             self.source.line(f"{target} = None")

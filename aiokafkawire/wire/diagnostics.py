@@ -1,8 +1,7 @@
-"""Why a message could not be decoded or encoded, and where.
+"""Find the field and the position of an encoding or decoding error.
 
-Encoders and decoders do not keep track of where they are. When one fails, the message is walked
-once more by the slow functions in here, which do, so that the error can name the field's path and
-the byte offset.
+Encoders and decoders do not track their position. When one fails, the slower walkers of this
+module process the message again, so that the error names the field path and the byte offset.
 """
 
 import struct
@@ -31,11 +30,11 @@ __all__ = (
 )
 
 MAX_DIAGNOSED_VALUES = 100_000
-"""How far the slow way through a message goes: longer, and whoever sends it could stop others."""
+"""Limit of a walk, so that a malformed message cannot block the event loop for long."""
 
 
 def diagnose_decode_error(cls: type[Message], version: int, data: Buffer) -> MalformedMessage:
-    """The error for bytes that the decoder of this class and version refused."""
+    """Return the error for bytes that the decoder of this class and version rejected."""
     view = memoryview(data)
     walker = _DecodeWalker(view, VersionLayout(version, flexible=cls.is_flexible(version)))
     try:
@@ -55,7 +54,7 @@ def diagnose_decode_error(cls: type[Message], version: int, data: Buffer) -> Mal
 def trailing_bytes_error(
     cls: type[Message], version: int, data: Buffer, end: int
 ) -> MalformedMessage:
-    """The error for bytes that begin with a message and go on after its `end`."""
+    """Return the error for bytes after the `end` of a message."""
     return MalformedMessage(
         f"{len(data) - end} trailing bytes",
         message=schema_for(cls).name,
@@ -65,7 +64,7 @@ def trailing_bytes_error(
 
 
 def diagnose_encode_error(message: Message, version: int, error: Exception) -> Exception:
-    """The error for a message that its encoder of this version refused with `error`."""
+    """Return a descriptive error for a message that its encoder rejected with `error`."""
     cls = type(message)
     walker = _EncodeWalker(VersionLayout(version, flexible=cls.is_flexible(version)))
     prefix = f"{schema_for(cls).name} v{version}"
@@ -77,11 +76,11 @@ def diagnose_encode_error(message: Message, version: int, error: Exception) -> E
 
 
 def check_default(item: Field, version: int, obj: Struct) -> None:
-    """Raise `UnsupportedVersion` if a field that the version lacks is set."""
+    """Raise `UnsupportedVersion` if a field that the version does not have is set."""
     value = getattr(obj, item.name)
     if value != item.default_value():
         raise UnsupportedVersion(
-            f"version {version} has no such field, and it is set to {_abbreviate(value)}"
+            f"version {version} does not have this field, but it is set to {_abbreviate(value)}"
         )
 
 
@@ -95,7 +94,7 @@ def _abbreviate(value: object) -> str:
 
 
 class _Malformed(Exception):
-    """Decoding ends here; the walk's position is where the bad value begins."""
+    """The walked message is malformed; the walker's position is the start of the bad value."""
 
 
 class _Walker:
@@ -105,14 +104,14 @@ class _Walker:
 
     @contextmanager
     def enter(self, step: str) -> Iterator[None]:
-        """Be at `step` of the path; stay there when what is inside fails."""
+        """Add `step` to the path within the context; keep it there after an exception."""
         self.path.append(step)
         yield
         self.path.pop()
 
 
 class _FieldStep(NamedTuple):
-    """A field on the way through a struct."""
+    """One field of a struct, as the walkers need it."""
 
     name: str
     kind: TypeKind
@@ -122,12 +121,12 @@ class _FieldStep(NamedTuple):
 
 _FieldSteps = tuple[tuple[_FieldStep, ...], dict[int | None, Field]]
 
-# As many entries as there are structs and versions, at most.
+# Bounded by the number of structs and versions.
 _FIELD_STEPS: dict[tuple[type[Struct], int], _FieldSteps] = {}
 
 
 def _field_steps(cls: type[Struct], version: int) -> _FieldSteps:
-    """The way through a struct, and its tagged fields by tag."""
+    """Return the untagged fields of a struct in wire order, and its tagged fields by tag."""
     found = _FIELD_STEPS.get((cls, version))
     if found is None:
         schema = schema_for(cls)
@@ -141,9 +140,9 @@ def _field_steps(cls: type[Struct], version: int) -> _FieldSteps:
 
 
 class _DecodeWalker(_Walker):
-    """Reads as a decoder does, keeping nothing but the path.
+    """Reads a message as its decoder does, but keeps only the path and the position.
 
-    What it stops at stays in the path; where there are many steps they are taken without `enter`.
+    After an error `path` leads to the bad value. Hot loops update it directly, without `enter`.
     """
 
     def __init__(self, view: memoryview, layout: VersionLayout) -> None:
@@ -166,7 +165,7 @@ class _DecodeWalker(_Walker):
             start = self.position
             count = self.unsigned_varint()
             if count * 2 > len(self.view) - self.position:
-                self.malformed(f"{count} tagged fields cannot be in the bytes that remain", start)
+                self.malformed(f"{count} tagged fields do not fit into the remaining bytes", start)
             seen: set[int] = set()
             for _ in range(count):
                 self.tagged_field(known, seen)
@@ -177,9 +176,9 @@ class _DecodeWalker(_Walker):
         size = self.unsigned_varint()
         end = self.position + size
         if end > len(self.view):
-            self.malformed(f"tag {tag} has {size} bytes, more than remain", start)
+            self.malformed(f"size {size} of tag {tag} exceeds the remaining bytes", start)
         if tag in seen:
-            self.malformed(f"tag {tag} comes twice", start)
+            self.malformed(f"duplicate tag {tag}", start)
         seen.add(tag)
         item = known.get(tag)
         if item is None:
@@ -189,13 +188,13 @@ class _DecodeWalker(_Walker):
             nullable = self.layout.version in item.nullable
             self.value(item.kind, nullable, item.compact, tagged=True)
             if self.position != end:
-                self.malformed(f"tag {tag} does not end where its size of {size} bytes says", start)
+                self.malformed(f"the value of tag {tag} does not take {size} bytes", start)
 
     def value(self, kind: TypeKind, nullable: bool, compact: bool, tagged: bool = False) -> None:
         self.values_left -= 1
         if self.values_left < 0:
             self.malformed(
-                f"malformed somewhere behind the first {MAX_DIAGNOSED_VALUES} values", self.position
+                f"malformed after the first {MAX_DIAGNOSED_VALUES} values", self.position
             )
         compact = compact and self.layout.flexible
         if kind.element is not None:
@@ -218,7 +217,7 @@ class _DecodeWalker(_Walker):
                 "null, where null is not allowed" if count == -1 else "negative count", start
             )
         if count * self.layout.min_size_bytes(element) > len(self.view) - self.position:
-            self.malformed(f"{count} elements cannot be in the bytes that remain", start)
+            self.malformed(f"{count} elements do not fit into the remaining bytes", start)
         for index in range(count):
             self.path.append(f"[{index}]")
             self.value(element, False, True)
@@ -234,10 +233,12 @@ class _DecodeWalker(_Walker):
                 "null, where null is not allowed" if size == -1 else "negative length", start
             )
         if size > len(self.view) - self.position:
-            self.malformed(f"length {size} is beyond the bytes that remain", start)
+            self.malformed(f"length {size} exceeds the remaining bytes", start)
         if kind.name == "string":
             if size > MAX_STRING_BYTES:
-                self.malformed(f"a string of {size} bytes is over {MAX_STRING_BYTES}", start)
+                self.malformed(
+                    f"string of {size} bytes exceeds the limit of {MAX_STRING_BYTES}", start
+                )
             try:
                 str(self.view[self.position : self.position + size], "utf-8")
             except UnicodeDecodeError as error:
@@ -269,7 +270,7 @@ class _DecodeWalker(_Walker):
 
 
 class _EncodeWalker(_Walker):
-    """Checks every value of a message against its field."""
+    """Validates every value of a message against its field."""
 
     def struct(self, cls: type[Struct], obj: Any) -> None:
         if not isinstance(obj, cls):
@@ -289,7 +290,7 @@ class _EncodeWalker(_Walker):
             raise UnsupportedVersion("tagged fields exist in flexible versions only")
         tags = [tag for tag, _ in fields]
         if len(set(tags)) < len(tags) or known.intersection(tags):
-            raise ValueError(f"a tag comes twice, or has a field of its own: {tags}")
+            raise ValueError(f"duplicate tags, or tags of known fields: {tags}")
 
     def value(self, kind: TypeKind, value: Any, nullable: bool) -> None:
         if value is None:
@@ -309,7 +310,7 @@ class _EncodeWalker(_Walker):
     def primitive(self, kind: Primitive, value: Any) -> None:
         accepted = _ACCEPTED.get(kind.name, int)
         if not isinstance(value, accepted):
-            raise TypeError(f"{_abbreviate(value)} is not a value for {kind.name}")
+            raise TypeError(f"{_abbreviate(value)} is not a valid {kind.name}")
         if kind.name == "string":
             check_string(value)
         if accepted is int:

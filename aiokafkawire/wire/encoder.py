@@ -1,7 +1,7 @@
-"""Makes the encoder of one (message class, version): flat source text, compiled.
+"""Compile the encoder of one (message class, version) pair from generated source.
 
-The function made is `encode(m, w)`: it walks message `m` and calls `w` with buffers in wire order.
-It checks as little as it can; what it stumbles over, `explain` turns into a message for people.
+The generated function is `encode(m, w)`: it walks message `m` and calls `w` with buffers in wire
+order. It validates only what encoding needs; `diagnostics` turns its errors into readable ones.
 """
 
 import struct
@@ -25,29 +25,29 @@ Encoder = Callable[[Any, Callable[[Buffer], object]], None]
 NULL_COUNT = b"\xff" * 4
 NULL_STRUCT = repr(b"\xff")
 NULL_TAGGED_STRUCT = "one[0]"
-"""Unlike the untagged null, an int8 of -1, this is an unsigned varint. Present is 1 in both."""
+"""Null struct in a tagged field: an unsigned varint 0, not an int8 -1. Present is 1 in both."""
 SINGLE_BYTES = tuple(bytes((n,)) for n in range(0x80))
 
 
 class FieldNotInVersion(ValueError):
-    """A field holds a value that the version has no place for."""
+    """A non-ignorable field is set that the version does not have."""
 
 
 def make_encoder(cls: type[Message], version: int) -> Encoder:
-    """Make the encoder of `cls` in `version`."""
+    """Return the encoder of `cls` in `version`."""
     maker = _EncoderMaker(VersionLayout(version, flexible=cls.is_flexible(version)))
     maker.struct(cls, "m")
     return maker.source.compile("encode", f"encoder of {schema_for(cls).name} v{version}")
 
 
 def encode_tagged_fields(fields: Sequence[tuple[int, bytes]]) -> bytes:
-    """Tagged fields in tag order. Raises ValueError when a tag comes twice."""
+    """Encode tagged fields in tag order. Raises `ValueError` for a duplicate tag."""
     ordered = sorted(fields, key=lambda item: item[0])
     parts = [encode_unsigned_varint(len(ordered))]
     last = -1
     for tag, content in ordered:
         if tag == last:
-            raise ValueError(f"tag {tag} comes twice")
+            raise ValueError(f"duplicate tag {tag}")
         last = tag
         parts += encode_unsigned_varint(tag), encode_unsigned_varint(len(content)), content
     return b"".join(parts)
@@ -73,7 +73,7 @@ class _EncoderMaker:
         self._run: list[tuple[str, str]] = []
 
     def struct(self, cls: type[Struct], obj: str) -> None:
-        """Write all fields of the struct in variable `obj`."""
+        """Emit code that writes all fields of the struct in variable `obj`."""
         schema, version = schema_for(cls), self.layout.version
         for item in schema.non_ignorable(version):
             with self.source.block(f"if {self._differs(item, obj)}:"):
@@ -154,7 +154,7 @@ class _EncoderMaker:
             self._items(element, array, compact)
 
     def _null_or_value(self, value: str, null: str, nullable: bool) -> AbstractContextManager[None]:
-        """Write `null` where the value is None; what follows is for the other case."""
+        """Emit code that writes `null` for None; return the block for other values."""
         if not nullable:
             return nullcontext()
         self._flush()

@@ -1,7 +1,7 @@
-"""Every error code of Kafka 4.3, and what a client may do about each.
+"""The error codes of Kafka 4.3, their exceptions and hints.
 
-Which codes are retriable, and which make the metadata stale, follows Kafka's own client: the
-exceptions that it raises for them derive from RetriableException and InvalidMetadataException.
+A code is retriable, or invalidates the metadata, if the exception of Kafka's Java client for it
+derives from RetriableException, or InvalidMetadataException.
 """
 
 from enum import IntEnum
@@ -17,12 +17,12 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed later."""
+        """True if the same request may succeed later."""
         return self in _RETRIABLE
 
     @property
     def invalidates_metadata(self) -> bool:
-        """Whether the answer shows that the metadata in use is out of date."""
+        """True if the error shows that the client's metadata is stale."""
         return self in _INVALIDATES_METADATA
 
     UNKNOWN_SERVER_ERROR = -1
@@ -255,23 +255,27 @@ _HINTS = {
 
 
 def error_for(code: int, **context: Any) -> BrokerError:
-    """The exception for a code other than 0.
+    """Return the exception for an error code.
 
-    `context` is what `KafkaError` takes: broker, api, topic, partition, offset, attempt. A code
-    that this package does not know gives `UnknownServerError` with the number kept.
+    Args:
+        code: Error code other than 0. An unknown code returns `UnknownServerError` with that code.
+        **context: Attributes of `KafkaError`: broker, api, topic, partition, offset, attempt.
     """
     try:
         known = ErrorCode(code)
     except ValueError:
         return UnknownServerError(
-            f"error code {code}, which this client does not know",
+            f"unknown error code {code}; the broker may be newer than this client",
             code=code,
             name=ErrorCode.UNKNOWN_SERVER_ERROR.name,
             **context,
         )
     if known is ErrorCode.UNKNOWN_SERVER_ERROR:
         return UnknownServerError(
-            "the broker failed; its log says why", code=known, name=known.name, **context
+            "internal error of the broker; see the broker's log",
+            code=known,
+            name=known.name,
+            **context,
         )
     hint = _HINTS.get(known)
     return BrokerError(

@@ -1,4 +1,4 @@
-"""Frames: each message on a connection comes after its length, a signed 32-bit integer."""
+"""Split a byte stream into frames: an int32 length followed by a message."""
 
 import struct
 
@@ -8,35 +8,35 @@ from aiokafkawire.runtime.memory import room_again, room_for
 __all__ = ("MIN_FRAME_BYTES", "FrameReader")
 
 MIN_FRAME_BYTES = 4
-"""The smallest frame: a response with nothing but its correlation id."""
+"""Minimum size of a frame: a response with only a correlation id."""
 
 RECEIVE_BUFFER_BYTES = 65_536
-"""What is received at once while frames are small."""
+"""Size of the receive buffer for small frames."""
 
 INITIAL_LARGE_BUFFER_BYTES = 1_048_576
-"""Memory taken on the word of a frame's length alone; beyond it, memory grows with the data.
+"""Initial buffer size for a large frame; it then grows with the received data.
 
-As much as the largest frame before had is taken at once, too: fetches bring one large frame after
-the other, and growing costs a copy each time.
+A hostile length alone therefore cannot allocate more. After a larger frame was received, its size
+becomes the initial size: fetch responses follow each other, and every growth copies the data.
 """
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_BYTES = _LENGTH.size  # looked up for each frame
 
 _OTHER_PROTOCOLS = {
-    b"HTTP": "the peer speaks HTTP, not Kafka",
-    b"\x15\x03\x01\x00": "the peer wants TLS",
-    b"\x15\x03\x03\x00": "the peer wants TLS",
-    b"SSH-": "the peer speaks SSH, not Kafka",
+    b"HTTP": "the peer is an HTTP server, not a Kafka broker",
+    b"\x15\x03\x01\x00": "the peer requires TLS",
+    b"\x15\x03\x03\x00": "the peer requires TLS",
+    b"SSH-": "the peer is an SSH server, not a Kafka broker",
 }
 
 
 class FrameReader:
-    """Cuts what a connection receives into frames of `min_frame_bytes` to `max_frame_bytes`.
+    """Splits received bytes into frames of `min_frame_bytes` to `max_frame_bytes`.
 
-    The caller receives into `get_buffer()` and says with `received(n)` how much came; it writes to
-    a buffer only until then. After `MalformedFrame` the connection is of no further use, and every
-    call raises it again.
+    The interface is that of `asyncio.BufferedProtocol`: the caller receives into `get_buffer()`
+    and then calls `buffer_updated(n)`; it must not write to the buffer after that. Once
+    `MalformedFrame` is raised, every further call raises it again.
     """
 
     def __init__(self, max_frame_bytes: int, min_frame_bytes: int = MIN_FRAME_BYTES) -> None:
@@ -51,11 +51,11 @@ class FrameReader:
 
     @property
     def has_partial_frame(self) -> bool:
-        """Whether part of a frame has come: an end of the stream now would cut it."""
+        """True if an incomplete frame is buffered."""
         return self._large is not None or self._buffered > 0
 
     def get_buffer(self) -> memoryview:
-        """Where to receive into; it is never empty."""
+        """Return the buffer to receive into; it is never empty."""
         if self._error is not None:
             raise self._error
         if self._large is not None:
@@ -63,11 +63,15 @@ class FrameReader:
         return self._buffer[self._buffered :] if self._buffered else self._buffer
 
     def buffer_updated(self, count: int) -> list[memoryview]:
-        """Take note of `count` bytes in the buffer, and give the frames that they complete.
+        """Process `count` bytes received into the buffer; return the frames that are complete.
 
-        Frames come without their length, each in a buffer of its own, which the reader forgets.
-        Raises `MalformedFrame` for a length out of bounds; frames before it in the same bytes
-        are lost with the connection.
+        Returns:
+            Frames without their length, each in a buffer of its own that the reader does not
+            reuse.
+
+        Raises:
+            MalformedFrame: A frame length is out of bounds. Earlier frames of the same bytes are
+                dropped.
         """
         if self._error is not None:
             raise self._error
@@ -77,13 +81,13 @@ class FrameReader:
             and not self._buffered
             and self._min_frame_bytes <= size <= self._max_small_frame_bytes
             and _LENGTH.unpack_from(self._buffer)[0] == size
-        ):  # one whole frame, as mostly
+        ):  # Fast path: the buffer holds exactly one frame.
             return [memoryview(bytes(self._buffer[_LENGTH_BYTES:count]))]
         free_bytes = (
             RECEIVE_BUFFER_BYTES - self._buffered if self._large is None else self._large.free_bytes
         )
         if not 0 <= count <= free_bytes:
-            raise ValueError(f"{count} bytes cannot have been received into the buffer")
+            raise ValueError(f"count is {count}, but the buffer has {free_bytes} bytes")
         if self._large is None:
             self._buffered += count
             return self._split_frames()
@@ -122,14 +126,14 @@ class FrameReader:
     def _invalid_length(self, length: int, first_bytes: bytes) -> MalformedFrame:
         hint = _OTHER_PROTOCOLS.get(first_bytes)
         if length < self._min_frame_bytes:
-            reason = f"a frame length of {length} is impossible"
+            reason = f"invalid frame length {length}"
         else:
-            reason = f"a frame of {length} bytes is over the limit of {self._max_frame_bytes}"
+            reason = f"frame of {length} bytes exceeds the limit of {self._max_frame_bytes}"
         return MalformedFrame(f"{reason}: {hint}" if hint else reason)
 
 
 class _LargeFrame:
-    """A frame that has not all come yet."""
+    """An incomplete frame that exceeds the receive buffer."""
 
     def __init__(self, length: int, initial_bytes: int, first_bytes: memoryview) -> None:
         self._length = length
@@ -138,7 +142,7 @@ class _LargeFrame:
         self._filled_bytes = len(first_bytes)
 
     def _allocate(self, size_bytes: int) -> memoryview:
-        """Room for the frame, or for so much of it; only whole ones are worth to be kept."""
+        """Allocate a buffer for the frame or a part of it; only whole ones are worth reusing."""
         if size_bytes < self._length:
             return memoryview(room_for(size_bytes))
         return room_again(self._length)
@@ -155,7 +159,7 @@ class _LargeFrame:
         if self._filled_bytes == self._length:
             return self._buffer
         if self._filled_bytes == len(self._buffer):
-            # Doubled in a new buffer: the old one may still be held by a view of the caller's.
+            # Grow in a new buffer: a view of the caller may still hold the old one.
             larger = self._allocate(2 * len(self._buffer))
             larger[: self._filled_bytes] = self._buffer
             self._buffer = larger

@@ -1,4 +1,4 @@
-"""Requests and responses with their headers, as frames carry them."""
+"""Encode and decode whole frames: requests and responses with their headers."""
 
 import functools
 import struct
@@ -36,7 +36,7 @@ ResponseT = TypeVar("ResponseT", bound=Response)
 MAX_FRAME_BYTES = 2**31 - 1
 
 _LENGTH = struct.Struct(">i")
-_LENGTH_BYTES = _LENGTH.size  # looked up for each frame
+_LENGTH_BYTES = _LENGTH.size  # a global, because every frame uses it
 _KEY_AND_VERSION = struct.Struct(">hh")
 _KEY_VERSION_AND_ID = struct.Struct(">hhi")
 _KEY_VERSION_AND_ID_BYTES = _KEY_VERSION_AND_ID.size
@@ -44,7 +44,7 @@ _LENGTH_AND_HEADER_START = struct.Struct(">ihhi")  # with the length before it
 
 
 class RequestHeader(NamedTuple):
-    """What stands before a request; the body begins at `header_size` in its frame."""
+    """The header of a request; the body starts at offset `header_size` of the frame."""
 
     api_key: ApiKey
     api_version: int
@@ -54,11 +54,14 @@ class RequestHeader(NamedTuple):
 
 
 class RawRequest(NamedTuple):
-    """The body of a request, `size_bytes` in all, written by whoever knows how it usually looks.
+    """A request whose body the caller encoded itself, for hot requests of a fixed layout.
 
-    `parse_response` gets the frame of the answer, and gives what it says, or None if that does not
-    look as usual: then it is decoded. The parts of the body are joined and kept as those of
-    `encode_parts`.
+    Attributes:
+        cls: Request class, for API key and header version.
+        body: Encoded body; joined and sent like the result of `encode_parts`.
+        size_bytes: Total size of `body`.
+        parse_response: Called with the frame of the response. Returns the result, or None if the
+            response has another layout and must be decoded by `decode_response`.
     """
 
     cls: type[Request[Any]]
@@ -68,16 +71,16 @@ class RawRequest(NamedTuple):
 
     @property
     def api_key(self) -> int:
-        """The number of its API."""
+        """API key of the request."""
         return self.cls.api_key
 
 
 def encode_request(
     message: Request[Any], version: int, correlation_id: int, client_id: str | None
 ) -> list[Buffer]:
-    """A whole frame: length, request header, body. Raises as `encode` does.
+    """Encode a frame: length, request header and body. Raises as `encode` does.
 
-    Large records are buffers of their own, not copied: keep them unchanged until they are sent.
+    Large records are not copied: the caller must not change them until the buffers are sent.
     """
     header_start = _KEY_VERSION_AND_ID.pack(message.api_key, version, correlation_id)
     header_tail = _encode_header_tail(type(message), version, client_id)  # type: ignore[arg-type]
@@ -89,7 +92,7 @@ def encode_request(
 def encode_raw_request(
     raw_request: RawRequest, version: int, correlation_id: int, client_id: str | None
 ) -> list[Buffer]:
-    """As `encode_request`, of a request whose body is there already."""
+    """Encode a frame of a request with an encoded body; see `encode_request`."""
     cls, body, size, _ = raw_request
     header_tail = _encode_header_tail(cls, version, client_id)  # type: ignore[arg-type]
     size += _KEY_VERSION_AND_ID_BYTES + len(header_tail)
@@ -101,7 +104,7 @@ def encode_raw_request(
 
 
 def encode_response(message: Response, version: int, correlation_id: int) -> list[Buffer]:
-    """A whole frame: length, response header, body. Raises as `encode` does."""
+    """Encode a frame: length, response header and body. Raises as `encode` does."""
     parts: list[Buffer] = [b""]
     header = ResponseHeaderData(correlation_id=correlation_id)
     encode_into(parts, header, message.header_version(version))
@@ -110,14 +113,14 @@ def encode_response(message: Response, version: int, correlation_id: int) -> lis
 
 
 def decode_response(cls: type[ResponseT], version: int, frame: memoryview) -> tuple[int, ResponseT]:
-    """The correlation id and the message of a response to a request of `version`.
+    """Decode the response to a request of `version`; return its correlation id and message.
 
-    An ApiVersions response with error 35 is read in the layout of version 0, in which it comes;
-    if that fails, its error is all that is taken from it. Raises as `decode` does.
+    An ApiVersions response with UNSUPPORTED_VERSION (35) has the layout of version 0. If even that
+    cannot be decoded, only its error code is used. Raises as `decode` does.
     """
     header_version = _response_header_version(cls, version)  # type: ignore[arg-type]
     if len(frame) > _LENGTH_BYTES and not (header_version and frame[_LENGTH_BYTES]):
-        # Nothing but the correlation id, and no tagged fields.
+        # Fast path: the header is a correlation id without tagged fields.
         correlation_id: int = _LENGTH.unpack_from(frame)[0]
         size = _LENGTH_BYTES + header_version
     else:
@@ -134,9 +137,11 @@ def decode_response(cls: type[ResponseT], version: int, frame: memoryview) -> tu
 
 
 def decode_request_header(frame: memoryview) -> RequestHeader:
-    """The header of a request, whose version may be one that this package does not know.
+    """Decode the header of a request, whose version may be unknown to this package.
 
-    Raises `UnsupportedVersion` for an API key without messages here, and `MalformedMessage`.
+    Raises:
+        UnsupportedVersion: The API key is unknown.
+        MalformedMessage: The header is invalid.
     """
     if len(frame) < _KEY_AND_VERSION.size:
         raise MalformedMessage(
@@ -145,22 +150,22 @@ def decode_request_header(frame: memoryview) -> RequestHeader:
     key, version = _KEY_AND_VERSION.unpack_from(frame)
     api = APIS.get(key)
     if api is None:
-        raise UnsupportedVersion(f"API key {key} is not known", api=str(key))
+        raise UnsupportedVersion(f"unknown API key {key}", api=str(key))
     header, size = decode_prefix(RequestHeaderData, api.request.header_version(version), frame)
     return RequestHeader(api.key, version, header.correlation_id, header.client_id, size)
 
 
 def decode_request(frame: memoryview) -> tuple[RequestHeader, Request[Any]]:
-    """The header and the message of a request. Raises as `decode` does."""
+    """Decode the header and the message of a request. Raises as `decode` does."""
     header = decode_request_header(frame)
     cls = APIS[header.api_key].request
     return header, decode(cls, header.api_version, frame[header.header_size :])
 
 
 def peek_correlation_id(frame: memoryview) -> int:
-    """The correlation id of a response, which comes first in every version of its header."""
+    """Return the correlation id of a response: the first field in every header version."""
     if len(frame) < _LENGTH_BYTES:
-        raise MalformedFrame(f"a response of {len(frame)} bytes has no correlation id")
+        raise MalformedFrame(f"response of {len(frame)} bytes is too short for a correlation id")
     correlation_id: int = _LENGTH.unpack_from(frame)[0]
     return correlation_id
 
@@ -172,7 +177,7 @@ def _response_header_version(cls: type[Response], version: int) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def _encode_header_tail(cls: type[Request[Any]], version: int, client_id: str | None) -> bytes:
-    """What stands in a request's header after the correlation id."""
+    """Encode the part of a request header after the correlation id."""
     header = RequestHeaderData(
         request_api_key=0, request_api_version=0, correlation_id=0, client_id=client_id
     )
@@ -180,7 +185,7 @@ def _encode_header_tail(cls: type[Request[Any]], version: int, client_id: str | 
 
 
 def _frame(parts: list[Buffer]) -> list[Buffer]:
-    """A header and a message; the first of the parts is to be the length."""
+    """Set the frame length as the first of the parts, and join them."""
     size = sum(map(len, parts))
     if size > MAX_FRAME_BYTES:
         raise _too_large(size)
@@ -189,4 +194,4 @@ def _frame(parts: list[Buffer]) -> list[Buffer]:
 
 
 def _too_large(size_bytes: int) -> ValueError:
-    return ValueError(f"a message of {size_bytes} bytes is over what a frame can hold")
+    return ValueError(f"message of {size_bytes} bytes exceeds the frame limit ({MAX_FRAME_BYTES})")

@@ -1,8 +1,8 @@
-"""Messages in Kafka's own JSON form, as its JsonConverter classes write it.
+"""Convert messages to and from JSON, in the format of Kafka's JsonConverter classes.
 
-Field names are Kafka's, beginning in lower case; bytes are base64, ids are Kafka's text. A tagged
-field at its default is left out. Two things that Kafka's form lacks are added: the bytes of
-`records` (base64), and `_unknownTaggedFields`, a list of `{"tag", "data"}`.
+Field names are Kafka's, in camel case; bytes are base64; UUIDs have Kafka's text format. A tagged
+field at its default is omitted. Two things are added to Kafka's format: `records` as base64, and
+`_unknownTaggedFields`, a list of `{"tag", "data"}`.
 """
 
 import base64
@@ -25,9 +25,10 @@ UNKNOWN = "_unknownTaggedFields"
 
 
 def to_json(message: Message, version: int) -> dict[str, Any]:
-    """The JSON form of a message in `version`: dicts, lists, str, int, float, bool and None.
+    """Convert a message in `version` to JSON types: dict, list, str, int, float, bool and None.
 
-    Raises `UnsupportedVersion` as `encode` does.
+    Raises:
+        UnsupportedVersion: As by `encode`.
     """
     cls = type(message)
     check_version(cls, version)
@@ -35,9 +36,10 @@ def to_json(message: Message, version: int) -> dict[str, Any]:
 
 
 def from_json(cls: type[M], version: int, form: Mapping[str, Any]) -> M:
-    """The message that `form` stands for in `version`.
+    """Convert JSON types to a message of `version`.
 
-    Raises `ValueError` naming the field that is missing, unknown or not of its type.
+    Raises:
+        ValueError: A field is missing, unknown or of a wrong type. The text has its path.
     """
     check_version(cls, version)
     made = _struct_from_json(cls, version, form, cls.is_flexible(version), schema_for(cls).name)
@@ -79,7 +81,7 @@ def _to_json(kind: TypeKind, value: Any, version: int, *, flexible: bool) -> Any
         return uuid_to_text(value)
     if isinstance(value, bytes | bytearray | memoryview):
         return _base64(value)
-    # An IntEnum is an int to us, and would be a name to others.
+    # Some JSON encoders write the name of an IntEnum member.
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 

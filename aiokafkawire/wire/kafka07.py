@@ -1,12 +1,12 @@
-"""The format of Kafka 0.7, which has nothing in common with that of 0.8 and later.
+"""The protocol of Kafka 0.7, which has nothing in common with that of 0.8 and later.
 
-A request is its length, its type, a topic, a partition and what the type needs; a response is its
-length, an error and the rest. There are no versions, no correlation ids and no acknowledgements:
-a PRODUCE has no response, and an error of it closes the connection. Offsets are positions in the
-partition's log, in bytes.
+A request consists of length, type, topic, partition and fields of the type; a response of length,
+error code and fields. There are no versions, correlation ids or acknowledgements: PRODUCE has no
+response, and the broker closes the connection on an error. Offsets are byte positions in the log
+of the partition.
 
-MULTIPRODUCE and MULTIFETCH hold requests without length and type; a MULTIFETCH response holds
-responses with lengths of their own.
+MULTIPRODUCE and MULTIFETCH contain requests without length and type. A MULTIFETCH response contains
+responses with their lengths.
 """
 
 import struct
@@ -51,16 +51,16 @@ __all__ = (
 )
 
 LATEST = -1
-"""The time that asks for the end of a log."""
+"""Time of an OFFSETS request for the end of the log."""
 
 EARLIEST = -2
-"""The time that asks for the begin of a log."""
+"""Time of an OFFSETS request for the start of the log."""
 
 MIN_FRAME_BYTES = 2
-"""The smallest frame: a type without anything, or a response of nothing but its error."""
+"""Minimum size of a frame: a request type, or the error code of a response."""
 
 MAX_NESTING = 2
-"""How deep compressed sets may lie in one another."""
+"""Maximum nesting depth of compressed message sets."""
 
 COMPRESSION_MASK = 0x03
 
@@ -73,13 +73,13 @@ _RESPONSE = struct.Struct(">ih")
 _MAGIC_0 = struct.Struct(">ibI")
 _MAGIC_1 = struct.Struct(">ibBI")
 
-# Length of the topic, partition, and what each type adds at least.
+# Length of the topic, and the fixed fields of the type.
 _MIN_PRODUCE_BYTES = 2 + _PRODUCE.size
 _MIN_FETCH_BYTES = 2 + _FETCH.size
 
 
 class RequestKey(IntEnum):
-    """What a request is, after its length."""
+    """The type of a request, the first field after its length (`RequestKeys` in Kafka 0.7)."""
 
     PRODUCE = 0
     FETCH = 1
@@ -89,10 +89,10 @@ class RequestKey(IntEnum):
 
 
 class Kafka07ErrorCode(IntEnum):
-    """What a FETCH or a part of a MULTIFETCH may be answered; all else closes the connection."""
+    """Error codes of responses. On other errors the broker closes the connection."""
 
     UNKNOWN = -1
-    """Also for a topic whose name is not allowed."""
+    """Also the code for an invalid topic name."""
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1
     WRONG_PARTITION = 3
@@ -100,10 +100,13 @@ class Kafka07ErrorCode(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kafka07Message:
-    """One entry of a log. `attributes` is on the wire with magic 1 alone.
+    """One message of a log.
 
-    With compression the payload is a set of messages, compressed. `crc` is of the payload only;
-    None stands for the right one.
+    Attributes:
+        payload: Content; with compression, a compressed message set.
+        magic: 0, or 1 with attributes.
+        attributes: Compression codec in the lowest two bits; on the wire with magic 1 only.
+        crc: CRC-32 of the payload. None: encoded with the correct value.
     """
 
     payload: bytes
@@ -113,17 +116,17 @@ class Kafka07Message:
 
     @property
     def compression(self) -> int:
-        """0 none, 1 gzip, 2 snappy."""
+        """Codec: 0 none, 1 gzip, 2 snappy."""
         return self.attributes & COMPRESSION_MASK
 
     @property
     def crc_valid(self) -> bool:
-        """Whether the checksum is that of the payload."""
+        """True if the checksum matches the payload."""
         return self.crc is None or self.crc == zlib.crc32(self.payload)
 
 
 class LogEntry(NamedTuple):
-    """A message, where it begins in its log, and where the next one does."""
+    """A message with its offset in the log and the offset of the next message."""
 
     offset: int
     next_offset: int
@@ -132,7 +135,7 @@ class LogEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerRequest:
-    """Append messages, which are there as bytes (`encode_messages`). Partition -1: any."""
+    """Append messages (bytes of `encode_messages`). Partition -1: the broker chooses."""
 
     topic: str
     partition: int
@@ -141,7 +144,7 @@ class ProducerRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
-    """Read at most `max_size` bytes of a log from `offset` on."""
+    """Read at most `max_size` bytes of a log, starting at `offset`."""
 
     topic: str
     partition: int
@@ -161,9 +164,9 @@ class MultiProducerRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRequest:
-    """At most `max_number` starts of segments last written by `time`, in ms, newest first.
+    """Request start offsets of segments last modified by `time`, newest first.
 
-    `LATEST` and `EARLIEST` are times too.
+    `time` is in ms, or `LATEST` or `EARLIEST`.
     """
 
     topic: str
@@ -174,7 +177,7 @@ class OffsetRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResponse:
-    """Raw bytes of the log: they may begin and end inside of a message."""
+    """Raw bytes of the log, which may start and end inside a message."""
 
     error: int = 0
     messages: bytes = b""
@@ -196,11 +199,11 @@ Request = ProducerRequest | FetchRequest | MultiFetchRequest | MultiProducerRequ
 Response = FetchResponse | MultiFetchResponse | OffsetResponse
 
 Decompress = Callable[[int, bytes], bytes]
-"""Codec (1 gzip, 2 snappy) and bytes to what was compressed; bounds its result itself."""
+"""Decompresses bytes of a codec (1 gzip, 2 snappy); limits the size of its result itself."""
 
 
 def encode_request(request: Request) -> bytes:
-    """A whole frame, with its length. Raises `ValueError` for values that do not fit."""
+    """Encode a frame with its length. Raises `ValueError` for values out of range."""
     try:
         kind, body = _encode_request_body(request)
     except struct.error as error:
@@ -209,21 +212,23 @@ def encode_request(request: Request) -> bytes:
 
 
 def decode_request(frame: Buffer) -> tuple[Request, int]:
-    """The request that a frame without its length begins with, and where it ends in it.
+    """Decode the request at the start of a frame (without length); return it and its end.
 
-    A broker of 0.7 does not mind what follows. Raises `MalformedMessage` with the message's name,
-    field and position for a type that there is not and for whatever does not fit.
+    A 0.7 broker ignores trailing bytes.
+
+    Raises:
+        MalformedMessage: The type is unknown or a field is invalid.
     """
     reader = ByteReader("kafka07 request", frame)
     number = reader.int16("request_type")
     if number not in _DECODERS:
-        raise reader.malformed_error("request_type", f"there is no type {number}", 0)
+        raise reader.malformed_error("request_type", f"unknown request type {number}", 0)
     reader.message = f"kafka07 {RequestKey(number).name}"
     return _DECODERS[RequestKey(number)](reader), reader.position
 
 
 def encode_response(response: Response) -> bytes:
-    """A whole frame, with its length. Raises `ValueError` for values that do not fit."""
+    """Encode a frame with its length. Raises `ValueError` for values out of range."""
     try:
         return _encode_response_frame(response)
     except struct.error as error:
@@ -231,7 +236,7 @@ def encode_response(response: Response) -> bytes:
 
 
 def decode_fetch_response(frame: Buffer) -> FetchResponse:
-    """The response to a FETCH, from a frame without its length. Raises `MalformedMessage`."""
+    """Decode a FETCH response from a frame without length. Raises `MalformedMessage`."""
     reader = ByteReader("kafka07 FETCH response", frame)
     return FetchResponse(
         error=reader.int16("error"), messages=reader.bytes("messages", reader.remaining)
@@ -239,7 +244,7 @@ def decode_fetch_response(frame: Buffer) -> FetchResponse:
 
 
 def decode_multi_fetch_response(frame: Buffer) -> MultiFetchResponse:
-    """The response to a MULTIFETCH, from a frame without its length. Raises `MalformedMessage`."""
+    """Decode a MULTIFETCH response from a frame without length. Raises `MalformedMessage`."""
     reader = ByteReader("kafka07 MULTIFETCH response", frame)
     error = reader.int16("error")
     responses = []
@@ -247,7 +252,7 @@ def decode_multi_fetch_response(frame: Buffer) -> MultiFetchResponse:
         start = reader.position
         size = reader.int32("length")
         if size < MIN_FRAME_BYTES:
-            raise reader.malformed_error("length", f"a length of {size}", start)
+            raise reader.malformed_error("length", f"invalid length {size}", start)
         code = reader.int16("error")
         messages = reader.bytes("messages", size - MIN_FRAME_BYTES)
         responses.append(FetchResponse(error=code, messages=messages))
@@ -255,7 +260,7 @@ def decode_multi_fetch_response(frame: Buffer) -> MultiFetchResponse:
 
 
 def decode_offsets_response(frame: Buffer) -> OffsetResponse:
-    """The response to an OFFSETS, from a frame without its length. Raises `MalformedMessage`."""
+    """Decode an OFFSETS response from a frame without length. Raises `MalformedMessage`."""
     reader = ByteReader("kafka07 OFFSETS response", frame)
     error = reader.int16("error")
     offsets = reader.numbers("offsets", "q", reader.int32("count"))
@@ -264,7 +269,7 @@ def decode_offsets_response(frame: Buffer) -> OffsetResponse:
 
 
 def encode_messages(messages: Iterable[Kafka07Message]) -> bytes:
-    """A set of messages. Raises `ValueError` for values that do not fit."""
+    """Encode a message set. Raises `ValueError` for values out of range."""
     try:
         return b"".join(map(_encode_message, messages))
     except struct.error as error:
@@ -272,7 +277,7 @@ def encode_messages(messages: Iterable[Kafka07Message]) -> bytes:
 
 
 def first_message_size(data: Buffer) -> int | None:
-    """What the first message of a set says that it takes, if so much of it is there."""
+    """Return the size of the first message of a set by its length field, None if incomplete."""
     if len(data) < _LENGTH.size:
         return None
     (length,) = _LENGTH.unpack_from(data)
@@ -280,10 +285,12 @@ def first_message_size(data: Buffer) -> int | None:
 
 
 def iter_messages(data: Buffer, offset: int = 0) -> Iterator[LogEntry]:
-    """The whole messages of a set that begins at `offset` in its log.
+    """Yield the complete messages of a set that starts at `offset` in its log.
 
-    A message that is cut off ends it in silence, as fetches end so. Raises `MalformedMessage` for a
-    length that no message has and for a magic that there is not.
+    An incomplete last message is skipped, because fetches may end inside a message.
+
+    Raises:
+        MalformedMessage: A length or a magic is invalid.
     """
     reader = ByteReader("kafka07 message", data)
     while reader.remaining >= _LENGTH.size:
@@ -296,12 +303,13 @@ def iter_messages(data: Buffer, offset: int = 0) -> Iterator[LogEntry]:
 
 
 def iter_payloads(data: Buffer, offset: int, decompress: Decompress) -> Iterator[tuple[int, bytes]]:
-    """Each payload, those in compressed sets too, with the offset to read from after it.
+    """Yield each payload, including those of compressed sets, with the offset to resume from.
 
-    After a payload of a compressed set this is the offset of that set, save after its last one, so
-    that what begins there anew has lost nothing. Checksums are checked. Raises `MalformedMessage`
-    as `iter_messages` does, for a wrong checksum and for sets nested too deep; what `decompress`
-    raises comes through.
+    Within a compressed set, except after its last payload, that is the offset of the set, so that
+    resuming skips no message. Exceptions of `decompress` propagate.
+
+    Raises:
+        MalformedMessage: As by `iter_messages`; or for a wrong checksum or sets nested too deep.
     """
     for entry in iter_messages(data, offset):
         payloads = _iter_payloads(entry.message, decompress, 0)
@@ -316,13 +324,13 @@ def iter_payloads(data: Buffer, offset: int, decompress: Decompress) -> Iterator
 
 def _iter_payloads(message: Kafka07Message, decompress: Decompress, depth: int) -> Iterator[bytes]:
     if not message.crc_valid:
-        raise MalformedMessage("the checksum is wrong", message="kafka07 message", field="checksum")
+        raise MalformedMessage("wrong checksum", message="kafka07 message", field="checksum")
     if not message.compression:
         yield message.payload
         return
     if depth == MAX_NESTING:
         raise MalformedMessage(
-            f"compressed sets lie more than {MAX_NESTING} deep", message="kafka07 message"
+            f"compressed sets nested more than {MAX_NESTING} deep", message="kafka07 message"
         )
     for entry in iter_messages(decompress(message.compression, message.payload)):
         yield from _iter_payloads(entry.message, decompress, depth + 1)
@@ -331,15 +339,15 @@ def _iter_payloads(message: Kafka07Message, decompress: Decompress, depth: int) 
 def _decode_message(reader: ByteReader, start: int, length: int) -> Kafka07Message:
     end = reader.position + length
     if length < _MAGIC_0.size - _LENGTH.size:
-        raise reader.malformed_error("length", f"a length of {length}", start)
+        raise reader.malformed_error("length", f"invalid length {length}", start)
     magic = reader.int8("magic")
     attributes = 0
     if magic == 1:
         if length < _MAGIC_1.size - _LENGTH.size:
-            raise reader.malformed_error("length", f"a length of {length} with magic 1", start)
+            raise reader.malformed_error("length", f"invalid length {length} for magic 1", start)
         attributes = reader.int8("attributes") & 0xFF
     elif magic != 0:
-        raise reader.malformed_error("magic", f"there is no magic {magic}", start + _LENGTH.size)
+        raise reader.malformed_error("magic", f"unknown magic {magic}", start + _LENGTH.size)
     crc = reader.int32("checksum") & 0xFFFF_FFFF
     payload = reader.bytes("payload", end - reader.position)
     return Kafka07Message(payload=payload, magic=magic, attributes=attributes, crc=crc)
@@ -352,7 +360,7 @@ def _encode_message(message: Kafka07Message) -> bytes:
         length = _MAGIC_1.size - _LENGTH.size + size
         return _MAGIC_1.pack(length, 1, message.attributes, crc) + message.payload
     if message.magic or message.attributes:
-        raise ValueError(f"no message has magic {message.magic} and {message.attributes=}")
+        raise ValueError(f"invalid message: magic {message.magic}, {message.attributes=}")
     return _MAGIC_0.pack(_MAGIC_0.size - _LENGTH.size + size, 0, crc) + message.payload
 
 

@@ -1,9 +1,9 @@
-"""Arrays of structs that are checked when their message is decoded, and made when looked at.
+"""Arrays of structs that are validated at decoding but become objects on first access.
 
-The longest arrays, those of partitions, hold numbers and short arrays of numbers, and each element
-is laid out as the first: a topic's partitions have as many replicas each. Then it is enough to
-compare the lengths in them, which slices do. An array that is not uniform is left to the decoder,
-and so is one that is malformed: it is refused at once, in one place.
+The longest arrays, those of partitions, hold numbers and short arrays of numbers, and mostly every
+element has the layout of the first: all partitions of a topic have the same number of replicas.
+Validation then only compares the lengths within the elements, by slices. The decoder handles all
+other arrays, including malformed ones, which it rejects.
 """
 
 import struct
@@ -25,24 +25,24 @@ __all__ = (
 )
 
 MIN_LAZY_LENGTH = 8
-"""Fewer elements are made faster than put off and looked at."""
+"""Minimum length: below it, decoding at once is faster."""
 MAX_INNER_LENGTH = 16
-"""How long the arrays in the elements may be."""
+"""Maximum length of the arrays within elements."""
 MAX_ELEMENT_LAYOUTS = 64
-"""How many shapes of a struct are known: for each there may be a function of its own."""
+"""Maximum number of cached element layouts per struct; each has a compiled function."""
 
 _ArrayCounts = tuple[int, ...]
-"""What stands before each array of an element: its length, or one more if that is compact."""
+"""The encoded count of each array of an element: its length, plus one if compact."""
 
 
 def supports_lazy_arrays(cls: type[Struct], version: int) -> bool:
-    """Whether a struct has nothing but numbers, ids and arrays of numbers."""
+    """Return True if the struct has only numbers, UUIDs and arrays of numbers."""
     fields = schema_for(cls).present(version)
     return bool(fields) and all(_is_number_or_array(item) for item in fields)
 
 
 class LazyArrays:
-    """Finds arrays `name` of uniform structs `cls`, of which `supports_lazy_arrays` is true."""
+    """Defers arrays of the field `name` whose elements `cls` have `supports_lazy_arrays`."""
 
     def __init__(self, name: str, cls: type[Struct], layout: VersionLayout) -> None:
         self._name = name
@@ -57,7 +57,7 @@ class LazyArrays:
     def try_defer(
         self, buf: memoryview, p: int, end: int, count: int
     ) -> tuple[LazyArray, int] | None:
-        """The array of `count` structs at `p` for later, and where it ends; None if not uniform."""
+        """Return the deferred array of `count` structs at `p` and its end; None if not uniform."""
         counts = self._read_counts(buf, p)
         element_layout = self._element_layouts.get(counts) or self._add_element_layout(counts)
         if element_layout is None:
@@ -65,7 +65,7 @@ class LazyArrays:
         stop = p + count * element_layout.size
         if stop > end:
             return None
-        # A copy: the caller may use the buffer again before anybody looks.
+        # A copy, because the caller may reuse the buffer before the first access.
         raw = bytes(buf[p:stop])
         for places, byte in element_layout.constant_bytes:
             if raw[places].strip(byte):
@@ -82,10 +82,12 @@ class LazyArrays:
 
 
 class _ElementLayout:
-    """Structs whose arrays are as long as those of each other.
+    """The layout of structs whose arrays have the same lengths.
 
-    `size` is that of one in bytes. `constant_bytes` say where in an array of them which byte has to
-    stand.
+    Attributes:
+        size: Size of one element in bytes.
+        constant_bytes: Slices of the array of elements, and the byte that all its positions must
+            hold: the counts of inner arrays and of tagged fields.
     """
 
     def __init__(self, cls: type[Struct], layout: VersionLayout, counts: _ArrayCounts) -> None:
@@ -108,14 +110,14 @@ class _ElementLayout:
                 self._lengths.append(count - excess)
             codes += code
         if layout.flexible:
-            constant_bytes.append((struct.calcsize(codes), b"\0"))  # no tagged fields
+            constant_bytes.append((struct.calcsize(codes), b"\0"))  # zero tagged fields
             codes += "x"
         self._values = struct.Struct(codes)
         self.size = self._values.size
         self.constant_bytes = [(slice(at, None, self.size), byte) for at, byte in constant_bytes]
 
     def make_structs(self, raw: bytes) -> list[Any]:
-        """The structs that an array of them is."""
+        """Decode the bytes of an array into structs."""
         made: list[Any] = []
         self._make(self._values.iter_unpack(raw), made.append)
         return made
@@ -150,7 +152,7 @@ class _ElementLayout:
 def _make_read_counts(
     cls: type[Struct], layout: VersionLayout
 ) -> Callable[[memoryview, int], _ArrayCounts | None]:
-    """What reads the counts of the element at `p`; None if one of them is null or too large."""
+    """Compile the reader of the counts of an element; it returns None for null or too large."""
     source = FunctionSource("read_counts(buf, p)")
     names: list[str] = []
     skip = 0
@@ -173,7 +175,7 @@ def _make_read_counts(
 
 
 def _count_format(item: Field, layout: VersionLayout) -> tuple[str, int]:
-    """The format of a short array's count, and by how much it exceeds the length."""
+    """Return the format of the count of a short array, and its excess over the length."""
     return ("B", 1) if item.compact and layout.flexible else ("i", 0)
 
 

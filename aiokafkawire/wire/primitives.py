@@ -1,8 +1,8 @@
-"""The primitive types of the Kafka protocol, as annotations, and the bytes of the variable ones.
+"""The primitive types of the Kafka protocol as annotations, and the encoding of varints.
 
-Fixed-width integers are big-endian. A `varint` is zigzag, an `unsigned varint` is not; both carry
-seven bits a byte, lowest first. Compact strings, bytes and arrays carry their length plus one as
-an unsigned varint, zero standing for null.
+Fixed-width integers are big-endian. A `varint` uses zigzag encoding, an `unsigned varint` does not;
+both carry seven bits per byte, lowest first. Compact strings, bytes and arrays carry their length
+plus one as an unsigned varint; zero is null.
 """
 
 import base64
@@ -39,17 +39,17 @@ __all__ = (
 Buffer = bytes | bytearray | memoryview
 
 MAX_STRING_BYTES = 32_767
-"""Kafka's limit on any string of its protocol, compact ones included."""
+"""Kafka's limit for the size of any string, including compact ones."""
 
 ZERO_UUID = UUID(int=0)
-"""The topic id that stands for "none"."""
+"""Kafka's `Uuid.ZERO_UUID`: the topic id for "none"."""
 
 UUID_CACHE_ENTRIES = 4_096
-"""Topic ids come again with every response; making a `UUID` costs more than finding it."""
+"""Every response repeats the same topic ids; a cache lookup is faster than creating a `UUID`."""
 
 
 class Primitive(NamedTuple):
-    """A type as Kafka's protocol page names it; `code` is its `struct` code if of fixed width."""
+    """A type by its name in Kafka's protocol guide, and its `struct` code if of fixed width."""
 
     name: str
     code: str = ""
@@ -64,23 +64,23 @@ uint16 = Annotated[int, Primitive("uint16", "H", 2)]
 uint32 = Annotated[int, Primitive("uint32", "I", 4)]
 float64 = Annotated[float, Primitive("float64", "d", 8)]
 RecordBytes = Annotated[bytes | bytearray | memoryview, Primitive("records")]
-"""Record batches or a message set, opaque at this floor. Decoding gives a memoryview, no copy."""
+"""Record batches or a message set, not interpreted here. Decoded as a memoryview, not copied."""
 
 
 def check_string(text: object) -> None:
-    """Raise `TypeError` or `ValueError` for what no string field of the protocol can hold."""
+    """Raise `TypeError` or `ValueError` if `text` is not a valid string of the protocol."""
     if not isinstance(text, str):
         raise TypeError(f"{text!r:.80} is not a string")
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise ValueError(f"{text!r:.80} has no UTF-8 form: {error.reason}") from None
+        raise ValueError(f"{text!r:.80} cannot be encoded as UTF-8: {error.reason}") from None
     if size > MAX_STRING_BYTES:
-        raise ValueError(f"a string of {size} bytes is over {MAX_STRING_BYTES}")
+        raise ValueError(f"string of {size} bytes exceeds the limit of {MAX_STRING_BYTES}")
 
 
 class BufferOverrun(ValueError):
-    """A value does not end within the buffer, or is longer than its type allows."""
+    """A value exceeds the buffer, or is longer than its type allows."""
 
 
 def encode_unsigned_varint(value: int) -> bytes:
@@ -111,29 +111,29 @@ def encode_varlong(value: int) -> bytes:
 
 
 def decode_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The value at `position` and the position after it. Raises `BufferOverrun`."""
+    """Return the value at `position` and the position after it. Raises `BufferOverrun`."""
     return _decode_groups(buffer, position, 32)
 
 
 def decode_varint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The signed 32-bit value at `position` and the position after it. Raises `BufferOverrun`."""
+    """Return the signed 32-bit value and the position after it. Raises `BufferOverrun`."""
     value, position = _decode_groups(buffer, position, 32)
     return (value >> 1) ^ -(value & 1), position
 
 
 def decode_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The signed 64-bit value at `position` and the position after it. Raises `BufferOverrun`."""
+    """Return the signed 64-bit value and the position after it. Raises `BufferOverrun`."""
     value, position = _decode_groups(buffer, position, 64)
     return (value >> 1) ^ -(value & 1), position
 
 
 def uuid_to_text(value: UUID) -> str:
-    """Kafka's text of an id: URL-safe base64 of its 16 bytes, 22 characters."""
+    """Return Kafka's text of a UUID: URL-safe base64 of its 16 bytes, 22 characters."""
     return base64.urlsafe_b64encode(value.bytes)[:22].decode("ascii")
 
 
 def uuid_from_text(text: str) -> UUID:
-    """The id that Kafka writes as `text`. Raises ValueError when it is no such text."""
+    """Parse Kafka's text of a UUID. Raises `ValueError`."""
     try:
         raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except ValueError as error:
@@ -145,7 +145,7 @@ def uuid_from_text(text: str) -> UUID:
 
 @lru_cache(maxsize=UUID_CACHE_ENTRIES)
 def uuid_from_bytes(raw: bytes) -> UUID:
-    """The id of 16 bytes, remembered."""
+    """Return the UUID of 16 bytes, cached."""
     return UUID(bytes=raw)
 
 

@@ -1,10 +1,10 @@
-"""The wire format that was proposed between 0.7 and 0.8: its four messages, as they were drawn.
+"""The wire format that was proposed between 0.7 and 0.8: its four messages as specified.
 
-No broker ever spoke it; Kafka's protocol since 0.8 has its ideas in another form. Arrays have
-their count as int16. What the proposal leaves open is decided here: a PRODUCE is request type 0
-and a FETCH type 1, as in 0.7; an int32 length stands before each message set; a FetchRequest has
-the order of its own drawing, with the version after the correlation id; the errors and offsets of
-a ProduceResponse come one for each set, in the order of the request.
+No broker ever implemented it; the protocol of 0.8 has its ideas in another form. Arrays have an
+int16 count. This module decides what the proposal leaves open: PRODUCE is request type 0 and FETCH
+type 1, as in 0.7; an int32 length precedes each message set; the fields of a FetchRequest have the
+order of its diagram, with the version after the correlation id; a ProduceResponse has one error
+and one offset per message set, in the order of the request.
 """
 
 import struct
@@ -36,7 +36,7 @@ __all__ = (
 )
 
 NO_ERROR = -1
-"""What `ProposedProduceResponse.errors` has for a set that was appended."""
+"""Value in `ProposedProduceResponse.errors` for a message set that was appended."""
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -44,7 +44,7 @@ _HEADER = struct.Struct(">hhi")
 _FETCH_HEADER = struct.Struct(">hih")
 _RESPONSE = struct.Struct(">ihh")
 
-# Behind the count of an array: the fewest bytes that one of its elements takes.
+# Minimum size of one element of each array.
 _MIN_TOPIC_BYTES = 4
 _MIN_PARTITION_BYTES = 8
 _MIN_OFFSET_DATA_BYTES = 6
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 class ProposedRequestType(IntEnum):
-    """What a request is, after its length."""
+    """The type of a request, the first field after its length."""
 
     PRODUCE = 0
     FETCH = 1
@@ -61,7 +61,7 @@ class ProposedRequestType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedPartitionData:
-    """A message set of a partition, in the format of 0.7 or any other."""
+    """A message set of one partition, in the format of 0.7 or any other."""
 
     partition: int
     messages: bytes
@@ -75,7 +75,7 @@ class ProposedTopicData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedProduceRequest:
-    """`required_acks` is an int8: how many brokers shall have the messages before the response."""
+    """Append message sets. `required_acks` is the number of brokers to acknowledge them (int8)."""
 
     version_id: int = 0
     correlation_id: int
@@ -87,7 +87,7 @@ class ProposedProduceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedProduceResponse:
-    """`errors` and `offsets` have one entry for each message set of the request."""
+    """The result: `errors` and `offsets` have one entry per message set of the request."""
 
     correlation_id: int
     version_id: int = 0
@@ -98,7 +98,7 @@ class ProposedProduceResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedOffsetData:
-    """Where to read in the partitions of a topic; offsets are int32, one for each partition."""
+    """Positions in the partitions of a topic: one int32 offset per partition."""
 
     topic: str
     partitions: tuple[int, ...]
@@ -107,7 +107,7 @@ class ProposedOffsetData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedFetchRequest:
-    """Waits for `min_bytes`, at most `max_wait` ms. Replica id -1 is a client."""
+    """Fetch; the broker waits for `min_bytes`, at most `max_wait` ms. Replica id -1: a client."""
 
     correlation_id: int
     version_id: int = 0
@@ -120,7 +120,7 @@ class ProposedFetchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedFetchResponse:
-    """The data in the form of a ProduceRequest."""
+    """The fetched message sets, in the structure of `ProposedProduceRequest`."""
 
     correlation_id: int
     version_id: int = 0
@@ -133,16 +133,16 @@ Response = ProposedProduceResponse | ProposedFetchResponse
 
 
 def encode_request(request: Request) -> bytes:
-    """A whole frame, with its size. Raises `ValueError` for values that do not fit."""
+    """Encode a frame with its length. Raises `ValueError` for values out of range."""
     return _encode_frame(request, _encode_request_body)
 
 
 def decode_request(frame: Buffer) -> Request:
-    """The request of a frame without its size. Raises `MalformedMessage`."""
+    """Decode the request of a frame without length. Raises `MalformedMessage`."""
     reader = ByteReader("proposed request", frame)
     number = reader.int16("request_type_id")
     if number not in _DECODERS:
-        raise reader.malformed_error("request_type_id", f"there is no type {number}", 0)
+        raise reader.malformed_error("request_type_id", f"unknown request type {number}", 0)
     reader.message = f"proposed {ProposedRequestType(number).name}"
     request = _DECODERS[number](reader)
     reader.expect_end()
@@ -150,12 +150,12 @@ def decode_request(frame: Buffer) -> Request:
 
 
 def encode_response(response: Response) -> bytes:
-    """A whole frame, with its size. Raises `ValueError` for values that do not fit."""
+    """Encode a frame with its length. Raises `ValueError` for values out of range."""
     return _encode_frame(response, _encode_response_body)
 
 
 def decode_produce_response(frame: Buffer) -> ProposedProduceResponse:
-    """The response to a ProduceRequest, without its size. Raises `MalformedMessage`."""
+    """Decode a ProduceResponse from a frame without length. Raises `MalformedMessage`."""
     reader = ByteReader("proposed ProduceResponse", frame)
     response = ProposedProduceResponse(
         correlation_id=reader.int32("correlation_id"),
@@ -169,7 +169,7 @@ def decode_produce_response(frame: Buffer) -> ProposedProduceResponse:
 
 
 def decode_fetch_response(frame: Buffer) -> ProposedFetchResponse:
-    """The response to a FetchRequest, without its size. Raises `MalformedMessage`."""
+    """Decode a FetchResponse from a frame without length. Raises `MalformedMessage`."""
     reader = ByteReader("proposed FetchResponse", frame)
     response = ProposedFetchResponse(
         correlation_id=reader.int32("correlation_id"),

@@ -1,6 +1,6 @@
-"""How a message class declares its fields, and in which versions each of them is on the wire.
+"""Declare message classes: their fields, and the versions that have each field on the wire.
 
-A message reads like its page in the protocol guide:
+A message looks like its page in the protocol guide:
 
     @request(key=12, versions="0-4", flexible="4+")
     class HeartbeatRequest(Request["HeartbeatResponse"]):
@@ -9,10 +9,10 @@ A message reads like its page in the protocol guide:
         member_id: str
         group_instance_id: str | None = field(versions="3+", default=None)
 
-The decorators make a keyword-only dataclass with slots and leave a `StructSchema` on the class,
-from which `codec` makes encoders and decoders. `X | None` may be null wherever it is on the wire,
-unless `nullable=` says from which version on. A field whose type changes between versions is two
-fields with disjoint versions.
+The decorators make a keyword-only dataclass with slots and attach a `StructSchema` to the class,
+from which `codec` compiles encoders and decoders. `X | None` is nullable in all versions unless
+`nullable=` limits them. A field whose type changes between versions is declared as two fields with
+disjoint versions.
 """
 
 import dataclasses
@@ -65,18 +65,18 @@ R_co = TypeVar("R_co", covariant=True, bound="Response")
 UNBOUNDED = 32_767
 
 LazyArray = tuple[str, Callable[[bytes], list[Any]], bytes]
-"""An array that is not yet made: its field, what makes it, and of which bytes."""
+"""An array that is not decoded yet: its field, its decode function, its bytes."""
 
 
 class VersionRange(NamedTuple):
-    """Versions `low` to `high`, both included; empty when `high` is below `low`."""
+    """Versions `low` to `high` inclusive; empty if `high` is below `low`."""
 
     low: int
     high: int
 
     @classmethod
     def parse(cls, text: str) -> "VersionRange":
-        """Read `"3"`, `"0-9"`, `"6+"` or `"none"`."""
+        """Parse `"3"`, `"0-9"`, `"6+"` or `"none"`."""
         if text == "none":
             return NO_VERSIONS
         if text.endswith("+"):
@@ -100,9 +100,9 @@ NO_VERSIONS = VersionRange(0, -1)
 
 
 class TypeKind(NamedTuple):
-    """What a value is on the wire, without its nullability: one of the three shapes.
+    """The type of a value on the wire, without nullability.
 
-    A primitive has `primitive`, an array `element`, a nested struct `struct`.
+    Exactly one attribute is set: `primitive`, `element` for an array, or `struct`.
     """
 
     primitive: Primitive | None = None
@@ -131,7 +131,7 @@ _PRIMITIVES: Mapping[object, Primitive] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Field:
-    """One field: its Python `name`, its `wire_name` in Kafka's JSON, its type and its versions."""
+    """One field: Python `name`, `wire_name` in Kafka's JSON schemas, type and versions."""
 
     name: str
     wire_name: str
@@ -147,11 +147,11 @@ class Field:
 
     @property
     def required(self) -> bool:
-        """Whether the constructor must be given this field."""
+        """True if the constructor requires this field."""
         return self.default is _MISSING and self.default_factory is None
 
     def default_value(self) -> Any:
-        """The value that a version without this field reads as: the declared one, or zero."""
+        """Return the value for versions without this field: the declared default, or zero."""
         if self.default_factory is not None:
             return self.default_factory()
         if self.default is not _MISSING:
@@ -161,13 +161,13 @@ class Field:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StructSchema:
-    """The fields of one class in wire order, and Kafka's own name of it."""
+    """The fields of one class in wire order, and Kafka's name of the message."""
 
     name: str
     fields: tuple[Field, ...]
 
     def present(self, version: int) -> tuple[Field, ...]:
-        """The untagged fields of a version, in wire order."""
+        """Return the untagged fields of a version, in wire order."""
         return tuple(
             f
             for f in self.fields
@@ -175,7 +175,7 @@ class StructSchema:
         )
 
     def tagged(self, version: int) -> tuple[Field, ...]:
-        """The tagged fields of a version, by tag."""
+        """Return the tagged fields of a version, ordered by tag."""
         fields = (
             f
             for f in self.fields
@@ -184,11 +184,11 @@ class StructSchema:
         return tuple(sorted(fields, key=lambda f: f.tag or 0))
 
     def absent(self, version: int) -> tuple[Field, ...]:
-        """The fields that a version lacks."""
+        """Return the fields that a version does not have."""
         return tuple(f for f in self.fields if version not in f.versions)
 
     def non_ignorable(self, version: int) -> tuple[Field, ...]:
-        """The fields that must hold their default in a version, as it lacks them."""
+        """Return the fields that a version does not have and that must hold their default."""
         return tuple(f for f in self.absent(version) if not f.ignorable)
 
 
@@ -217,12 +217,19 @@ def field(
     compact: bool = True,
     name: str | None = None,
 ) -> Any:
-    """Say more about a field than its type does.
+    """Declare a field, with the options of Kafka's message schemas.
 
-    `versions` has it on the wire, `nullable` may have it null, `tagged` (default: all) has it under
-    `tag`. A value other than the default is refused in a version without the field, unless the
-    field is `ignorable`. `compact=False` keeps the old length prefix in flexible versions. `name`
-    is Kafka's name where it does not follow from ours.
+    Args:
+        versions: Versions with the field on the wire.
+        default: Default value.
+        default_factory: Factory of the default value.
+        nullable: Versions in which it may be null. Default: all, if the type allows None.
+        tag: Tag of a tagged field.
+        tagged: Versions in which it is a tagged field. Default: all.
+        ignorable: Drop a value other than the default in versions without the field, instead of
+            raising `UnsupportedVersion`.
+        compact: False keeps the old length prefix in flexible versions.
+        name: Kafka's name, if it is not the camel case of the Python name.
     """
     return _FieldOptions(
         versions=VersionRange.parse(versions),
@@ -239,7 +246,7 @@ def field(
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def struct(cls: S) -> S:
-    """Declare a struct that messages contain; it is flexible where they are."""
+    """Declare a struct nested in messages; it is flexible in the same versions."""
     return _declare(cls, cls.__name__)
 
 
@@ -254,10 +261,11 @@ def _base(cls: type[T]) -> type[T]:
 
 @_base
 class Struct:
-    """What all messages and their nested structs have in common.
+    """Base class of messages and nested structs.
 
-    `unknown_tagged_fields` are the `(tag, bytes)` of a flexible version that this package has no
-    field for; they are written back.
+    Attributes:
+        unknown_tagged_fields: `(tag, bytes)` of the tagged fields that this package does not know;
+            encoding writes them again.
     """
 
     unknown_tagged_fields: list[tuple[int, bytes]] = _base_field(default_factory=list)
@@ -265,14 +273,14 @@ class Struct:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            # Decoders leave this list out: it is made for who looks, as hardly anybody does.
+            # Decoders do not set this list, as it is rarely used; it is created on first access.
             if name == "unknown_tagged_fields":
                 self.unknown_tagged_fields = []
             return object.__getattribute__(self, name)
 
 
 class LazyStruct(Struct):
-    """A struct with an array that may be long: if uniform, it is made when somebody looks at it."""
+    """A struct with a possibly long array that is decoded on first access; see `lazy_arrays`."""
 
     __slots__ = ("_lazy_array",)
 
@@ -290,18 +298,18 @@ class LazyStruct(Struct):
 
 
 class Message(Struct):
-    """A struct that stands alone: a request, a response, a header or a piece of data."""
+    """A top-level struct: a request, a response, a header or a data message."""
 
     __slots__ = ()
 
     min_version: ClassVar[int]
     max_version: ClassVar[int]
     flexible_from: ClassVar[int | None]
-    """The first version with compact lengths and tagged fields; None if there is none."""
+    """First flexible version (compact lengths and tagged fields, KIP-482), or None."""
 
     @classmethod
     def is_flexible(cls, version: int) -> bool:
-        """Whether `version` has compact lengths and tagged fields."""
+        """Return True if `version` is flexible (compact lengths and tagged fields)."""
         return cls.flexible_from is not None and version >= cls.flexible_from
 
 
@@ -310,56 +318,56 @@ class _ApiMessage(Message):
 
     api_key: ClassVar[int]
     header_version_overrides: ClassVar[Mapping[int, int]] = types.MappingProxyType({})
-    """Header versions, by message version, that do not follow from flexibility."""
+    """Header versions by message version, if they do not follow from flexibility."""
 
 
 class Response(_ApiMessage):
-    """An answer of a broker."""
+    """A response of a broker."""
 
     __slots__ = ()
 
     @classmethod
     def header_version(cls, version: int) -> int:
-        """The version of the ResponseHeader before a response of `version`."""
+        """Return the ResponseHeader version of a response of `version`."""
         return cls.header_version_overrides.get(version, 1 if cls.is_flexible(version) else 0)
 
     @classmethod
     def layout_version(cls, version: int, body: memoryview) -> int:
-        """The version that a response's `body` is laid out in, when `version` was asked for."""
+        """Return the version of the layout of `body`, in response to a request of `version`."""
         return version
 
     @classmethod
     def decode_fallback(cls, version: int, body: memoryview) -> Self | None:
-        """What a `body` that does not decode says all the same; None for nothing."""
+        """Return a message for a `body` that cannot be decoded, e.g. its error code; else None."""
         return None
 
 
 class Request(_ApiMessage, Generic[R_co]):
-    """A request to a broker; `R_co` is the class of its response."""
+    """A request to a broker. The type parameter is the class of its response."""
 
     __slots__ = ()
 
     @classmethod
     def header_version(cls, version: int) -> int:
-        """The version of the RequestHeader before a request of `version`."""
+        """Return the RequestHeader version of a request of `version`."""
         return cls.header_version_overrides.get(version, 2 if cls.is_flexible(version) else 1)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def request(*, key: int, versions: str, flexible: str) -> Callable[[S], S]:
-    """Declare a request of the API `key`: every version ever released, and the flexible ones."""
+    """Declare a request of the API `key`: its released and its flexible versions."""
     return _api_message(key, versions, flexible)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def response(*, key: int, versions: str, flexible: str) -> Callable[[S], S]:
-    """Declare a response of the API `key`: every version ever released, and the flexible ones."""
+    """Declare a response of the API `key`: its released and its flexible versions."""
     return _api_message(key, versions, flexible)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def data(*, name: str, versions: str, flexible: str) -> Callable[[S], S]:
-    """Declare a message that is neither request nor response; `name` is Kafka's."""
+    """Declare a message that is neither request nor response, with Kafka's `name`."""
 
     def declare(cls: S) -> S:
         return _versioned(_declare(cls, name), versions, flexible)
@@ -368,7 +376,7 @@ def data(*, name: str, versions: str, flexible: str) -> Callable[[S], S]:
 
 
 def schema_for(cls: "type[Struct]") -> StructSchema:
-    """The schema that a decorator left on `cls`. Raises TypeError for any other class."""
+    """Return the schema of a declared class. Raises `TypeError` for any other class."""
     schema = cls.__dict__.get("__wire_schema__")
     if schema is None:
         raise TypeError(f"{cls.__name__} is not a declared message or struct")
@@ -376,7 +384,7 @@ def schema_for(cls: "type[Struct]") -> StructSchema:
 
 
 def zero_value(kind: TypeKind) -> Any:
-    """What a field without a declared default holds where its version lacks it."""
+    """Return the implicit default of a type: the value for versions without the field."""
     if kind.element is not None:
         return []
     if kind.struct is not None:
@@ -458,7 +466,7 @@ def _field(cls: "type[Struct]", name: str, annotation: object) -> Field:
 
 
 def _kind(annotation: Any) -> tuple[TypeKind, bool]:
-    """The wire type of an annotation, and whether it allows None."""
+    """Return the wire type of an annotation, and True if it allows None."""
     metadata = getattr(annotation, "__metadata__", ())
     if metadata and isinstance(metadata[0], Primitive):
         return TypeKind(primitive=metadata[0]), False
@@ -473,7 +481,7 @@ def _kind(annotation: Any) -> tuple[TypeKind, bool]:
         return TypeKind(primitive=_PRIMITIVES[annotation]), False
     if isinstance(annotation, type) and issubclass(annotation, Struct):
         return TypeKind(struct=annotation), False
-    raise TypeError(f"{annotation!r} is no type of the Kafka protocol")
+    raise TypeError(f"{annotation!r} is not a type of the Kafka protocol")
 
 
 def _origin(annotation: object) -> object:

@@ -147,7 +147,7 @@ async def test_an_unknown_api_key_is_named(caplog: pytest.LogCaptureFixture) -> 
         assert await client.closed()
         await transport.aclose()
     (line,) = lines(caplog, logging.WARNING)
-    assert "API key 999 is not known" in line
+    assert "unknown API key 999" in line
 
 
 async def test_errors_are_logged_at_debug(caplog: pytest.LogCaptureFixture) -> None:

@@ -160,7 +160,9 @@ def test_a_response_that_fits_many_asks_for_more():
 
 
 def test_what_fits_nothing_says_why_it_is_no_request():
-    with pytest.raises(Failure, match="no response that is known; as a request: API key 999"):
+    with pytest.raises(
+        Failure, match="no response that is known; as a request: unknown API key 999"
+    ):
         Decoder(NO_HINT).decode(memoryview(b"\x03\xe7\x00\x00\x00\x00\x00\x07" + bytes(50)))
 
 

@@ -169,7 +169,7 @@ async def test_a_port_that_is_not_kafkas_fails_at_once():
         serve(http) as server,
         cluster_client(bootstrap_servers=str(server.address), **LONG) as cluster,
     ):
-        with pytest.raises(NoBrokerAvailable, match="speaks HTTP"):
+        with pytest.raises(NoBrokerAvailable, match="HTTP server"):
             await cluster.start(soon(60))
 
 

@@ -1,4 +1,4 @@
-"""Decoding of hostile bytes, as many as one likes: `python -m tests.wire.fuzz --frames 5000000`.
+"""Decode mutated frames: `python -m tests.wire.fuzz --frames 5000000`.
 
 Two kinds of frames. Mutated ones begin as golden vectors and are cut, lengthened, spliced and
 overwritten, or read as what they are not. Large ones hold nothing but one array of the smallest
@@ -30,9 +30,9 @@ from tests.wire import vectors
 MAX_BYTES_PER_BYTE = 64
 ALLOWANCE_BYTES = 1 << 20
 MANY_BYTES = 300
-"""The size of the frames of one array that are mutated."""
+"""Size of the mutated frames with one large array."""
 LOOKED_AT = 1_000
-"""How many elements of an array are looked at."""
+"""Number of elements that are read from an array."""
 
 Decode = Callable[[bytes], object]
 
@@ -44,16 +44,16 @@ EXTREMES = (
     b"\xff\xff\xff\xff\x0f",
     b"\x01",
 )
-"""Lengths and counts that are seldom right."""
+"""Lengths and counts that are mostly invalid."""
 
 
 class Broken(AssertionError):
-    """A frame that did what none may do, with all that is needed to see it again."""
+    """A frame that violates a rule, with all that is needed to reproduce it."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Something that decodes frames."""
+    """A decoder under test."""
 
     name: str
     decode: Decode
@@ -61,7 +61,7 @@ class Target:
 
 @cache
 def targets() -> tuple[Target, ...]:
-    """Every version of every message, and the formats without versions."""
+    """Return the decoders of every message version and of the formats without versions."""
     found = [
         Target(f"{name} v{version}", _decoder(cls, version))
         for name in wire.message_names()
@@ -83,7 +83,7 @@ def targets() -> tuple[Target, ...]:
 
 @cache
 def corpus() -> dict[str, list[bytes]]:
-    """Frames that are good, by the name of the target that reads them."""
+    """Return valid frames by the name of their target."""
     found: dict[str, list[bytes]] = {}
     for name, lines in vectors.by_message().items():
         for _, vector in lines:
@@ -102,12 +102,12 @@ def corpus() -> dict[str, list[bytes]]:
 
 @cache
 def warm_up() -> None:
-    """Make all decoders, so that what they take is not counted for the first frame."""
+    """Compile all decoders, so that their memory is not counted for the first frame."""
     make_ready(*targets())
 
 
 def make_ready(*chosen: Target) -> None:
-    """Make what these targets decode with.
+    """Compile the decoders of these targets.
 
     A decoder is one long function, and while memory is traced the line of each allocation in it is
     searched for from its first line on, which takes most of the time. It needs none here.
@@ -121,7 +121,7 @@ def make_ready(*chosen: Target) -> None:
 
 
 def decode(target: Target, raw: bytes, what: str) -> bool:
-    """Whether a frame is decoded, and not refused. Raises `Broken`."""
+    """Return True if a frame is decoded, False if it is rejected. Raises `Broken`."""
     try:
         decoded = target.decode(raw)
     except MalformedMessage:
@@ -131,12 +131,12 @@ def decode(target: Target, raw: bytes, what: str) -> bool:
     try:
         look_at(decoded)
     except Exception as error:
-        raise Broken(f"{target.name}, {what}, looked at: {error!r}\n{raw[:4_096].hex()}") from error
+        raise Broken(f"{target.name}, {what}, accessed: {error!r}\n{raw[:4_096].hex()}") from error
     return True
 
 
 def look_at(value: object) -> None:
-    """Have made what is made when looked at."""
+    """Access all lazy arrays."""
     if isinstance(value, Struct):
         for item in schema_for(type(value)).fields:
             if (item.kind.element or item.kind).struct is not None:
@@ -147,7 +147,7 @@ def look_at(value: object) -> None:
 
 
 def check(target: Target, raw: bytes, what: str) -> tuple[bool, int]:
-    """Whether a frame is decoded while memory is traced, and the peak in bytes. Raises `Broken`."""
+    """Decode a frame with traced memory; return success and the peak. Raises `Broken`."""
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]
     decoded = decode(target, raw, what)
@@ -168,13 +168,13 @@ def mutated_frames(seed: int, count: int) -> Iterator[tuple[Target, bytes]]:
     for _ in range(count):
         target = rng.choice(known)
         own = good.get(target.name)
-        # Now and then bytes of something else altogether.
+        # Sometimes bytes of an unrelated frame.
         raw = rng.choice(every if own is None or rng.random() < 0.05 else own)
         yield target, mutate(rng, raw, every)
 
 
 def mutate(rng: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
-    """One to four changes."""
+    """Apply one to four changes."""
     data = bytearray(raw)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         at = rng.randint(0, len(data))
@@ -201,7 +201,7 @@ def mutate(rng: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
 
 
 def fuzz_mutated(seed: int, count: int) -> int:
-    """Try `count` mutated frames, the first fifth while memory is traced; how many are decoded."""
+    """Try `count` mutated frames, a fifth with traced memory; return how many are decoded."""
     warm_up()
     frames = enumerate(mutated_frames(seed, count))
     decoded = 0
@@ -221,7 +221,7 @@ def fuzz_mutated(seed: int, count: int) -> int:
 
 @dataclass(frozen=True)
 class Hole:
-    """Where the elements go, behind their count."""
+    """Position of the elements, after their count."""
 
     element: bytes
     compact: bool
@@ -229,7 +229,7 @@ class Hole:
 
 @dataclass(frozen=True)
 class Tagged:
-    """A section of one tagged field."""
+    """Return a section with one tagged field."""
 
     tag: int
     parts: tuple[Any, ...]
@@ -237,20 +237,20 @@ class Tagged:
 
 @dataclass(frozen=True)
 class LargeFrame:
-    """A message of the least of everything but the elements of one array."""
+    """A message of minimum size, except for the elements of one array."""
 
     target: Target
     path: str
     parts: tuple[Any, ...]
 
     def of_size(self, size_bytes: int) -> bytes:
-        """The frame with so many elements that it has about that size."""
+        """Return the frame with enough elements for about that size."""
         return b"".join(_filled(self.parts, size_bytes))
 
 
 @cache
 def large_frames() -> tuple[LargeFrame, ...]:
-    """One for each array of each message, as often as its elements are laid out in another way."""
+    """Return one per array of each message, and per layout of its elements."""
     found: dict[tuple[object, ...], LargeFrame] = {}
     for name in wire.message_names():
         cls = wire.message_class(name)
@@ -262,7 +262,7 @@ def large_frames() -> tuple[LargeFrame, ...]:
 
 
 def fuzz_large(frame: LargeFrame, size_bytes: int) -> float:
-    """Check one; its peak in bytes a byte."""
+    """Check one; return its peak memory per byte of the frame."""
     make_ready(frame.target)
     raw = frame.of_size(size_bytes)
     tracemalloc.start()
@@ -283,7 +283,7 @@ class _Smallest:
     def arrays(
         self, cls: type[Struct]
     ) -> Iterator[tuple[str, tuple[object, ...], tuple[Any, ...]]]:
-        """Each array in a struct: its path, how its elements look, and the struct's bytes."""
+        """Yield each array in a struct: path, layout of its elements, and bytes of the struct."""
         schema = schema_for(cls)
         present, tagged = schema.present(self.version), schema.tagged(self.version)
         for index, item in enumerate(present):
@@ -312,7 +312,7 @@ class _Smallest:
                 yield f"{item.name}.{path}", shape, (*mark, *parts)
 
     def _shape(self, kind: TypeKind) -> tuple[object, ...]:
-        """What takes memory when a value is decoded: two structs of one shape are as large."""
+        """Return the memory layout of a decoded value; equal layouts take equal memory."""
         if kind.element is not None:
             return ("array",)
         if kind.struct is None:
@@ -328,7 +328,7 @@ class _Smallest:
         return self.value(item.kind, compact=item.compact)
 
     def value(self, kind: TypeKind, *, compact: bool = True) -> bytes:
-        """The fewest bytes of a value, of those the ones that decode to most."""
+        """Return the minimum bytes of a value; among them those that decode to the most memory."""
         compact = compact and self.flexible
         if kind.struct is not None:
             fields = schema_for(kind.struct).present(self.version)
@@ -366,7 +366,7 @@ def _filled(parts: Sequence[Any], size_bytes: int) -> list[bytes]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run both kinds, tell what was found, and end with an error at the first broken frame."""
+    """Run both kinds, print the results, and fail at the first broken frame."""
     options = _options(arguments)
     started = time.monotonic()
     with ProcessPoolExecutor(options.processes) as pool:

@@ -67,7 +67,7 @@ def _field(item: Field, version: int, flexible: bool) -> st.SearchStrategy[Any]:
 def _value(kind: TypeKind, version: int, flexible: bool) -> st.SearchStrategy[Any]:
     if kind.element is not None:
         one = _value(kind.element, version, flexible)
-        # Now and then as many as are made only when looked at.
+        # Sometimes enough elements for a lazy array.
         return st.lists(one, max_size=2) | one.map(lambda element: [element] * MIN_LAZY_LENGTH)
     if kind.struct is not None:
         return _struct(kind.struct, version, flexible)

@@ -18,7 +18,7 @@ from aiokafkawire.wire.schema import schema_for
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
-def test_the_table_agrees_with_the_classes(api: Api) -> None:
+def test_table_matches_the_classes(api: Api) -> None:
     for cls, suffix in ((api.request, "Request"), (api.response, "Response")):
         assert cls.__name__ == api.name + suffix
         assert schema_for(cls).name == api.name + suffix
@@ -28,7 +28,7 @@ def test_the_table_agrees_with_the_classes(api: Api) -> None:
         assert cls.flexible_from == api.flexible_from
 
 
-def test_all_apis_are_there() -> None:
+def test_table_is_complete() -> None:
     assert list(APIS) == list(ApiKey)
     assert [int(key) for key in APIS] == list(range(93))
 
@@ -47,14 +47,14 @@ def test_unstable_versions_are_marked() -> None:
     assert APIS[ApiKey.FETCH].min_stable_version == 0
 
 
-def test_api_of_a_message() -> None:
+def test_api_for() -> None:
     request = JoinGroupRequest(
         group_id="g", session_timeout_ms=1, member_id="", protocol_type="consumer", protocols=[]
     )
     assert api_for(request).name == "JoinGroup"
 
 
-def test_message_class_finds_what_is_no_request() -> None:
+def test_message_class_of_data_messages() -> None:
     assert message_class("RequestHeader").__name__ == "RequestHeaderData"
     assert message_class("ConsumerProtocolAssignment").max_version == 3
     assert message_class("GroupMetadataValue").max_version == 4
@@ -63,7 +63,7 @@ def test_message_class_finds_what_is_no_request() -> None:
             message_class(name)
 
 
-def test_every_name_finds_its_class() -> None:
+def test_message_class_of_every_name() -> None:
     names = message_names()
     assert len(set(names)) == len(names)
     for name in names:
@@ -83,12 +83,12 @@ def test_every_name_finds_its_class() -> None:
         ("TopicMetadataRequest", "MetadataRequest"),
     ],
 )
-def test_what_the_documents_call_a_message(alias: str, name: str) -> None:
+def test_message_class_of_older_names(alias: str, name: str) -> None:
     assert message_class(alias) is message_class(name)
     assert alias not in message_names()
 
 
-def test_an_older_name_of_a_message_has_the_same_bytes() -> None:
+def test_older_name_of_list_config_resources_has_the_same_bytes() -> None:
     older = message_class("ListClientMetricsResourcesResponse")
     newer = message_class("ListConfigResourcesResponse")
     form = {"throttleTimeMs": 1, "errorCode": 0}
@@ -98,7 +98,7 @@ def test_an_older_name_of_a_message_has_the_same_bytes() -> None:
     )
 
 
-def test_message_modules_are_imported_when_first_needed() -> None:
+def test_message_modules_are_imported_on_first_use() -> None:
     script = (
         "import sys, aiokafkawire.wire as wire\n"
         "found = [m for m in sys.modules if m.startswith('aiokafkawire.wire.messages.')]\n"

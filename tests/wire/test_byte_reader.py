@@ -4,7 +4,7 @@ from aiokafkawire.errors import MalformedMessage
 from aiokafkawire.wire.byte_reader import ByteReader, encode_string
 
 
-def test_values_one_after_the_other() -> None:
+def test_values_are_read_in_order() -> None:
     raw = bytes.fromhex("ff fffe fffffffd fffffffffffffffc 0002 6869 6162 0001 0002")
     reader = ByteReader("drawing", raw)
     assert [reader.int8("a"), reader.int16("b"), reader.int32("c"), reader.int64("d")] == [
@@ -17,17 +17,17 @@ def test_values_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "tëxt", b"\xff\xfe".decode("utf-8", "surrogateescape")])
-def test_any_string_comes_back(text: str) -> None:
+def test_any_string_round_trips(text: str) -> None:
     assert ByteReader("drawing", encode_string(text)).string("s") == text
 
 
-def test_a_string_has_a_limit() -> None:
+def test_string_size_is_limited() -> None:
     assert len(encode_string("ü" * 16_383)) == 2 + 32_766
     with pytest.raises(ValueError, match="32768 bytes"):
         encode_string("ü" * 16_384)
 
 
-def test_an_error_says_where() -> None:
+def test_errors_name_message_field_and_position() -> None:
     reader = ByteReader("drawing", b"\x00\x05\x00\x05ab")
     reader.int16("first")
     with pytest.raises(MalformedMessage) as caught:
@@ -37,13 +37,13 @@ def test_an_error_says_where() -> None:
     assert str(error).endswith("at drawing, field second, byte 2")
 
 
-def test_what_is_left_must_be_read() -> None:
+def test_expect_end_rejects_trailing_bytes() -> None:
     reader = ByteReader("drawing", b"\x00\x00")
     with pytest.raises(MalformedMessage, match="2 trailing bytes"):
         reader.expect_end()
     with pytest.raises(MalformedMessage, match="ends inside"):
         reader.int32("n")
-    with pytest.raises(MalformedMessage, match="a length of -1"):
+    with pytest.raises(MalformedMessage, match="invalid length -1"):
         reader.bytes("b", -1)
     for count in (-1, 3):
         with pytest.raises(MalformedMessage):

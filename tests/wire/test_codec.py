@@ -1,4 +1,4 @@
-"""Round trips, hostile bytes and unfit values, through the public functions."""
+"""Round trips, hostile bytes and invalid values, through the public functions."""
 
 import struct
 from typing import Any
@@ -37,7 +37,7 @@ def test_round_trip(drawn: tuple[Message, int]) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(messages(), st.data())
-def test_corrupted_bytes_are_refused_or_are_another_message(
+def test_corrupted_bytes_are_rejected_or_decode_to_another_message(
     drawn: tuple[Message, int], data: st.DataObject
 ) -> None:
     message, version = drawn
@@ -48,9 +48,9 @@ def test_corrupted_bytes_are_refused_or_are_another_message(
     raw[start:stop] = data.draw(st.binary(max_size=4) | st.sampled_from([b"\xff" * 4, b"\x7f"]))
     decoded, error = decoded_or_error(cls, version, raw)
     if error is None:
-        # The slow reader finds nothing wrong either.
+        # The diagnostic walker finds no error either.
         assert "could not be decoded" in str(diagnose_decode_error(cls, version, raw))
-        # Unknown tagged fields may have changed their order, so bytes are compared.
+        # The order of unknown tagged fields may have changed, so bytes are compared.
         again = wire.encode(decoded, version)
         assert wire.encode(wire.decode(cls, version, again), version) == again
     else:
@@ -72,7 +72,7 @@ def decoded_or_error(
 
 @settings(max_examples=50, deadline=None)
 @given(messages())
-def test_truncation_is_always_noticed(drawn: tuple[Message, int]) -> None:
+def test_truncated_messages_are_rejected(drawn: tuple[Message, int]) -> None:
     message, version = drawn
     raw = wire.encode(message, version)
     for size in {0, len(raw) // 2, len(raw) - 1} - {-1, len(raw)}:
@@ -97,7 +97,7 @@ HEARTBEAT_4 = b"\x02g" + struct.pack(">i", 1) + b"\x02m" + b"\x00"  # no tagged 
     ("version", "raw", "reason", "field", "position"),
     [
         pytest.param(0, b"\x00", "ends inside", "group_id", 0, id="cut in a length"),
-        pytest.param(0, b"\x00\x05ab", "length 5 is beyond", "group_id", 0, id="overlong string"),
+        pytest.param(0, b"\x00\x05ab", "length 5 exceeds", "group_id", 0, id="overlong string"),
         pytest.param(0, b"\xff\xff", "null", "group_id", 0, id="null string"),
         pytest.param(0, b"\xff\xfe", "negative", "group_id", 0, id="negative length"),
         pytest.param(0, b"\x00\x02\xc3\x28", "UTF-8", "group_id", 2, id="invalid UTF-8"),
@@ -114,16 +114,26 @@ HEARTBEAT_4 = b"\x02g" + struct.pack(">i", 1) + b"\x02m" + b"\x00"  # no tagged 
             4, b"\xff\xff\xff\xff\x7f", "more than 32 bits", "group_id", 0, id="large varint"
         ),
         pytest.param(
-            4, b"\x81\x80\x02" + b"x" * 32_768, "over 32767", "group_id", 0, id="long string"
+            4,
+            b"\x81\x80\x02" + b"x" * 32_768,
+            "exceeds the limit of 32767",
+            "group_id",
+            0,
+            id="long string",
         ),
         pytest.param(
             4, HEARTBEAT_4 + b"\x05\x00", "5 tagged fields", "tagged fields", 9, id="tag count"
         ),
         pytest.param(
-            4, HEARTBEAT_4 + b"\x01\x07\x09a", "9 bytes", "tagged fields", 10, id="tag size"
+            4, HEARTBEAT_4 + b"\x01\x07\x09a", "size 9", "tagged fields", 10, id="tag size"
         ),
         pytest.param(
-            4, HEARTBEAT_4 + b"\x02\x07\x00\x07\x00", "twice", "tagged fields", 12, id="same tag"
+            4,
+            HEARTBEAT_4 + b"\x02\x07\x00\x07\x00",
+            "duplicate tag",
+            "tagged fields",
+            12,
+            id="same tag",
         ),
     ],
 )
@@ -135,12 +145,12 @@ def test_hostile_heartbeats(
     assert found[1:] == (field, position)
 
 
-def test_array_counts_are_checked_before_anything_is_allocated() -> None:
+def test_array_counts_are_checked_before_allocation() -> None:
     count = struct.pack(">i", 2**31 - 1)
     reason, field, position = malformed(ApiVersionsResponse, 0, b"\x00\x00" + count + b"\x00" * 60)
     assert "2147483647 elements" in reason
     assert (field, position) == ("api_keys", 2)
-    # Eleven entries of six bytes cannot be in 60; ten can.
+    # Eleven entries of six bytes do not fit into 60 bytes; ten do.
     eleven = b"\x00\x00\x00\x00\x00\x0b" + b"\x00" * 60
     assert "11 elements" in malformed(ApiVersionsResponse, 0, eleven)[0]
     ten = b"\x00\x00\x00\x00\x00\x0a" + b"\x00" * 60
@@ -150,7 +160,7 @@ def test_array_counts_are_checked_before_anything_is_allocated() -> None:
     assert malformed(ApiVersionsResponse, 0, b"\x00\x00\xff\xff\xff\xff")[0].startswith("null")
 
 
-def test_paths_lead_into_arrays_and_tagged_fields() -> None:
+def test_error_paths_include_arrays_and_tagged_fields() -> None:
     response = FetchResponse(
         responses=[
             FetchableTopicResponse(topic="a", partitions=[]),
@@ -172,9 +182,9 @@ def test_paths_lead_into_arrays_and_tagged_fields() -> None:
 
 
 def test_unknown_versions() -> None:
-    with pytest.raises(UnsupportedVersion, match="versions 0 to 4, not 5"):
+    with pytest.raises(UnsupportedVersion, match="no version 5, only 0 to 4"):
         wire.decode(HeartbeatResponse, 5, b"")
-    with pytest.raises(UnsupportedVersion, match="versions 0 to 4, not -1"):
+    with pytest.raises(UnsupportedVersion, match="no version -1, only 0 to 4"):
         wire.encode(HeartbeatResponse(error_code=0), -1)
 
 
@@ -183,12 +193,12 @@ def heartbeat(**changes: Any) -> HeartbeatRequest:
     return HeartbeatRequest(**(fields | changes))
 
 
-def test_a_field_that_the_version_lacks_must_hold_its_default() -> None:
+def test_field_missing_in_the_version_must_hold_its_default() -> None:
     static = heartbeat(group_instance_id="i")
     assert wire.decode(HeartbeatRequest, 3, wire.encode(static, 3)) == static
     with pytest.raises(UnsupportedVersion, match=r"HeartbeatRequest v2.*group_instance_id.*'i'"):
         wire.encode(static, 2)
-    # Unless it may be ignored.
+    # Unless it is ignorable.
     throttled = HeartbeatResponse(error_code=7, throttle_time_ms=100)
     assert wire.encode(throttled, 0) == b"\x00\x07"
     tagged = heartbeat(unknown_tagged_fields=[(1, b"")])
@@ -200,15 +210,15 @@ def test_a_field_that_the_version_lacks_must_hold_its_default() -> None:
     ("changes", "version", "error", "text"),
     [
         ({"generation_id": 2**31}, 0, ValueError, "generation_id: 2147483648 is out of range"),
-        ({"generation_id": "1"}, 0, TypeError, "generation_id: '1' is not a value for int32"),
+        ({"generation_id": "1"}, 0, TypeError, "generation_id: '1' is not a valid int32"),
         ({"group_id": None}, 0, ValueError, "group_id: None is not allowed"),
-        ({"group_id": b"g"}, 4, TypeError, "group_id: b'g' is not a value for string"),
-        ({"member_id": "x" * 32_768}, 0, ValueError, "member_id: a string of 32768 bytes"),
-        ({"member_id": "x" * 32_768}, 4, ValueError, "member_id: a string of 32768 bytes"),
-        ({"unknown_tagged_fields": [(3, b""), (3, b"")]}, 4, ValueError, "a tag comes twice"),
+        ({"group_id": b"g"}, 4, TypeError, "group_id: b'g' is not a valid string"),
+        ({"member_id": "x" * 32_768}, 0, ValueError, "member_id: string of 32768 bytes"),
+        ({"member_id": "x" * 32_768}, 4, ValueError, "member_id: string of 32768 bytes"),
+        ({"unknown_tagged_fields": [(3, b""), (3, b"")]}, 4, ValueError, "duplicate tags"),
     ],
 )
-def test_values_that_do_not_fit(
+def test_invalid_values(
     changes: dict[str, Any], version: int, error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match="HeartbeatRequest v") as caught:
@@ -216,13 +226,13 @@ def test_values_that_do_not_fit(
     assert text in str(caught.value)
 
 
-def test_a_known_tag_may_not_be_given_as_unknown() -> None:
+def test_known_tag_in_unknown_tagged_fields_is_rejected() -> None:
     clash = ApiVersionsResponse(error_code=0, api_keys=[], unknown_tagged_fields=[(1, b"")])
-    with pytest.raises(ValueError, match="field of its own"):
+    with pytest.raises(ValueError, match="tags of known fields"):
         wire.encode(clash, 3)
 
 
-def test_unknown_tagged_fields_are_written_back_in_order() -> None:
+def test_unknown_tagged_fields_are_encoded_in_order() -> None:
     request = heartbeat(unknown_tagged_fields=[(300, b"b"), (2, b"a")])
     raw = wire.encode(request, 4)
     assert raw.endswith(b"\x02\x02\x01a\xac\x02\x01b")
@@ -260,7 +270,7 @@ def test_records_are_not_copied() -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_any_buffer_is_decoded(kind: Any) -> None:
+def test_any_buffer_type_is_decoded(kind: Any) -> None:
     raw = wire.encode(ApiVersionsResponse(error_code=0, api_keys=[_key(3)]), 0)
     assert wire.decode(ApiVersionsResponse, 0, kind(raw)).api_keys == [_key(3)]
 
@@ -269,7 +279,7 @@ def _key(key: int) -> ApiVersion:
     return ApiVersion(api_key=key, min_version=0, max_version=1)
 
 
-def test_join_small_keeps_large_buffers() -> None:
+def test_join_small_buffers_keeps_large_ones() -> None:
     large = b"x" * codec.MIN_SEPARATE_BUFFER_BYTES
     parts = codec.join_small_buffers([b"a", b"b", large, large, b"c"])
     assert parts == [b"ab", large, large, b"c"]

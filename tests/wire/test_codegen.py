@@ -4,7 +4,7 @@ from aiokafkawire.wire.messages.metadata import MetadataResponse
 from aiokafkawire.wire.schema import TypeKind, schema_for
 
 
-def test_a_function_is_made_from_its_lines() -> None:
+def test_compile() -> None:
     source = FunctionSource("double(n)")
     factor = source.constant("factor", 2)
     with source.block("if n is None:"):
@@ -16,12 +16,12 @@ def test_a_function_is_made_from_its_lines() -> None:
     assert double.__code__.co_filename == "<a test>"
 
 
-def test_names_are_new_each_time() -> None:
+def test_names_are_unique() -> None:
     source = FunctionSource("f()")
     assert len({source.name("n"), source.name("n"), source.constant("n", 1)}) == 3
 
 
-def test_smallest_sizes() -> None:
+def test_min_size_bytes() -> None:
     topics = next(f for f in schema_for(MetadataResponse).fields if f.name == "topics")
     assert topics.kind.element is not None
     # v0: error code, name, partitions. v9: the same compact, the rest, and no tagged field.

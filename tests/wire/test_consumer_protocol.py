@@ -17,7 +17,7 @@ def user_data(vector: dict[str, Any]) -> bytes | None:
     return None if vector["userData"] is None else base64.b64decode(vector["userData"])
 
 
-def test_subscriptions_of_kafka(record_property: Callable[[str, object], None]) -> None:
+def test_subscription_vectors(record_property: Callable[[str, object], None]) -> None:
     for vector in vectors.lines(FILE):
         if vector["kind"] != "subscription":
             continue
@@ -43,7 +43,7 @@ def test_subscriptions_of_kafka(record_property: Callable[[str, object], None]) 
         record_property("counted", f"golden vectors of messages, both directions, {FILE}")
 
 
-def test_assignments_of_kafka(record_property: Callable[[str, object], None]) -> None:
+def test_assignment_vectors(record_property: Callable[[str, object], None]) -> None:
     for vector in vectors.lines(FILE):
         if vector["kind"] != "assignment":
             continue
@@ -61,13 +61,13 @@ def test_assignments_of_kafka(record_property: Callable[[str, object], None]) ->
         record_property("counted", f"golden vectors of messages, both directions, {FILE}")
 
 
-def test_the_vectors_are_there() -> None:
+def test_vectors_are_complete() -> None:
     kinds = [vector["kind"] for vector in vectors.lines(FILE)]
     assert kinds.count("subscription") == 56
     assert kinds.count("assignment") == 34
 
 
-def test_fields_that_an_old_version_lacks_are_left_out() -> None:
+def test_fields_missing_in_a_version_are_omitted() -> None:
     raw = protocol.encode_subscription(
         ["t"], owned_partitions=[("t", 1)], generation_id=5, rack_id="r", version=0
     )
@@ -76,7 +76,7 @@ def test_fields_that_an_old_version_lacks_are_left_out() -> None:
     assert (found.owned_partitions, found.generation_id, found.rack_id) == ([], -1, None)
 
 
-def test_a_newer_version_is_read_as_ours() -> None:
+def test_newer_version_is_decoded_as_the_latest() -> None:
     raw = protocol.encode_subscription(["t"], generation_id=5, rack_id="r")
     newer = struct.pack(">h", 4) + raw[2:] + b"what we do not know"
     assert protocol.decode_subscription(newer) == protocol.decode_subscription(raw)
@@ -92,18 +92,18 @@ def test_malformed_user_data(raw: bytes) -> None:
         protocol.decode_assignment(raw)
 
 
-def test_an_empty_assignment() -> None:
+def test_empty_assignment() -> None:
     assert protocol.decode_assignment(b"").assigned_partitions == []
     with pytest.raises(MalformedMessage, match="version is missing"):
         protocol.decode_subscription(b"")
 
 
-def test_versions_to_write_are_checked() -> None:
+def test_unknown_versions_are_not_encoded() -> None:
     with pytest.raises(UnsupportedVersion):
         protocol.encode_assignment([], version=4)
 
 
-def test_grouping_keeps_the_order() -> None:
+def test_group_by_topic_keeps_the_order() -> None:
     entries = protocol.group_by_topic([("b", 2), ("a", 1), ("b", 0)])
     assert [(entry.topic, entry.partitions) for entry in entries] == [("b", [2, 0]), ("a", [1])]
     assert protocol.flatten_by_topic(entries) == [("b", 2), ("b", 0), ("a", 1)]

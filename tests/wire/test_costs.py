@@ -1,4 +1,4 @@
-"""What the package and its messages cost before one is read: CPU time in a process of its own."""
+"""CPU time of imports and of compiling encoders and decoders, in a separate process."""
 
 import json
 import statistics
@@ -16,7 +16,7 @@ MAKE_S = 0.005
 IMPORT_S = 0.015
 IMPORT_PACKAGE_S = 0.15
 YARDSTICK_S = 0.0035
-"""What the yardstick takes where these bounds hold; a slower machine has so much more time."""
+"""Time of the yardstick on the machine of these bounds; slower machines get more in proportion."""
 MAX_ATTEMPTS = 10
 MAX_ATTEMPTS_S = 60.0
 
@@ -29,7 +29,7 @@ USED = {
     *("metadata", "offset_commit", "offset_fetch", "offset_for_leader_epoch", "produce"),
     "sync_group",
 }
-"""The messages that a producer and a consumer exchange."""
+"""The messages that producers and consumers use."""
 
 SCRIPT = """
 import gc, importlib, json, pkgutil, sys, time
@@ -88,7 +88,7 @@ def measured() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def costs() -> dict[str, Any]:
-    """Each cost is the least of as many attempts as it takes: others may use the machine."""
+    """Return the minimum of several attempts per cost, as other processes may use the machine."""
     enough_at = time.monotonic() + MAX_ATTEMPTS_S
     least = measured()
     for _ in range(MAX_ATTEMPTS - 1):
@@ -104,7 +104,7 @@ def costs() -> dict[str, Any]:
 
 
 def slowness(costs: dict[str, Any]) -> float:
-    """How many times as long this machine takes."""
+    """Return the factor by which this machine is slower."""
     return max(1.0, statistics.mean(costs["yardstick"]) / YARDSTICK_S)
 
 
@@ -117,36 +117,34 @@ def within_bounds(costs: dict[str, Any]) -> bool:
     )
 
 
-def told(record: Record, what: str, costs: dict[str, float], most: float) -> None:
+def check_costs(record: Record, what: str, costs: dict[str, float], most: float) -> None:
     name = max(costs, key=costs.__getitem__)
     cost = f"{costs[name] * 1e3:.1f} ms of {most * 1e3:.1f}"
     record("summary", f"{what}: at most {cost} ({name}; {len(costs)} measured)")
 
 
-def test_the_package_is_imported_in_no_time(costs: dict[str, Any], record_property: Record) -> None:
+def test_import_time_of_the_package(costs: dict[str, Any], record_property: Record) -> None:
     most = IMPORT_PACKAGE_S * slowness(costs)
-    told(record_property, "import of the package", {"aiokafkawire": costs["package"]}, most)
+    check_costs(record_property, "import of the package", {"aiokafkawire": costs["package"]}, most)
     assert costs["package"] < most
     assert costs["at_once"] == []
 
 
-def test_the_clients_import_no_message_that_they_do_not_use(costs: dict[str, Any]) -> None:
+def test_clients_import_only_messages_that_they_use(costs: dict[str, Any]) -> None:
     assert set(costs["used"]) <= USED
 
 
-def test_a_message_module_is_imported_in_no_time(
-    costs: dict[str, Any], record_property: Record
-) -> None:
+def test_import_time_of_message_modules(costs: dict[str, Any], record_property: Record) -> None:
     most = IMPORT_S * slowness(costs)
-    told(record_property, "import of a message module", costs["imports"], most)
+    check_costs(record_property, "import of a message module", costs["imports"], most)
     assert len(costs["imports"]) > 90
     assert {name: cost for name, cost in costs["imports"].items() if cost >= most} == {}
 
 
-def test_an_encoder_and_a_decoder_are_made_in_no_time(
+def test_compile_time_of_encoders_and_decoders(
     costs: dict[str, Any], record_property: Record
 ) -> None:
     most = MAKE_S * slowness(costs)
-    told(record_property, "making of an encoder or a decoder", costs["makes"], most)
+    check_costs(record_property, "making of an encoder or a decoder", costs["makes"], most)
     assert len(costs["makes"]) > 200
     assert {name: cost for name, cost in costs["makes"].items() if cost >= most} == {}

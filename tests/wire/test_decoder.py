@@ -17,20 +17,20 @@ class ReplicaNodes(Message):
     nodes: list[int32]
 
 
-def test_a_decoder_says_where_it_stopped_and_begins_anywhere() -> None:
+def test_decoder_returns_its_end_and_starts_anywhere() -> None:
     decode = make_decoder(HeartbeatResponse, 0)
     raw = memoryview(b"??\x00\x1b??")
     assert decode(raw, 2, len(raw)) == (HeartbeatResponse(error_code=27), 4)
 
 
-def test_a_decoder_is_made_once() -> None:
+def test_decoders_are_cached() -> None:
     wire.decode(HeartbeatResponse, 0, b"\x00\x00")
     made = codec._DECODERS[HeartbeatResponse, 0]
     wire.decode(HeartbeatResponse, 0, b"\x00\x00")
     assert codec._DECODERS[HeartbeatResponse, 0] is made
 
 
-def test_fields_that_a_version_lacks_hold_values_of_their_own() -> None:
+def test_defaults_are_not_shared() -> None:
     raw = b"\x00" * 4 + b"\x00" * 4
     first, second = (wire.decode(MetadataResponse, 0, raw) for _ in range(2))
     assert (first.throttle_time_ms, first.cluster_id, first.controller_id) == (0, None, -1)
@@ -47,7 +47,7 @@ def test_fields_that_a_version_lacks_hold_values_of_their_own() -> None:
     assert first.unknown_tagged_fields is not second.unknown_tagged_fields
 
 
-def test_every_prefix_of_a_message_is_refused_by_the_decoder() -> None:
+def test_every_prefix_of_a_message_is_rejected() -> None:
     longest = max(
         (vector for _, vector in vectors.by_message()["MetadataResponse"] if vector["version"] > 9),
         key=lambda vector: len(vector["hex"]) if len(vector["hex"]) < 2_000 else 0,

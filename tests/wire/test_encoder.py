@@ -1,4 +1,4 @@
-"""The maker of encoders, on shapes that the messages so far do not have."""
+"""The compiler of encoders, with field types that no message has yet."""
 
 from typing import Any
 from uuid import UUID
@@ -54,7 +54,7 @@ FIXED = b"\xff" + b"\xff\xff" + b"\xff" * 4 + bytes.fromhex("3fe0000000000000") 
 ID = b"\x00" * 15 + b"\x01"
 
 
-def test_every_shape_in_the_old_format() -> None:
+def test_every_type_in_the_old_format() -> None:
     expected = (
         FIXED
         + b"\x00\x00\x00\x01"
@@ -68,7 +68,7 @@ def test_every_shape_in_the_old_format() -> None:
     assert wire.decode(Shapes, 0, expected) == shapes()
 
 
-def test_every_shape_in_the_flexible_format() -> None:
+def test_every_type_in_the_flexible_format() -> None:
     expected = (
         FIXED
         + b"\x02"
@@ -93,7 +93,7 @@ def test_every_shape_in_the_flexible_format() -> None:
         (Inner(), b"\x00"),
     ],
 )
-def test_a_tagged_struct_may_be_null(inner: Inner | None, section: bytes) -> None:
+def test_tagged_struct_is_nullable(inner: Inner | None, section: bytes) -> None:
     message = shapes(tagged_inner=inner)
     untagged = b"\xff"  # as int8, where a struct is no tagged field: -1 is null
     encoded = wire.encode(message, 1)
@@ -102,13 +102,13 @@ def test_a_tagged_struct_may_be_null(inner: Inner | None, section: bytes) -> Non
     assert wire.from_json(Shapes, 1, wire.to_json(message, 1)) == message
 
 
-def test_neighbours_of_fixed_width_are_packed_together() -> None:
+def test_adjacent_fixed_width_fields_are_packed_together() -> None:
     parts: list[Buffer] = []
     make_encoder(HeartbeatResponse, 1)(HeartbeatResponse(error_code=1), parts.append)
     assert parts == [b"\x00\x00\x00\x00\x00\x01"]
 
 
-def test_an_encoder_is_made_once() -> None:
+def test_encoders_are_cached() -> None:
     message = HeartbeatResponse(error_code=0)
     wire.encode(message, 0)
     made = codec._ENCODERS[HeartbeatResponse, 0]
@@ -116,20 +116,20 @@ def test_an_encoder_is_made_once() -> None:
     assert codec._ENCODERS[HeartbeatResponse, 0] is made
 
 
-def test_tagged_sections_are_sorted_and_unique() -> None:
+def test_tagged_fields_are_sorted_and_unique() -> None:
     assert encode_tagged_fields([]) == b"\x00"
     assert encode_tagged_fields([(200, b"b"), (0, b"")]) == b"\x02\x00\x00\xc8\x01\x01b"
-    with pytest.raises(ValueError, match="tag 1 comes twice"):
+    with pytest.raises(ValueError, match="duplicate tag 1"):
         encode_tagged_fields([(1, b"a"), (1, b"a")])
 
 
-def test_wrong_shapes_are_named() -> None:
+def test_wrong_types_are_named() -> None:
     for change, text in (
         ({"inner": None}, "inner: None is not allowed"),
         ({"inner": shapes()}, "inner: Shapes(small=-1"),
         ({"flags": 5}, "flags: 5 is not a list"),
-        ({"blobs": ["text"]}, "blobs[0]: 'text' is not a value for bytes"),
-        ({"identities": ["text"]}, "identities[0]: 'text' is not a value for uuid"),
+        ({"blobs": ["text"]}, "blobs[0]: 'text' is not a valid bytes"),
+        ({"identities": ["text"]}, "identities[0]: 'text' is not a valid uuid"),
     ):
         with pytest.raises((TypeError, ValueError)) as caught:
             wire.encode(shapes(**change), 0)

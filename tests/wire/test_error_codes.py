@@ -8,7 +8,7 @@ def test_every_code_of_kafka_4_3_is_known() -> None:
     assert sorted(ErrorCode) == list(range(-1, 134))
 
 
-def test_what_is_retriable_and_what_makes_metadata_stale() -> None:
+def test_retriable_and_invalidates_metadata() -> None:
     stale = {code.value for code in ErrorCode if code.invalidates_metadata}
     assert stale == {3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103}
     retriable = {code.value for code in ErrorCode if code.retriable}
@@ -16,7 +16,7 @@ def test_what_is_retriable_and_what_makes_metadata_stale() -> None:
     assert retriable == stale | others
 
 
-def test_an_error_carries_its_context() -> None:
+def test_error_has_its_context() -> None:
     error = error_for(6, topic="orders", partition=3, broker="kafka:9092")
     assert type(error) is BrokerError
     assert (error.code, error.name, error.retriable) == (6, "NOT_LEADER_OR_FOLLOWER", True)

@@ -1,4 +1,4 @@
-"""A short run of what `python -m tests.wire.fuzz` does for long, and proof that it would notice."""
+"""A short run of `python -m tests.wire.fuzz`, and proof that it detects errors."""
 
 import struct
 import tracemalloc
@@ -16,7 +16,7 @@ SEED = 20_000
 
 
 @pytest.mark.slow
-def test_mutated_frames_are_decoded_or_refused(
+def test_mutated_frames_are_decoded_or_rejected(
     record_property: Callable[[str, object], None],
 ) -> None:
     decoded = fuzz.fuzz_mutated(SEED, 2_000)
@@ -25,7 +25,7 @@ def test_mutated_frames_are_decoded_or_refused(
 
 
 @pytest.mark.slow
-def test_large_frames_do_not_take_more_than_their_share() -> None:
+def test_memory_of_large_frames_is_limited() -> None:
     frames = fuzz.large_frames()
     assert len(frames) > 100
     for frame in frames[::24]:
@@ -33,7 +33,7 @@ def test_large_frames_do_not_take_more_than_their_share() -> None:
 
 
 @pytest.mark.slow
-def test_the_costliest_elements_of_all_take_less_than_is_allowed() -> None:
+def test_memory_of_the_largest_elements_is_limited() -> None:
     (frame,) = (
         frame
         for frame in fuzz.large_frames()
@@ -43,7 +43,7 @@ def test_the_costliest_elements_of_all_take_less_than_is_allowed() -> None:
     assert 30 < fuzz.fuzz_large(frame, 1 << 18) < fuzz.MAX_BYTES_PER_BYTE
 
 
-def test_large_frames_hold_what_they_say() -> None:
+def test_large_frames_decode_to_their_elements() -> None:
     (frame,) = (f for f in fuzz.large_frames() if f.target.name == "MetadataRequest v0")
     raw = frame.of_size(1_000)
     assert raw == (500).to_bytes(4) + bytes(1_000)
@@ -64,7 +64,7 @@ def _traced() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_traced")
-def test_a_wrong_exception_and_too_much_memory_would_be_noticed() -> None:
+def test_wrong_exceptions_and_excess_memory_are_detected() -> None:
     def fails(raw: bytes) -> None:
         raise IndexError(len(raw))
 
@@ -75,7 +75,7 @@ def test_a_wrong_exception_and_too_much_memory_would_be_noticed() -> None:
     assert fuzz.check(Target("good", lambda raw: bytes(1 << 19)), b"ab", "here")[1] > 1 << 19
 
 
-def test_what_fails_when_looked_at_would_be_noticed() -> None:
+def test_errors_on_first_access_are_detected() -> None:
     response = metadata(9)
     raw = wire.encode(response, 9)
     assert fuzz.decode(
@@ -87,5 +87,5 @@ def test_what_fails_when_looked_at_would_be_noticed() -> None:
         found.topics[0]._lazy_array = ("partitions", lambda raw: [struct.unpack(">i", raw)], b"")
         return found
 
-    with pytest.raises(Broken, match="late v9, here, looked at: error"):
+    with pytest.raises(Broken, match="late v9, here, accessed: error"):
         fuzz.decode(Target("late v9", late), raw, "here")

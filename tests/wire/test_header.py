@@ -48,7 +48,7 @@ def test_requests_round_trip(version: int, client_id: str | None) -> None:
     assert bytes(frame[header.header_size :]) == wire.encode(HEARTBEAT, version)
 
 
-def test_the_bytes_of_both_request_headers() -> None:
+def test_bytes_of_both_request_header_versions() -> None:
     old = bytes(unframed(encode_request(HEARTBEAT, 0, 1, "c")))
     assert old.startswith(b"\x00\x0c\x00\x00\x00\x00\x00\x01\x00\x01c\x00\x01g")
     # Flexible: the client id keeps its int16 length, tagged fields follow.
@@ -75,7 +75,7 @@ def test_api_versions_responses_have_the_old_header() -> None:
 
 
 @pytest.mark.parametrize("keys", [[], [ApiVersion(api_key=18, min_version=0, max_version=3)]])
-def test_a_refused_api_versions_comes_in_version_0(keys: list[ApiVersion]) -> None:
+def test_unsupported_api_versions_is_decoded_as_version_0(keys: list[ApiVersion]) -> None:
     refusal = ApiVersionsResponse(error_code=35, api_keys=keys)
     frame = unframed(encode_response(refusal, 0, 9))
     assert decode_response(ApiVersionsResponse, 4, frame) == (9, refusal)
@@ -86,13 +86,13 @@ def test_a_refused_api_versions_comes_in_version_0(keys: list[ApiVersion]) -> No
     ["0023 01 0012 0000 0002 00 00000000", "0023 00000001", "0023"],
     ids=["librdkafka's mock", "cut off", "bare"],
 )
-def test_a_refused_api_versions_is_one_in_any_layout(body: str) -> None:
+def test_unsupported_api_versions_keeps_its_error_in_any_layout(body: str) -> None:
     frame = memoryview(bytes.fromhex("00000009" + body))
     refusal = ApiVersionsResponse(error_code=35, api_keys=[])
     assert decode_response(ApiVersionsResponse, 4, frame) == (9, refusal)
 
 
-def test_another_error_in_a_wrong_layout_is_malformed() -> None:
+def test_other_errors_in_a_wrong_layout_are_malformed() -> None:
     frame = memoryview(bytes.fromhex("00000009 0024 01 0012 0000 0002 00 000000"))
     with pytest.raises(MalformedMessage):
         decode_response(ApiVersionsResponse, 4, frame)
@@ -102,7 +102,7 @@ def test_another_error_in_a_wrong_layout_is_malformed() -> None:
     ("version", "body"),
     [(0, "001b ffffffff"), (3, "00000000 001b ffffffff"), (4, "00000000 001b 00 00")],
 )
-def test_an_error_counts_beside_an_assignment_of_null(version: int, body: str) -> None:
+def test_error_code_of_a_sync_group_response_with_null_assignment(version: int, body: str) -> None:
     prefix = "00000009" + ("00" if version == 4 else "")
     frame = memoryview(bytes.fromhex(prefix + body))
     refusal = SyncGroupResponse(error_code=27, assignment=b"")
@@ -112,7 +112,7 @@ def test_an_error_counts_beside_an_assignment_of_null(version: int, body: str) -
         decode_response(SyncGroupResponse, version, without_error)
 
 
-def test_a_version_of_the_future_still_has_a_header() -> None:
+def test_header_of_an_unknown_version_is_decoded() -> None:
     frame = bytearray(unframed(encode_request(ApiVersionsRequest(), 4, 3, "c")))
     frame[3] = 99
     assert decode_request_header(memoryview(frame))[:4] == (ApiKey.API_VERSIONS, 99, 3, "c")
@@ -121,7 +121,7 @@ def test_a_version_of_the_future_still_has_a_header() -> None:
 
 
 def test_malformed_headers() -> None:
-    with pytest.raises(UnsupportedVersion, match="API key 9999"):
+    with pytest.raises(UnsupportedVersion, match="unknown API key 9999"):
         decode_request_header(memoryview(struct.pack(">hhi", 9999, 0, 1)))
     with pytest.raises(MalformedMessage, match="RequestHeader"):
         decode_request_header(memoryview(b"\x00\x0c"))
@@ -139,7 +139,7 @@ def test_trailing_bytes_after_a_response() -> None:
         decode_response(HeartbeatResponse, 0, memoryview(frame + b"?"))
 
 
-def test_large_records_stay_apart_in_a_frame() -> None:
+def test_large_records_are_not_copied() -> None:
     records = b"r" * MIN_SEPARATE_BUFFER_BYTES
     data = PartitionProduceData(index=0, records=records)
     request = ProduceRequest(

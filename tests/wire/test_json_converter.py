@@ -31,12 +31,12 @@ def test_names_and_values() -> None:
     assert wire.to_json(message, 13) == form
 
 
-def test_a_name_that_does_not_follow_from_ours() -> None:
+def test_explicit_wire_name() -> None:
     message = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1, enable_2pc=True)
     assert wire.to_json(message, 6)["enable2Pc"] is True
 
 
-def test_tagged_fields_at_their_default_are_left_out() -> None:
+def test_tagged_fields_at_their_default_are_omitted() -> None:
     response = ApiVersionsResponse(error_code=0, api_keys=[])
     assert wire.to_json(response, 3) == {"errorCode": 0, "apiKeys": [], "throttleTimeMs": 0}
     response.finalized_features_epoch = 4
@@ -55,7 +55,7 @@ def test_error_codes_are_numbers() -> None:
     assert json.dumps(wire.to_json(response, 0)) == '{"errorCode": 27}'
 
 
-def test_what_a_version_lacks() -> None:
+def test_fields_missing_in_the_version() -> None:
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id="i")
     with pytest.raises(UnsupportedVersion, match=r"HeartbeatRequest\.group_instance_id"):
         wire.to_json(request, 0)
@@ -64,7 +64,7 @@ def test_what_a_version_lacks() -> None:
     )
     with pytest.raises(UnsupportedVersion, match="no tagged fields"):
         wire.to_json(request, 0)
-    with pytest.raises(UnsupportedVersion, match="versions 0 to 18"):
+    with pytest.raises(UnsupportedVersion, match="only 0 to 18"):
         wire.from_json(FetchRequest, 19, {})
 
 
@@ -82,13 +82,13 @@ HEARTBEAT: dict[str, Any] = {"groupId": "g", "generationId": 1, "memberId": "m"}
         ({"groupInstanceId": "i"}, "unknown in version 0: groupInstanceId"),
     ],
 )
-def test_forms_that_are_refused(change: dict[str, Any], text: str) -> None:
+def test_invalid_json(change: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match="HeartbeatRequest") as caught:
         wire.from_json(HeartbeatRequest, 0, HEARTBEAT | change)
     assert text in str(caught.value)
 
 
-def test_a_missing_field_is_named_with_its_path() -> None:
+def test_missing_field_is_named_with_its_path() -> None:
     with pytest.raises(ValueError, match=r"HeartbeatRequest\.groupId: missing"):
         wire.from_json(HeartbeatRequest, 0, {})
     with pytest.raises(ValueError, match=r"MetadataRequest\.topics\[0\]\.name: missing"):

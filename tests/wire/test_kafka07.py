@@ -1,4 +1,4 @@
-"""The format of 0.7: hex by hand from the document's drawings, and what a real 0.7.2 said."""
+"""The protocol of 0.7: bytes of the specification, and transcripts of a 0.7.2 broker."""
 
 import base64
 import contextlib
@@ -52,7 +52,7 @@ def decompress(codec: int, data: bytes) -> bytes:
         ),
     ],
 )
-def test_messages_as_they_are_drawn(message: Kafka07Message, raw: bytes) -> None:
+def test_messages_match_the_specification(message: Kafka07Message, raw: bytes) -> None:
     assert kafka07.encode_messages([message]) == raw
     ((offset, following, found),) = kafka07.iter_messages(raw, 100)
     assert (offset, following) == (100, 100 + len(raw))
@@ -71,7 +71,7 @@ PRODUCE = ProducerRequest(topic="ab", partition=1, messages=MAGIC_1)
 
 
 @pytest.mark.parametrize(
-    ("request_", "drawn"),
+    ("request_", "specified"),
     [
         pytest.param(
             PRODUCE,
@@ -103,18 +103,18 @@ PRODUCE = ProducerRequest(topic="ab", partition=1, messages=MAGIC_1)
         ),
     ],
 )
-def test_requests_as_they_are_drawn(request_: Request, drawn: str) -> None:
-    raw = bytes.fromhex(drawn)
+def test_requests_match_the_specification(request_: Request, specified: str) -> None:
+    raw = bytes.fromhex(specified)
     assert kafka07.encode_request(request_) == raw
     assert kafka07.decode_request(raw[4:]) == (request_, len(raw) - 4)
-    # What follows is left to the caller.
+    # Trailing bytes are left to the caller.
     assert kafka07.decode_request(raw[4:] + b"?") == (request_, len(raw) - 4)
     for size in range(len(raw) - 4):
         with pytest.raises(MalformedMessage):
             kafka07.decode_request(raw[4 : 4 + size])
 
 
-def test_responses_as_they_are_drawn() -> None:
+def test_responses_match_the_specification() -> None:
     fetched = FetchResponse(messages=MAGIC_0)
     raw = bytes.fromhex("00000010 0000" + MAGIC_0.hex())
     assert kafka07.encode_response(fetched) == raw
@@ -139,18 +139,18 @@ def test_responses_as_they_are_drawn() -> None:
     ("frame", "field", "reason"),
     [
         ("", "request_type", "ends inside"),
-        ("0005", "request_type", "no type 5"),
-        ("ffff", "request_type", "no type -1"),
-        ("0001 ffff", "topic", "a length of -1"),
-        ("0001 0003 6162", "topic", "length 3 is beyond"),
-        ("0000 0001 61 00000000 ffffffff", "messages", "a length of -1"),
-        ("0000 0001 61 00000000 00000001", "messages", "length 1 is beyond"),
-        ("0002 ffff", "count", "a count of -1"),
+        ("0005", "request_type", "unknown request type 5"),
+        ("ffff", "request_type", "unknown request type -1"),
+        ("0001 ffff", "topic", "invalid length -1"),
+        ("0001 0003 6162", "topic", "length 3 exceeds"),
+        ("0000 0001 61 00000000 ffffffff", "messages", "invalid length -1"),
+        ("0000 0001 61 00000000 00000001", "messages", "length 1 exceeds"),
+        ("0002 ffff", "count", "invalid count -1"),
         ("0002 7fff 0000", "count", "32767 elements"),
         ("0003 0001 0000", "count", "1 elements"),
     ],
 )
-def test_requests_that_are_none(frame: str, field: str, reason: str) -> None:
+def test_malformed_requests(frame: str, field: str, reason: str) -> None:
     with pytest.raises(MalformedMessage) as caught:
         kafka07.decode_request(bytes.fromhex(frame))
     assert reason in caught.value.reason
@@ -162,21 +162,21 @@ def test_requests_that_are_none(frame: str, field: str, reason: str) -> None:
     ("decode", "frame", "reason"),
     [
         (kafka07.decode_fetch_response, "00", "ends inside"),
-        (kafka07.decode_multi_fetch_response, "0000 00000001 0000", "a length of 1"),
-        (kafka07.decode_multi_fetch_response, "0000 00000003 0000", "length 1 is beyond"),
+        (kafka07.decode_multi_fetch_response, "0000 00000001 0000", "invalid length 1"),
+        (kafka07.decode_multi_fetch_response, "0000 00000003 0000", "length 1 exceeds"),
         (kafka07.decode_multi_fetch_response, "0000 000000", "ends inside"),
-        (kafka07.decode_offsets_response, "0000 ffffffff", "a count of -1"),
+        (kafka07.decode_offsets_response, "0000 ffffffff", "invalid count -1"),
         (kafka07.decode_offsets_response, "0000 7fffffff", "2147483647 elements"),
         (kafka07.decode_offsets_response, "0000 00000000 00", "1 trailing"),
     ],
 )
-def test_responses_that_are_none(decode: Callable[[bytes], Any], frame: str, reason: str) -> None:
+def test_malformed_responses(decode: Callable[[bytes], Any], frame: str, reason: str) -> None:
     with pytest.raises(MalformedMessage) as caught:
         decode(bytes.fromhex(frame))
     assert reason in caught.value.reason
 
 
-def test_a_set_that_is_cut_off_ends_in_silence() -> None:
+def test_incomplete_last_message_is_skipped() -> None:
     whole = MAGIC_0 + MAGIC_1
     for size in range(len(whole) + 1):
         found = [entry.next_offset for entry in kafka07.iter_messages(whole[:size])]
@@ -188,13 +188,13 @@ def test_a_set_that_is_cut_off_ends_in_silence() -> None:
 @pytest.mark.parametrize(
     ("raw", "field", "reason"),
     [
-        ("ffffffff", "length", "a length of -1"),
-        ("00000004 00 000000", "length", "a length of 4"),
-        ("00000005 01 00000000", "length", "a length of 5 with magic 1"),
-        ("00000006 02 00 00000000", "magic", "no magic 2"),
+        ("ffffffff", "length", "invalid length -1"),
+        ("00000004 00 000000", "length", "invalid length 4"),
+        ("00000005 01 00000000", "length", "invalid length 5 for magic 1"),
+        ("00000006 02 00 00000000", "magic", "unknown magic 2"),
     ],
 )
-def test_messages_that_are_none(raw: str, field: str, reason: str) -> None:
+def test_malformed_messages(raw: str, field: str, reason: str) -> None:
     data = MAGIC_1 + bytes.fromhex(raw)
     entries = kafka07.iter_messages(data)
     assert next(entries).offset == 0
@@ -204,7 +204,7 @@ def test_messages_that_are_none(raw: str, field: str, reason: str) -> None:
     assert caught.value.field == field
 
 
-def test_values_that_do_not_fit() -> None:
+def test_invalid_values() -> None:
     with pytest.raises(ValueError, match="FetchRequest"):
         kafka07.encode_request(FetchRequest(topic="t", partition=2**31, offset=0, max_size=0))
     with pytest.raises(ValueError, match="32768 bytes"):
@@ -215,7 +215,7 @@ def test_values_that_do_not_fit() -> None:
         Kafka07Message(payload=b"", magic=2),
         Kafka07Message(payload=b"", magic=0, attributes=1),
     ):
-        with pytest.raises(ValueError, match="no message has magic"):
+        with pytest.raises(ValueError, match="invalid message: magic"):
             kafka07.encode_messages([message])
 
 
@@ -241,7 +241,7 @@ def test_offsets_in_a_compressed_set(codec: int) -> None:
     ]
 
 
-def test_sets_may_lie_two_deep() -> None:
+def test_nesting_of_compressed_sets_is_limited() -> None:
     inner = wrapper(Kafka07Message(payload=b"a"), codec=2)
     data = kafka07.encode_messages([wrapper(inner)])
     assert list(kafka07.iter_payloads(data, 0, decompress)) == [(len(data), b"a")]
@@ -250,7 +250,7 @@ def test_sets_may_lie_two_deep() -> None:
         list(kafka07.iter_payloads(data, 0, decompress))
 
 
-def test_a_wrong_checksum_is_noticed_when_payloads_are_read() -> None:
+def test_iter_payloads_verifies_checksums() -> None:
     wrong = Kafka07Message(payload=b"a", crc=7)
     assert not wrong.crc_valid
     for message in (wrong, wrapper(wrong)):
@@ -261,7 +261,7 @@ def test_a_wrong_checksum_is_noticed_when_payloads_are_read() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
+def test_any_bytes_decode_or_raise_malformed_message(raw: bytes) -> None:
     for decode in (
         kafka07.decode_request,
         kafka07.decode_fetch_response,
@@ -288,7 +288,7 @@ def message_of(form: dict[str, Any]) -> Kafka07Message:
 
 
 def set_of(form: dict[str, Any]) -> bytes:
-    """A set from its messages and from what is none of them."""
+    """Build a set from messages and from raw bytes."""
     parts = []
     for message in form["messages"]:
         if "raw" in message:
@@ -367,11 +367,11 @@ def test_requests_of_a_transcript(
     transcript: dict[str, Any], record_property: Callable[[str, object], None]
 ) -> None:
     for step in transcript["steps"]:
-        told = as_list(step["decoded"])
-        if "note" in told[0]:
-            # Only a length was sent, which no frame can have.
+        expected = as_list(step["decoded"])
+        if "note" in expected[0]:
+            # Only an invalid length was sent.
             continue
-        for form, frame in zip(told, frames(bytes.fromhex(step["send"])), strict=True):
+        for form, frame in zip(expected, frames(bytes.fromhex(step["send"])), strict=True):
             if "request" not in form or has_no_request(form):
                 with pytest.raises(MalformedMessage):
                     kafka07.decode_request(frame)
@@ -397,13 +397,14 @@ def check_set(response: FetchResponse, form: dict[str, Any], offset: int) -> Non
     except MalformedMessage as error:
         refused = error
     assert entries == [
-        LogEntry(told["offset"], told["next"], message_of(told)) for told in form["messages"]
+        LogEntry(expected["offset"], expected["next"], message_of(expected))
+        for expected in form["messages"]
     ]
-    for entry, told in zip(entries, form["messages"], strict=True):
-        assert entry.message.crc_valid == told["crcValid"]
-        assert entry.message.compression == (told["compression"] or 0)
+    for entry, expected in zip(entries, form["messages"], strict=True):
+        assert entry.message.crc_valid == expected["crcValid"]
+        assert entry.message.compression == (expected["compression"] or 0)
     if form["consumedError"]:
-        # The set begins with no whole message.
+        # The set starts with an incomplete message.
         assert refused or (not entries and kafka07.first_message_size(response.messages))
         return
     assert refused is None
@@ -412,7 +413,7 @@ def check_set(response: FetchResponse, form: dict[str, Any], offset: int) -> Non
 
 
 def check_response(frame: bytes, form: dict[str, Any], request: dict[str, Any]) -> bytes:
-    """Compare what a frame decodes to with what it stands for; what it encodes to again."""
+    """Compare a decoded frame with its description, and encode it again."""
     assert len(frame) == form["length"]
     if "offsets" in form:
         offsets = kafka07.decode_offsets_response(frame)
@@ -421,8 +422,8 @@ def check_response(frame: bytes, form: dict[str, Any], request: dict[str, Any]) 
     if "responses" in form:
         several = kafka07.decode_multi_fetch_response(frame)
         assert several.error == form["error"]
-        told = zip(several.responses, form["responses"], request["requests"], strict=True)
-        for response, part, asked in told:
+        expected = zip(several.responses, form["responses"], request["requests"], strict=True)
+        for response, part, asked in expected:
             assert len(response.messages) + 2 == part["length"]
             check_set(response, part, asked["offset"])
         return kafka07.encode_response(several)

@@ -1,4 +1,4 @@
-"""Arrays that are made when looked at: the same in every way as those that are made at once."""
+"""Lazy arrays behave exactly as arrays that are decoded at once."""
 
 import copy
 import pickle
@@ -81,7 +81,7 @@ def is_made(obj: Struct, name: str) -> bool:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_array_is_made_when_looked_at_and_then_stays(version: int) -> None:
+def test_array_is_decoded_on_first_access(version: int) -> None:
     message = metadata(version)
     topic = wire.decode(MetadataResponse, version, wire.encode(message, version)).topics[0]
     assert not is_made(topic, "partitions")
@@ -95,7 +95,7 @@ def test_an_array_is_made_when_looked_at_and_then_stays(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_every_type_that_may_be_in_one(version: int) -> None:
+def test_every_type_in_lazy_arrays(version: int) -> None:
     message = holder()
     found = wire.decode(Holder, version, wire.encode(message, version))
     assert not is_made(found, "items")
@@ -104,7 +104,7 @@ def test_every_type_that_may_be_in_one(version: int) -> None:
     assert found.items[1].more is not found.items[2].more
 
 
-def test_whatever_is_done_with_a_message_sees_the_array() -> None:
+def test_every_operation_on_a_message_decodes_the_array() -> None:
     message = metadata(12)
     raw = wire.encode(message, 12)
 
@@ -124,7 +124,7 @@ def test_whatever_is_done_with_a_message_sees_the_array() -> None:
     assert given.partitions == []
 
 
-def test_the_callers_buffer_may_change_before_anybody_looks() -> None:
+def test_buffer_may_be_reused_before_the_first_access() -> None:
     message = metadata(12)
     raw = bytearray(wire.encode(message, 12))
     found = wire.decode(MetadataResponse, 12, raw)
@@ -132,7 +132,7 @@ def test_the_callers_buffer_may_change_before_anybody_looks() -> None:
     assert found == message
 
 
-def test_a_name_that_there_is_not() -> None:
+def test_unknown_attributes() -> None:
     topic = wire.decode(MetadataResponse, 0, wire.encode(metadata(0), 0)).topics[0]
     with pytest.raises(AttributeError, match="leaders"):
         getattr(topic, "leaders")  # noqa: B009
@@ -155,7 +155,7 @@ def test_a_name_that_there_is_not() -> None:
     ],
 )
 @pytest.mark.parametrize("place", [0, 3, MIN_LAZY_LENGTH - 1])
-def test_one_that_is_otherwise(version: int, odd: Plain, place: int) -> None:
+def test_array_with_one_different_element(version: int, odd: Plain, place: int) -> None:
     items = [plain(n) for n in range(MIN_LAZY_LENGTH)]
     items[place] = odd
     message = holder(*items)
@@ -169,7 +169,7 @@ class Hurried(Message):
     items: list[Plain]
 
 
-def test_few_elements_and_other_arrays_are_made_at_once() -> None:
+def test_short_and_other_arrays_are_decoded_at_once() -> None:
     hurried = Hurried(items=holder().items)
     assert is_made(wire.decode(Hurried, 0, wire.encode(hurried, 0)), "items")
     message = holder(count=MIN_LAZY_LENGTH - 1)
@@ -181,7 +181,7 @@ def test_few_elements_and_other_arrays_are_made_at_once() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_malformed_is_refused_before_anybody_looks(version: int) -> None:
+def test_malformed_arrays_are_rejected_at_decoding(version: int) -> None:
     raw = wire.encode(metadata(version), version)
     view = memoryview(raw)
     decode = make_decoder(MetadataResponse, version)
@@ -193,7 +193,7 @@ def test_what_is_malformed_is_refused_before_anybody_looks(version: int) -> None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_changed_byte_has_the_same_effect_as_when_made_at_once(
+def test_changed_byte_has_the_same_effect_as_in_eager_decoding(
     version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later = make_decoder(MetadataResponse, version)
@@ -215,7 +215,7 @@ def outcome(decode: decoder.Decoder, raw: bytearray) -> object:
         return None
 
 
-def test_as_many_shapes_as_there_may_be() -> None:
+def test_number_of_element_layouts_is_limited() -> None:
     layout = VersionLayout(2, flexible=True)
     arrays = LazyArrays("items", Plain, layout)
     try_defer = 0
@@ -232,7 +232,7 @@ def test_as_many_shapes_as_there_may_be() -> None:
     assert try_defer == MAX_ELEMENT_LAYOUTS
 
 
-def test_what_may_be_uniform() -> None:
+def test_supports_lazy_arrays() -> None:
     assert supports_lazy_arrays(MetadataResponsePartition, 0)
     assert not supports_lazy_arrays(MetadataResponseTopic, 0)
     assert not supports_lazy_arrays(Empty, 0)

@@ -1,4 +1,4 @@
-"""What the message classes promise to those who make them."""
+"""Properties of all message classes."""
 
 from collections import defaultdict
 
@@ -12,7 +12,7 @@ CLASSES: list[type[Message]] = [wire.message_class(name) for name in wire.messag
 
 
 def structs_of(cls: type[Message]) -> dict[type[Struct], set[int]]:
-    """A message and the structs in it, with the versions of the message that have them."""
+    """Yield a message and its nested structs, with the versions that have them."""
     found: dict[type[Struct], set[int]] = defaultdict(set)
 
     def walk(struct: type[Struct], versions: set[int]) -> None:
@@ -27,7 +27,7 @@ def structs_of(cls: type[Message]) -> dict[type[Struct], set[int]]:
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: schema_for(cls).name)
-def test_only_a_field_of_all_versions_is_required(cls: type[Message]) -> None:
+def test_only_fields_of_all_versions_are_required(cls: type[Message]) -> None:
     for struct, versions in structs_of(cls).items():
         for item in schema_for(struct).fields:
             present = {version for version in versions if version in item.versions}
@@ -36,7 +36,7 @@ def test_only_a_field_of_all_versions_is_required(cls: type[Message]) -> None:
                 assert present == versions, f"{struct.__name__}.{item.name} needs a default"
 
 
-def test_what_a_version_lacks_can_be_made() -> None:
+def test_defaults_exist_for_fields_missing_in_a_version() -> None:
     for cls in CLASSES:
         for struct in structs_of(cls):
             for item in schema_for(struct).fields:

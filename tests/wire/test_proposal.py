@@ -1,4 +1,4 @@
-"""The proposal's four messages: hex by hand from its drawings, and what does not fit them."""
+"""The four messages of the proposal: bytes of its specification, and malformed ones."""
 
 import contextlib
 from collections.abc import Callable
@@ -100,7 +100,7 @@ FETCHED_HEX = "00000026 00000007 0001 0000" + DATA
         "ProposedFetchResponse",
     ],
 )
-def test_messages_as_they_are_drawn(
+def test_messages_match_the_specification(
     message: Any, drawn: str, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any]
 ) -> None:
     raw = bytes.fromhex(drawn)
@@ -114,7 +114,7 @@ def test_messages_as_they_are_drawn(
         decode(raw[4:] + b"?")
 
 
-def test_a_message_set_is_that_of_0_7() -> None:
+def test_message_set_has_the_format_of_0_7() -> None:
     messages = kafka07.encode_messages([kafka07.Kafka07Message(payload=b"hello")])
     item = ProposedPartitionData(partition=0, messages=messages)
     topic = ProposedTopicData(topic="t", partition_data=(item,))
@@ -130,21 +130,21 @@ def test_a_message_set_is_that_of_0_7() -> None:
 @pytest.mark.parametrize(
     ("frame", "field", "reason"),
     [
-        ("0002", "request_type_id", "no type 2"),
-        ("0000 0000 00000000 ffff", "client_id", "a length of -1"),
-        ("0000 0000 00000000 0000 00 00000000 ffff", "data", "a count of -1"),
+        ("0002", "request_type_id", "unknown request type 2"),
+        ("0000 0000 00000000 ffff", "client_id", "invalid length -1"),
+        ("0000 0000 00000000 0000 00 00000000 ffff", "data", "invalid count -1"),
         ("0000 0000 00000000 0000 00 00000000 0001 0000", "data", "1 elements"),
         ("0001 00000000 0000 0000 00000000 00000000 00000000 7fff", "topic_offsets", "32767"),
     ],
 )
-def test_requests_that_are_none(frame: str, field: str, reason: str) -> None:
+def test_malformed_requests(frame: str, field: str, reason: str) -> None:
     with pytest.raises(MalformedMessage) as caught:
         proposal.decode_request(bytes.fromhex(frame))
     assert reason in caught.value.reason
     assert caught.value.field == field
 
 
-def test_values_that_do_not_fit() -> None:
+def test_invalid_values() -> None:
     topic = ProposedOffsetData(topic="t", partitions=(0,), offsets=(2**31,))
     wide = ProposedFetchRequest(correlation_id=1, max_wait=0, min_bytes=0, topic_offsets=(topic,))
     with pytest.raises(ValueError, match="ProposedFetchRequest"):
@@ -159,7 +159,7 @@ def test_values_that_do_not_fit() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
+def test_any_bytes_decode_or_raise_malformed_message(raw: bytes) -> None:
     for decode in (
         proposal.decode_request,
         proposal.decode_produce_response,

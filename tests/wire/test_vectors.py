@@ -1,4 +1,4 @@
-"""Every golden vector of a message, from bytes to JSON and from JSON to bytes."""
+"""Golden vectors of messages, from bytes to JSON and from JSON to bytes."""
 
 import json
 import textwrap
@@ -50,12 +50,12 @@ def test_counts_by_api(record_property: Callable[[str, object], None]) -> None:
         api = name.removesuffix("Request").removesuffix("Response")
         by_api[api if file in {"requests", "responses"} else file] += count
     assert sum(by_api.values()) == sum(len(vectors.by_message()[name]) for name in COUNTED)
-    told = ", ".join(f"{name} {count}" for name, count in by_api.items())
-    text = textwrap.fill(f"golden vectors, both directions: {told}", 100, subsequent_indent="  ")
+    counts = ", ".join(f"{name} {count}" for name, count in by_api.items())
+    text = textwrap.fill(f"golden vectors, both directions: {counts}", 100, subsequent_indent="  ")
     record_property("summary", text)
 
 
-def test_no_api_and_version_lacks_classes_and_their_header_versions() -> None:
+def test_every_api_version_has_classes_and_header_versions() -> None:
     rows = json.loads((vectors.FOLDER / "header-versions.json").read_text())
     seen = set()
     for row in rows:

@@ -26,7 +26,7 @@ def lines(file: str) -> tuple[dict[str, Any], ...]:
 
 @cache
 def by_message() -> dict[str, list[tuple[str, dict[str, Any]]]]:
-    """The vectors of each message, with the file that each stands in."""
+    """Return the vectors of each message, with the file of each vector."""
     found: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
     for file in FILES:
         for vector in lines(file):

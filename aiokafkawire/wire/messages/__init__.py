@@ -1,1 +1,1 @@
-"""The messages of Kafka's protocol, one module an API, imported when first needed."""
+"""The messages of Kafka's protocol: one module per API, imported on first use."""

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: tell that a transaction will commit offsets of a group. Key 25."""
+"""AddOffsetsToTxn: add the offsets of a consumer group to a transaction. Key 25."""
 
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, request, response

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: tell which partitions a transaction writes to. Key 24."""
+"""AddPartitionsToTxn: add partitions to a transaction. Key 24."""
 
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
@@ -31,7 +31,7 @@ class AddPartitionsToTxnTransaction(Struct):
 
 @request(key=24, versions="0-5", flexible="3+")
 class AddPartitionsToTxnRequest(Request["AddPartitionsToTxnResponse"]):
-    """One transaction in versions 0 to 3; several, sent by brokers alone, later (KIP-890)."""
+    """One transaction in versions 0 to 3; several later, which only brokers send (KIP-890)."""
 
     transactions: list[AddPartitionsToTxnTransaction] = field(versions="4+", default_factory=list)
     v3_and_below_transactional_id: str = field(versions="0-3", default="")

@@ -1,4 +1,4 @@
-"""AddRaftVoter: let a controller take part in elections (KIP-853). Key 80."""
+"""AddRaftVoter: add a controller to the quorum's voters (KIP-853). Key 80."""
 
 from uuid import UUID
 

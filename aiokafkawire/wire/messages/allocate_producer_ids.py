@@ -1,4 +1,4 @@
-"""AllocateProducerIds: a broker gets producer ids to hand out (KIP-730). Key 67."""
+"""AllocateProducerIds: allocate a block of producer ids to a broker (KIP-730). Key 67."""
 
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, request, response

@@ -1,4 +1,4 @@
-"""AlterClientQuotas: limit users and clients (KIP-546). Key 49."""
+"""AlterClientQuotas: change the quotas of users and clients (KIP-546). Key 49."""
 
 from aiokafkawire.wire.primitives import float64, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
@@ -15,7 +15,7 @@ __all__ = (
 
 @struct
 class EntityData(Struct):
-    """A null name is the default of its type: user, client-id or ip."""
+    """A null name stands for the default of its type: user, client-id or ip."""
 
     entity_type: str
     entity_name: str | None

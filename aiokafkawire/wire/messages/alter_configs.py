@@ -1,4 +1,4 @@
-"""AlterConfigs: replace the settings of topics and brokers. Key 33."""
+"""AlterConfigs: replace the configs of topics and brokers. Key 33."""
 
 from aiokafkawire.wire.primitives import int8, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
@@ -27,7 +27,7 @@ class AlterConfigsResource(Struct):
 
 @request(key=33, versions="0-2", flexible="2+")
 class AlterConfigsRequest(Request["AlterConfigsResponse"]):
-    """What is not named goes back to its default; IncrementalAlterConfigs leaves it alone."""
+    """Configs that are not named are reset to their default, unlike in IncrementalAlterConfigs."""
 
     resources: list[AlterConfigsResource]
     validate_only: bool

@@ -1,4 +1,4 @@
-"""AlterPartition: a leader tells the controller of its in-sync replicas (KIP-497). Key 56."""
+"""AlterPartition: a leader changes the ISR of a partition (KIP-497). Key 56."""
 
 from uuid import UUID
 

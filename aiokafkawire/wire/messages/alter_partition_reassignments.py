@@ -15,7 +15,7 @@ __all__ = (
 
 @struct
 class ReassignablePartition(Struct):
-    """Null replicas cancel a move that is under way."""
+    """Null replicas cancel a pending reassignment."""
 
     partition_index: int32
     replicas: list[int32] | None = None

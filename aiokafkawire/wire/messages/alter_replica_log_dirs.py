@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: move replicas to other directories of their broker (KIP-113). Key 34."""
+"""AlterReplicaLogDirs: move replicas to other log directories (KIP-113). Key 34."""
 
 from aiokafkawire.wire.primitives import int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct

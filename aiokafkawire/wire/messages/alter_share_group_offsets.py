@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets: set where a share group reads on (KIP-932). Key 91."""
+"""AlterShareGroupOffsets: change the start offsets of a share group (KIP-932). Key 91."""
 
 from uuid import UUID
 

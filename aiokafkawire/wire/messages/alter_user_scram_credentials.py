@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials: set and delete passwords for SCRAM (KIP-554). Key 51."""
+"""AlterUserScramCredentials: set and delete SCRAM credentials (KIP-554). Key 51."""
 
 from aiokafkawire.wire.primitives import int8, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct

@@ -1,4 +1,4 @@
-"""ApiVersions: what a broker speaks, and which features are on. Key 18."""
+"""ApiVersions: list the API versions and features of a broker. Key 18."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -16,7 +16,7 @@ __all__ = (
 )
 
 UNSUPPORTED_VERSION = b"\x00\x23"
-"""Error code 35, with which a response begins when the broker does not know the version."""
+"""Error code 35: the start of a response if the broker does not support the version."""
 
 
 @request(key=18, versions="0-4", flexible="3+")
@@ -48,9 +48,9 @@ class FinalizedFeatureKey(Struct):
 
 @response(key=18, versions="0-4", flexible="3+")
 class ApiVersionsResponse(Response):
-    """An error 35 comes in the layout of version 0, whichever version was asked for."""
+    """A response with error 35 has the layout of version 0, for any version of the request."""
 
-    # The client does not know yet whether the broker knows flexible headers.
+    # Before this response the client does not know if the broker supports flexible headers.
     header_version_overrides: ClassVar[Mapping[int, int]] = MappingProxyType({3: 0, 4: 0})
 
     @classmethod

@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs: a broker tells the controller where its replicas are (KIP-858). Key 73."""
+"""AssignReplicasToDirs: a broker reports the directories of its replicas (KIP-858). Key 73."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""BeginQuorumEpoch: a new leader of the controllers tells the others (KIP-595). Key 53."""
+"""BeginQuorumEpoch: a new leader of the quorum announces itself (KIP-595). Key 53."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""BrokerHeartbeat: a broker tells the controller that it lives (KIP-631). Key 63."""
+"""BrokerHeartbeat: a broker renews its session with the controller (KIP-631). Key 63."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""BrokerRegistration: a broker tells the controller that it is there (KIP-631). Key 62."""
+"""BrokerRegistration: a broker registers with the controller (KIP-631). Key 62."""
 
 from uuid import UUID
 

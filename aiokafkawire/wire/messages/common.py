@@ -1,4 +1,4 @@
-"""Structs that several APIs share: where the leader of a partition is now (KIP-951)."""
+"""Structs shared by several APIs: the current leader of a partition (KIP-951)."""
 
 from aiokafkawire.wire.primitives import int32
 from aiokafkawire.wire.schema import Struct, struct
@@ -8,7 +8,7 @@ __all__ = ("LeaderIdAndEpoch", "NodeEndpoint")
 
 @struct
 class LeaderIdAndEpoch(Struct):
-    """The leader of a partition, -1 if not known, and its epoch."""
+    """The leader of a partition (-1 if unknown) and its epoch."""
 
     leader_id: int32 = -1
     leader_epoch: int32 = -1
@@ -16,7 +16,7 @@ class LeaderIdAndEpoch(Struct):
 
 @struct
 class NodeEndpoint(Struct):
-    """The address of a leader that the client may not know yet."""
+    """The address of a leader that may be new to the client."""
 
     node_id: int32
     host: str

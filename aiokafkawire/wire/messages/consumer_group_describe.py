@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: the state of groups that brokers assign for (KIP-848). Key 69."""
+"""ConsumerGroupDescribe: describe groups of the consumer protocol (KIP-848). Key 69."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: be a member of a group that brokers assign for (KIP-848). Key 68."""
+"""ConsumerGroupHeartbeat: heartbeat of the consumer protocol (KIP-848). Key 68."""
 
 from uuid import UUID
 
@@ -21,9 +21,9 @@ class TopicPartitions(Struct):
 
 @request(key=68, versions="0-1", flexible="0+")
 class ConsumerGroupHeartbeatRequest(Request["ConsumerGroupHeartbeatResponse"]):
-    """Epoch 0 joins, -1 leaves, -2 leaves for a while as a static member.
+    """Epoch 0 joins, -1 leaves, -2 leaves temporarily as a static member.
 
-    Null stands for what has not changed since the last request.
+    Null fields have not changed since the last request.
     """
 
     group_id: str

@@ -1,4 +1,4 @@
-"""The records of __consumer_offsets for groups that brokers assign for (KIP-848)."""
+"""Records of __consumer_offsets for groups of the consumer protocol (KIP-848)."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""What consumers and their leader tell each other inside JoinGroup and SyncGroup."""
+"""The consumer protocol: metadata of members and the leader in JoinGroup and SyncGroup."""
 
 from aiokafkawire.wire.primitives import int32
 from aiokafkawire.wire.schema import Message, Struct, data, field, struct

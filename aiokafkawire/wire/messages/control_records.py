@@ -1,4 +1,4 @@
-"""Control records: what transactions and the controllers write into logs between the data."""
+"""Control records: markers that transactions and controllers append to logs."""
 
 from uuid import UUID
 
@@ -24,8 +24,8 @@ __all__ = (
 class ControlRecordTypeSchema(Message):
     """The key of a control record, after its version as int16.
 
-    Type 0 aborts and 1 commits a transaction, 2 is a change of leaders, 3 and 4 begin and end a
-    snapshot, 5 is a version of KRaft, 6 the voters.
+    Type 0 aborts and 1 commits a transaction, 2 is a leader change, 3 and 4 are the header and
+    footer of a snapshot, 5 is a KRaft version, 6 the voters.
     """
 
     type: int16

@@ -1,4 +1,4 @@
-"""ControlledShutdown: a broker asks the controller to move its leaders away. Key 7."""
+"""ControlledShutdown: a broker asks to move its leaders to other brokers. Key 7."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""ControllerRegistration: a controller tells the leading one that it is there (KIP-919). Key 70."""
+"""ControllerRegistration: a controller registers with the active one (KIP-919). Key 70."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""CreateAcls: allow and deny. Key 30."""
+"""CreateAcls: create ACL bindings. Key 30."""
 
 from aiokafkawire.wire.primitives import int8, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct

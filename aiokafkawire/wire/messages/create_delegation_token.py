@@ -1,4 +1,4 @@
-"""CreateDelegationToken: get a token to authenticate with (KIP-48). Key 38."""
+"""CreateDelegationToken: create a delegation token (KIP-48). Key 38."""
 
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct

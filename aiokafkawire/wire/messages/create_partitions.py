@@ -14,14 +14,14 @@ __all__ = (
 
 @struct
 class CreatePartitionsAssignment(Struct):
-    """The replicas of one new partition, the preferred leader first."""
+    """The replicas of one new partition; the first is the preferred leader."""
 
     broker_ids: list[int32]
 
 
 @struct
 class CreatePartitionsTopic(Struct):
-    """`count` is the number of partitions afterwards; null assignments leave them to the broker."""
+    """`count` is the new total of partitions. Null assignments: the broker assigns replicas."""
 
     name: str
     count: int32

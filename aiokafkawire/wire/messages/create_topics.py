@@ -1,4 +1,4 @@
-"""CreateTopics: make topics, or validate that they could be made. Key 19."""
+"""CreateTopics: create topics, or only validate the request. Key 19."""
 
 from uuid import UUID
 
@@ -30,7 +30,7 @@ class CreatableTopicConfig(Struct):
 
 @struct
 class CreatableTopic(Struct):
-    """With `assignments`, or from version 4 on for the broker's defaults, both counts are -1."""
+    """Both counts are -1 with `assignments`, and for the broker's defaults (v4+)."""
 
     name: str
     num_partitions: int32

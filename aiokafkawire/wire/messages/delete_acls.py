@@ -1,4 +1,4 @@
-"""DeleteAcls: forget what was allowed and denied. Key 31."""
+"""DeleteAcls: delete ACL bindings. Key 31."""
 
 from aiokafkawire.wire.primitives import int8, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct

@@ -1,4 +1,4 @@
-"""DeleteGroups: forget groups without members, and their offsets, at the coordinator. Key 42."""
+"""DeleteGroups: delete empty groups and their offsets. Key 42."""
 
 from aiokafkawire.wire.primitives import int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct

@@ -1,4 +1,4 @@
-"""DeleteRecords: let logs begin later. Key 21."""
+"""DeleteRecords: advance the log start offset. Key 21."""
 
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets: forget where a share group reads on (KIP-932). Key 92."""
+"""DeleteShareGroupOffsets: delete the offsets of a share group (KIP-932). Key 92."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""DeleteShareGroupState: between brokers, forget what a share group has read (KIP-932). Key 86."""
+"""DeleteShareGroupState: between brokers, delete the state of a share group (KIP-932). Key 86."""
 
 from uuid import UUID
 

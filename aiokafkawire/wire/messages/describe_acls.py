@@ -1,4 +1,4 @@
-"""DescribeAcls: what is allowed and denied. Key 29."""
+"""DescribeAcls: list ACL bindings. Key 29."""
 
 from aiokafkawire.wire.primitives import int8, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct

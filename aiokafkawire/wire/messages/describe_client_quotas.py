@@ -1,4 +1,4 @@
-"""DescribeClientQuotas: the limits of users and clients (KIP-546). Key 48."""
+"""DescribeClientQuotas: list the quotas of users and clients (KIP-546). Key 48."""
 
 from aiokafkawire.wire.primitives import float64, int8, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct

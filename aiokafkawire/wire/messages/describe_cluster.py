@@ -9,7 +9,7 @@ __all__ = ("DescribeClusterBroker", "DescribeClusterRequest", "DescribeClusterRe
 
 @request(key=60, versions="0-2", flexible="0+")
 class DescribeClusterRequest(Request["DescribeClusterResponse"]):
-    """Endpoint type 1 asks for the brokers, 2 for the controllers."""
+    """Endpoint type 1 requests the brokers, 2 the controllers."""
 
     include_cluster_authorized_operations: bool
     endpoint_type: int8 = field(versions="1+", default=1)

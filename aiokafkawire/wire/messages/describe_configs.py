@@ -1,4 +1,4 @@
-"""DescribeConfigs: the settings of topics, brokers and groups. Key 32."""
+"""DescribeConfigs: list the configs of topics, brokers and groups. Key 32."""
 
 from aiokafkawire.wire.primitives import int8, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
@@ -15,7 +15,7 @@ __all__ = (
 
 @struct
 class DescribeConfigsResource(Struct):
-    """Resource type 2 is a topic, 4 a broker (named by its node id); null keys ask for all."""
+    """Resource type 2: a topic, 4: a broker (its node id). Null keys request all configs."""
 
     resource_type: int8
     resource_name: str
@@ -38,7 +38,7 @@ class DescribeConfigsSynonym(Struct):
 
 @struct
 class DescribeConfigsResourceResult(Struct):
-    """Version 0 says only whether a setting is the default, later ones where it comes from."""
+    """Version 0 only has `is_default`; later versions have the source of a config."""
 
     name: str
     value: str | None

@@ -1,4 +1,4 @@
-"""DescribeDelegationToken: the tokens of owners (KIP-48). Key 41."""
+"""DescribeDelegationToken: list the delegation tokens of owners (KIP-48). Key 41."""
 
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct

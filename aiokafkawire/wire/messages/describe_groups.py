@@ -1,4 +1,4 @@
-"""DescribeGroups: the state and the members of groups, at their coordinator. Key 15."""
+"""DescribeGroups: describe the state and the members of groups. Key 15."""
 
 from aiokafkawire.wire.messages.metadata import AUTHORIZED_OPERATIONS_OMITTED
 from aiokafkawire.wire.primitives import int16, int32

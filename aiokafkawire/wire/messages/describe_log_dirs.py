@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the directories of brokers, and the logs in them (KIP-113). Key 35."""
+"""DescribeLogDirs: describe the log directories of brokers (KIP-113). Key 35."""
 
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct

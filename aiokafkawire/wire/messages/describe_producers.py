@@ -1,4 +1,4 @@
-"""DescribeProducers: who writes to partitions, by their leaders (KIP-664). Key 61."""
+"""DescribeProducers: describe the active producers of partitions (KIP-664). Key 61."""
 
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct

@@ -1,4 +1,4 @@
-"""DescribeQuorum: the state of the controllers (KIP-595). Key 55."""
+"""DescribeQuorum: describe the state of the controller quorum (KIP-595). Key 55."""
 
 from uuid import UUID
 

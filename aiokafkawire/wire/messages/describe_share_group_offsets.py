@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets: where share groups read on (KIP-932). Key 90."""
+"""DescribeShareGroupOffsets: describe the start offsets of share groups (KIP-932). Key 90."""
 
 from uuid import UUID
 

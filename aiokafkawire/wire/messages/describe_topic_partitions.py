@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics and their partitions, page by page (KIP-966). Key 75."""
+"""DescribeTopicPartitions: describe topics and partitions, with paging (KIP-966). Key 75."""
 
 from uuid import UUID
 

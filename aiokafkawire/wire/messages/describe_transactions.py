@@ -1,4 +1,4 @@
-"""DescribeTransactions: the state of transactions, at their coordinators (KIP-664). Key 65."""
+"""DescribeTransactions: describe the state of transactions (KIP-664). Key 65."""
 
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct

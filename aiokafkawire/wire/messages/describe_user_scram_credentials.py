@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: who has a password for SCRAM (KIP-554). Key 50."""
+"""DescribeUserScramCredentials: list the users with SCRAM credentials (KIP-554). Key 50."""
 
 from aiokafkawire.wire.primitives import int8, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct

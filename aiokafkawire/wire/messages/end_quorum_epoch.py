@@ -1,4 +1,4 @@
-"""EndQuorumEpoch: the leader of the controllers resigns (KIP-595). Key 54."""
+"""EndQuorumEpoch: the leader of the quorum resigns (KIP-595). Key 54."""
 
 from uuid import UUID
 

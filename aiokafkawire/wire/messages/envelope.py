@@ -1,4 +1,4 @@
-"""Envelope: a broker passes a request of a client on to the controller (KIP-590). Key 58."""
+"""Envelope: a broker forwards a client's request to the controller (KIP-590). Key 58."""
 
 from aiokafkawire.wire.primitives import int16
 from aiokafkawire.wire.schema import Request, Response, request, response

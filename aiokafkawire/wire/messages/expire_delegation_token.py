@@ -1,4 +1,4 @@
-"""ExpireDelegationToken: let a token expire earlier (KIP-48). Key 40."""
+"""ExpireDelegationToken: change the expiry of a delegation token (KIP-48). Key 40."""
 
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, request, response

@@ -1,4 +1,4 @@
-"""Fetch: read record batches of partitions, and wait for them. Key 1."""
+"""Fetch: read record batches of partitions. Key 1."""
 
 from uuid import UUID
 
@@ -23,7 +23,7 @@ __all__ = (
 )
 
 NO_HIGH_WATERMARK = 2**63 - 1
-"""A replica that does not know its high watermark."""
+"""High watermark of a replica that does not know it."""
 
 
 @struct
@@ -60,7 +60,7 @@ class ForgottenTopic(Struct):
 
 @request(key=1, versions="0-18", flexible="12+")
 class FetchRequest(Request["FetchResponse"]):
-    """Session id 0 with epoch -1 is a fetch outside of any session (KIP-227)."""
+    """Session id 0 with epoch -1: a fetch without a session (KIP-227)."""
 
     cluster_id: str | None = field(versions="12+", default=None, tag=0, ignorable=True)
     replica_id: int32 = field(versions="0-14", default=-1)
@@ -78,7 +78,7 @@ class FetchRequest(Request["FetchResponse"]):
 
 @struct
 class EpochEndOffset(Struct):
-    """Where the log of the leader parts from what the fetcher has."""
+    """The epoch and end offset at which the log of the fetcher diverges from the leader's."""
 
     epoch: int32 = -1
     end_offset: int64 = -1

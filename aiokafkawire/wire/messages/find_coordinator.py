@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker keeps a group, a transaction or a share group. Key 10."""
+"""FindCoordinator: find the coordinator of a group or a transactional id. Key 10."""
 
 from typing import Self
 

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions: which metrics a broker wants of a client (KIP-714). Key 71."""
+"""GetTelemetrySubscriptions: get the metrics that a broker subscribes to (KIP-714). Key 71."""
 
 from uuid import UUID
 

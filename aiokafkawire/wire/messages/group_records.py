@@ -1,4 +1,4 @@
-"""The records of __consumer_offsets for offsets and for groups whose members assign."""
+"""Records of __consumer_offsets for offsets and for groups of the classic protocol."""
 
 from uuid import UUID
 

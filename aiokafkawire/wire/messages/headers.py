@@ -1,4 +1,4 @@
-"""The headers that stand before every request and response."""
+"""Request and response headers."""
 
 from aiokafkawire.wire.primitives import int16, int32
 from aiokafkawire.wire.schema import Message, data, field
@@ -8,7 +8,7 @@ __all__ = ("RequestHeaderData", "ResponseHeaderData")
 
 @data(name="RequestHeader", versions="0-2", flexible="2+")
 class RequestHeaderData(Message):
-    """Version 0 served ControlledShutdown v0 alone; version 2 goes before flexible requests."""
+    """Version 0 is only for ControlledShutdown v0; version 2 is for flexible requests."""
 
     request_api_key: int16
     request_api_version: int16

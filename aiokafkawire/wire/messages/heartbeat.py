@@ -1,4 +1,4 @@
-"""Heartbeat: stay a member, and hear of a rebalance. Key 12."""
+"""Heartbeat: keep a group membership alive and detect rebalances. Key 12."""
 
 from aiokafkawire.wire.primitives import int16, int32
 from aiokafkawire.wire.schema import Request, Response, field, request, response

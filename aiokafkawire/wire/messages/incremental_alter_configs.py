@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: change some settings of topics, brokers and groups (KIP-339). Key 44."""
+"""IncrementalAlterConfigs: change configs of topics, brokers and groups (KIP-339). Key 44."""
 
 from aiokafkawire.wire.primitives import int8, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
@@ -14,7 +14,7 @@ __all__ = (
 
 @struct
 class AlterableConfig(Struct):
-    """Operation 0 sets, 1 goes back to the default, 2 appends to a list, 3 removes from it."""
+    """Operation 0: set, 1: delete (reset to the default), 2: append to a list, 3: subtract."""
 
     name: str
     config_operation: int8

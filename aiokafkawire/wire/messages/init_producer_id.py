@@ -1,4 +1,4 @@
-"""InitProducerId: get an identity for an idempotent or transactional producer. Key 22."""
+"""InitProducerId: get a producer id and epoch. Key 22."""
 
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, field, request, response

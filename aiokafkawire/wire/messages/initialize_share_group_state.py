@@ -1,4 +1,4 @@
-"""InitializeShareGroupState: between brokers, begin a share group (KIP-932). Key 83."""
+"""InitializeShareGroupState: between brokers, create share group state (KIP-932). Key 83."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""JoinGroup: become a member, and wait until all members have joined. Key 11."""
+"""JoinGroup: join a group and wait for all members to join. Key 11."""
 
 from aiokafkawire.wire.primitives import int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
@@ -13,7 +13,7 @@ __all__ = (
 
 @struct
 class JoinGroupRequestProtocol(Struct):
-    """An assignor that the member can follow, and what it tells the leader (a subscription)."""
+    """An assignor that the member supports, and its metadata for the leader (a Subscription)."""
 
     name: str
     metadata: bytes
@@ -21,7 +21,7 @@ class JoinGroupRequestProtocol(Struct):
 
 @request(key=11, versions="0-9", flexible="6+")
 class JoinGroupRequest(Request["JoinGroupResponse"]):
-    """In version 0 the session timeout is the rebalance timeout as well."""
+    """In version 0 the session timeout is also the rebalance timeout."""
 
     group_id: str
     session_timeout_ms: int32
@@ -42,7 +42,7 @@ class JoinGroupResponseMember(Struct):
 
 @response(key=11, versions="0-9", flexible="6+")
 class JoinGroupResponse(Response):
-    """`members` is filled for the leader only, which assigns unless `skip_assignment`."""
+    """Only the leader gets `members`; it assigns partitions unless `skip_assignment` is set."""
 
     throttle_time_ms: int32 = field(versions="2+", default=0, ignorable=True)
     error_code: int16

@@ -1,4 +1,4 @@
-"""LeaderAndIsr: the controller tells a broker what it leads and follows. Key 4."""
+"""LeaderAndIsr: the controller sets the leaders and ISRs of a broker's replicas. Key 4."""
 
 from uuid import UUID
 
@@ -48,7 +48,7 @@ class LeaderAndIsrLiveLeader(Struct):
 
 @request(key=4, versions="0-7", flexible="4+")
 class LeaderAndIsrRequest(Request["LeaderAndIsrResponse"]):
-    """Partitions come in one list in versions 0 and 1, by topic later."""
+    """Partitions are one list in versions 0 and 1, grouped by topic later."""
 
     controller_id: int32
     is_kraft_controller: bool = field(versions="7+", default=False, name="isKRaftController")

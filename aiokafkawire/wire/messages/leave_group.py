@@ -1,4 +1,4 @@
-"""LeaveGroup: stop being a member, or remove members. Key 13."""
+"""LeaveGroup: leave a group, or remove members. Key 13."""
 
 from aiokafkawire.wire.primitives import int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct

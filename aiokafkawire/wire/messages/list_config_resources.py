@@ -1,4 +1,4 @@
-"""ListConfigResources: the names of all that has settings (KIP-1142). Key 74."""
+"""ListConfigResources: list the resources that have configs (KIP-1142). Key 74."""
 
 from aiokafkawire.wire.primitives import int8, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
@@ -33,7 +33,7 @@ class ListConfigResourcesResponse(Response):
 
 @request(key=74, versions="0", flexible="0+")
 class ListClientMetricsResourcesRequest(Request["ListClientMetricsResourcesResponse"]):
-    """What version 0 was called before 4.1."""
+    """The name of version 0 before Kafka 4.1."""
 
 
 @struct

@@ -1,4 +1,4 @@
-"""ListGroups: the groups that a broker coordinates. Key 16."""
+"""ListGroups: list the groups of a coordinator. Key 16."""
 
 from aiokafkawire.wire.primitives import int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
@@ -8,7 +8,7 @@ __all__ = ("ListGroupsRequest", "ListGroupsResponse", "ListedGroup")
 
 @request(key=16, versions="0-5", flexible="3+")
 class ListGroupsRequest(Request["ListGroupsResponse"]):
-    """Empty filters let all groups through."""
+    """Empty filters match all groups."""
 
     states_filter: list[str] = field(versions="4+", default_factory=list)
     types_filter: list[str] = field(versions="5+", default_factory=list)

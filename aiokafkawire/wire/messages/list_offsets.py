@@ -1,4 +1,4 @@
-"""ListOffsets: the offsets of timestamps, of the log's start and of its end. Key 2."""
+"""ListOffsets: get offsets by timestamp, or of the log's start and end. Key 2."""
 
 from aiokafkawire.wire.primitives import int8, int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
@@ -29,7 +29,7 @@ class ListOffsetsTopic(Struct):
 
 @request(key=2, versions="0-11", flexible="6+")
 class ListOffsetsRequest(Request["ListOffsetsResponse"]):
-    """Timestamp -1 asks for the end, -2 for the start; -3 to -6 came with versions 7 to 11."""
+    """Timestamp -1 is the end of the log, -2 its start; versions 7 to 11 added -3 to -6."""
 
     replica_id: int32
     isolation_level: int8 = field(versions="2+", default=0)
@@ -55,7 +55,7 @@ class ListOffsetsTopicResponse(Struct):
 
 @response(key=2, versions="0-11", flexible="6+")
 class ListOffsetsResponse(Response):
-    """Version 0 gives a list of segment starts, newest first; later ones a single offset."""
+    """Version 0 has a list of segment start offsets, newest first; later ones have one offset."""
 
     throttle_time_ms: int32 = field(versions="2+", default=0, ignorable=True)
     topics: list[ListOffsetsTopicResponse]

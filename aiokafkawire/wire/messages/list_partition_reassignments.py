@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: the moves of replicas that are under way (KIP-455). Key 46."""
+"""ListPartitionReassignments: list pending reassignments of replicas (KIP-455). Key 46."""
 
 from aiokafkawire.wire.primitives import int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct

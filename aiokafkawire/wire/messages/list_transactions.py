@@ -1,4 +1,4 @@
-"""ListTransactions: the transactions that a broker coordinates (KIP-664). Key 66."""
+"""ListTransactions: list the transactions of a coordinator (KIP-664). Key 66."""
 
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct

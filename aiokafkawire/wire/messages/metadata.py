@@ -1,4 +1,4 @@
-"""Metadata: the brokers, the topics, and who leads which partition. Key 3."""
+"""Metadata: list brokers, topics, partitions and their leaders. Key 3."""
 
 from uuid import UUID
 
@@ -25,7 +25,7 @@ __all__ = (
 )
 
 AUTHORIZED_OPERATIONS_OMITTED = -(2**31)
-"""The bit field of authorized operations when the request did not ask for it."""
+"""Value of the bit field of authorized operations if the request did not ask for them."""
 
 
 @struct
@@ -36,7 +36,7 @@ class MetadataRequestTopic(Struct):
 
 @request(key=3, versions="0-13", flexible="9+")
 class MetadataRequest(Request["MetadataResponse"]):
-    """All topics: an empty list in version 0, null from version 1 on, where empty asks for none."""
+    """All topics: an empty list in version 0, null in v1+ (where an empty list is no topic)."""
 
     topics: list[MetadataRequestTopic] | None = field(nullable="1+")
     allow_auto_topic_creation: bool = field(versions="4+", default=True)

@@ -1,4 +1,4 @@
-"""OffsetCommit: keep a group's positions at its coordinator. Key 8."""
+"""OffsetCommit: commit the offsets of a group. Key 8."""
 
 from uuid import UUID
 
@@ -33,7 +33,7 @@ class OffsetCommitRequestTopic(Struct):
 
 @request(key=8, versions="0-10", flexible="8+")
 class OffsetCommitRequest(Request["OffsetCommitResponse"]):
-    """Version 0 commits to ZooKeeper. A commit outside a group has generation -1 and member ""."""
+    """Version 0 commits to ZooKeeper. Without a membership: generation -1 and member ""."""
 
     group_id: str
     generation_id_or_member_epoch: int32 = field(versions="1+", default=-1, ignorable=True)

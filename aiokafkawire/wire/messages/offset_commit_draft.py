@@ -1,4 +1,4 @@
-"""OffsetCommit as the guide drew it before 0.8.2: a time stamp, no generation, no member.
+"""OffsetCommit as specified before 0.8.2: with a timestamp, without generation and member.
 
 No release speaks it: version 0 went without the time stamp, version 1 has a generation.
 """
@@ -11,7 +11,7 @@ __all__ = ("OffsetCommitDraftPartition", "OffsetCommitDraftRequest", "OffsetComm
 
 @struct
 class OffsetCommitDraftPartition(Struct):
-    """With `commit_timestamp` -1 the broker takes the time at which it received the request."""
+    """`commit_timestamp` -1: the broker uses the time at which it received the request."""
 
     partition_index: int32
     committed_offset: int64
@@ -27,7 +27,7 @@ class OffsetCommitDraftTopic(Struct):
 
 @data(name="OffsetCommitDraftRequest", versions="0", flexible="none")
 class OffsetCommitDraftRequest(Message):
-    """Its response is version 0 of OffsetCommitResponse."""
+    """The response is OffsetCommitResponse v0."""
 
     group_id: str
     topics: list[OffsetCommitDraftTopic]

@@ -1,4 +1,4 @@
-"""OffsetDelete: forget a group's committed offsets of some partitions (KIP-496). Key 47."""
+"""OffsetDelete: delete committed offsets of a group (KIP-496). Key 47."""
 
 from aiokafkawire.wire.primitives import int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct

@@ -1,4 +1,4 @@
-"""OffsetFetch: the positions that a group committed. Key 9."""
+"""OffsetFetch: get the committed offsets of groups. Key 9."""
 
 from uuid import UUID
 
@@ -21,7 +21,7 @@ __all__ = (
 
 @struct
 class OffsetFetchRequestTopic(Struct):
-    """A topic of the only group of versions 0 to 7."""
+    """A topic of the single group of versions 0 to 7."""
 
     name: str
     partition_indexes: list[int32]
@@ -29,7 +29,7 @@ class OffsetFetchRequestTopic(Struct):
 
 @struct
 class OffsetFetchRequestTopics(Struct):
-    """A topic of one of the groups of versions 8 and later."""
+    """A topic of one group of version 8 and later."""
 
     name: str = field(versions="8-9", default="", ignorable=True)
     topic_id: UUID = field(versions="10+", default=ZERO_UUID, ignorable=True)
@@ -46,7 +46,7 @@ class OffsetFetchRequestGroup(Struct):
 
 @request(key=9, versions="0-10", flexible="6+")
 class OffsetFetchRequest(Request["OffsetFetchResponse"]):
-    """One group in versions 0 to 7, several from 8 on; `topics` null asks for all of them."""
+    """One group in versions 0 to 7, several in v8+. Null `topics` requests all topics."""
 
     group_id: str = field(versions="0-7", default="")
     topics: list[OffsetFetchRequestTopic] | None = field(
@@ -96,7 +96,7 @@ class OffsetFetchResponseGroup(Struct):
 
 @response(key=9, versions="0-10", flexible="6+")
 class OffsetFetchResponse(Response):
-    """Nothing committed is offset -1: with error 3 in version 0, with none later."""
+    """No committed offset is -1: with error 3 in version 0, without error later."""
 
     throttle_time_ms: int32 = field(versions="3+", default=0, ignorable=True)
     topics: list[OffsetFetchResponseTopic] = field(versions="0-7", default_factory=list)

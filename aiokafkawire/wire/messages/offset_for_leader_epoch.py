@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leader epoch ended in a partition's log. Key 23."""
+"""OffsetForLeaderEpoch: get the end offset of a leader epoch. Key 23."""
 
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
@@ -15,7 +15,7 @@ __all__ = (
 
 @struct
 class OffsetForLeaderPartition(Struct):
-    """`current_leader_epoch` is the leader known to the client, `leader_epoch` its question."""
+    """`current_leader_epoch`: the client's leader epoch; `leader_epoch`: the requested one."""
 
     partition: int32
     current_leader_epoch: int32 = field(versions="2+", default=-1, ignorable=True)
@@ -38,9 +38,9 @@ class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
 
 @struct
 class EpochEndOffset(Struct):
-    """The largest epoch not above the one asked for, and the offset at which the next begins.
+    """The largest epoch not above the requested one, and its end offset.
 
-    Both are -1 when the log knows no such epoch.
+    Both are -1 if the log has no such epoch.
     """
 
     error_code: int16

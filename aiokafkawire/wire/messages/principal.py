@@ -1,4 +1,4 @@
-"""DefaultPrincipalData: who a forwarded request comes from."""
+"""DefaultPrincipalData: the principal of a forwarded request."""
 
 from aiokafkawire.wire.schema import Message, data
 

@@ -34,7 +34,7 @@ class TopicProduceData(Struct):
 
 @request(key=0, versions="0-13", flexible="9+")
 class ProduceRequest(Request["ProduceResponse"]):
-    """Versions 0 and 1 carry message sets of magic 0 and 1, version 3 and later batches.
+    """Versions 0 to 2 carry message sets, version 3 and later record batches.
 
     With `acks` 0 there is no response.
     """

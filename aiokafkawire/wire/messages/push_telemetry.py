@@ -1,4 +1,4 @@
-"""PushTelemetry: give a broker the metrics of a client (KIP-714). Key 72."""
+"""PushTelemetry: push the metrics of a client to a broker (KIP-714). Key 72."""
 
 from uuid import UUID
 

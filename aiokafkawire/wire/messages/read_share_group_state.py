@@ -1,4 +1,4 @@
-"""ReadShareGroupState: between brokers, what a share group has read (KIP-932). Key 84."""
+"""ReadShareGroupState: between brokers, read the state of a share group (KIP-932). Key 84."""
 
 from uuid import UUID
 

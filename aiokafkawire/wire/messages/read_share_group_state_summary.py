@@ -1,4 +1,4 @@
-"""ReadShareGroupStateSummary: between brokers, how far a share group has read (KIP-932). Key 87."""
+"""ReadShareGroupStateSummary: between brokers, read a state summary (KIP-932). Key 87."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""RemoveRaftVoter: let a controller take part in elections no more (KIP-853). Key 81."""
+"""RemoveRaftVoter: remove a controller from the quorum's voters (KIP-853). Key 81."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""RenewDelegationToken: let a token expire later (KIP-48). Key 39."""
+"""RenewDelegationToken: extend the expiry of a delegation token (KIP-48). Key 39."""
 
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, request, response

@@ -1,4 +1,4 @@
-"""SaslAuthenticate: one step of an authentication. Key 36."""
+"""SaslAuthenticate: exchange one SASL token. Key 36."""
 
 from aiokafkawire.wire.primitives import int16, int64
 from aiokafkawire.wire.schema import Request, Response, field, request, response

@@ -1,4 +1,4 @@
-"""SaslHandshake: choose how to authenticate. Key 17."""
+"""SaslHandshake: choose a SASL mechanism. Key 17."""
 
 from aiokafkawire.wire.primitives import int16
 from aiokafkawire.wire.schema import Request, Response, request, response
@@ -8,7 +8,7 @@ __all__ = ("SaslHandshakeRequest", "SaslHandshakeResponse")
 
 @request(key=17, versions="0-1", flexible="none")
 class SaslHandshakeRequest(Request["SaslHandshakeResponse"]):
-    """After version 0 the steps follow as bare frames, after 1 in SaslAuthenticate."""
+    """After version 0, SASL tokens follow as bare frames; after version 1, in SaslAuthenticate."""
 
     mechanism: str
 

@@ -1,4 +1,4 @@
-"""ShareAcknowledge: tell what became of records of a share group (KIP-932). Key 79."""
+"""ShareAcknowledge: acknowledge records of a share group (KIP-932). Key 79."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""ShareGroupDescribe: the state of share groups (KIP-932). Key 77."""
+"""ShareGroupDescribe: describe share groups (KIP-932). Key 77."""
 
 from uuid import UUID
 

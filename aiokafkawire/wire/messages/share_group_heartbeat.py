@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat: be a member of a share group (KIP-932). Key 76."""
+"""ShareGroupHeartbeat: heartbeat of a member of a share group (KIP-932). Key 76."""
 
 from uuid import UUID
 

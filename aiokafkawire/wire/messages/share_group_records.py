@@ -1,4 +1,4 @@
-"""The records of __consumer_offsets for share groups (KIP-932)."""
+"""Records of __consumer_offsets for share groups (KIP-932)."""
 
 from uuid import UUID
 

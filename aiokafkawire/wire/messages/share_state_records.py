@@ -1,4 +1,4 @@
-"""The records of __share_group_state (KIP-932)."""
+"""Records of __share_group_state (KIP-932)."""
 
 from uuid import UUID
 

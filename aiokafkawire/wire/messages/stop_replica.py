@@ -1,4 +1,4 @@
-"""StopReplica: the controller takes replicas from a broker. Key 5."""
+"""StopReplica: the controller stops or deletes replicas of a broker. Key 5."""
 
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
@@ -41,7 +41,7 @@ class StopReplicaTopicState(Struct):
 
 @request(key=5, versions="0-4", flexible="2+")
 class StopReplicaRequest(Request["StopReplicaResponse"]):
-    """One list of partitions in version 0, lists by topic in 1 and 2, with states from 3 on."""
+    """One list of partitions in version 0, lists by topic in 1 and 2, with states in v3+."""
 
     controller_id: int32
     is_kraft_controller: bool = field(versions="4+", default=False, name="isKRaftController")

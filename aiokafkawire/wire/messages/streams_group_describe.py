@@ -1,4 +1,4 @@
-"""StreamsGroupDescribe: the state of groups of Kafka Streams (KIP-1071). Key 89."""
+"""StreamsGroupDescribe: describe groups of Kafka Streams (KIP-1071). Key 89."""
 
 from aiokafkawire.wire.messages.metadata import AUTHORIZED_OPERATIONS_OMITTED
 from aiokafkawire.wire.primitives import int16, int32, int64, uint16

@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat: be a member of a group of Kafka Streams (KIP-1071). Key 88."""
+"""StreamsGroupHeartbeat: heartbeat of a member of a Kafka Streams group (KIP-1071). Key 88."""
 
 from aiokafkawire.wire.primitives import int8, int16, int32, int64, uint16
 from aiokafkawire.wire.schema import Request, Response, Struct, request, response, struct
@@ -79,7 +79,7 @@ class TaskOffset(Struct):
 
 @request(key=88, versions="0", flexible="0+")
 class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"]):
-    """Null stands for what has not changed since the last request."""
+    """Null fields have not changed since the last request."""
 
     group_id: str
     member_id: str

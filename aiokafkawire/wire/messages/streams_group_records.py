@@ -1,4 +1,4 @@
-"""The records of __consumer_offsets for groups of Kafka Streams (KIP-1071)."""
+"""Records of __consumer_offsets for groups of Kafka Streams (KIP-1071)."""
 
 from aiokafkawire.wire.primitives import int8, int16, int32, int64, uint16
 from aiokafkawire.wire.schema import Message, Struct, data, field, struct

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands out the assignment, every member gets its own. Key 14."""
+"""SyncGroup: send the leader's assignments; get the member's own. Key 14."""
 
 from typing import Self
 
@@ -18,7 +18,7 @@ class SyncGroupRequestAssignment(Struct):
 
 @request(key=14, versions="0-5", flexible="4+")
 class SyncGroupRequest(Request["SyncGroupResponse"]):
-    """`assignments` is empty unless the sender is the leader."""
+    """`assignments` is empty unless the member is the leader."""
 
     group_id: str
     generation_id: int32

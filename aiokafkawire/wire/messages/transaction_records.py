@@ -1,4 +1,4 @@
-"""The records of __transaction_state."""
+"""Records of __transaction_state."""
 
 from aiokafkawire.wire.primitives import int8, int16, int32, int64
 from aiokafkawire.wire.schema import Message, Struct, data, field, struct

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: commit positions as part of a transaction. Key 28."""
+"""TxnOffsetCommit: commit offsets as part of a transaction. Key 28."""
 
 from aiokafkawire.wire.primitives import int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct

@@ -1,4 +1,4 @@
-"""UnregisterBroker: forget a broker that is gone (KIP-631). Key 64."""
+"""UnregisterBroker: unregister a broker (KIP-631). Key 64."""
 
 from aiokafkawire.wire.primitives import int16, int32
 from aiokafkawire.wire.schema import Request, Response, request, response

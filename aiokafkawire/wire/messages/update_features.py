@@ -1,4 +1,4 @@
-"""UpdateFeatures: switch features of the cluster on and off (KIP-584). Key 57."""
+"""UpdateFeatures: change the finalized feature levels (KIP-584). Key 57."""
 
 from aiokafkawire.wire.primitives import int8, int16, int32
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct

@@ -1,4 +1,4 @@
-"""UpdateMetadata: the controller tells a broker who leads what. Key 6."""
+"""UpdateMetadata: the controller sends metadata to a broker. Key 6."""
 
 from uuid import UUID
 
@@ -56,7 +56,7 @@ class UpdateMetadataBroker(Struct):
 
 @request(key=6, versions="0-8", flexible="6+")
 class UpdateMetadataRequest(Request["UpdateMetadataResponse"]):
-    """Partitions come in one list in versions 0 to 4, by topic later."""
+    """Partitions are one list in versions 0 to 4, grouped by topic later."""
 
     controller_id: int32
     is_kraft_controller: bool = field(versions="8+", default=False, name="isKRaftController")

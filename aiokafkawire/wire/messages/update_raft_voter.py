@@ -1,4 +1,4 @@
-"""UpdateRaftVoter: a controller tells its addresses and versions (KIP-853). Key 82."""
+"""UpdateRaftVoter: a controller updates its endpoints and versions (KIP-853). Key 82."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""Vote: a controller asks for votes (KIP-595). Key 52."""
+"""Vote: a candidate requests votes (KIP-595). Key 52."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""WriteShareGroupState: between brokers, keep what a share group has read (KIP-932). Key 85."""
+"""WriteShareGroupState: between brokers, write the state of a share group (KIP-932). Key 85."""
 
 from uuid import UUID
 

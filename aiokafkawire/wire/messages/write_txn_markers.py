@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: a coordinator ends transactions in the logs of other brokers. Key 27."""
+"""WriteTxnMarkers: a coordinator writes commit or abort markers. Key 27."""
 
 from aiokafkawire.wire.primitives import int8, int16, int32, int64
 from aiokafkawire.wire.schema import Request, Response, Struct, field, request, response, struct
