@@ -116,7 +116,7 @@ class StartLog:
             "%s: no committed offset for %s: %s",
             self._who,
             list_partitions(missing),
-            "starting at the end (auto_offset_reset=latest), records there are already are not read"
+            "starting at the end (auto_offset_reset=latest), existing records are skipped"
             if skips
             else f"starting by auto_offset_reset={self._policy}",
             extra=fields_of(
