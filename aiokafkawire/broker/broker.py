@@ -14,7 +14,7 @@ from aiokafkawire.broker.coordinator_loading import CoordinatorLoader
 from aiokafkawire.broker.faults import Action, Fault, Faults, RequestLog, SeenRequest
 from aiokafkawire.broker.features import ELIGIBLE_REPLICAS_VERSION, finalized
 from aiokafkawire.broker.fetch_session_cache import FetchSessionCache
-from aiokafkawire.broker.groups import Groups, OffsetStore
+from aiokafkawire.broker.groups import GroupCoordinator, OffsetStore
 from aiokafkawire.broker.kafka07 import Logs, connection_to
 from aiokafkawire.broker.node import Node
 from aiokafkawire.broker.options import BrokerOptions, check_arguments
@@ -22,7 +22,7 @@ from aiokafkawire.broker.release_choice import resolve_options, resolve_release
 from aiokafkawire.broker.replication import Registry, Replication
 from aiokafkawire.broker.request_context import BrokerState
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
-from aiokafkawire.broker.transactions import Transactions
+from aiokafkawire.broker.transactions import TransactionCoordinator
 from aiokafkawire.errors import InvalidOption, KafkaError
 from aiokafkawire.runtime import Address, Client, Host, Runtime
 from aiokafkawire.types import TopicPartition
@@ -170,26 +170,26 @@ class Broker(Client[BrokerState]):
         cluster.racks.update(self._racks)
         offsets = OffsetStore(store)
         if self._release.since(COMMIT_CHECKS_TOPIC_SINCE):
-            offsets.forget_topics_but(cluster.topics)
-        cluster.on_topic_deletion.append(offsets.forget_topic)
-        cluster.before_topic_creation.append(offsets.write_deletions)
-        groups = Groups(self.options, runtime.clock, runtime.rng, offsets)
-        transactions = Transactions(
+            offsets.delete_missing_topics(cluster.topics)
+        cluster.on_topic_deletion.append(offsets.delete_topic)
+        cluster.before_topic_creation.append(offsets.flush_deletions)
+        groups = GroupCoordinator(self.options, runtime.clock, runtime.rng, offsets)
+        transactions = TransactionCoordinator(
             self.options,
             runtime.clock,
             cluster,
             offsets,
             store,
             bumps_epoch=lambda: state.transaction_version >= EPOCH_BUMPING_VERSION,
-            leading=lambda partition: self._leader_replica(state, partition),
+            leader_replica=lambda partition: self._leader_replica(state, partition),
         )
         load_s = self.options.coordinator_load_ms / 1000
         state = BrokerState(
             options=self.options,
             clock=runtime.clock,
             cluster=cluster,
-            groups=groups,
-            transactions=transactions,
+            group_coordinator=groups,
+            transaction_coordinator=transactions,
             coordinator_loader=CoordinatorLoader(
                 cluster, groups, transactions, runtime.clock, load_s=load_s
             ),
@@ -204,8 +204,8 @@ class Broker(Client[BrokerState]):
                 shown=state.addresses,
                 releases=state.releases,
             )
-        host.spawn(state.groups.run, name="groups")
-        host.spawn(state.transactions.run, name="transactions")
+        host.spawn(state.group_coordinator.run, name="groups")
+        host.spawn(state.transaction_coordinator.run, name="transactions")
         for node_id, address in zip(node_ids, self._bind, strict=True):
             self._nodes[node_id] = Node(node_id, host, runtime, self._faults, self.requests)
             await self._bind_node(self._nodes[node_id], address, state)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aiokafkawire.broker.cluster_state import NO_LEADER, ClusterState
-from aiokafkawire.broker.groups.coordinator import Groups
-from aiokafkawire.broker.transactions import Transactions
+from aiokafkawire.broker.groups.group_coordinator import GroupCoordinator
+from aiokafkawire.broker.transactions import TransactionCoordinator
 from aiokafkawire.runtime import Clock
 
 __all__ = ("CoordinatorLoader",)
@@ -19,15 +19,15 @@ class CoordinatorLoader:
     def __init__(
         self,
         cluster: ClusterState,
-        groups: Groups,
-        transactions: Transactions,
+        group_coordinator: GroupCoordinator,
+        transaction_coordinator: TransactionCoordinator,
         clock: Clock,
         *,
         load_s: float,
     ) -> None:
         self._cluster = cluster
-        self._groups = groups
-        self._transactions = transactions
+        self._group_coordinator = group_coordinator
+        self._transaction_coordinator = transaction_coordinator
         self._clock = clock
         self._load_s = load_s
         self._loaded_at: dict[int, float] = {}
@@ -43,10 +43,10 @@ class CoordinatorLoader:
             return
         loaded_at = self._clock.now() + self._load_s
         self._loaded_at.update(dict.fromkeys(moved, loaded_at))
-        for group in self._groups:
+        for group in self._group_coordinator:
             if self._cluster.coordinator_partition(group.group_id) in moved:
-                self._groups.moved(group, loaded_at)
-        self._transactions.moved()
+                self._group_coordinator.on_coordinator_changed(group, loaded_at)
+        self._transaction_coordinator.on_coordinator_changed()
 
     def is_loading(self, key: str) -> bool:
         """Return True while the coordinator of a group or transactional id is loading."""

@@ -11,11 +11,11 @@ from aiokafkawire.broker.cluster_state import ClusterState, Partition, Topic
 from aiokafkawire.broker.coordinator_loading import CoordinatorLoader
 from aiokafkawire.broker.features import TRANSACTION_VERSION, finalized
 from aiokafkawire.broker.fetch_session_cache import FetchSessionCache
-from aiokafkawire.broker.groups.coordinator import Groups
+from aiokafkawire.broker.groups.group_coordinator import GroupCoordinator
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.releases import NODE_CLIENT_ID, Release
 from aiokafkawire.broker.replication import ReplicaManager, Replication
-from aiokafkawire.broker.transactions import Transactions
+from aiokafkawire.broker.transactions import TransactionCoordinator
 from aiokafkawire.runtime import Address, Clock, Session
 from aiokafkawire.wire import ErrorCode
 
@@ -57,8 +57,8 @@ class BrokerState(Session):
     options: BrokerConfig
     clock: Clock
     cluster: ClusterState
-    groups: Groups
-    transactions: Transactions
+    group_coordinator: GroupCoordinator
+    transaction_coordinator: TransactionCoordinator
     coordinator_loader: CoordinatorLoader
     releases: dict[int, Release]
     addresses: dict[int, Address] = field(default_factory=dict)

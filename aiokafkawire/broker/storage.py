@@ -338,7 +338,7 @@ class DirectoryStore:
             "Committed offsets", directory / "offsets.jsonl", self._files, failures
         )
         self._transactions = _JsonLinesFile(
-            "Transactions", directory / "transactions.jsonl", self._files, failures
+            "TransactionCoordinator", directory / "transactions.jsonl", self._files, failures
         )
 
     def open(self) -> None:

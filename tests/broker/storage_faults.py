@@ -26,12 +26,12 @@ from aiokafkawire.broker.cluster_state import ClusterState
 from aiokafkawire.broker.coordinator_loading import CoordinatorLoader
 from aiokafkawire.broker.fetch_session_cache import FetchSessionCache
 from aiokafkawire.broker.files import Files
-from aiokafkawire.broker.groups import Groups, OffsetStore
+from aiokafkawire.broker.groups import GroupCoordinator, OffsetStore
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.release_choice import resolve_release
 from aiokafkawire.broker.request_context import BrokerState, ClientConnection, RequestContext
 from aiokafkawire.broker.storage import DirectoryStore
-from aiokafkawire.broker.transactions import Transactions
+from aiokafkawire.broker.transactions import TransactionCoordinator
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ErrorCode, Request
@@ -166,11 +166,11 @@ class SocketlessBroker:
     def _loaded(self, clock: Any, options: BrokerConfig) -> BrokerState:
         cluster = ClusterState([1], self.store, options, self._rng)
         offsets = OffsetStore(self.store)
-        offsets.forget_topics_but(cluster.topics)
-        cluster.on_topic_deletion.append(offsets.forget_topic)
-        cluster.before_topic_creation.append(offsets.write_deletions)
-        groups = Groups(options, clock, random.Random(2), offsets)
-        transactions = Transactions(
+        offsets.delete_missing_topics(cluster.topics)
+        cluster.on_topic_deletion.append(offsets.delete_topic)
+        cluster.before_topic_creation.append(offsets.flush_deletions)
+        groups = GroupCoordinator(options, clock, random.Random(2), offsets)
+        transactions = TransactionCoordinator(
             options, clock, cluster, offsets, self.store, bumps_epoch=lambda: True
         )
         coordinator_loader = CoordinatorLoader(cluster, groups, transactions, clock, load_s=0)
@@ -178,8 +178,8 @@ class SocketlessBroker:
             options=options,
             clock=clock,
             cluster=cluster,
-            groups=groups,
-            transactions=transactions,
+            group_coordinator=groups,
+            transaction_coordinator=transactions,
             coordinator_loader=coordinator_loader,
             releases={1: resolve_release(None, replicate=False)},
             fetch_sessions={1: FetchSessionCache(random.Random(3), 10)},
@@ -491,7 +491,7 @@ class History:
 
     def pass_time(self) -> None:
         self.clock.seconds += 2
-        self.broker.state.transactions.tick()
+        self.broker.state.transaction_coordinator.tick()
 
     def restart(self) -> None:
         self.restarts += 1
@@ -518,7 +518,7 @@ class History:
                 self.pass_time()
         self.pass_time()
         for _ in range(2):
-            for transaction in self.broker.state.transactions:
+            for transaction in self.broker.state.transaction_coordinator:
                 assert not transaction.is_ending, transaction.state
             self.check_committed()
             self.restart()
@@ -535,7 +535,7 @@ class History:
             for partition, model in zip(partitions, models, strict=True):
                 self.check_log(partition.log, model, transactional if not partition.index else [])
         for key in {*self.offsets, *self.maybe}:
-            found = state.groups.offsets.of(key[0]).get(key[1])
+            found = state.group_coordinator.offsets.committed(key[0]).get(key[1])
             offset = None if found is None else found.offset
             allowed = {self.offsets.get(key)} | (self.maybe.get(key, set()) if restarted else set())
             assert offset in allowed, f"{key}: {offset} is not one of {allowed}"
@@ -586,7 +586,9 @@ class History:
             mine = set(worker.committed_values)
             assert [v for v in seen if v in mine] == worker.committed_values, worker.name
             assert not worker.other_values & set(seen), "an aborted record is visible"
-            found = self.broker.state.groups.offsets.of(worker.name).get(TopicPartition("t", 0))
+            found = self.broker.state.group_coordinator.offsets.committed(worker.name).get(
+                TopicPartition("t", 0)
+            )
             assert (-1 if found is None else found.offset) == worker.committed_offset
 
 

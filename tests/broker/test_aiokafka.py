@@ -118,10 +118,10 @@ async def test_a_static_member_comes_back_to_what_it_had(broker: Broker) -> None
     with anyio.fail_after(DEADLINE_S):
         async with consumer(broker, **static) as first:
             await shared(first, each=4)
-        generation = broker._running.groups.get("g").generation  # type: ignore[union-attr]
+        generation = broker._running.group_coordinator.get("g").generation  # type: ignore[union-attr]
         async with consumer(broker, **static) as again:
             await shared(again, each=4)
-        assert broker._running.groups.get("g").generation >= generation  # type: ignore[union-attr]
+        assert broker._running.group_coordinator.get("g").generation >= generation  # type: ignore[union-attr]
 
 
 async def test_an_idempotent_producer_survives_a_killed_leader_and_lost_answers(

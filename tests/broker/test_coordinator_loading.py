@@ -11,11 +11,11 @@ from aiokafkawire import Consumer, Producer
 from aiokafkawire.broker import Broker
 from aiokafkawire.broker.cluster_state import ClusterState
 from aiokafkawire.broker.coordinator_loading import CoordinatorLoader
-from aiokafkawire.broker.groups import Groups, OffsetStore
+from aiokafkawire.broker.groups import GroupCoordinator, OffsetStore
 from aiokafkawire.broker.groups.events import Join
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.storage import MemoryStore
-from aiokafkawire.broker.transactions import Transactions
+from aiokafkawire.broker.transactions import TransactionCoordinator
 from aiokafkawire.runtime import Promise
 from aiokafkawire.wire import ErrorCode, Request
 from aiokafkawire.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -65,8 +65,8 @@ class Given:
         options, store, rng = BrokerConfig(), MemoryStore(), random.Random(1)
         self.cluster = ClusterState([1, 2], store, options, rng)
         offsets = OffsetStore(store)
-        self.groups = Groups(options, clock, rng, offsets)
-        self.transactions = Transactions(
+        self.groups = GroupCoordinator(options, clock, rng, offsets)
+        self.transactions = TransactionCoordinator(
             options, clock, self.cluster, offsets, store, bumps_epoch=lambda: True
         )
         self.coordinator_loader = CoordinatorLoader(

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from aiokafkawire.broker import Broker
-from aiokafkawire.broker.groups import coordinator
+from aiokafkawire.broker.groups import group_coordinator
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.describe_groups import DescribeGroupsRequest
 from aiokafkawire.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -132,7 +132,7 @@ async def test_a_session_ends_by_the_clock() -> None:
         given = (await client.call(join(session_ms=30), 9)).member_id
         me = await client.call(join(given, session_ms=30), 9)
         state = broker._running
-        group = state.groups.get("g")
+        group = state.group_coordinator.get("g")
         assert group is not None
         with anyio.fail_after(20):
             while group.members:
@@ -254,13 +254,13 @@ async def test_an_unknown_group_is_dead_or_not_found(client: RawClient) -> None:
 
 
 async def test_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator, "MAX_GROUPS", 2)
+    monkeypatch.setattr(group_coordinator, "MAX_GROUPS", 2)
     async with Broker() as broker, connected(broker) as client:
         for name in ("a", "b"):
             await client.call(join(group=name), 3)
         full = await client.call(join(group="c"), 3)
         assert full.error_code == E.COORDINATOR_NOT_AVAILABLE
-        (member,) = broker._running.groups.get("a").members  # type: ignore[union-attr]
+        (member,) = broker._running.group_coordinator.get("a").members  # type: ignore[union-attr]
         await client.call(LeaveGroupRequest(group_id="a", member_id=member), 2)
         assert (await client.call(join(group="c"), 3)).error_code == E.NONE
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from aiokafkawire.broker.groups.events import Join
-from aiokafkawire.broker.groups.members import Member, common_protocols, elect_protocol
+from aiokafkawire.broker.groups.members import ClassicGroupMember, common_protocols, elect_protocol
 
 
-def member(*names: str) -> Member:
+def member(*names: str) -> ClassicGroupMember:
     event = Join(
         reply="r",
         member_id="",
@@ -16,7 +16,7 @@ def member(*names: str) -> Member:
         session_timeout_s=1,
         rebalance_timeout_s=1,
     )
-    return Member.joining("m", event, 5.0)
+    return ClassicGroupMember.from_join("m", event, 5.0)
 
 
 def test_only_what_all_know_can_be_elected() -> None:
@@ -34,4 +34,4 @@ def test_a_protocol_that_is_not_known_has_no_metadata() -> None:
     assert member("a").metadata("a") == b"a"
     assert member("a").metadata("z") == b""
     assert member("a").metadata(None) == b""
-    assert member("a").listed("a") == ("m", None, b"a")
+    assert member("a").to_joined_member("a") == ("m", None, b"a")

@@ -12,7 +12,7 @@ import pytest
 
 from aiokafkawire.broker import Broker, storage
 from aiokafkawire.broker.api_error import ApiError
-from aiokafkawire.broker.groups import Committed, OffsetStore, offsets
+from aiokafkawire.broker.groups import CommittedOffset, OffsetStore, offsets
 from aiokafkawire.broker.groups.offsets import OffsetsStorage
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore
 from aiokafkawire.errors import KafkaError
@@ -169,8 +169,8 @@ async def test_offsets_survive_a_restart(tmp_path: Path) -> None:
         assert only(await client.call(commit(8), 8)).error_code == E.NONE
 
 
-def stored(store: OffsetStore) -> dict[TopicPartition, Committed]:
-    return dict(store.of("g"))
+def stored(store: OffsetStore) -> dict[TopicPartition, CommittedOffset]:
+    return dict(store.committed("g"))
 
 
 def test_the_store_is_rewritten_when_most_of_it_is_stale(
@@ -178,33 +178,35 @@ def test_the_store_is_rewritten_when_most_of_it_is_stale(
 ) -> None:
     monkeypatch.setattr(storage, "COMPACT_AFTER_LINES", 10)
     store = OffsetStore(DirectoryStore(tmp_path))
-    store.commit("old", {TP: Committed(1, -1, "")}, OffsetsStorage.ZOOKEEPER)
+    store.commit("old", {TP: CommittedOffset(1, -1, "")}, OffsetsStorage.ZOOKEEPER)
     for offset in range(100):
-        store.commit("g", {TP: Committed(offset, -1, "")})
+        store.commit("g", {TP: CommittedOffset(offset, -1, "")})
     assert len((tmp_path / "offsets.jsonl").read_text().splitlines()) < 20
     again = OffsetStore(DirectoryStore(tmp_path))
-    assert stored(again) == {TP: Committed(99, -1, "")}
-    assert again.of("old", OffsetsStorage.ZOOKEEPER) == {TP: Committed(1, -1, "")}
+    assert stored(again) == {TP: CommittedOffset(99, -1, "")}
+    assert again.committed("old", OffsetsStorage.ZOOKEEPER) == {TP: CommittedOffset(1, -1, "")}
     assert list(again.groups()) == ["g"]
 
 
 def test_a_deleted_topic_stays_deleted(tmp_path: Path) -> None:
     store = OffsetStore(DirectoryStore(tmp_path))
-    store.commit("g", {TP: Committed(1, -1, ""), TopicPartition("u", 0): Committed(2, -1, "")})
-    store.forget_topic("t")
+    store.commit(
+        "g", {TP: CommittedOffset(1, -1, ""), TopicPartition("u", 0): CommittedOffset(2, -1, "")}
+    )
+    store.delete_topic("t")
     assert stored(OffsetStore(DirectoryStore(tmp_path))) == {
-        TopicPartition("u", 0): Committed(2, -1, "")
+        TopicPartition("u", 0): CommittedOffset(2, -1, "")
     }
 
 
 def test_a_torn_line_is_left_out_and_a_wrong_one_is_said(tmp_path: Path) -> None:
-    OffsetStore(DirectoryStore(tmp_path)).commit("g", {TP: Committed(1, -1, "")})
+    OffsetStore(DirectoryStore(tmp_path)).commit("g", {TP: CommittedOffset(1, -1, "")})
     path = tmp_path / "offsets.jsonl"
     path.write_text(path.read_text() + '{"storage": "kafk')
     torn = OffsetStore(DirectoryStore(tmp_path))
-    assert stored(torn) == {TP: Committed(1, -1, "")}
-    torn.commit("g", {TP: Committed(2, -1, "")})
-    assert stored(OffsetStore(DirectoryStore(tmp_path))) == {TP: Committed(2, -1, "")}
+    assert stored(torn) == {TP: CommittedOffset(1, -1, "")}
+    torn.commit("g", {TP: CommittedOffset(2, -1, "")})
+    assert stored(OffsetStore(DirectoryStore(tmp_path))) == {TP: CommittedOffset(2, -1, "")}
     path.write_text(json.dumps({"storage": "kafka", "group": "g"}) + "\n")
     with pytest.raises(KafkaError, match="saved offsets are damaged"):
         OffsetStore(DirectoryStore(tmp_path))
@@ -213,7 +215,7 @@ def test_a_torn_line_is_left_out_and_a_wrong_one_is_said(tmp_path: Path) -> None
 def test_so_many_groups_may_have_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offsets, "MAX_KEYS", 1)
     store = OffsetStore(MemoryStore())
-    given = {TopicPartition("t", 0): Committed(1, 0, "")}
+    given = {TopicPartition("t", 0): CommittedOffset(1, 0, "")}
     store.commit("a", given)
     store.commit("a", given)
     store.commit("b", {})

@@ -12,7 +12,7 @@ import pytest
 from aiokafkawire.broker import Broker
 from aiokafkawire.broker.api_error import StorageError
 from aiokafkawire.broker.files import AppendOnlyFile, Files
-from aiokafkawire.broker.groups.offsets import Committed, OffsetStore
+from aiokafkawire.broker.groups.offsets import CommittedOffset, OffsetStore
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.storage import DirectoryStore
@@ -267,27 +267,27 @@ def test_a_log_that_cannot_be_truncated_ends_where_its_files_end(
 def test_offsets_of_a_deleted_topic_are_forgotten_when_there_is_room(tmp_path: Path) -> None:
     failing = Failing()
     offsets = OffsetStore(DirectoryStore(tmp_path, failing.files))
-    offsets.commit("g", {T0: Committed(5, -1, "")})
+    offsets.commit("g", {T0: CommittedOffset(5, -1, "")})
     failing.operations = ["write"]
-    offsets.forget_topic("t")
-    assert not offsets.of("g")
+    offsets.delete_topic("t")
+    assert not offsets.committed("g")
     with pytest.raises(StorageError) as refused:
-        offsets.write_deletions()
+        offsets.flush_deletions()
     assert refused.value.code is E.NOT_COORDINATOR
-    assert OffsetStore(DirectoryStore(tmp_path)).of("g"), "it is not stored yet"
+    assert OffsetStore(DirectoryStore(tmp_path)).committed("g"), "it is not stored yet"
     failing.operations = []
-    offsets.write_deletions()
-    assert not OffsetStore(DirectoryStore(tmp_path)).of("g")
+    offsets.flush_deletions()
+    assert not OffsetStore(DirectoryStore(tmp_path)).committed("g")
 
 
 def test_a_topic_with_the_name_of_a_deleted_one_has_no_offsets(tmp_path: Path) -> None:
     failing = Failing()
     store = DirectoryStore(tmp_path, failing.files)
-    OffsetStore(store).commit("g", {T0: Committed(5, -1, "")})
+    OffsetStore(store).commit("g", {T0: CommittedOffset(5, -1, "")})
     # The topic is gone, and that its offsets are gone could not be stored.
     offsets = OffsetStore(store)
-    offsets.forget_topics_but({"other"})
-    assert not OffsetStore(DirectoryStore(tmp_path)).of("g")
+    offsets.delete_missing_topics({"other"})
+    assert not OffsetStore(DirectoryStore(tmp_path)).committed("g")
 
 
 # --- the broker ----------------------------------------------------------------------------------

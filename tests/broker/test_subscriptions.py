@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiokafkawire.broker.groups.subscriptions import is_consumer_group, subscribed_topics
 from aiokafkawire.wire.consumer_protocol import encode_subscription
 
-from .test_machine import Driver
+from .test_classic_group import Driver
 
 
 def reading(*topics: str) -> tuple[tuple[str, bytes], ...]:

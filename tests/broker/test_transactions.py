@@ -12,7 +12,7 @@ import pytest
 
 from aiokafkawire.broker import Broker
 from aiokafkawire.broker.files import Files
-from aiokafkawire.broker.transactions import coordinator
+from aiokafkawire.broker.transactions import transaction_coordinator
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.delete_groups import DeleteGroupsRequest
 from aiokafkawire.wire.messages.list_offsets import (
@@ -189,7 +189,7 @@ async def test_readers_of_committed_records_find_no_others_by_their_time(client:
 async def test_markers_are_written_when_the_store_takes_them_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(coordinator, "STORE_RETRY_S", 0.01)
+    monkeypatch.setattr(transaction_coordinator, "STORE_RETRY_S", 0.01)
     # The marker is stored, then that it is stored is not.
     outcomes = iter([None, OSError(errno.ENOSPC, "no space left")])
 

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 
 from aiokafkawire.broker.groups import events as broker
-from aiokafkawire.broker.groups.machine import ClassicGroup
+from aiokafkawire.broker.groups.classic_group import ClassicGroup
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.group import answers
 from aiokafkawire.group import effects as do
@@ -57,7 +57,7 @@ PATIENCE_S = 40.0
 class Letter:
     """A request on its way to the coordinator, or waiting there, or its answer on its way back."""
 
-    member: Member
+    member: ClassicGroupMember
     effect: Any
     lane: str
     sent_at: float
@@ -66,7 +66,7 @@ class Letter:
 
 
 @dataclass(eq=False)
-class Member:
+class ClassicGroupMember:
     """A machine, its application and its side of the network."""
 
     name: str
@@ -100,7 +100,7 @@ class GroupModel(RuleBasedStateMachine):
         super().__init__()
         self.now = 0.0
         self.group = ClassicGroup("g")
-        self.members: list[Member] = []
+        self.members: list[ClassicGroupMember] = []
         self.partitions = {"orders": 5, "payments": 2}
         self.committed: dict[TopicPartition, int] = {}
         self.made = 0
@@ -113,7 +113,7 @@ class GroupModel(RuleBasedStateMachine):
         self.add(0, False)
 
     @property
-    def alive(self) -> list[Member]:
+    def alive(self) -> list[ClassicGroupMember]:
         return [member for member in self.members if not member.ended]
 
     @precondition(lambda self: len(self.alive) < MAX_MEMBERS)
@@ -127,7 +127,7 @@ class GroupModel(RuleBasedStateMachine):
             cooperative=all(each.cooperative for each in assignors),
             group_instance_id=instance_id,
         )
-        member = Member(
+        member = ClassicGroupMember(
             f"m{self.made}",
             Membership(config, random.Random(self.made), self.now),
             {each.name: each for each in assignors},
@@ -140,7 +140,7 @@ class GroupModel(RuleBasedStateMachine):
         self.members.append(member)
         self.tell(member, on.Subscribed(member.topics))
 
-    def pick(self, number: int) -> Member:
+    def pick(self, number: int) -> ClassicGroupMember:
         return self.alive[number % len(self.alive)]
 
     @precondition(lambda self: self.alive)
@@ -199,7 +199,7 @@ class GroupModel(RuleBasedStateMachine):
             for member in self.alive:
                 self.look_after(member)
 
-    def look_after(self, member: Member) -> None:
+    def look_after(self, member: ClassicGroupMember) -> None:
         """A leader sees what `Leader.outdated` tells."""
         generation = member.machine.generation
         leads = generation is not None and generation.leads
@@ -215,10 +215,10 @@ class GroupModel(RuleBasedStateMachine):
         for member in self.members:
             lanes: dict[str, None] = {}
             for letter in member.letters:
-                waits = letter.arrived and letter.answer is None
+                is_waiting = letter.arrived and letter.answer is None
                 if letter.lane == "local" or letter.lane not in lanes:
                     lanes[letter.lane] = None
-                    if not waits:
+                    if not is_waiting:
                         found.append(letter)
         return found
 
@@ -271,7 +271,7 @@ class GroupModel(RuleBasedStateMachine):
     @rule()
     def move_coordinator(self) -> None:
         self.faulty = True
-        self.reply(self.group.handle(broker.CoordinatorMoved(loaded_at=self.now), self.now))
+        self.reply(self.group.handle(broker.CoordinatorChanged(loaded_at=self.now), self.now))
 
     def arrive(self, letter: Letter) -> None:
         if letter.answer is not None or letter.lane == "local":
@@ -333,8 +333,8 @@ class GroupModel(RuleBasedStateMachine):
                     session_timeout_s=45,
                     rebalance_timeout_s=300,
                     instance_id=member.instance_id,
-                    needs_known_id=True,
-                    may_skip_assignment=True,
+                    requires_known_member_id=True,
+                    supports_skipping_assignment=True,
                 )
             case do.SendSync(generation=generation):
                 event = broker.Sync(
@@ -358,13 +358,13 @@ class GroupModel(RuleBasedStateMachine):
                 raise AssertionError(effect)
         self.reply(self.group.handle(event, self.now))
 
-    def reply(self, replies: list[broker.Reply]) -> None:
+    def reply(self, replies: list[broker.GroupReply]) -> None:
         for reply in replies:
             letter, result = reply.to, reply.result
             if isinstance(letter, Letter):
                 letter.answer = answer_of(letter, result)
 
-    def commit_all(self, member: Member, partitions: Any) -> None:
+    def commit_all(self, member: ClassicGroupMember, partitions: Any) -> None:
         generation = member.machine.generation
         if generation is None:
             return
@@ -401,14 +401,14 @@ class GroupModel(RuleBasedStateMachine):
         if late or away:
             self.faulty = True
         if self.group.next_deadline() <= self.now:
-            self.reply(self.group.handle(broker.Tick(), self.now))
+            self.reply(self.group.handle(broker.GroupDeadlineReached(), self.now))
         for member in self.alive:
             if member.machine.next_deadline() <= self.now:
-                self.tell(member, on.Tick())
+                self.tell(member, on.GroupDeadlineReached())
 
     # --- the machines ---
 
-    def tell(self, member: Member, event: on.Event) -> None:
+    def tell(self, member: ClassicGroupMember, event: on.Event) -> None:
         if member.ended:
             return
         machine = member.machine
@@ -423,7 +423,7 @@ class GroupModel(RuleBasedStateMachine):
         if any(isinstance(effect, do.EnterGeneration) for effect in effects):
             self.look_after(member)
 
-    def perform(self, member: Member, effect: do.Effect) -> None:
+    def perform(self, member: ClassicGroupMember, effect: do.Effect) -> None:
         lane = LANES.get(type(effect))
         if lane is not None:
             member.letters.append(Letter(member, effect, lane, self.now))

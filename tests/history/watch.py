@@ -201,11 +201,12 @@ class Watch:
             if not topic.startswith("__")
             for partition in range(count)
         ]
-        offsets = broker._running.groups.offsets
+        offsets = broker._running.group_coordinator.offsets
         committed = {}
         for group in sorted({commit.group for commit in self._commits}):
             committed[group] = tuple(
-                (TopicPartition(*tp), kept.offset) for tp, kept in sorted(offsets.of(group).items())
+                (TopicPartition(*tp), kept.offset)
+                for tp, kept in sorted(offsets.committed(group).items())
             )
         return Observed(
             logs=(*self._kept, *logs),
@@ -220,7 +221,7 @@ class Watch:
             generations=tuple(self._generations),
             members=tuple(
                 (group.group_id, member.client_id)
-                for group in broker._running.groups
+                for group in broker._running.group_coordinator
                 for member in group.members.values()
                 if member.instance_id is None
             ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.transaction_requests import code_for
 from aiokafkawire.broker.request_context import RequestContext
-from aiokafkawire.broker.transactions.events import Add, Scope
+from aiokafkawire.broker.transactions.events import AddToTransaction, TransactionScope
 from aiokafkawire.types import ProducerIdAndEpoch
 from aiokafkawire.wire.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -24,11 +24,11 @@ async def handle(
         context.check_coordinator(request.transactional_id)
     except ApiError as error:
         return error_response(request, context.version, error.code)
-    answer = context.state.transactions.handle(
+    answer = context.state.transaction_coordinator.handle(
         request.transactional_id,
-        Add(
+        AddToTransaction(
             producer=ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
-            scope=Scope(groups=(request.group_id,)),
+            scope=TransactionScope(groups=(request.group_id,)),
         ),
     )
     code = code_for(context.version, answer.code, fenced_since=FIRST_FENCED_VERSION)

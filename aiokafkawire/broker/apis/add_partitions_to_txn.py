@@ -11,7 +11,11 @@ from collections.abc import Callable, Sequence
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.transaction_requests import code_for
 from aiokafkawire.broker.request_context import RequestContext
-from aiokafkawire.broker.transactions.events import Add, Scope, Verify
+from aiokafkawire.broker.transactions.events import (
+    AddToTransaction,
+    TransactionScope,
+    VerifyInTransaction,
+)
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.add_partitions_to_txn import (
@@ -104,14 +108,14 @@ def _get_error(
             if TopicPartition(topic, index) in unknown
             else ErrorCode.OPERATION_NOT_ATTEMPTED
         )
-    event = Verify if requested.verify_only else Add
+    event = VerifyInTransaction if requested.verify_only else AddToTransaction
     try:
         context.check_coordinator(requested.transactional_id)
-        answer = context.state.transactions.handle(
+        answer = context.state.transaction_coordinator.handle(
             requested.transactional_id,
             event(
                 producer=ProducerIdAndEpoch(requested.producer_id, requested.producer_epoch),
-                scope=Scope(partitions=tuple(partitions)),
+                scope=TransactionScope(partitions=tuple(partitions)),
             ),
         )
         code = code_for(version, answer.code, fenced_since=FIRST_FENCED_VERSION)

@@ -38,9 +38,9 @@ def error_response(request: DeleteGroupsRequest, version: int, code: int) -> Del
 def _deleted(context: RequestContext, group_id: str) -> ErrorCode:
     try:
         check_coordinator(context, group_id, named=False)
-        code = context.state.groups.delete(group_id)
+        code = context.state.group_coordinator.delete(group_id)
         if not code:
-            context.state.transactions.forget_offsets(group_id)
+            context.state.transaction_coordinator.delete_offsets(group_id)
     except ApiError as error:
         return error.code
     return code

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_coordinator
+from aiokafkawire.broker.groups.classic_group import ClassicGroup
 from aiokafkawire.broker.groups.events import GroupState
-from aiokafkawire.broker.groups.machine import ClassicGroup
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.describe_groups import (
@@ -44,7 +44,7 @@ def _described(context: RequestContext, group_id: str, operations: int) -> Descr
         check_coordinator(context, group_id, named=False)
     except ApiError as error:
         return _nothing(group_id, error.code)
-    group = context.state.groups.get(group_id)
+    group = context.state.group_coordinator.get(group_id)
     gone = group is None or (
         group.state is GroupState.EMPTY and not context.release.keeps_empty_groups
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.request_context import RequestContext
-from aiokafkawire.broker.transactions.machine import Transaction
+from aiokafkawire.broker.transactions.transaction_metadata import TransactionMetadata
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -42,7 +42,7 @@ def _described(context: RequestContext, transactional_id: str) -> TransactionSta
         if not transactional_id:
             raise ApiError(ErrorCode.INVALID_REQUEST)
         context.check_coordinator(transactional_id)
-        found = context.state.transactions.get(transactional_id)
+        found = context.state.transaction_coordinator.get(transactional_id)
         if found is None:
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     except ApiError as error:
@@ -59,7 +59,7 @@ def _described(context: RequestContext, transactional_id: str) -> TransactionSta
     )
 
 
-def _topics(context: RequestContext, found: Transaction) -> list[TopicData]:
+def _topics(context: RequestContext, found: TransactionMetadata) -> list[TopicData]:
     topics: dict[str, dict[int, None]] = {}
     for tp in found.partitions:
         topics.setdefault(tp.topic, {})[tp.partition] = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.transaction_requests import code_for
 from aiokafkawire.broker.request_context import RequestContext
-from aiokafkawire.broker.transactions.events import End
+from aiokafkawire.broker.transactions.events import EndTransaction
 from aiokafkawire.types import ProducerIdAndEpoch
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -21,9 +21,9 @@ async def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnRespo
         context.check_coordinator(request.transactional_id)
     except ApiError as error:
         return error_response(request, context.version, error.code)
-    answer = context.state.transactions.handle(
+    answer = context.state.transaction_coordinator.handle(
         request.transactional_id,
-        End(
+        EndTransaction(
             producer=ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             commit=request.committed,
             bumps_epoch=context.version >= FIRST_BUMPING_VERSION,

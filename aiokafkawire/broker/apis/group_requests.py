@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import cast
 
 from aiokafkawire.broker.api_error import ApiError
+from aiokafkawire.broker.groups.classic_group import ClassicGroup
 from aiokafkawire.broker.groups.events import Commit, Event, Result
-from aiokafkawire.broker.groups.machine import ClassicGroup
 from aiokafkawire.broker.request_context import Disconnect, RequestContext
 from aiokafkawire.runtime import Promise
 from aiokafkawire.wire import ErrorCode
@@ -25,7 +25,7 @@ def handle_immediate(
     context: RequestContext, group: ClassicGroup, event: Event, reply: Promise[Result]
 ) -> ErrorCode:
     """Handle an event that has an immediate result; return its error code."""
-    context.state.groups.handle(group, event)
+    context.state.group_coordinator.handle(group, event)
     return cast("ErrorCode", reply.result())
 
 
@@ -41,7 +41,7 @@ def check_commit(
 
     `missing` is the error for an unknown group. A commit without a generation creates the group.
     """
-    groups = context.state.groups
+    groups = context.state.group_coordinator
     group = groups.get(group_id)
     if group is None:
         if event.generation >= 0:
@@ -64,7 +64,7 @@ async def await_reply(
     def on_close() -> None:
         reply.fail(Disconnect("the client disconnected while its request was waiting"))
 
-    context.state.groups.handle(group, event)
+    context.state.group_coordinator.handle(group, event)
     if context.connection.is_closed:
         on_close()
     context.connection.on_close.add(on_close)

@@ -16,7 +16,7 @@ __all__ = ("error_response", "handle")
 async def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     try:
         check_coordinator(context, request.group_id)
-        group = context.state.groups.get(request.group_id)
+        group = context.state.group_coordinator.get(request.group_id)
         if group is None:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
     except ApiError as error:

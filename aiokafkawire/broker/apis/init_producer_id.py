@@ -51,7 +51,7 @@ def _init(context: RequestContext, request: InitProducerIdRequest) -> ProducerId
     expected = None
     if request.producer_id != NONE:
         expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    answer = context.state.transactions.init(
+    answer = context.state.transaction_coordinator.init(
         transactional_id, request.transaction_timeout_ms, expected
     )
     if answer.code:

@@ -73,7 +73,7 @@ async def _join(context: RequestContext, request: JoinGroupRequest) -> JoinResul
         # Those brokers looked up a coordinator for "" all the same, and answered an unexpected
         # error.
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    groups = context.state.groups
+    groups = context.state.group_coordinator
     group = groups.get(request.group_id)
     if group is None:
         if request.member_id:
@@ -94,7 +94,7 @@ async def _join(context: RequestContext, request: JoinGroupRequest) -> JoinResul
         instance_id=request.group_instance_id,
         client_id=context.client_id,
         client_host=context.connection.host,
-        needs_known_id=context.version >= FIRST_KNOWN_ID_VERSION,
-        may_skip_assignment=context.version >= FIRST_SKIP_VERSION,
+        requires_known_member_id=context.version >= FIRST_KNOWN_ID_VERSION,
+        supports_skipping_assignment=context.version >= FIRST_SKIP_VERSION,
     )
     return cast("JoinResult", await await_reply(context, group, event, reply))

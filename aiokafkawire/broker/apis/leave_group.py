@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_coordinator, handle_immediate
+from aiokafkawire.broker.groups.classic_group import ClassicGroup
 from aiokafkawire.broker.groups.events import Leave, Result
-from aiokafkawire.broker.groups.machine import ClassicGroup
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.runtime import Promise
 from aiokafkawire.wire import ErrorCode
@@ -26,7 +26,7 @@ async def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGr
         check_coordinator(context, request.group_id)
     except ApiError as error:
         return error_response(request, context.version, error.code)
-    group = context.state.groups.get(request.group_id)
+    group = context.state.group_coordinator.get(request.group_id)
     if context.version < FIRST_MEMBERS_VERSION:
         member = MemberIdentity(member_id=request.member_id)
         return LeaveGroupResponse(error_code=_left(context, group, member).error_code)

@@ -29,7 +29,7 @@ async def handle(context: RequestContext, request: ListGroupsRequest) -> ListGro
                 group_state=group.state.value,
                 group_type=CLASSIC,
             )
-            for group in context.state.groups
+            for group in context.state.group_coordinator
             if context.cluster.coordinator(group.group_id) == context.node_id
             and (group.state is not GroupState.EMPTY or context.release.keeps_empty_groups)
             and (not states or group.state.value.lower() in states)

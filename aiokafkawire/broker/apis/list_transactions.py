@@ -6,7 +6,7 @@ import re
 
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.broker.transactions import events
-from aiokafkawire.broker.transactions.machine import Transaction
+from aiokafkawire.broker.transactions.transaction_metadata import TransactionMetadata
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.list_transactions import (
     ListTransactionsRequest,
@@ -43,7 +43,7 @@ async def handle(
     if unknown and len(unknown) == len(request.state_filters):
         return response
     now_ms = context.state.clock.wall_ms()
-    for found in context.state.transactions.listed():
+    for found in context.state.transaction_coordinator.list_all():
         name = found.transactional_id
         if (
             context.cluster.coordinator(name) == context.node_id
@@ -68,7 +68,7 @@ def error_response(
     )
 
 
-def _is_wanted(request: ListTransactionsRequest, found: Transaction, now_ms: int) -> bool:
+def _is_wanted(request: ListTransactionsRequest, found: TransactionMetadata, now_ms: int) -> bool:
     ids, states, least_ms = (
         request.producer_id_filters,
         request.state_filters,

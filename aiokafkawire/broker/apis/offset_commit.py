@@ -7,7 +7,7 @@ from collections.abc import Callable
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_commit, check_coordinator
 from aiokafkawire.broker.groups.events import Commit, Result
-from aiokafkawire.broker.groups.offsets import Committed, OffsetsStorage
+from aiokafkawire.broker.groups.offsets import CommittedOffset, OffsetsStorage
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.runtime import Promise
 from aiokafkawire.types import ANY_LEADER_EPOCH, TopicPartition
@@ -36,14 +36,14 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
             _check_group(context, request)
         except ApiError as error:
             return error_response(request, context.version, error.code)
-    accepted: dict[TopicPartition, Committed] = {}
+    accepted: dict[TopicPartition, CommittedOffset] = {}
 
     def get_error(topic: OffsetCommitRequestTopic, requested: OffsetCommitRequestPartition) -> int:
         try:
             name = _check(context, topic, requested)
         except ApiError as error:
             return error.code
-        committed = Committed(
+        committed = CommittedOffset(
             requested.committed_offset,
             requested.committed_leader_epoch,
             requested.committed_metadata or "",
@@ -52,13 +52,13 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
             if not context.release.has_zookeeper:
                 return ErrorCode.UNSUPPORTED_VERSION
             # ZooKeeper nodes hold only the offset.
-            committed = Committed(requested.committed_offset, ANY_LEADER_EPOCH, "")
+            committed = CommittedOffset(requested.committed_offset, ANY_LEADER_EPOCH, "")
         accepted[TopicPartition(name, requested.partition_index)] = committed
         return ErrorCode.NONE
 
     response = _response(request, get_error)
     try:
-        context.state.groups.offsets.commit(request.group_id, accepted, storage)
+        context.state.group_coordinator.offsets.commit(request.group_id, accepted, storage)
     except ApiError as error:
         return error_response(request, context.version, error.code)
     return response

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_coordinator
+from aiokafkawire.broker.groups.classic_group import ClassicGroup
 from aiokafkawire.broker.groups.events import GroupState
-from aiokafkawire.broker.groups.machine import ClassicGroup
 from aiokafkawire.broker.groups.subscriptions import is_consumer_group, subscribed_topics
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.types import TopicPartition
@@ -42,8 +42,8 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
 
     response = _response(request, get_error)
     try:
-        context.state.groups.offsets.forget(request.group_id, deleted)
-        context.state.transactions.forget_offsets(request.group_id, deleted)
+        context.state.group_coordinator.offsets.delete(request.group_id, deleted)
+        context.state.transaction_coordinator.delete_offsets(request.group_id, deleted)
     except ApiError as error:
         return error_response(request, context.version, error.code)
     return response
@@ -55,7 +55,7 @@ def error_response(request: OffsetDeleteRequest, version: int, code: int) -> Off
 
 def _group(context: RequestContext, group_id: str) -> ClassicGroup:
     check_coordinator(context, group_id)
-    group = context.state.groups.get(group_id)
+    group = context.state.group_coordinator.get(group_id)
     if group is None or group.state is GroupState.DEAD:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
     if group.state is not GroupState.EMPTY and not is_consumer_group(group):

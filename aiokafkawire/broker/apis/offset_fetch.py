@@ -9,7 +9,7 @@ from uuid import UUID
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_coordinator
-from aiokafkawire.broker.groups.offsets import Committed, OffsetsStorage
+from aiokafkawire.broker.groups.offsets import CommittedOffset, OffsetsStorage
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ZERO_UUID, ErrorCode
@@ -30,7 +30,7 @@ FIRST_CODE_VERSION = 2
 FIRST_GROUPS_VERSION = 8
 FIRST_ID_VERSION = 10
 
-NOTHING = Committed(-1, -1, "")
+NOTHING = CommittedOffset(-1, -1, "")
 Unstable = AbstractSet[TopicPartition]
 """Partitions with an offset in an open transaction."""
 
@@ -60,7 +60,7 @@ async def handle(context: RequestContext, request: OffsetFetchRequest) -> Offset
     elif not context.release.has_zookeeper:
         return error_response(request, context.version, ErrorCode.UNSUPPORTED_VERSION)
     storage = OffsetsStorage.ZOOKEEPER if context.version == 0 else OffsetsStorage.KAFKA
-    offsets = context.state.groups.offsets.of(request.group_id, storage)
+    offsets = context.state.group_coordinator.offsets.committed(request.group_id, storage)
     unstable = _unstable(context, request, request.group_id)
     requested = (
         _everything(context, offsets)
@@ -115,14 +115,18 @@ def error_response(request: OffsetFetchRequest, version: int, code: int) -> Offs
 
 def _unstable(context: RequestContext, request: OffsetFetchRequest, group_id: str) -> Unstable:
     """Return the unstable partitions, for a client that requires stable offsets (KIP-447)."""
-    return context.state.transactions.unstable(group_id) if request.require_stable else frozenset()
+    return (
+        context.state.transaction_coordinator.unstable_partitions(group_id)
+        if request.require_stable
+        else frozenset()
+    )
 
 
 def _partition(
     context: RequestContext,
     topic: _RequestedTopic,
     index: int,
-    offsets: Mapping[TopicPartition, Committed],
+    offsets: Mapping[TopicPartition, CommittedOffset],
     unstable: Unstable,
 ) -> OffsetFetchResponsePartition:
     tp = TopicPartition(topic.name or "", index)
@@ -151,7 +155,7 @@ def _group(
         check_coordinator(context, group.group_id, named=False)
     except ApiError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
-    offsets = context.state.groups.offsets.of(group.group_id)
+    offsets = context.state.group_coordinator.offsets.committed(group.group_id)
     return OffsetFetchResponseGroup(
         group_id=group.group_id,
         topics=[
@@ -170,7 +174,7 @@ def _group(
 def _group_partition(
     topic: _RequestedTopic,
     index: int,
-    offsets: Mapping[TopicPartition, Committed],
+    offsets: Mapping[TopicPartition, CommittedOffset],
     unstable: Unstable,
 ) -> OffsetFetchResponsePartitions:
     tp = TopicPartition(topic.name or "", index)
@@ -194,7 +198,7 @@ def _group_partition(
 def _requested(
     context: RequestContext,
     group: OffsetFetchRequestGroup,
-    offsets: Mapping[TopicPartition, Committed],
+    offsets: Mapping[TopicPartition, CommittedOffset],
 ) -> list[_RequestedTopic]:
     if group.topics is None:
         return _everything(context, offsets)
@@ -211,7 +215,7 @@ def _requested(
 
 
 def _everything(
-    context: RequestContext, offsets: Mapping[TopicPartition, Committed]
+    context: RequestContext, offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> list[_RequestedTopic]:
     partitions: dict[str, list[int]] = {}
     for tp in offsets:

@@ -43,7 +43,7 @@ async def _sync(context: RequestContext, request: SyncGroupRequest) -> SyncResul
     named = request.protocol_type is not None and request.protocol_name is not None
     if context.version >= FIRST_PROTOCOL_VERSION and not named:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    group = context.state.groups.get(request.group_id)
+    group = context.state.group_coordinator.get(request.group_id)
     if group is None:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
     reply: Promise[Result] = Promise()

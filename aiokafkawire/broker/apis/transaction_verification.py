@@ -5,7 +5,11 @@ from __future__ import annotations
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.cluster_state import Partition
 from aiokafkawire.broker.request_context import RequestContext
-from aiokafkawire.broker.transactions.events import Add, Scope, Verify
+from aiokafkawire.broker.transactions.events import (
+    AddToTransaction,
+    TransactionScope,
+    VerifyInTransaction,
+)
 from aiokafkawire.records.batch import BatchView
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire import ErrorCode
@@ -33,12 +37,12 @@ def verify_transaction(
     if not context.state.coordinator_loader.is_available(transactional_id):
         # All clients retry this error.
         raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction's coordinator is not ready")
-    event = Add if context.version >= FIRST_ADDING_VERSION else Verify
-    answer = context.state.transactions.handle(
+    event = AddToTransaction if context.version >= FIRST_ADDING_VERSION else VerifyInTransaction
+    answer = context.state.transaction_coordinator.handle(
         transactional_id,
         event(
             producer=ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch),
-            scope=Scope(partitions=(TopicPartition(partition.topic, partition.index),)),
+            scope=TransactionScope(partitions=(TopicPartition(partition.topic, partition.index),)),
         ),
     )
     if answer.code:

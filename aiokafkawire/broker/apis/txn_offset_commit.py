@@ -7,9 +7,14 @@ from collections.abc import Callable
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.apis.group_requests import check_commit, check_coordinator
 from aiokafkawire.broker.groups.events import Commit, Result
-from aiokafkawire.broker.groups.offsets import Committed
+from aiokafkawire.broker.groups.offsets import CommittedOffset
 from aiokafkawire.broker.request_context import RequestContext
-from aiokafkawire.broker.transactions.events import Add, CommitOffsets, Scope, Verify
+from aiokafkawire.broker.transactions.events import (
+    AddToTransaction,
+    CommitOffsets,
+    TransactionScope,
+    VerifyInTransaction,
+)
 from aiokafkawire.runtime import Promise
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire import ErrorCode
@@ -32,14 +37,14 @@ GetError = Callable[[str, TxnOffsetCommitRequestPartition], int]
 async def handle(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
-    accepted: dict[TopicPartition, Committed] = {}
+    accepted: dict[TopicPartition, CommittedOffset] = {}
 
     def get_error(topic: str, requested: TxnOffsetCommitRequestPartition) -> int:
         try:
             _check(context, topic, requested)
         except ApiError as error:
             return error.code
-        accepted[TopicPartition(topic, requested.partition_index)] = Committed(
+        accepted[TopicPartition(topic, requested.partition_index)] = CommittedOffset(
             requested.committed_offset,
             requested.committed_leader_epoch,
             requested.committed_metadata or "",
@@ -54,7 +59,7 @@ async def handle(
         event = CommitOffsets(producer=producer, group=request.group_id, offsets=accepted)
         _refuse(
             context.version,
-            context.state.transactions.handle(request.transactional_id, event).code,
+            context.state.transaction_coordinator.handle(request.transactional_id, event).code,
         )
     except ApiError as error:
         return error_response(request, context.version, error.code)
@@ -106,11 +111,11 @@ def _join_transaction(context: RequestContext, request: TxnOffsetCommitRequest) 
         return
     if not context.state.coordinator_loader.is_available(request.transactional_id):
         raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    event = Add if adds else Verify
+    event = AddToTransaction if adds else VerifyInTransaction
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    answer = context.state.transactions.handle(
+    answer = context.state.transaction_coordinator.handle(
         request.transactional_id,
-        event(producer=producer, scope=Scope(groups=(request.group_id,))),
+        event(producer=producer, scope=TransactionScope(groups=(request.group_id,))),
     )
     _refuse(context.version, answer.code)
 

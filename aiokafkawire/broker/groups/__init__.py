@@ -1,7 +1,7 @@
 """Consumer groups: the coordinator's machine, its driver, and committed offsets."""
 
-from aiokafkawire.broker.groups.coordinator import Groups
-from aiokafkawire.broker.groups.machine import ClassicGroup
-from aiokafkawire.broker.groups.offsets import Committed, OffsetStore
+from aiokafkawire.broker.groups.classic_group import ClassicGroup
+from aiokafkawire.broker.groups.group_coordinator import GroupCoordinator
+from aiokafkawire.broker.groups.offsets import CommittedOffset, OffsetStore
 
-__all__ = ("ClassicGroup", "Committed", "Groups", "OffsetStore")
+__all__ = ("ClassicGroup", "CommittedOffset", "GroupCoordinator", "OffsetStore")

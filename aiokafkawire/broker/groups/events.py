@@ -11,20 +11,20 @@ from aiokafkawire.wire import ErrorCode
 
 __all__ = (
     "Commit",
-    "CoordinatorMoved",
+    "CoordinatorChanged",
     "Delete",
     "Event",
+    "GroupDeadlineReached",
+    "GroupReply",
     "GroupState",
     "Heartbeat",
     "Join",
     "JoinResult",
     "JoinedMember",
     "Leave",
-    "Reply",
     "Result",
     "Sync",
     "SyncResult",
-    "Tick",
 )
 
 NO_GENERATION = -1
@@ -73,7 +73,7 @@ class SyncResult:
 Result = JoinResult | SyncResult | ErrorCode
 
 
-class Reply(NamedTuple):
+class GroupReply(NamedTuple):
     """An effect: answer the request that came with `to`."""
 
     to: object
@@ -82,10 +82,10 @@ class Reply(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """JoinGroup. `new_member_id` is the id to give if the member has none.
+    """JoinGroup. `new_member_id` is the member id for a member without one.
 
-    `needs_known_id` sends a newcomer away with its id first (KIP-394); `may_skip_assignment`: the
-    member understands that it leads but has nothing to assign.
+    `requires_known_member_id` rejects a new member but returns its id (KIP-394).
+    `supports_skipping_assignment`: the leader accepts that there is nothing to assign (KIP-814).
     """
 
     reply: object
@@ -98,8 +98,8 @@ class Join:
     instance_id: str | None = None
     client_id: str = ""
     client_host: str = ""
-    needs_known_id: bool = False
-    may_skip_assignment: bool = False
+    requires_known_member_id: bool = False
+    supports_skipping_assignment: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,12 +147,12 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
+class GroupDeadlineReached:
     """Time has passed: see what is due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorMoved:
+class CoordinatorChanged:
     """Another node has the group now, and knows of it what was kept last.
 
     Sessions begin anew when it has loaded that.
@@ -168,4 +168,6 @@ class Delete:
     reply: object
 
 
-Event = Join | Sync | Heartbeat | Leave | Commit | Tick | CoordinatorMoved | Delete
+Event = (
+    Join | Sync | Heartbeat | Leave | Commit | GroupDeadlineReached | CoordinatorChanged | Delete
+)

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from aiokafkawire.broker.groups.events import GroupState, Join, JoinedMember
 
 __all__ = (
-    "MAX_PENDING",
-    "Kept",
-    "Member",
-    "Rebalance",
+    "MAX_PENDING_MEMBERS",
+    "ClassicGroupMember",
+    "DelayedJoin",
+    "PersistedGroup",
+    "accepts_joining_member",
     "common_protocols",
     "elect_protocol",
-    "has_room",
 )
 
 
-MAX_PENDING = 10_000
+MAX_PENDING_MEMBERS = 10_000
 """Newcomers of a group that were given an id and have not come back with it."""
 
 
 @dataclass(slots=True)
-class Member:
+class ClassicGroupMember:
     """One member. `join_reply` and `sync_reply` are of requests that wait for an answer.
 
     `is_new` until its first generation: it may be given up even while its JoinGroup waits.
@@ -43,7 +43,7 @@ class Member:
     sync_reply: object = None
 
     @classmethod
-    def joining(cls, member_id: str, event: Join, deadline: float) -> Member:
+    def from_join(cls, member_id: str, event: Join, deadline: float) -> ClassicGroupMember:
         return cls(
             member_id=member_id,
             instance_id=event.instance_id,
@@ -57,19 +57,19 @@ class Member:
         )
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         return self.join_reply is not None or self.sync_reply is not None
 
     def metadata(self, protocol: str | None) -> bytes:
         """What it said with a protocol; empty for one that it does not know."""
         return dict(self.protocols).get(protocol or "", b"")
 
-    def listed(self, protocol: str | None) -> JoinedMember:
+    def to_joined_member(self, protocol: str | None) -> JoinedMember:
         return JoinedMember(self.member_id, self.instance_id, self.metadata(protocol))
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class PersistedGroup:
     """What the coordinator keeps in the log, and so what the next one knows."""
 
     state: GroupState
@@ -77,38 +77,40 @@ class Kept:
     protocol_type: str | None
     protocol: str | None
     leader: str
-    members: tuple[Member, ...]
+    members: tuple[ClassicGroupMember, ...]
 
 
 @dataclass(slots=True)
-class Rebalance:
+class DelayedJoin:
     """The wait for members to join. The first one of an empty group waits for its own time."""
 
     deadline: float
     initial: bool = False
     remaining_s: float = 0.0
-    newcomer: bool = False
+    has_new_member: bool = False
 
     @classmethod
-    def of(cls, members: Iterable[Member], now: float) -> Rebalance:
+    def for_members(cls, members: Iterable[ClassicGroupMember], now: float) -> DelayedJoin:
         """All may take as long as the slowest of them asks for."""
         return cls(now + max((member.rebalance_timeout_s for member in members), default=0.0))
 
     @classmethod
-    def first(cls, members: Iterable[Member], now: float, delay_s: float) -> Rebalance:
+    def initial_for(
+        cls, members: Iterable[ClassicGroupMember], now: float, delay_s: float
+    ) -> DelayedJoin:
         """The one of a group that was empty: it waits for newcomers, a while at a time."""
-        longest = cls.of(members, 0.0).deadline
+        longest = cls.for_members(members, 0.0).deadline
         delay = min(delay_s, longest)
         return cls(now + delay, initial=True, remaining_s=longest - delay)
 
 
-def common_protocols(members: Iterable[Member]) -> list[str]:
+def common_protocols(members: Iterable[ClassicGroupMember]) -> list[str]:
     """The protocols that all of the members know, in the first one's order."""
     known = [dict(member.protocols) for member in members]
     return [name for name in (known[0] if known else {}) if all(name in each for each in known)]
 
 
-def elect_protocol(members: Sequence[Member]) -> str:
+def elect_protocol(members: Sequence[ClassicGroupMember]) -> str:
     """Each member votes for the first of its protocols that all know; most votes win."""
     candidates = common_protocols(members)
     votes = dict.fromkeys(candidates, 0)
@@ -117,8 +119,8 @@ def elect_protocol(members: Sequence[Member]) -> str:
     return max(candidates, key=lambda name: votes[name])
 
 
-def has_room(
-    state: GroupState, members: Mapping[str, Member], member_id: str, max_size: int
+def accepts_joining_member(
+    state: GroupState, members: Mapping[str, ClassicGroupMember], member_id: str, max_size: int
 ) -> bool:
     """Whether a group takes a member. While members join, those who did so count; else all do."""
     member = members.get(member_id)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from aiokafkawire.broker.groups.classic_group import ClassicGroup
 from aiokafkawire.broker.groups.events import GroupState
-from aiokafkawire.broker.groups.machine import ClassicGroup
 from aiokafkawire.errors import MalformedMessage
 from aiokafkawire.wire.consumer_protocol import decode_subscription
 

@@ -1,5 +1,5 @@
 """The transaction coordinator: what transactional ids may do, and how their transactions end."""
 
-from aiokafkawire.broker.transactions.coordinator import Transactions
+from aiokafkawire.broker.transactions.transaction_coordinator import TransactionCoordinator
 
-__all__ = ("Transactions",)
+__all__ = ("TransactionCoordinator",)

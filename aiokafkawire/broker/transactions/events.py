@@ -7,28 +7,28 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from aiokafkawire.broker.groups.offsets import Committed
+from aiokafkawire.broker.groups.offsets import CommittedOffset
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire import ErrorCode
 
 __all__ = (
-    "NOBODY",
-    "Add",
-    "Answer",
+    "NO_PRODUCER",
+    "AddToTransaction",
     "CommitOffsets",
-    "End",
+    "EndTransaction",
+    "EpochFenced",
     "Event",
-    "Expire",
-    "Fenced",
-    "Init",
+    "ExpireTransactionalId",
+    "InitProducerId",
     "MarkersWritten",
-    "Scope",
-    "Tick",
+    "TransactionDeadlineReached",
+    "TransactionResult",
+    "TransactionScope",
     "TransactionState",
-    "Verify",
+    "VerifyInTransaction",
 )
 
-NOBODY = ProducerIdAndEpoch(-1, -1)
+NO_PRODUCER = ProducerIdAndEpoch(-1, -1)
 
 
 class TransactionState(Enum):
@@ -44,14 +44,14 @@ class TransactionState(Enum):
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
 
 
-class Answer(NamedTuple):
-    """What a request is answered. `producer` is told by `Init` and `End` that succeed."""
+class TransactionResult(NamedTuple):
+    """Result of an event; `producer` is set by `InitProducerId` and `EndTransaction`."""
 
     code: ErrorCode = ErrorCode.NONE
-    producer: ProducerIdAndEpoch = NOBODY
+    producer: ProducerIdAndEpoch = NO_PRODUCER
 
 
-class Scope(NamedTuple):
+class TransactionScope(NamedTuple):
     """Where a transaction writes: partitions, and the offsets of groups."""
 
     partitions: tuple[TopicPartition, ...] = ()
@@ -59,7 +59,7 @@ class Scope(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Init:
+class InitProducerId:
     """InitProducerId. `expected`: who the producer is, when it only bumps its epoch (KIP-360)."""
 
     timeout_ms: int
@@ -67,19 +67,19 @@ class Init:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Add:
+class AddToTransaction:
     """AddPartitionsToTxn, AddOffsetsToTxn, or a write that adds by itself (KIP-890)."""
 
     producer: ProducerIdAndEpoch
-    scope: Scope
+    scope: TransactionScope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verify:
+class VerifyInTransaction:
     """Was all of this added before? Asked at each write that cannot add by itself."""
 
     producer: ProducerIdAndEpoch
-    scope: Scope
+    scope: TransactionScope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +88,11 @@ class CommitOffsets:
 
     producer: ProducerIdAndEpoch
     group: str
-    offsets: Mapping[TopicPartition, Committed]
+    offsets: Mapping[TopicPartition, CommittedOffset]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class EndTransaction:
     """EndTxn. `bumps_epoch`: the producer gets a new epoch with the answer (KIP-890)."""
 
     producer: ProducerIdAndEpoch
@@ -101,7 +101,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fenced:
+class EpochFenced:
     """The epoch that fences the producer is kept: abort what it began."""
 
     bumps_epoch: bool = False
@@ -111,17 +111,27 @@ class Fenced:
 class MarkersWritten:
     """This part of the transaction has its end in the logs."""
 
-    scope: Scope = Scope()
+    scope: TransactionScope = TransactionScope()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
+class TransactionDeadlineReached:
     """Time has passed: see what is due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expire:
+class ExpireTransactionalId:
     """Nobody has used the transactional id for long; refused while it is in use."""
 
 
-Event = Init | Add | Verify | CommitOffsets | End | Fenced | MarkersWritten | Tick | Expire
+Event = (
+    InitProducerId
+    | AddToTransaction
+    | VerifyInTransaction
+    | CommitOffsets
+    | EndTransaction
+    | EpochFenced
+    | MarkersWritten
+    | TransactionDeadlineReached
+    | ExpireTransactionalId
+)

@@ -16,7 +16,12 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.cluster_state import NO_LEADER, Partition
 from aiokafkawire.broker.log import sequenced_batch
-from aiokafkawire.broker.transactions.events import Add, End, Scope, TransactionState
+from aiokafkawire.broker.transactions.events import (
+    AddToTransaction,
+    EndTransaction,
+    TransactionScope,
+    TransactionState,
+)
 from aiokafkawire.records import IsolationLevel, decode_fetch
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.records.server import assign_offsets
@@ -24,7 +29,7 @@ from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire import ErrorCode
 
 from ..raw_client import batch
-from .test_coordinator import Given
+from .test_transaction_coordinator import Given
 
 NAMES = ("a", "b")
 PARTITIONS = (TopicPartition("t", 0), TopicPartition("t", 1))
@@ -84,7 +89,7 @@ class Model(RuleBasedStateMachine):
         )
         log = self.given.log(tp)
         if not log.producers.has_open_transaction(producer.me.producer_id, producer.me.epoch):
-            added = Add(producer=producer.me, scope=Scope((tp,)))
+            added = AddToTransaction(producer=producer.me, scope=TransactionScope((tp,)))
             if self.given.transactions.handle(producer.name, added).code:
                 return
         known = sequenced_batch(view)
@@ -105,7 +110,7 @@ class Model(RuleBasedStateMachine):
     def end(self, producer: Producer, commit: bool) -> None:
         found = self.given.transactions.get(producer.name)
         ends = found is not None and found.state is TransactionState.ONGOING
-        event = End(producer=producer.me, commit=commit, bumps_epoch=producer.bumps)
+        event = EndTransaction(producer=producer.me, commit=commit, bumps_epoch=producer.bumps)
         answer = self.given.transactions.handle(producer.name, event)
         if answer.code:
             return

@@ -101,7 +101,7 @@ async def fill(stage: Stage, count: int, partition: int = 0, payload_bytes: int 
 
 def kept(stage: Stage, group: str = GROUP) -> dict[TopicPartition, int]:
     """What a group has committed, as its coordinator knows it now."""
-    offsets = stage.broker._running.groups.offsets.of(group)
+    offsets = stage.broker._running.group_coordinator.offsets.committed(group)
     return {TopicPartition(*tp): found.offset for tp, found in offsets.items()}
 
 

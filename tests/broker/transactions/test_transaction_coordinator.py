@@ -11,15 +11,15 @@ import pytest
 from aiokafkawire.broker import storage
 from aiokafkawire.broker.cluster_state import ClusterState, Partition
 from aiokafkawire.broker.groups import offsets
-from aiokafkawire.broker.groups.offsets import Committed, OffsetStore
+from aiokafkawire.broker.groups.offsets import CommittedOffset, OffsetStore
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
-from aiokafkawire.broker.transactions import Transactions, coordinator
+from aiokafkawire.broker.transactions import TransactionCoordinator, transaction_coordinator
 from aiokafkawire.broker.transactions.events import (
-    Add,
+    AddToTransaction,
     CommitOffsets,
-    End,
-    Scope,
+    EndTransaction,
+    TransactionScope,
     TransactionState,
 )
 from aiokafkawire.records.batch import BatchView, iter_batches
@@ -60,14 +60,14 @@ class Given:
         if "t" not in self.cluster.topics:
             self.cluster.create_topic("t", 2, 1)
         self.offsets = OffsetStore(self.store)
-        self.transactions = Transactions(
+        self.transactions = TransactionCoordinator(
             self.options,
             self.clock,
             self.cluster,
             self.offsets,
             self.store,
             bumps_epoch=lambda: True,
-            leading=lambda partition: self.leading.get(partition.index, partition),
+            leader_replica=lambda partition: self.leading.get(partition.index, partition),
         )
 
     def begun(self, name: str = "tx", *partitions: TopicPartition) -> ProducerIdAndEpoch:
@@ -76,8 +76,11 @@ class Given:
         return me
 
     def add(self, me: ProducerIdAndEpoch, name: str, *partitions: TopicPartition) -> None:
-        scope = Scope(partitions, ("g",))
-        assert self.transactions.handle(name, Add(producer=me, scope=scope)).code == E.NONE
+        scope = TransactionScope(partitions, ("g",))
+        assert (
+            self.transactions.handle(name, AddToTransaction(producer=me, scope=scope)).code
+            == E.NONE
+        )
         for tp in partitions:
             log = self.log(tp)
             fields = {"producer_id": me.producer_id, "producer_epoch": me.epoch, "base_sequence": 0}
@@ -90,14 +93,14 @@ class Given:
             producer=me,
             group="g",
             offsets={
-                TopicPartition("t", index): Committed(offset, -1, "")
+                TopicPartition("t", index): CommittedOffset(offset, -1, "")
                 for index, offset in enumerate(offsets)
             },
         )
         assert self.transactions.handle(name, event).code == E.NONE
 
     def end(self, me: ProducerIdAndEpoch, *, commit: bool = True, name: str = "tx") -> ErrorCode:
-        event = End(producer=me, commit=commit, bumps_epoch=True)
+        event = EndTransaction(producer=me, commit=commit, bumps_epoch=True)
         return self.transactions.handle(name, event).code
 
     def log(self, tp: TopicPartition) -> Any:
@@ -116,7 +119,7 @@ class Given:
 def test_markers_go_into_every_partition() -> None:
     given = Given()
     me = given.begun()
-    given.transactions.moved()
+    given.transactions.on_coordinator_changed()
     assert given.end(me) == E.NONE
     assert given.state() is S.COMPLETE_COMMIT
     for tp in (T0, T1):
@@ -139,7 +142,7 @@ def test_a_marker_waits_for_a_leader() -> None:
     assert (given.markers(T0), len(given.markers(T1))) == ([], 1)
     assert given.state() is S.PREPARE_ABORT
     assert given.transactions.init("tx", 60_000).code == E.CONCURRENT_TRANSACTIONS
-    assert given.transactions.unstable("g") == set()
+    assert given.transactions.unstable_partitions("g") == set()
     given.transactions.tick()
     assert given.state() is S.PREPARE_ABORT
     given.cluster.on_node_startup(alone)
@@ -245,8 +248,8 @@ def test_an_id_that_nobody_uses_is_forgotten() -> None:
     given.clock.seconds += 59
     assert given.transactions.get("used") is not None
     given.clock.seconds += 1
-    assert [each.transactional_id for each in given.transactions.listed()] == ["open"]
-    event = End(producer=used, commit=True)
+    assert [each.transactional_id for each in given.transactions.list_all()] == ["open"]
+    event = EndTransaction(producer=used, commit=True)
     code = given.transactions.handle("used", event).code
     assert code == E.INVALID_PRODUCER_ID_MAPPING
     assert given.transactions.init("used", 1_000).producer.producer_id != used.producer_id
@@ -260,7 +263,7 @@ def test_what_was_deleted_needs_no_marker() -> None:
     given.cluster.delete_topic(given.cluster.topics["t"])
     assert given.end(me) == E.NONE
     assert given.state() is S.COMPLETE_COMMIT
-    assert given.offsets.of("g") == {}
+    assert given.offsets.committed("g") == {}
 
 
 def test_markers_may_be_delayed() -> None:
@@ -285,7 +288,7 @@ def test_what_takes_too_long_is_aborted() -> None:
     given.clock.seconds += 1
     given.transactions.tick()
     assert given.state() is S.COMPLETE_ABORT
-    assert given.offsets.of("g") == {}
+    assert given.offsets.committed("g") == {}
     (aborted,) = given.log(T0).producers.aborted_transactions(0, 10)
     assert aborted.producer_id == me.producer_id
     (marker,) = given.markers(T0)
@@ -297,12 +300,15 @@ def test_offsets_are_kept_when_the_transaction_commits() -> None:
     me = given.begun()
     given.commit_offsets(me, 5, 6)
     given.commit_offsets(me, 7)
-    assert given.transactions.unstable("g") == {T0, T1}
-    assert given.transactions.unstable("h") == set()
-    assert given.offsets.of("g") == {}
+    assert given.transactions.unstable_partitions("g") == {T0, T1}
+    assert given.transactions.unstable_partitions("h") == set()
+    assert given.offsets.committed("g") == {}
     given.end(me)
-    assert {tp: entry.offset for tp, entry in given.offsets.of("g").items()} == {T0: 7, T1: 6}
-    assert given.transactions.unstable("g") == set()
+    assert {tp: entry.offset for tp, entry in given.offsets.committed("g").items()} == {
+        T0: 7,
+        T1: 6,
+    }
+    assert given.transactions.unstable_partitions("g") == set()
 
 
 def test_an_id_that_is_not_known_has_no_transaction() -> None:
@@ -322,7 +328,7 @@ def test_a_timeout_has_bounds(timeout_ms: int) -> None:
 
 
 def test_ids_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator, "MAX_TRANSACTIONAL_IDS", 2)
+    monkeypatch.setattr(transaction_coordinator, "MAX_TRANSACTIONAL_IDS", 2)
     given = Given()
     given.begun("a")
     for name in ("b", "c"):
@@ -348,14 +354,14 @@ def test_a_transaction_outlives_the_broker(tmp_path: Path) -> None:
     before.commit_offsets(me, 5)
     given = restarted(before)
     assert given.log(T0).first_unstable_offset == 0
-    assert given.transactions.unstable("g") == {T0}
+    assert given.transactions.unstable_partitions("g") == {T0}
     given.clock.seconds += 1
     given.add(me, "tx", T1)
     assert given.end(me) == E.NONE
     assert (len(given.markers(T0)), len(given.markers(T1))) == (1, 1)
     again = restarted(given)
     assert again.state() is S.COMPLETE_COMMIT
-    assert again.offsets.of("g")[T0].offset == 5
+    assert again.offsets.committed("g")[T0].offset == 5
     assert again.end(me) == E.NONE
     assert len(again.markers(T0)) == 1
 
@@ -370,11 +376,11 @@ def test_an_end_that_was_answered_is_carried_out_by_the_next_broker(tmp_path: Pa
     given.transactions.tick()
     assert given.state() is S.COMPLETE_COMMIT
     assert len(given.markers(T0)) == 1
-    assert given.offsets.of("g")[T0].offset == 5
+    assert given.offsets.committed("g")[T0].offset == 5
 
 
 def test_a_forgotten_id_stays_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator, "MAX_TRANSACTIONAL_IDS", 1)
+    monkeypatch.setattr(transaction_coordinator, "MAX_TRANSACTIONAL_IDS", 1)
     given = Given(DirectoryStore(tmp_path))
     given.transactions.init("a", 60_000)
     given.transactions.init("b", 60_000)
@@ -413,8 +419,8 @@ def test_offsets_that_were_deleted_are_not_committed(
     given = Given()
     me = given.begun()
     given.commit_offsets(me, 5, 6)
-    given.transactions.forget_offsets("other")
-    given.transactions.forget_offsets("g", partitions)
-    assert given.transactions.unstable("g") == set(left)
+    given.transactions.delete_offsets("other")
+    given.transactions.delete_offsets("g", partitions)
+    assert given.transactions.unstable_partitions("g") == set(left)
     assert given.end(me) == E.NONE
-    assert {tp: entry.offset for tp, entry in given.offsets.of("g").items()} == left
+    assert {tp: entry.offset for tp, entry in given.offsets.committed("g").items()} == left

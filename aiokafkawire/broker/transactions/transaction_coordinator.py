@@ -16,26 +16,26 @@ from aiokafkawire.broker.groups.offsets import OffsetStore
 from aiokafkawire.broker.options import BrokerConfig
 from aiokafkawire.broker.storage import Store
 from aiokafkawire.broker.transactions.events import (
-    Answer,
     CommitOffsets,
+    EpochFenced,
     Event,
-    Expire,
-    Fenced,
-    Init,
+    ExpireTransactionalId,
+    InitProducerId,
     MarkersWritten,
-    Scope,
-    Tick,
+    TransactionDeadlineReached,
+    TransactionResult,
+    TransactionScope,
     TransactionState,
 )
-from aiokafkawire.broker.transactions.machine import NO_DEADLINE, Transaction
-from aiokafkawire.broker.transactions.saving import loaded, restore, saved
+from aiokafkawire.broker.transactions.serialization import deserialize, restore, serialize
+from aiokafkawire.broker.transactions.transaction_metadata import NO_DEADLINE, TransactionMetadata
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.records.server import control_batch
 from aiokafkawire.runtime import Clock, Signal
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire import ErrorCode
 
-__all__ = ("MAX_TRANSACTIONAL_IDS", "Transactions")
+__all__ = ("MAX_TRANSACTIONAL_IDS", "TransactionCoordinator")
 
 logger = logging.getLogger("aiokafkawire.broker")
 
@@ -49,19 +49,19 @@ WALL_CLOCK_STEP_S = 0.001
 """The clock that transactions go by counts milliseconds."""
 
 
-class _Sent(NamedTuple):
+class _WrittenMarker(NamedTuple):
     """A marker that a leader wrote, and that others may not have yet."""
 
     partition: Partition
     leader_epoch: int
     end_offset: int
 
-    def stands(self, leading: Partition) -> bool:
+    def is_current(self, leader_replica: Partition) -> bool:
         """Whether it is in the log of who leads now."""
-        return leading is self.partition and leading.leader_epoch == self.leader_epoch
+        return leader_replica is self.partition and leader_replica.leader_epoch == self.leader_epoch
 
 
-class Transactions:
+class TransactionCoordinator:
     """All transactional ids of the cluster."""
 
     def __init__(
@@ -73,11 +73,11 @@ class Transactions:
         store: Store,
         *,
         bumps_epoch: Callable[[], bool],
-        leading: Callable[[Partition], Partition | None] = lambda partition: partition,
+        leader_replica: Callable[[Partition], Partition | None] = lambda partition: partition,
     ) -> None:
         """Load what `store` holds. `bumps_epoch`: whether every end gives a new epoch now.
 
-        `leading` gives a partition as its leader has it, None while there is none.
+        `leader_replica` gives a partition as its leader has it, None while there is none.
         """
         self.coordinator_epoch = 0
         self._options = options
@@ -87,48 +87,48 @@ class Transactions:
         self._store = store
         self._bumps_epoch = bumps_epoch
         self._expiration_ms = options.transactional_id_expiration_ms
-        self._leading = leading
-        self._known: dict[str, Transaction] = {}
-        self._ending: dict[str, None] = {}
-        self._with_offsets: dict[str, dict[str, None]] = {}
-        self._sent: dict[tuple[str, TopicPartition], _Sent] = {}
-        self._armed = NO_DEADLINE
-        self._rearm = Signal()
-        self._stored: dict[str, dict[str, Any]] = {}
-        self._committed: set[tuple[str, str]] = set()
+        self._leader_replica = leader_replica
+        self._transactions: dict[str, TransactionMetadata] = {}
+        self._prepared: dict[str, None] = {}
+        self._by_group: dict[str, dict[str, None]] = {}
+        self._written_markers: dict[tuple[str, TopicPartition], _WrittenMarker] = {}
+        self._next_wakeup = NO_DEADLINE
+        self._wakeup = Signal()
+        self._stored_lines: dict[str, dict[str, Any]] = {}
+        self._committed_offsets: set[tuple[str, str]] = set()
         self._retry_at = -NO_DEADLINE
         for line in store.load_transactions():
-            transaction = loaded(line, cluster.new_producer_id)
-            self._known[transaction.transactional_id] = transaction
-            self._stored[transaction.transactional_id] = line
+            transaction = deserialize(line, cluster.new_producer_id)
+            self._transactions[transaction.transactional_id] = transaction
+            self._stored_lines[transaction.transactional_id] = line
         for transaction in self:
             if transaction.state is TransactionState.DEAD:
-                del self._known[transaction.transactional_id]
-                del self._stored[transaction.transactional_id]
+                del self._transactions[transaction.transactional_id]
+                del self._stored_lines[transaction.transactional_id]
             else:
-                self._index_batch(transaction)
+                self._index(transaction)
 
-    def __iter__(self) -> Iterator[Transaction]:
-        return iter(list(self._known.values()))
+    def __iter__(self) -> Iterator[TransactionMetadata]:
+        return iter(list(self._transactions.values()))
 
-    def get(self, transactional_id: str) -> Transaction | None:
+    def get(self, transactional_id: str) -> TransactionMetadata | None:
         """What is known of an id; it is forgotten when nobody used it for long."""
-        found = self._known.get(transactional_id)
+        found = self._transactions.get(transactional_id)
         if found is None or self._clock.wall_ms() < found.updated_ms + self._expiration_ms:
             return found
         return None if self._expire(found) else found
 
-    def listed(self) -> Iterator[Transaction]:
+    def list_all(self) -> Iterator[TransactionMetadata]:
         """Those that are known and did not expire."""
-        return (found for name in list(self._known) if (found := self.get(name)) is not None)
+        return (found for name in list(self._transactions) if (found := self.get(name)) is not None)
 
-    def _expire(self, transaction: Transaction) -> bool:
+    def _expire(self, transaction: TransactionMetadata) -> bool:
         """Forget an id unless it is in use."""
-        self._handle(transaction, Expire())
+        self._handle(transaction, ExpireTransactionalId())
         if transaction.state is not TransactionState.DEAD:
             return False
         self._unindex(transaction, tuple(transaction.offsets))
-        del self._known[transaction.transactional_id]
+        del self._transactions[transaction.transactional_id]
         return True
 
     # --- requests ----------------------------------------------------------------------------
@@ -138,35 +138,37 @@ class Transactions:
         transactional_id: str,
         timeout_ms: int,
         expected: ProducerIdAndEpoch | None = None,
-    ) -> Answer:
+    ) -> TransactionResult:
         """Make somebody the producer of an id."""
         if not 0 < timeout_ms <= self._options.transaction_max_timeout_ms:
-            return Answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+            return TransactionResult(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         transaction = self.get(transactional_id)
         if transaction is None:
             try:
-                self._make_room()
+                self._evict_idle_id()
             except ApiError as error:
-                return Answer(error.code)
-            transaction = Transaction(transactional_id, self._cluster.new_producer_id)
-            self._known[transactional_id] = transaction
-        return self._handle(transaction, Init(timeout_ms=timeout_ms, expected=expected))
+                return TransactionResult(error.code)
+            transaction = TransactionMetadata(transactional_id, self._cluster.new_producer_id)
+            self._transactions[transactional_id] = transaction
+        return self._handle(transaction, InitProducerId(timeout_ms=timeout_ms, expected=expected))
 
-    def handle(self, transactional_id: str, event: Event) -> Answer:
+    def handle(self, transactional_id: str, event: Event) -> TransactionResult:
         """Carry out a request about an id that must be known."""
         if not transactional_id:
-            return Answer(ErrorCode.INVALID_REQUEST)
+            return TransactionResult(ErrorCode.INVALID_REQUEST)
         transaction = self.get(transactional_id)
         if transaction is None:
-            return Answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            return TransactionResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         return self._handle(transaction, event)
 
-    def unstable(self, group: str) -> frozenset[TopicPartition]:
+    def unstable_partitions(self, group: str) -> frozenset[TopicPartition]:
         """The partitions for which a group has offsets in a transaction that is not over."""
-        known = (self._known[name] for name in self._with_offsets.get(group, {}))
-        return frozenset(tp for transaction in known for tp in transaction.offsets.get(group, {}))
+        transactions = (self._transactions[name] for name in self._by_group.get(group, {}))
+        return frozenset(
+            tp for transaction in transactions for tp in transaction.offsets.get(group, {})
+        )
 
-    def forget_offsets(
+    def delete_offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> None:
         """Drop what is to be committed for partitions of a group (None: all): it was deleted.
@@ -174,20 +176,20 @@ class Transactions:
         Raises:
             StorageError: A transaction keeps its offsets.
         """
-        for name in list(self._with_offsets.get(group, {})):
-            transaction = self._known[name]
+        for name in list(self._by_group.get(group, {})):
+            transaction = self._transactions[name]
             pending = transaction.offsets[group]
             for tp in list(pending if partitions is None else partitions):
                 pending.pop(tp, None)
             try:
-                self._keep(transaction)
+                self._store_transaction(transaction)
             except StorageError:
                 self._restore(transaction)
                 raise
 
     # --- what follows ------------------------------------------------------------------------
 
-    def moved(self) -> None:
+    def on_coordinator_changed(self) -> None:
         """Other nodes coordinate now; their markers bear a higher epoch."""
         self.coordinator_epoch += 1
 
@@ -195,8 +197,8 @@ class Transactions:
         """Abort what has had its time and write markers, for as long as the broker lives."""
         while True:
             self.tick()
-            self._armed = self._next_deadline()
-            await self._rearm.wait(self._armed)
+            self._next_wakeup = self._next_deadline()
+            await self._wakeup.wait(self._next_wakeup)
 
     def tick(self) -> None:
         """See what is due."""
@@ -204,20 +206,20 @@ class Transactions:
         for transaction in self:
             if (
                 transaction.next_deadline_ms() <= now_ms
-                and not self._handle(transaction, Tick()).code
+                and not self._handle(transaction, TransactionDeadlineReached()).code
             ):
                 logger.info("transaction %s: aborted, it timed out", transaction.transactional_id)
-        for transactional_id in list(self._ending):
-            self._end(self._known[transactional_id])
+        for transactional_id in list(self._prepared):
+            self._complete_transaction(self._transactions[transactional_id])
 
-    def _handle(self, transaction: Transaction, event: Event) -> Answer:
+    def _handle(self, transaction: TransactionMetadata, event: Event) -> TransactionResult:
         before = transaction.state
         try:
-            answer = self._store_event(transaction, event)
+            result = self._store_event(transaction, event)
         except StorageError as error:
             self._restore(transaction)
             self._retry_later()
-            return Answer(error.code)
+            return TransactionResult(error.code)
         if transaction.state is not before:
             logger.debug(
                 "transaction %s: %s, %s",
@@ -225,32 +227,32 @@ class Transactions:
                 transaction.state.value,
                 transaction.producer,
             )
-        self._index_batch(transaction)
+        self._index(transaction)
         if transaction.is_ending and before is not transaction.state:
-            self._end(transaction)
-        if self._deadline_of(transaction) < self._armed - WALL_CLOCK_STEP_S:
-            self._rearm.set()
-        return answer
+            self._complete_transaction(transaction)
+        if self._deadline_of(transaction) < self._next_wakeup - WALL_CLOCK_STEP_S:
+            self._wakeup.set()
+        return result
 
-    def _store_event(self, transaction: Transaction, event: Event) -> Answer:
+    def _store_event(self, transaction: TransactionMetadata, event: Event) -> TransactionResult:
         """Carry out an event and store what it changed. Raises `StorageError`."""
         before, size = transaction.state, _size(transaction)
-        answer = transaction.handle(event, self._clock.wall_ms())
+        result = transaction.handle(event, self._clock.wall_ms())
         if transaction.state is TransactionState.PREPARE_EPOCH_FENCE:
-            transaction.handle(Fenced(bumps_epoch=self._bumps_epoch()), self._clock.wall_ms())
+            transaction.handle(EpochFenced(bumps_epoch=self._bumps_epoch()), self._clock.wall_ms())
         if (
             transaction.state is not before
             or _size(transaction) != size
-            or isinstance(event, Init | CommitOffsets)
+            or isinstance(event, InitProducerId | CommitOffsets)
         ):
-            self._keep(transaction)
-        return answer
+            self._store_transaction(transaction)
+        return result
 
-    def _restore(self, transaction: Transaction) -> None:
+    def _restore(self, transaction: TransactionMetadata) -> None:
         """Bring a transaction back to what is stored of it."""
-        line = self._stored.get(transaction.transactional_id)
+        line = self._stored_lines.get(transaction.transactional_id)
         if line is None:
-            self._known.pop(transaction.transactional_id, None)
+            self._transactions.pop(transaction.transactional_id, None)
         else:
             restore(transaction, line)
 
@@ -258,19 +260,19 @@ class Transactions:
         """Do what is due again when the store may have room."""
         self._retry_at = self._clock.now() + STORE_RETRY_S
 
-    def _index_batch(self, transaction: Transaction) -> None:
+    def _index(self, transaction: TransactionMetadata) -> None:
         name = transaction.transactional_id
         if transaction.is_ending:
-            self._ending[name] = None
+            self._prepared[name] = None
         else:
-            self._ending.pop(name, None)
+            self._prepared.pop(name, None)
         for group in transaction.offsets:
-            self._with_offsets.setdefault(group, {})[name] = None
+            self._by_group.setdefault(group, {})[name] = None
 
     def _next_deadline(self) -> float:
         return min((self._deadline_of(transaction) for transaction in self), default=NO_DEADLINE)
 
-    def _deadline_of(self, transaction: Transaction) -> float:
+    def _deadline_of(self, transaction: TransactionMetadata) -> float:
         """When something is due, on the clock that tasks wait by."""
         due_ms = transaction.next_deadline_ms()
         if transaction.is_ending:
@@ -282,29 +284,29 @@ class Transactions:
             return NO_DEADLINE
         return max(self._clock.now() + (due_ms - self._clock.wall_ms()) / 1000, self._retry_at)
 
-    def _keep(self, transaction: Transaction) -> None:
+    def _store_transaction(self, transaction: TransactionMetadata) -> None:
         """Store a transaction. Raises `StorageError`; the caller then restores it."""
         name = transaction.transactional_id
         lines: list[dict[str, Any]] = []
 
         def stored() -> list[dict[str, Any]]:
-            lines.append(saved(transaction))
+            lines.append(serialize(transaction))
             return lines
 
         try:
-            stale = self._store.append_transactions(stored, len(self._known))
+            stale = self._store.append_transactions(stored, len(self._transactions))
         except StorageError as error:
             # Kafka's answer where the partition of __transaction_state cannot be written.
             raise StorageError(ErrorCode.NOT_COORDINATOR, error.message) from error
         if transaction.state is TransactionState.DEAD:
-            self._stored.pop(name, None)
+            self._stored_lines.pop(name, None)
         elif lines:
-            (self._stored[name],) = lines
+            (self._stored_lines[name],) = lines
         if stale:
-            self._store.rewrite_transactions(list(self._stored.values()))
+            self._store.rewrite_transactions(list(self._stored_lines.values()))
 
-    def _make_room(self) -> None:
-        if len(self._known) < MAX_TRANSACTIONAL_IDS:
+    def _evict_idle_id(self) -> None:
+        if len(self._transactions) < MAX_TRANSACTIONAL_IDS:
             return
         for transaction in sorted(self, key=lambda each: each.updated_ms):
             if self._expire(transaction):
@@ -313,84 +315,102 @@ class Transactions:
 
     # --- markers -----------------------------------------------------------------------------
 
-    def _markers_due_ms(self, transaction: Transaction) -> int:
+    def _markers_due_ms(self, transaction: TransactionMetadata) -> int:
         return transaction.updated_ms + self._options.transaction_marker_delay_ms
 
-    def _end(self, transaction: Transaction) -> None:
+    def _complete_transaction(self, transaction: TransactionMetadata) -> None:
         """Write the markers that can be written."""
         if self._markers_due_ms(transaction) > self._clock.wall_ms():
             return
         commit = transaction.state is TransactionState.PREPARE_COMMIT
-        written = [tp for tp in transaction.partitions if self._mark(transaction, tp, commit)]
+        written = [
+            tp for tp in transaction.partitions if self._write_marker(transaction, tp, commit)
+        ]
         groups = tuple(
-            group for group in transaction.groups if self._end_offsets(transaction, group, commit)
+            group
+            for group in transaction.groups
+            if self._commit_offsets(transaction, group, commit)
         )
-        scope = Scope(tuple(written), groups)
+        scope = TransactionScope(tuple(written), groups)
         if (transaction.partitions or transaction.groups) and not written and not groups:
             return
         name = transaction.transactional_id
         try:
             transaction.handle(MarkersWritten(scope=scope), transaction.updated_ms)
-            self._keep(transaction)
+            self._store_transaction(transaction)
         except StorageError:
-            # The markers stay in `_sent`, so that they are not written twice.
+            # The markers stay in `_written_markers`, so that they are not written twice.
             self._restore(transaction)
             self._retry_later()
             return
         for tp in written:
-            self._sent.pop((name, tp), None)
-        self._committed.difference_update((name, group) for group in groups)
+            self._written_markers.pop((name, tp), None)
+        self._committed_offsets.difference_update((name, group) for group in groups)
         self._unindex(transaction, groups)
-        self._index_batch(transaction)
+        self._index(transaction)
 
-    def _mark(self, transaction: Transaction, tp: TopicPartition, commit: bool) -> bool:
+    def _write_marker(
+        self, transaction: TransactionMetadata, tp: TopicPartition, commit: bool
+    ) -> bool:
         """Write the marker of one partition; False until a leader and all in sync have it."""
         try:
             partition = self._cluster.partition(self._cluster.topic(tp.topic), tp.partition)
         except ApiError:
             # The topic was deleted: there is nothing left to end.
             return True
-        leading = None if partition.leader == NO_LEADER else self._leading(partition)
-        partition.on_change.add(self._rearm.set)
-        if leading is None or not self._replicated(transaction, tp, leading, commit):
+        leader_replica = None if partition.leader == NO_LEADER else self._leader_replica(partition)
+        partition.on_change.add(self._wakeup.set)
+        if leader_replica is None or not self._replicate_marker(
+            transaction, tp, leader_replica, commit
+        ):
             return False
         self._unwatch(transaction, tp, partition)
         return True
 
-    def _replicated(
-        self, transaction: Transaction, tp: TopicPartition, leading: Partition, commit: bool
+    def _replicate_marker(
+        self,
+        transaction: TransactionMetadata,
+        tp: TopicPartition,
+        leader_replica: Partition,
+        commit: bool,
     ) -> bool:
         """Have a leader write a marker, unless it did, and see whether all in sync have it."""
         key = transaction.transactional_id, tp
-        sent = self._sent.get(key)
-        if sent is None or not sent.stands(leading):
-            if sent is not None:
-                sent.partition.on_change.remove(self._rearm.set)
-                del self._sent[key]
-            leading.on_change.add(self._rearm.set)
+        written_marker = self._written_markers.get(key)
+        if written_marker is None or not written_marker.is_current(leader_replica):
+            if written_marker is not None:
+                written_marker.partition.on_change.remove(self._wakeup.set)
+                del self._written_markers[key]
+            leader_replica.on_change.add(self._wakeup.set)
             default = self._options.min_insync_replicas
             wanted = self._cluster.topic(tp.topic).int_config("min.insync.replicas", default)
-            if len(leading.isr) < min(wanted, len(leading.replicas)):
+            if len(leader_replica.isr) < min(wanted, len(leader_replica.replicas)):
                 return False
             try:
-                self._append(transaction, leading, commit)
+                self._append_marker(transaction, leader_replica, commit)
             except StorageError:
                 self._retry_later()
                 return False
-            sent = _Sent(leading, leading.leader_epoch, leading.log.end_offset)
-            self._sent[key] = sent
-        if leading.high_watermark < sent.end_offset:
+            written_marker = _WrittenMarker(
+                leader_replica, leader_replica.leader_epoch, leader_replica.log.end_offset
+            )
+            self._written_markers[key] = written_marker
+        if leader_replica.high_watermark < written_marker.end_offset:
             return False
-        self._unwatch(transaction, tp, leading)
+        self._unwatch(transaction, tp, leader_replica)
         return True
 
-    def _unwatch(self, transaction: Transaction, tp: TopicPartition, partition: Partition) -> None:
+    def _unwatch(
+        self, transaction: TransactionMetadata, tp: TopicPartition, partition: Partition
+    ) -> None:
         """Wait no more for a partition, unless another transaction that ends does."""
-        ending = (self._known[name] for name in self._ending)
+        ending = (self._transactions[name] for name in self._prepared)
         if not any(tp in other.partitions for other in ending if other is not transaction):
-            partition.on_change.remove(self._rearm.set)
+            partition.on_change.remove(self._wakeup.set)
 
-    def _append(self, transaction: Transaction, partition: Partition, commit: bool) -> None:
+    def _append_marker(
+        self, transaction: TransactionMetadata, partition: Partition, commit: bool
+    ) -> None:
         marker = control_batch(
             transaction.producer.producer_id,
             transaction.producer.epoch,
@@ -404,10 +424,10 @@ class Transactions:
         partition.log.append(marker, view)
         partition.on_append()
 
-    def _end_offsets(self, transaction: Transaction, group: str, commit: bool) -> bool:
+    def _commit_offsets(self, transaction: TransactionMetadata, group: str, commit: bool) -> bool:
         """Commit the offsets of a group; False if they cannot be stored now."""
         key = transaction.transactional_id, group
-        if not commit or key in self._committed:
+        if not commit or key in self._committed_offsets:
             return True
         offsets = {
             tp: entry
@@ -422,16 +442,16 @@ class Transactions:
         except ApiError as error:
             logger.error("group %s: its offsets are not kept: %s", group, error)
         # A retry must not go over what is committed meanwhile.
-        self._committed.add(key)
+        self._committed_offsets.add(key)
         return True
 
-    def _unindex(self, transaction: Transaction, groups: tuple[str, ...]) -> None:
+    def _unindex(self, transaction: TransactionMetadata, groups: tuple[str, ...]) -> None:
         for group in groups:
-            names = self._with_offsets.get(group, {})
+            names = self._by_group.get(group, {})
             names.pop(transaction.transactional_id, None)
             if not names:
-                self._with_offsets.pop(group, None)
+                self._by_group.pop(group, None)
 
 
-def _size(transaction: Transaction) -> int:
+def _size(transaction: TransactionMetadata) -> int:
     return len(transaction.partitions) + len(transaction.groups)

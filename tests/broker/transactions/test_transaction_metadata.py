@@ -7,24 +7,28 @@ from itertools import count
 
 import pytest
 
-from aiokafkawire.broker.groups.offsets import Committed
-from aiokafkawire.broker.transactions import machine
+from aiokafkawire.broker.groups.offsets import CommittedOffset
+from aiokafkawire.broker.transactions import transaction_metadata
 from aiokafkawire.broker.transactions.events import (
-    Add,
-    Answer,
+    AddToTransaction,
     CommitOffsets,
-    End,
+    EndTransaction,
+    EpochFenced,
     Event,
-    Expire,
-    Fenced,
-    Init,
+    ExpireTransactionalId,
+    InitProducerId,
     MarkersWritten,
-    Scope,
-    Tick,
+    TransactionDeadlineReached,
+    TransactionResult,
+    TransactionScope,
     TransactionState,
-    Verify,
+    VerifyInTransaction,
 )
-from aiokafkawire.broker.transactions.machine import MAX_EPOCH, TRANSITIONS, Transaction
+from aiokafkawire.broker.transactions.transaction_metadata import (
+    MAX_EPOCH,
+    TRANSITIONS,
+    TransactionMetadata,
+)
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 from aiokafkawire.wire import ErrorCode
 
@@ -34,24 +38,26 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 ME = ProducerIdAndEpoch(40, 0)
 TIMEOUT_MS = 1_000
 NOW_MS = 5_000
-ALL = Scope((T0,), ("g",))
+ALL = TransactionScope((T0,), ("g",))
 
 
-def made() -> Transaction:
-    return Transaction("tx", count(40).__next__)
+def made() -> TransactionMetadata:
+    return TransactionMetadata("tx", count(40).__next__)
 
 
-def told(transaction: Transaction, *events: Event, now_ms: int = NOW_MS) -> Answer:
+def told(
+    transaction: TransactionMetadata, *events: Event, now_ms: int = NOW_MS
+) -> TransactionResult:
     """The answer to the last of the events; the others are carried out."""
     for event in events[:-1]:
         assert transaction.handle(event, now_ms).code in {E.NONE, E.CONCURRENT_TRANSACTIONS}
     return transaction.handle(events[-1], now_ms)
 
 
-INIT = Init(timeout_ms=TIMEOUT_MS)
-ADD = Add(producer=ME, scope=ALL)
-COMMIT, ABORT = (End(producer=ME, commit=commit) for commit in (True, False))
-OFFSETS = CommitOffsets(producer=ME, group="g", offsets={T0: Committed(7, -1, "")})
+INIT = InitProducerId(timeout_ms=TIMEOUT_MS)
+ADD = AddToTransaction(producer=ME, scope=ALL)
+COMMIT, ABORT = (EndTransaction(producer=ME, commit=commit) for commit in (True, False))
+OFFSETS = CommitOffsets(producer=ME, group="g", offsets={T0: CommittedOffset(7, -1, "")})
 MARKERS = MarkersWritten(scope=ALL)
 
 PATHS: dict[TransactionState, tuple[Event, ...]] = {
@@ -61,12 +67,12 @@ PATHS: dict[TransactionState, tuple[Event, ...]] = {
     S.PREPARE_ABORT: (INIT, ADD, ABORT),
     S.COMPLETE_COMMIT: (INIT, ADD, COMMIT, MARKERS),
     S.COMPLETE_ABORT: (INIT, ADD, ABORT, MARKERS),
-    S.DEAD: (INIT, Expire()),
+    S.DEAD: (INIT, ExpireTransactionalId()),
     S.PREPARE_EPOCH_FENCE: (INIT, ADD, INIT),
 }
 
 
-def in_state(state: TransactionState) -> Transaction:
+def in_state(state: TransactionState) -> TransactionMetadata:
     transaction = made()
     told(transaction, *PATHS[state])
     assert transaction.state is state
@@ -75,17 +81,17 @@ def in_state(state: TransactionState) -> Transaction:
 
 EVENTS: dict[str, Callable[[ProducerIdAndEpoch], Event]] = {
     "init": lambda me: INIT,
-    "add": lambda me: Add(producer=me, scope=Scope((T1,))),
-    "verify": lambda me: Verify(producer=me, scope=ALL),
+    "add": lambda me: AddToTransaction(producer=me, scope=TransactionScope((T1,))),
+    "verify": lambda me: VerifyInTransaction(producer=me, scope=ALL),
     "offsets": lambda me: CommitOffsets(producer=me, group="g", offsets={}),
-    "commit": lambda me: End(producer=me, commit=True),
-    "abort": lambda me: End(producer=me, commit=False),
-    "commit, bumping": lambda me: End(producer=me, commit=True, bumps_epoch=True),
-    "abort, bumping": lambda me: End(producer=me, commit=False, bumps_epoch=True),
-    "fenced": lambda me: Fenced(),
+    "commit": lambda me: EndTransaction(producer=me, commit=True),
+    "abort": lambda me: EndTransaction(producer=me, commit=False),
+    "commit, bumping": lambda me: EndTransaction(producer=me, commit=True, bumps_epoch=True),
+    "abort, bumping": lambda me: EndTransaction(producer=me, commit=False, bumps_epoch=True),
+    "fenced": lambda me: EpochFenced(),
     "markers": lambda me: MARKERS,
-    "tick": lambda me: Tick(),
-    "expire": lambda me: Expire(),
+    "tick": lambda me: TransactionDeadlineReached(),
+    "expire": lambda me: ExpireTransactionalId(),
 }
 
 # What whoever is the producer is answered, and the state after it, in the order of EVENTS.
@@ -151,7 +157,7 @@ def test_the_table_has_every_pair() -> None:
         (state, event) for state in TransactionState for event in Event.__args__
     }
     assert {type(make(ME)) for make in EVENTS.values()} == set(Event.__args__)
-    reached = {then for row in TRANSITIONS.values() for then in row.leads_to}
+    reached = {then for row in TRANSITIONS.values() for then in row.next_states}
     assert reached == set(TransactionState)
 
 
@@ -175,8 +181,10 @@ def test_nobody_else_has_a_say(state: TransactionState, name: str) -> None:
 # --- InitProducerId ------------------------------------------------------------------------------
 
 
-def init(transaction: Transaction, expected: ProducerIdAndEpoch | None = None) -> Answer:
-    return transaction.handle(Init(timeout_ms=TIMEOUT_MS, expected=expected), NOW_MS)
+def init(
+    transaction: TransactionMetadata, expected: ProducerIdAndEpoch | None = None
+) -> TransactionResult:
+    return transaction.handle(InitProducerId(timeout_ms=TIMEOUT_MS, expected=expected), NOW_MS)
 
 
 def test_a_newcomer_takes_the_next_epoch() -> None:
@@ -225,10 +233,14 @@ def test_an_older_producer_does_not_end_the_transaction_of_the_newer() -> None:
 def test_a_transaction_times_out_when_its_time_has_passed_and_not_before() -> None:
     transaction = in_state(S.ONGOING)
     assert transaction.next_deadline_ms() == NOW_MS + TIMEOUT_MS
-    told(transaction, Add(producer=ME, scope=Scope((T1,))), now_ms=NOW_MS + 500)
-    transaction.handle(Tick(), NOW_MS + TIMEOUT_MS - 1)
+    told(
+        transaction,
+        AddToTransaction(producer=ME, scope=TransactionScope((T1,))),
+        now_ms=NOW_MS + 500,
+    )
+    transaction.handle(TransactionDeadlineReached(), NOW_MS + TIMEOUT_MS - 1)
     assert transaction.state is S.ONGOING
-    transaction.handle(Tick(), NOW_MS + TIMEOUT_MS)
+    transaction.handle(TransactionDeadlineReached(), NOW_MS + TIMEOUT_MS)
     assert transaction.producer == ProducerIdAndEpoch(40, 1)
     assert told(transaction, COMMIT).code == E.PRODUCER_FENCED
 
@@ -238,15 +250,15 @@ def test_who_timed_out_may_abort_and_go_on_where_every_end_gives_an_epoch(
     bumps_epoch: bool,
 ) -> None:
     transaction = in_state(S.PREPARE_EPOCH_FENCE)
-    told(transaction, Fenced(bumps_epoch=bumps_epoch), MARKERS)
+    told(transaction, EpochFenced(bumps_epoch=bumps_epoch), MARKERS)
     assert transaction.state is S.COMPLETE_ABORT
     abort, commit = (
-        told(transaction, End(producer=ME, commit=commit, bumps_epoch=True))
+        told(transaction, EndTransaction(producer=ME, commit=commit, bumps_epoch=True))
         for commit in (False, True)
     )
     bumped = init(transaction, ME)
     if bumps_epoch:
-        assert abort == bumped == Answer(E.NONE, ProducerIdAndEpoch(40, 1))
+        assert abort == bumped == TransactionResult(E.NONE, ProducerIdAndEpoch(40, 1))
         assert commit.code == E.INVALID_TXN_STATE
     else:
         assert abort.code == commit.code == bumped.code == E.PRODUCER_FENCED
@@ -257,21 +269,21 @@ def test_the_last_epoch_is_kept_to_fence_with() -> None:
     transaction.producer = ProducerIdAndEpoch(40, MAX_EPOCH)
     told(transaction, INIT)
     assert transaction.producer == ProducerIdAndEpoch(40, MAX_EPOCH + 1)
-    told(transaction, Fenced(), MARKERS)
+    told(transaction, EpochFenced(), MARKERS)
     assert init(transaction).producer.producer_id == 41
 
 
 # --- the end -------------------------------------------------------------------------------------
 
 
-def bumping(commit: bool, epoch: int = 0) -> End:
-    return End(producer=ProducerIdAndEpoch(40, epoch), commit=commit, bumps_epoch=True)
+def bumping(commit: bool, epoch: int = 0) -> EndTransaction:
+    return EndTransaction(producer=ProducerIdAndEpoch(40, epoch), commit=commit, bumps_epoch=True)
 
 
 @pytest.mark.parametrize("commit", [False, True])
 def test_an_end_gives_a_new_epoch_and_its_answer_may_be_lost(commit: bool) -> None:
     transaction = in_state(S.ONGOING)
-    after = Answer(producer=ProducerIdAndEpoch(40, 1))
+    after = TransactionResult(producer=ProducerIdAndEpoch(40, 1))
     assert told(transaction, bumping(commit)) == after
     assert told(transaction, bumping(commit)).code == E.CONCURRENT_TRANSACTIONS
     assert told(transaction, bumping(not commit)).code == E.INVALID_TXN_STATE
@@ -284,7 +296,10 @@ def test_an_end_gives_a_new_epoch_and_its_answer_may_be_lost(commit: bool) -> No
 def test_an_old_end_is_not_taken_for_one_of_the_next_transaction() -> None:
     transaction = in_state(S.ONGOING)
     told(transaction, bumping(True), MARKERS)
-    told(transaction, Add(producer=ProducerIdAndEpoch(40, 1), scope=Scope((T0,))))
+    told(
+        transaction,
+        AddToTransaction(producer=ProducerIdAndEpoch(40, 1), scope=TransactionScope((T0,))),
+    )
     assert told(transaction, bumping(False)).code == E.PRODUCER_FENCED
     assert transaction.state is S.ONGOING
 
@@ -294,7 +309,7 @@ def test_the_end_with_the_last_epoch_gives_a_new_id(commit: bool) -> None:
     transaction = in_state(S.ONGOING)
     transaction.producer = ProducerIdAndEpoch(40, MAX_EPOCH)
     end = bumping(commit, MAX_EPOCH)
-    after = Answer(producer=ProducerIdAndEpoch(41, 0))
+    after = TransactionResult(producer=ProducerIdAndEpoch(41, 0))
     assert told(transaction, end) == after
     assert transaction.producer == ProducerIdAndEpoch(40, MAX_EPOCH + 1)
     assert told(transaction, end).code == E.CONCURRENT_TRANSACTIONS
@@ -305,37 +320,50 @@ def test_the_end_with_the_last_epoch_gives_a_new_id(commit: bool) -> None:
 
 def test_an_end_without_a_new_epoch_may_come_again() -> None:
     transaction = in_state(S.COMPLETE_COMMIT)
-    assert told(transaction, COMMIT) == Answer(producer=ME)
+    assert told(transaction, COMMIT) == TransactionResult(producer=ME)
     assert told(transaction, ABORT).code == E.INVALID_TXN_STATE
 
 
 def test_it_is_complete_when_the_last_marker_is_written() -> None:
     transaction = in_state(S.ONGOING)
-    told(transaction, Add(producer=ME, scope=Scope((T1,))), OFFSETS, COMMIT)
-    told(transaction, MarkersWritten(scope=Scope((T0,))))
+    told(transaction, AddToTransaction(producer=ME, scope=TransactionScope((T1,))), OFFSETS, COMMIT)
+    told(transaction, MarkersWritten(scope=TransactionScope((T0,))))
     assert (transaction.state, list(transaction.partitions)) == (S.PREPARE_COMMIT, [T1])
-    told(transaction, MarkersWritten(scope=Scope((T1,))))
+    told(transaction, MarkersWritten(scope=TransactionScope((T1,))))
     assert transaction.state is S.PREPARE_COMMIT
-    assert transaction.offsets == {"g": {T0: Committed(7, -1, "")}}
-    told(transaction, MarkersWritten(scope=Scope((), ("g",))))
+    assert transaction.offsets == {"g": {T0: CommittedOffset(7, -1, "")}}
+    told(transaction, MarkersWritten(scope=TransactionScope((), ("g",))))
     assert transaction.state is S.COMPLETE_COMMIT
     assert transaction.offsets == {}
 
 
 def test_a_transaction_begins_with_what_is_added_first() -> None:
     transaction = in_state(S.COMPLETE_COMMIT)
-    told(transaction, Add(producer=ME, scope=Scope((T1,))), now_ms=NOW_MS + 50)
+    told(
+        transaction,
+        AddToTransaction(producer=ME, scope=TransactionScope((T1,))),
+        now_ms=NOW_MS + 50,
+    )
     assert transaction.started_ms == NOW_MS + 50
     assert list(transaction.partitions) == [T1]
-    assert told(transaction, Verify(producer=ME, scope=Scope((T1,)))).code == E.NONE
-    assert told(transaction, Verify(producer=ME, scope=ALL)).code == E.TRANSACTION_ABORTABLE
+    assert (
+        told(transaction, VerifyInTransaction(producer=ME, scope=TransactionScope((T1,)))).code
+        == E.NONE
+    )
+    assert (
+        told(transaction, VerifyInTransaction(producer=ME, scope=ALL)).code
+        == E.TRANSACTION_ABORTABLE
+    )
 
 
 def test_groups_of_a_transaction_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "MAX_GROUPS", 2)
+    monkeypatch.setattr(transaction_metadata, "MAX_GROUPS", 2)
     transaction = in_state(S.ONGOING)
     codes = [
-        told(transaction, Add(producer=ME, scope=Scope(groups=(name,)))).code for name in "ghi"
+        told(
+            transaction, AddToTransaction(producer=ME, scope=TransactionScope(groups=(name,)))
+        ).code
+        for name in "ghi"
     ]
     assert codes == [E.NONE, E.NONE, E.INVALID_REQUEST]
     assert list(transaction.groups) == ["g", "h"]

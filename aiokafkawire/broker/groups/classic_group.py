@@ -16,39 +16,39 @@ from typing import Any, NamedTuple
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.groups.events import (
     Commit,
-    CoordinatorMoved,
+    CoordinatorChanged,
     Delete,
     Event,
+    GroupDeadlineReached,
+    GroupReply,
     GroupState,
     Heartbeat,
     Join,
     JoinResult,
     Leave,
-    Reply,
     Result,
     Sync,
     SyncResult,
-    Tick,
 )
 from aiokafkawire.broker.groups.members import (
-    MAX_PENDING,
-    Kept,
-    Member,
-    Rebalance,
+    MAX_PENDING_MEMBERS,
+    ClassicGroupMember,
+    DelayedJoin,
+    PersistedGroup,
+    accepts_joining_member,
     common_protocols,
     elect_protocol,
-    has_room,
 )
 from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.wire import ErrorCode
 
 __all__ = (
-    "MAX_PENDING",
+    "MAX_PENDING_MEMBERS",
     "NEW_MEMBER_TIMEOUT_S",
     "NO_DEADLINE",
     "TRANSITIONS",
     "ClassicGroup",
-    "Row",
+    "GroupTransition",
 )
 
 NEW_MEMBER_TIMEOUT_S = 300.0
@@ -71,37 +71,39 @@ class ClassicGroup:
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader = ""
-        self.members: dict[str, Member] = {}
-        self.pending: dict[str, float] = {}
-        self._unsynced: dict[str, None] = {}
+        self.members: dict[str, ClassicGroupMember] = {}
+        self.pending_members: dict[str, float] = {}
+        self._pending_sync_members: dict[str, None] = {}
         self._sync_deadline = NO_DEADLINE
-        self._rebalance = Rebalance(NO_DEADLINE)
+        self._delayed_join = DelayedJoin(NO_DEADLINE)
         self._initial_delay_s = initial_rebalance_delay_s
         self._max_size = max_size
-        self._replies: list[Reply] = []
-        self._kept = self._snapshot()
+        self._replies: list[GroupReply] = []
+        self._persisted = self._snapshot()
 
-    def handle(self, event: Event, now: float) -> list[Reply]:
+    def handle(self, event: Event, now: float) -> list[GroupReply]:
         """Carry out one event; the replies are in the order in which they are due."""
-        row = transition(TRANSITIONS, self.state, event)
+        transition_row = transition(TRANSITIONS, self.state, event)
         before = self.state
-        row.action(self, event, now)
-        assert self.state in row.leads_to, f"{before} -> {self.state} at {type(event).__name__}"
+        transition_row.action(self, event, now)
+        assert self.state in transition_row.next_states, (
+            f"{before} -> {self.state} at {type(event).__name__}"
+        )
         replies, self._replies = self._replies, []
         return replies
 
     def next_deadline(self) -> float:
-        """When a `Tick` has something to do, if nothing happens before."""
+        """When a `GroupDeadlineReached` has something to do, if nothing happens before."""
         deadlines = [member.session_deadline for member in self.members.values()]
-        deadlines += self.pending.values()
+        deadlines += self.pending_members.values()
         if self.state is PREPARING:
-            deadlines.append(self._rebalance.deadline)
+            deadlines.append(self._delayed_join.deadline)
         deadlines.append(self._sync_deadline)
         return min(deadlines)
 
     @property
     def is_unused(self) -> bool:
-        return self.state in {EMPTY, DEAD} and not self.pending
+        return self.state in {EMPTY, DEAD} and not self.pending_members
 
     # --- JoinGroup ---------------------------------------------------------------------------
 
@@ -109,24 +111,24 @@ class ClassicGroup:
         try:
             self._check_join(event)
             if event.member_id:
-                self._join_known(event, now)
+                self._join_existing(event, now)
             elif event.instance_id is not None:
                 self._join_static(event, now)
-            elif event.needs_known_id:
-                if len(self.pending) >= MAX_PENDING:
+            elif event.requires_known_member_id:
+                if len(self.pending_members) >= MAX_PENDING_MEMBERS:
                     raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-                self.pending[event.new_member_id] = now + event.session_timeout_s
+                self.pending_members[event.new_member_id] = now + event.session_timeout_s
                 raise ApiError(ErrorCode.MEMBER_ID_REQUIRED)
             else:
-                self._add(event.new_member_id, event, now)
+                self._add_member(event.new_member_id, event, now)
         except ApiError as error:
             member_id = event.member_id
             if error.code is ErrorCode.MEMBER_ID_REQUIRED:
                 member_id = event.new_member_id
             elif error.code is ErrorCode.GROUP_MAX_SIZE_REACHED:
-                self.pending.pop(member_id, None)
+                self.pending_members.pop(member_id, None)
                 if member_id in self.members:
-                    self._remove(self.members[member_id])
+                    self._remove_member(self.members[member_id])
                 member_id = ""
             self._reply(event.reply, JoinResult(code=error.code, member_id=member_id))
 
@@ -136,7 +138,7 @@ class ClassicGroup:
         self._reply(event.reply, JoinResult(code=code, member_id=event.member_id))
 
     def _check_join(self, event: Join) -> None:
-        if not has_room(self.state, self.members, event.member_id, self._max_size):
+        if not accepts_joining_member(self.state, self.members, event.member_id, self._max_size):
             raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
         names = [name for name, _ in event.protocols]
         if not event.protocol_type or not names:
@@ -147,179 +149,185 @@ class ClassicGroup:
             if event.protocol_type != self.protocol_type or not fits:
                 raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
-    def _join_known(self, event: Join, now: float) -> None:
-        if event.member_id in self.pending:
-            del self.pending[event.member_id]
-            self._add(event.member_id, event, now)
+    def _join_existing(self, event: Join, now: float) -> None:
+        if event.member_id in self.pending_members:
+            del self.pending_members[event.member_id]
+            self._add_member(event.member_id, event, now)
             return
-        member = self._member(event.member_id, event.instance_id)
+        member = self._get_member(event.member_id, event.instance_id)
         changed = member.protocols != event.protocols
         leads = member.member_id == self.leader
         if self.state is PREPARING or changed or (self.state is STABLE and leads):
-            self._update(member, event, now)
+            self._update_member(member, event, now)
         else:
             # Its answer was lost: the generation still stands.
-            self._touch(member, now)
-            self._reply(event.reply, self._joined(member, listing=self.state is COMPLETING))
+            self._extend_session(member, now)
+            self._reply(
+                event.reply, self._join_result(member, with_members=self.state is COMPLETING)
+            )
 
     def _join_static(self, event: Join, now: float) -> None:
         """A static member without an id: a new one, or one that came back and takes its place."""
         old = next((m for m in self.members.values() if m.instance_id == event.instance_id), None)
         if old is None:
-            self._add(event.new_member_id, event, now)
+            self._add_member(event.new_member_id, event, now)
             return
         led = old.member_id == self.leader
-        member = self._take_place(old, event.new_member_id)
+        member = self._replace_static_member(old, event.new_member_id)
         member.client_id, member.client_host = event.client_id, event.client_host
         if self.state is STABLE:
             member.protocols = event.protocols
         if self.state is not STABLE or elect_protocol(list(self.members.values())) != self.protocol:
-            self._update(member, event, now)
+            self._update_member(member, event, now)
             return
         # Even if it reads other topics now: who leads sees that, and begins a rebalance.
         member.session_timeout_s = event.session_timeout_s
         member.rebalance_timeout_s = event.rebalance_timeout_s
-        self._touch(member, now)
-        self._kept = self._snapshot()
-        result = self._joined(member, listing=led and event.may_skip_assignment)
-        if led and event.may_skip_assignment:
+        self._extend_session(member, now)
+        self._persisted = self._snapshot()
+        result = self._join_result(member, with_members=led and event.supports_skipping_assignment)
+        if led and event.supports_skipping_assignment:
             result = replace(result, skip_assignment=True)
         elif led:
             # An older client would assign anew if it heard that it leads.
             result = replace(result, leader=old.member_id)
         self._reply(event.reply, result)
 
-    def _take_place(self, old: Member, member_id: str) -> Member:
-        self._dismiss(old, ErrorCode.FENCED_INSTANCE_ID)
+    def _replace_static_member(self, old: ClassicGroupMember, member_id: str) -> ClassicGroupMember:
+        self._fail_pending_replies(old, ErrorCode.FENCED_INSTANCE_ID)
         member = replace(old, member_id=member_id, join_reply=None, sync_reply=None)
         self.members = {
             (member_id if key == old.member_id else key): (member if value is old else value)
             for key, value in self.members.items()
         }
-        if old.member_id in self._unsynced:
-            del self._unsynced[old.member_id]
-            self._unsynced[member_id] = None
+        if old.member_id in self._pending_sync_members:
+            del self._pending_sync_members[old.member_id]
+            self._pending_sync_members[member_id] = None
         if self.leader == old.member_id:
             self.leader = member_id
         return member
 
-    def _add(self, member_id: str, event: Join, now: float) -> None:
+    def _add_member(self, member_id: str, event: Join, now: float) -> None:
         if not self.members:
             self.protocol_type = event.protocol_type
             self.leader = member_id
-        self.members[member_id] = Member.joining(member_id, event, now + NEW_MEMBER_TIMEOUT_S)
-        if self.state is PREPARING and self._rebalance.initial:
-            self._rebalance.newcomer = True
-        self._prepare(now)
+        self.members[member_id] = ClassicGroupMember.from_join(
+            member_id, event, now + NEW_MEMBER_TIMEOUT_S
+        )
+        if self.state is PREPARING and self._delayed_join.initial:
+            self._delayed_join.has_new_member = True
+        self._prepare_rebalance(now)
 
-    def _update(self, member: Member, event: Join, now: float) -> None:
-        self._dismiss(member, ErrorCode.REBALANCE_IN_PROGRESS)
+    def _update_member(self, member: ClassicGroupMember, event: Join, now: float) -> None:
+        self._fail_pending_replies(member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.protocols = event.protocols
         member.session_timeout_s = event.session_timeout_s
         member.rebalance_timeout_s = event.rebalance_timeout_s
         member.join_reply = event.reply
-        self._touch(member, now)
-        self._prepare(now)
+        self._extend_session(member, now)
+        self._prepare_rebalance(now)
 
-    def _joined(self, member: Member, *, listing: bool) -> JoinResult:
-        listing = listing and member.member_id == self.leader
+    def _join_result(self, member: ClassicGroupMember, *, with_members: bool) -> JoinResult:
+        with_members = with_members and member.member_id == self.leader
         return JoinResult(
             member_id=member.member_id,
             generation=self.generation,
             protocol_type=self.protocol_type,
             protocol=self.protocol,
             leader=self.leader,
-            members=tuple(m.listed(self.protocol) for m in self.members.values() if listing),
+            members=tuple(
+                m.to_joined_member(self.protocol) for m in self.members.values() if with_members
+            ),
         )
 
     # --- the rebalance -----------------------------------------------------------------------
 
-    def _prepare(self, now: float) -> None:
+    def _prepare_rebalance(self, now: float) -> None:
         """Wait for all members to join, unless the group does so already."""
         if self.state is not PREPARING:
             if self.state is COMPLETING:
-                self._forget_assignments()
-            self._end_sync()
+                self._reset_assignments()
+            self._end_sync_phase()
             members = self.members.values()
-            self._rebalance = (
-                Rebalance.first(members, now, self._initial_delay_s)
+            self._delayed_join = (
+                DelayedJoin.initial_for(members, now, self._initial_delay_s)
                 if self.state is EMPTY
-                else Rebalance.of(members, now)
+                else DelayedJoin.for_members(members, now)
             )
             self.state = PREPARING
-        self._complete_if_due(now)
+        self._maybe_complete_join(now)
 
-    def _complete_if_due(self, now: float) -> None:
+    def _maybe_complete_join(self, now: float) -> None:
         """Go on when all have joined, or when those who have not had their time."""
-        if self._all_joined():
-            self._complete(now)
-        elif self._rebalance.deadline <= now:
-            self._time_is_up(now)
+        if self._has_all_members_joined():
+            self._complete_join(now)
+        elif self._delayed_join.deadline <= now:
+            self._on_rebalance_timeout(now)
 
-    def _all_joined(self) -> bool:
-        if self._rebalance.initial and self.members:
+    def _has_all_members_joined(self) -> bool:
+        if self._delayed_join.initial and self.members:
             return False
         joined = all(member.join_reply is not None for member in self.members.values())
-        return joined and not self.pending
+        return joined and not self.pending_members
 
-    def _time_is_up(self, now: float) -> None:
-        waited = self._rebalance
-        if waited.initial and waited.newcomer and waited.remaining_s > 0:
+    def _on_rebalance_timeout(self, now: float) -> None:
+        delayed_join = self._delayed_join
+        if delayed_join.initial and delayed_join.has_new_member and delayed_join.remaining_s > 0:
             # Others are still coming: give them time as well, up to the rebalance timeout.
-            delay = min(self._initial_delay_s, waited.remaining_s)
-            rest = waited.remaining_s - delay
-            self._rebalance = Rebalance(now + delay, initial=True, remaining_s=rest)
+            delay = min(self._initial_delay_s, delayed_join.remaining_s)
+            remaining_s = delayed_join.remaining_s - delay
+            self._delayed_join = DelayedJoin(now + delay, initial=True, remaining_s=remaining_s)
         else:
-            self._complete(now)
+            self._complete_join(now)
 
-    def _complete(self, now: float) -> None:
+    def _complete_join(self, now: float) -> None:
         """Begin the next generation with those who joined."""
         for member in list(self.members.values()):
             # A static member keeps its place until its session ends.
             if member.join_reply is None and member.instance_id is None:
-                self._remove(member)
+                self._remove_member(member)
         joined = [member for member in self.members.values() if member.join_reply is not None]
         if self.members and not joined:
-            self._rebalance = Rebalance.of(self.members.values(), now)
+            self._delayed_join = DelayedJoin.for_members(self.members.values(), now)
             return
         self.generation += 1
         if not self.members:
             self.protocol = None
             self.leader = ""
-            self._become(EMPTY)
+            self._transition_to(EMPTY)
             return
         if self.members[self.leader].join_reply is None:
             self.leader = joined[0].member_id
         self.protocol = elect_protocol(list(self.members.values()))
         self.state = COMPLETING
-        self._unsynced = dict.fromkeys(self.members)
-        self._sync_deadline = Rebalance.of(self.members.values(), now).deadline
+        self._pending_sync_members = dict.fromkeys(self.members)
+        self._sync_deadline = DelayedJoin.for_members(self.members.values(), now).deadline
         for member in self.members.values():
             # A static member that has not come back may do so for one more session.
             member.is_new = False
-            self._touch(member, now)
+            self._extend_session(member, now)
         for member in joined:
             reply, member.join_reply = member.join_reply, None
-            self._reply(reply, self._joined(member, listing=True))
+            self._reply(reply, self._join_result(member, with_members=True))
 
-    def _become(self, state: GroupState) -> None:
+    def _transition_to(self, state: GroupState) -> None:
         self.state = state
-        self._kept = self._snapshot()
+        self._persisted = self._snapshot()
 
-    def _forget_assignments(self) -> None:
+    def _reset_assignments(self) -> None:
         for member in self.members.values():
             member.assignment = b""
-            self._answer_sync(member, SyncResult(code=ErrorCode.REBALANCE_IN_PROGRESS))
+            self._reply_to_sync(member, SyncResult(code=ErrorCode.REBALANCE_IN_PROGRESS))
 
-    def _end_sync(self) -> None:
-        self._unsynced = {}
+    def _end_sync_phase(self) -> None:
+        self._pending_sync_members = {}
         self._sync_deadline = NO_DEADLINE
 
     # --- SyncGroup ---------------------------------------------------------------------------
 
     def _on_sync(self, event: Sync, now: float) -> None:
         try:
-            member = self._member(event.member_id, event.instance_id)
+            member = self._get_member(event.member_id, event.instance_id)
             self._check_generation(event.generation)
             for given, own in (
                 (event.protocol_type, self.protocol_type),
@@ -332,62 +340,62 @@ class ClassicGroup:
         except ApiError as error:
             self._reply(event.reply, SyncResult(code=error.code))
             return
-        self._synced(member.member_id)
-        self._touch(member, now)
+        self._remove_pending_sync_member(member.member_id)
+        self._extend_session(member, now)
         if self.state is STABLE:
-            self._reply(event.reply, self._assigned(member))
+            self._reply(event.reply, self._sync_result(member))
             return
-        self._answer_sync(member, SyncResult(code=ErrorCode.REBALANCE_IN_PROGRESS))
+        self._reply_to_sync(member, SyncResult(code=ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync_reply = event.reply
         if member.member_id == self.leader:
-            self._assign(event.assignments, now)
+            self._set_assignments(event.assignments, now)
 
-    def _on_sync_refused(self, event: Sync, now: float) -> None:
+    def _on_sync_rejected(self, event: Sync, now: float) -> None:
         del now
         dead = self.state is DEAD
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE if dead else ErrorCode.UNKNOWN_MEMBER_ID
         self._reply(event.reply, SyncResult(code=code))
 
-    def _assign(self, assignments: Mapping[str, bytes], now: float) -> None:
+    def _set_assignments(self, assignments: Mapping[str, bytes], now: float) -> None:
         for member in self.members.values():
             member.assignment = assignments.get(member.member_id, b"")
-        self._become(STABLE)
+        self._transition_to(STABLE)
         for member in self.members.values():
             if member.sync_reply is not None:
-                self._touch(member, now)
-                self._answer_sync(member, self._assigned(member))
+                self._extend_session(member, now)
+                self._reply_to_sync(member, self._sync_result(member))
 
-    def _assigned(self, member: Member) -> SyncResult:
+    def _sync_result(self, member: ClassicGroupMember) -> SyncResult:
         return SyncResult(
             protocol_type=self.protocol_type,
             protocol=self.protocol,
             assignment=member.assignment,
         )
 
-    def _answer_sync(self, member: Member, result: SyncResult) -> None:
+    def _reply_to_sync(self, member: ClassicGroupMember, result: SyncResult) -> None:
         if member.sync_reply is not None:
             reply, member.sync_reply = member.sync_reply, None
             self._reply(reply, result)
 
-    def _synced(self, member_id: str) -> None:
-        self._unsynced.pop(member_id, None)
-        if not self._unsynced:
+    def _remove_pending_sync_member(self, member_id: str) -> None:
+        self._pending_sync_members.pop(member_id, None)
+        if not self._pending_sync_members:
             self._sync_deadline = NO_DEADLINE
 
     # --- Heartbeat, OffsetCommit, LeaveGroup -------------------------------------------------
 
     def _on_heartbeat(self, event: Heartbeat, now: float) -> None:
         try:
-            member = self._member(event.member_id, event.instance_id)
+            member = self._get_member(event.member_id, event.instance_id)
             self._check_generation(event.generation)
         except ApiError as error:
             self._reply(event.reply, error.code)
             return
-        self._touch(member, now)
+        self._extend_session(member, now)
         code = ErrorCode.REBALANCE_IN_PROGRESS if self.state is PREPARING else ErrorCode.NONE
         self._reply(event.reply, code)
 
-    def _on_refused(self, event: Heartbeat | Leave, now: float) -> None:
+    def _on_rejected(self, event: Heartbeat | Leave, now: float) -> None:
         del now
         dead = self.state is DEAD
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE if dead else ErrorCode.UNKNOWN_MEMBER_ID
@@ -396,9 +404,9 @@ class ClassicGroup:
     def _on_commit(self, event: Commit, now: float) -> None:
         try:
             if event.generation >= 0 or event.member_id or event.instance_id is not None:
-                member = self._member(event.member_id, event.instance_id)
+                member = self._get_member(event.member_id, event.instance_id)
                 self._check_generation(event.generation)
-                self._touch(member, now)
+                self._extend_session(member, now)
             elif self.state is not EMPTY and not event.transactional:
                 # With members in the group, nobody else has a say.
                 raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -420,85 +428,85 @@ class ClassicGroup:
         self._reply(event.reply, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _on_leave(self, event: Leave, now: float) -> None:
-        if event.member_id in self.pending and event.instance_id is None:
-            del self.pending[event.member_id]
+        if event.member_id in self.pending_members and event.instance_id is None:
+            del self.pending_members[event.member_id]
             if self.state is PREPARING:
-                self._complete_if_due(now)
+                self._maybe_complete_join(now)
         else:
             try:
-                member = self._leaving(event)
+                member = self._find_leaving_member(event)
             except ApiError as error:
                 self._reply(event.reply, error.code)
                 return
-            self._remove(member)
-            self._prepare(now)
+            self._remove_member(member)
+            self._prepare_rebalance(now)
         self._reply(event.reply, ErrorCode.NONE)
 
-    def _leaving(self, event: Leave) -> Member:
+    def _find_leaving_member(self, event: Leave) -> ClassicGroupMember:
         if event.instance_id is not None and not event.member_id:
             for member in self.members.values():
                 if member.instance_id == event.instance_id:
                     return member
-        return self._member(event.member_id, event.instance_id)
+        return self._get_member(event.member_id, event.instance_id)
 
     # --- time, and the rest ------------------------------------------------------------------
 
-    def _on_tick(self, event: Tick, now: float) -> None:
+    def _on_tick(self, event: GroupDeadlineReached, now: float) -> None:
         del event
-        for member_id in [key for key, deadline in self.pending.items() if deadline <= now]:
-            del self.pending[member_id]
+        for member_id in [key for key, deadline in self.pending_members.items() if deadline <= now]:
+            del self.pending_members[member_id]
         expired = [m for m in self.members.values() if m.session_deadline <= now]
-        lost = False
+        removed = False
         for member in expired:
-            if member.waits and not member.is_new:
+            if member.is_waiting and not member.is_new:
                 # It waits for the others: that it is silent is no sign.
-                self._touch(member, now)
+                self._extend_session(member, now)
             else:
-                self._remove(member)
-                lost = True
+                self._remove_member(member)
+                removed = True
         if self._sync_deadline <= now:
-            for member_id in list(self._unsynced):
+            for member_id in list(self._pending_sync_members):
                 if member_id in self.members:
-                    self._remove(self.members[member_id])
-                    lost = True
-            self._end_sync()
-        if lost:
-            self._prepare(now)
+                    self._remove_member(self.members[member_id])
+                    removed = True
+            self._end_sync_phase()
+        if removed:
+            self._prepare_rebalance(now)
         elif self.state is PREPARING:
-            self._complete_if_due(now)
+            self._maybe_complete_join(now)
 
-    def _on_moved(self, event: CoordinatorMoved, now: float) -> None:
+    def _on_coordinator_changed(self, event: CoordinatorChanged, now: float) -> None:
         for member in self.members.values():
-            self._dismiss(member, ErrorCode.NOT_COORDINATOR)
-        kept = self._kept
-        self.generation, self.leader = kept.generation, kept.leader
-        self.protocol_type, self.protocol = kept.protocol_type, kept.protocol
-        self.members = {member.member_id: replace(member) for member in kept.members}
+            self._fail_pending_replies(member, ErrorCode.NOT_COORDINATOR)
+        persisted = self._persisted
+        self.generation, self.leader = persisted.generation, persisted.leader
+        self.protocol_type, self.protocol = persisted.protocol_type, persisted.protocol
+        self.members = {member.member_id: replace(member) for member in persisted.members}
         for member in self.members.values():
-            self._touch(member, max(now, event.loaded_at))
-        self.pending = {}
-        self._end_sync()
-        self.state = kept.state
+            self._extend_session(member, max(now, event.loaded_at))
+        self.pending_members = {}
+        self._end_sync_phase()
+        self.state = persisted.state
 
     def _on_delete(self, event: Delete, now: float) -> None:
         del now
         # Newcomers that only hold an id do not count; they are told so when they come with it.
-        self.pending = {}
-        self._become(DEAD)
+        self.pending_members = {}
+        self._transition_to(DEAD)
         self._reply(event.reply, ErrorCode.NONE)
 
-    def _on_delete_refused(self, event: Delete, now: float) -> None:
+    def _on_delete_rejected(self, event: Delete, now: float) -> None:
         del now
         dead = self.state is DEAD
         code = ErrorCode.GROUP_ID_NOT_FOUND if dead else ErrorCode.NON_EMPTY_GROUP
         self._reply(event.reply, code)
 
-    def _nothing(self, event: Event, now: float) -> None:
+    def _ignore(self, event: Event, now: float) -> None:
         del event, now
 
     # --- members -----------------------------------------------------------------------------
 
-    def _member(self, member_id: str, instance_id: str | None) -> Member:
+    def _get_member(self, member_id: str, instance_id: str | None) -> ClassicGroupMember:
         """The member of a request. Raises `ApiError`."""
         if instance_id is not None:
             for member in self.members.values():
@@ -513,87 +521,93 @@ class ClassicGroup:
         if generation != self.generation:
             raise ApiError(ErrorCode.ILLEGAL_GENERATION)
 
-    def _touch(self, member: Member, now: float) -> None:
+    def _extend_session(self, member: ClassicGroupMember, now: float) -> None:
         timeout = NEW_MEMBER_TIMEOUT_S if member.is_new else member.session_timeout_s
         member.session_deadline = now + timeout
 
-    def _remove(self, member: Member) -> None:
-        self._dismiss(member, ErrorCode.UNKNOWN_MEMBER_ID)
+    def _remove_member(self, member: ClassicGroupMember) -> None:
+        self._fail_pending_replies(member, ErrorCode.UNKNOWN_MEMBER_ID)
         del self.members[member.member_id]
-        self._synced(member.member_id)
+        self._remove_pending_sync_member(member.member_id)
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), "")
 
-    def _dismiss(self, member: Member, code: ErrorCode) -> None:
+    def _fail_pending_replies(self, member: ClassicGroupMember, code: ErrorCode) -> None:
         """Answer what a member's earlier requests wait for."""
-        self._answer_sync(member, SyncResult(code=code))
+        self._reply_to_sync(member, SyncResult(code=code))
         if member.join_reply is not None:
             reply, member.join_reply = member.join_reply, None
             self._reply(reply, JoinResult(code=code, member_id=member.member_id))
 
-    def _snapshot(self) -> Kept:
+    def _snapshot(self) -> PersistedGroup:
         members = tuple(
             replace(member, join_reply=None, sync_reply=None) for member in self.members.values()
         )
-        return Kept(
+        return PersistedGroup(
             self.state, self.generation, self.protocol_type, self.protocol, self.leader, members
         )
 
     def _reply(self, to: object, result: Result) -> None:
-        self._replies.append(Reply(to, result))
+        self._replies.append(GroupReply(to, result))
 
 
-class Row(NamedTuple):
+class GroupTransition(NamedTuple):
     """What an event does in a state, and the states that may follow."""
 
     action: Callable[[ClassicGroup, Any, float], None]
-    leads_to: tuple[GroupState, ...]
+    next_states: tuple[GroupState, ...]
 
 
 _G = ClassicGroup
 _REBALANCED = (PREPARING, COMPLETING, EMPTY)
 
-TRANSITIONS: Mapping[tuple[GroupState, type[Event]], Row] = MappingProxyType(
+TRANSITIONS: Mapping[tuple[GroupState, type[Event]], GroupTransition] = MappingProxyType(
     {
-        (EMPTY, Join): Row(_G._on_join, (EMPTY, PREPARING, COMPLETING)),
-        (EMPTY, Sync): Row(_G._on_sync_refused, (EMPTY,)),
-        (EMPTY, Heartbeat): Row(_G._on_refused, (EMPTY,)),
-        (EMPTY, Leave): Row(_G._on_leave, (EMPTY,)),
-        (EMPTY, Commit): Row(_G._on_commit_empty, (EMPTY,)),
-        (EMPTY, Tick): Row(_G._on_tick, (EMPTY,)),
-        (EMPTY, CoordinatorMoved): Row(_G._on_moved, (EMPTY,)),
-        (EMPTY, Delete): Row(_G._on_delete, (DEAD,)),
-        (PREPARING, Join): Row(_G._on_join, (PREPARING, COMPLETING)),
-        (PREPARING, Sync): Row(_G._on_sync, (PREPARING,)),
-        (PREPARING, Heartbeat): Row(_G._on_heartbeat, (PREPARING,)),
-        (PREPARING, Leave): Row(_G._on_leave, _REBALANCED),
-        (PREPARING, Commit): Row(_G._on_commit, (PREPARING,)),
-        (PREPARING, Tick): Row(_G._on_tick, _REBALANCED),
-        (PREPARING, CoordinatorMoved): Row(_G._on_moved, (EMPTY, STABLE)),
-        (PREPARING, Delete): Row(_G._on_delete_refused, (PREPARING,)),
-        (COMPLETING, Join): Row(_G._on_join, (COMPLETING, PREPARING)),
-        (COMPLETING, Sync): Row(_G._on_sync, (COMPLETING, STABLE)),
-        (COMPLETING, Heartbeat): Row(_G._on_heartbeat, (COMPLETING,)),
-        (COMPLETING, Leave): Row(_G._on_leave, (COMPLETING, PREPARING, EMPTY)),
-        (COMPLETING, Commit): Row(_G._on_commit, (COMPLETING,)),
-        (COMPLETING, Tick): Row(_G._on_tick, (COMPLETING, PREPARING, EMPTY)),
-        (COMPLETING, CoordinatorMoved): Row(_G._on_moved, (EMPTY, STABLE)),
-        (COMPLETING, Delete): Row(_G._on_delete_refused, (COMPLETING,)),
-        (STABLE, Join): Row(_G._on_join, (STABLE, PREPARING, COMPLETING)),
-        (STABLE, Sync): Row(_G._on_sync, (STABLE,)),
-        (STABLE, Heartbeat): Row(_G._on_heartbeat, (STABLE,)),
-        (STABLE, Leave): Row(_G._on_leave, (STABLE, PREPARING, EMPTY)),
-        (STABLE, Commit): Row(_G._on_commit, (STABLE,)),
-        (STABLE, Tick): Row(_G._on_tick, (STABLE, PREPARING, EMPTY)),
-        (STABLE, CoordinatorMoved): Row(_G._on_moved, (STABLE,)),
-        (STABLE, Delete): Row(_G._on_delete_refused, (STABLE,)),
-        (DEAD, Join): Row(_G._on_join_dead, (DEAD,)),
-        (DEAD, Sync): Row(_G._on_sync_refused, (DEAD,)),
-        (DEAD, Heartbeat): Row(_G._on_refused, (DEAD,)),
-        (DEAD, Leave): Row(_G._on_refused, (DEAD,)),
-        (DEAD, Commit): Row(_G._on_commit_dead, (DEAD,)),
-        (DEAD, Tick): Row(_G._nothing, (DEAD,)),
-        (DEAD, CoordinatorMoved): Row(_G._nothing, (DEAD,)),
-        (DEAD, Delete): Row(_G._on_delete_refused, (DEAD,)),
+        (EMPTY, Join): GroupTransition(_G._on_join, (EMPTY, PREPARING, COMPLETING)),
+        (EMPTY, Sync): GroupTransition(_G._on_sync_rejected, (EMPTY,)),
+        (EMPTY, Heartbeat): GroupTransition(_G._on_rejected, (EMPTY,)),
+        (EMPTY, Leave): GroupTransition(_G._on_leave, (EMPTY,)),
+        (EMPTY, Commit): GroupTransition(_G._on_commit_empty, (EMPTY,)),
+        (EMPTY, GroupDeadlineReached): GroupTransition(_G._on_tick, (EMPTY,)),
+        (EMPTY, CoordinatorChanged): GroupTransition(_G._on_coordinator_changed, (EMPTY,)),
+        (EMPTY, Delete): GroupTransition(_G._on_delete, (DEAD,)),
+        (PREPARING, Join): GroupTransition(_G._on_join, (PREPARING, COMPLETING)),
+        (PREPARING, Sync): GroupTransition(_G._on_sync, (PREPARING,)),
+        (PREPARING, Heartbeat): GroupTransition(_G._on_heartbeat, (PREPARING,)),
+        (PREPARING, Leave): GroupTransition(_G._on_leave, _REBALANCED),
+        (PREPARING, Commit): GroupTransition(_G._on_commit, (PREPARING,)),
+        (PREPARING, GroupDeadlineReached): GroupTransition(_G._on_tick, _REBALANCED),
+        (PREPARING, CoordinatorChanged): GroupTransition(
+            _G._on_coordinator_changed, (EMPTY, STABLE)
+        ),
+        (PREPARING, Delete): GroupTransition(_G._on_delete_rejected, (PREPARING,)),
+        (COMPLETING, Join): GroupTransition(_G._on_join, (COMPLETING, PREPARING)),
+        (COMPLETING, Sync): GroupTransition(_G._on_sync, (COMPLETING, STABLE)),
+        (COMPLETING, Heartbeat): GroupTransition(_G._on_heartbeat, (COMPLETING,)),
+        (COMPLETING, Leave): GroupTransition(_G._on_leave, (COMPLETING, PREPARING, EMPTY)),
+        (COMPLETING, Commit): GroupTransition(_G._on_commit, (COMPLETING,)),
+        (COMPLETING, GroupDeadlineReached): GroupTransition(
+            _G._on_tick, (COMPLETING, PREPARING, EMPTY)
+        ),
+        (COMPLETING, CoordinatorChanged): GroupTransition(
+            _G._on_coordinator_changed, (EMPTY, STABLE)
+        ),
+        (COMPLETING, Delete): GroupTransition(_G._on_delete_rejected, (COMPLETING,)),
+        (STABLE, Join): GroupTransition(_G._on_join, (STABLE, PREPARING, COMPLETING)),
+        (STABLE, Sync): GroupTransition(_G._on_sync, (STABLE,)),
+        (STABLE, Heartbeat): GroupTransition(_G._on_heartbeat, (STABLE,)),
+        (STABLE, Leave): GroupTransition(_G._on_leave, (STABLE, PREPARING, EMPTY)),
+        (STABLE, Commit): GroupTransition(_G._on_commit, (STABLE,)),
+        (STABLE, GroupDeadlineReached): GroupTransition(_G._on_tick, (STABLE, PREPARING, EMPTY)),
+        (STABLE, CoordinatorChanged): GroupTransition(_G._on_coordinator_changed, (STABLE,)),
+        (STABLE, Delete): GroupTransition(_G._on_delete_rejected, (STABLE,)),
+        (DEAD, Join): GroupTransition(_G._on_join_dead, (DEAD,)),
+        (DEAD, Sync): GroupTransition(_G._on_sync_rejected, (DEAD,)),
+        (DEAD, Heartbeat): GroupTransition(_G._on_rejected, (DEAD,)),
+        (DEAD, Leave): GroupTransition(_G._on_rejected, (DEAD,)),
+        (DEAD, Commit): GroupTransition(_G._on_commit_dead, (DEAD,)),
+        (DEAD, GroupDeadlineReached): GroupTransition(_G._ignore, (DEAD,)),
+        (DEAD, CoordinatorChanged): GroupTransition(_G._ignore, (DEAD,)),
+        (DEAD, Delete): GroupTransition(_G._on_delete_rejected, (DEAD,)),
     }
 )

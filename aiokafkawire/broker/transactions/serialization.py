@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from aiokafkawire.broker.groups.offsets import Committed
+from aiokafkawire.broker.groups.offsets import CommittedOffset
 from aiokafkawire.broker.transactions.events import TransactionState
-from aiokafkawire.broker.transactions.machine import Transaction
+from aiokafkawire.broker.transactions.transaction_metadata import TransactionMetadata
 from aiokafkawire.errors import KafkaError
 from aiokafkawire.types import ProducerIdAndEpoch, TopicPartition
 
-__all__ = ("loaded", "restore", "saved")
+__all__ = ("deserialize", "restore", "serialize")
 
 
-def saved(transaction: Transaction) -> dict[str, Any]:
+def serialize(transaction: TransactionMetadata) -> dict[str, Any]:
     """All of it; a dead one as what says that it is to be forgotten."""
     if transaction.state is TransactionState.DEAD:
         return {"transactional_id": transaction.transactional_id, "state": None}
@@ -38,10 +38,10 @@ def saved(transaction: Transaction) -> dict[str, Any]:
     }
 
 
-def loaded(line: Mapping[str, Any], new_producer_id: Callable[[], int]) -> Transaction:
+def deserialize(line: Mapping[str, Any], new_producer_id: Callable[[], int]) -> TransactionMetadata:
     """The transaction of a line. Raises `KafkaError` for one that makes no sense."""
     try:
-        transaction = Transaction(str(line["transactional_id"]), new_producer_id)
+        transaction = TransactionMetadata(str(line["transactional_id"]), new_producer_id)
         if line["state"] is None:
             transaction.state = TransactionState.DEAD
             return transaction
@@ -51,7 +51,7 @@ def loaded(line: Mapping[str, Any], new_producer_id: Callable[[], int]) -> Trans
     return transaction
 
 
-def restore(transaction: Transaction, line: Mapping[str, Any]) -> None:
+def restore(transaction: TransactionMetadata, line: Mapping[str, Any]) -> None:
     """Give a transaction the state of its line, which is not that of a dead one."""
     transaction.partitions.clear()
     transaction.groups.clear()
@@ -70,7 +70,7 @@ def restore(transaction: Transaction, line: Mapping[str, Any]) -> None:
     transaction.groups.update(dict.fromkeys(map(str, line["groups"])))
     for group, topic, partition, offset, leader_epoch, metadata in line["offsets"]:
         offsets = transaction.offsets.setdefault(str(group), {})
-        entry = Committed(int(offset), int(leader_epoch), str(metadata))
+        entry = CommittedOffset(int(offset), int(leader_epoch), str(metadata))
         offsets[TopicPartition(str(topic), int(partition))] = entry
 
 

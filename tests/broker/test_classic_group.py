@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokafkawire.broker.groups import machine
+from aiokafkawire.broker.groups import classic_group
+from aiokafkawire.broker.groups.classic_group import NEW_MEMBER_TIMEOUT_S, TRANSITIONS, ClassicGroup
 from aiokafkawire.broker.groups.events import (
     Commit,
-    CoordinatorMoved,
+    CoordinatorChanged,
     Delete,
     Event,
+    GroupDeadlineReached,
     GroupState,
     Heartbeat,
     Join,
@@ -21,9 +23,7 @@ from aiokafkawire.broker.groups.events import (
     Leave,
     Sync,
     SyncResult,
-    Tick,
 )
-from aiokafkawire.broker.groups.machine import NEW_MEMBER_TIMEOUT_S, TRANSITIONS, ClassicGroup
 from aiokafkawire.wire import ErrorCode
 
 EMPTY = GroupState.EMPTY
@@ -89,7 +89,7 @@ class Driver:
 
     def tick(self, seconds: float) -> None:
         self.now += seconds
-        self.give(Tick())
+        self.give(GroupDeadlineReached())
 
     def answer(self, member_id: str) -> Any:
         """The latest answer to a request of a member."""
@@ -125,7 +125,16 @@ def code(result: Any) -> ErrorCode | None:
 
 
 def test_the_table_is_complete() -> None:
-    events = {Join, Sync, Heartbeat, Leave, Commit, Tick, CoordinatorMoved, Delete}
+    events = {
+        Join,
+        Sync,
+        Heartbeat,
+        Leave,
+        Commit,
+        GroupDeadlineReached,
+        CoordinatorChanged,
+        Delete,
+    }
     assert set(TRANSITIONS) == {(state, event) for state in GroupState for event in events}
 
 
@@ -226,7 +235,9 @@ def do(driver: Driver, what: str) -> Any:
     generation = driver.group.generation
     actions = {
         "newcomer joins": lambda: driver.join("", new="n"),
-        "newcomer without id joins": lambda: driver.join("", new="n", needs_known_id=True),
+        "newcomer without id joins": lambda: driver.join(
+            "", new="n", requires_known_member_id=True
+        ),
         "stranger joins": lambda: driver.join("stranger"),
         "a joins": lambda: driver.join("a"),
         "other protocol joins": lambda: driver.join("", new="n", protocols=(("sticky", b""),)),
@@ -240,7 +251,7 @@ def do(driver: Driver, what: str) -> Any:
         "a commits late": lambda: driver.commit("a", generation + 5),
         "outsider commits": driver.commit,
         "delete": lambda: driver.give(Delete(reply="again")),
-        "moved": lambda: driver.give(CoordinatorMoved(loaded_at=0.0)),
+        "moved": lambda: driver.give(CoordinatorChanged(loaded_at=0.0)),
         "sessions end": lambda: driver.tick(SESSION_S + 1),
     }
     return actions[what]()
@@ -318,7 +329,7 @@ def test_a_pending_member_holds_up_the_rebalance_for_its_session() -> None:
     driver = Driver()
     driver.join("", new="a")
     driver.sync("a")
-    driver.join("", new="b", needs_known_id=True)
+    driver.join("", new="b", requires_known_member_id=True)
     driver.join("a")
     assert driver.group.state is PREPARING
     driver.tick(SESSION_S)
@@ -328,16 +339,16 @@ def test_a_pending_member_holds_up_the_rebalance_for_its_session() -> None:
 
 def test_a_pending_member_joins_with_the_id_it_was_given() -> None:
     driver = Driver()
-    refused = driver.join("", new="x", needs_known_id=True)
+    refused = driver.join("", new="x", requires_known_member_id=True)
     assert (refused.code, refused.member_id) == (E.MEMBER_ID_REQUIRED, "x")
-    assert driver.join("x", needs_known_id=True).code is E.NONE
+    assert driver.join("x", requires_known_member_id=True).code is E.NONE
     assert driver.leave("x") is E.NONE
     assert driver.group.state is EMPTY
 
 
 def test_a_pending_member_can_leave() -> None:
     driver = Driver()
-    driver.join("", new="x", needs_known_id=True)
+    driver.join("", new="x", requires_known_member_id=True)
     assert driver.leave("x") is E.NONE
     assert driver.join("x").code is E.UNKNOWN_MEMBER_ID
 
@@ -447,25 +458,27 @@ def test_a_sync_must_name_the_elected_protocol() -> None:
 def test_a_full_group_takes_no_more() -> None:
     driver = Driver(max_size=2)
     driver.join("", new="a")
-    driver.join("", new="b", needs_known_id=True)
+    driver.join("", new="b", requires_known_member_id=True)
     # Who only holds an id does not count, so that the third is too many when it comes with its own.
-    assert driver.join("", new="c", needs_known_id=True).code is E.MEMBER_ID_REQUIRED
+    assert driver.join("", new="c", requires_known_member_id=True).code is E.MEMBER_ID_REQUIRED
     driver.join("b")
     driver.join("a")
     late = driver.join("c")
     assert (late.code, late.member_id) == (E.GROUP_MAX_SIZE_REACHED, "")
     assert sorted(driver.group.members) == ["a", "b"]
-    assert driver.group.pending == {}
+    assert driver.group.pending_members == {}
 
 
 def test_ids_are_given_to_so_many_newcomers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "MAX_PENDING", 2)
+    monkeypatch.setattr(classic_group, "MAX_PENDING_MEMBERS", 2)
     driver = Driver()
     for name in ("a", "b"):
-        assert driver.join("", new=name, needs_known_id=True).code is E.MEMBER_ID_REQUIRED
-    assert driver.join("", new="c", needs_known_id=True).code is E.COORDINATOR_NOT_AVAILABLE
+        assert driver.join("", new=name, requires_known_member_id=True).code is E.MEMBER_ID_REQUIRED
+    assert (
+        driver.join("", new="c", requires_known_member_id=True).code is E.COORDINATOR_NOT_AVAILABLE
+    )
     driver.tick(SESSION_S)
-    assert driver.join("", new="c", needs_known_id=True).code is E.MEMBER_ID_REQUIRED
+    assert driver.join("", new="c", requires_known_member_id=True).code is E.MEMBER_ID_REQUIRED
 
 
 def test_the_last_to_come_back_to_a_group_that_shrank_is_turned_away() -> None:
@@ -507,7 +520,7 @@ def stable_static() -> Driver:
 
 def test_a_static_member_comes_back_without_a_rebalance() -> None:
     driver = stable_static()
-    back = static(driver, "s2", may_skip_assignment=True)
+    back = static(driver, "s2", supports_skipping_assignment=True)
     assert (back.code, back.member_id, back.generation) == (E.NONE, "s2", 1)
     assert (back.leader, back.skip_assignment) == ("s2", True)
     assert driver.group.state is STABLE
@@ -525,7 +538,7 @@ def test_an_older_static_leader_is_not_told_that_it_leads() -> None:
 def test_a_static_member_with_another_subscription_keeps_its_assignment() -> None:
     driver = stable_static()
     other = (("range", b"other"),)
-    back = static(driver, "s2", protocols=other, may_skip_assignment=True)
+    back = static(driver, "s2", protocols=other, supports_skipping_assignment=True)
     assert (driver.group.state, driver.group.generation) == (STABLE, 1)
     # It leads, so it can see for itself whether to rebalance.
     assert [member.metadata for member in back.members] == [b"other"]
@@ -577,7 +590,7 @@ def test_a_static_member_can_be_removed_by_its_instance_id() -> None:
 def test_a_new_coordinator_knows_the_last_stable_generation() -> None:
     driver = in_state(PREPARING)
     driver.join("a")
-    driver.give(CoordinatorMoved(loaded_at=0.0))
+    driver.give(CoordinatorChanged(loaded_at=0.0))
     assert driver.answer("a").code is E.NOT_COORDINATOR
     assert driver.answer("c").code is E.NOT_COORDINATOR
     assert list(driver.group.members) == ["a", "b"]
@@ -609,10 +622,10 @@ def test_any_history_keeps_the_group_sound(history: list[tuple[Any, ...]]) -> No
     asked = 0
     for number, (kind, index, seconds, flag) in enumerate(history):
         before = driver.group.generation
-        known = [*driver.group.members, *driver.group.pending]
+        known = [*driver.group.members, *driver.group.pending_members]
         who = known[index] if index < len(known) else "" if flag else "stranger"
         if kind == "join":
-            driver.join(who, new=f"n{number}", needs_known_id=flag)
+            driver.join(who, new=f"n{number}", requires_known_member_id=flag)
             asked += 1
         elif kind == "sync":
             driver.sync(who)
@@ -629,7 +642,7 @@ def test_any_history_keeps_the_group_sound(history: list[tuple[Any, ...]]) -> No
         elif kind == "tick":
             driver.tick(seconds)
         elif flag:
-            driver.give(CoordinatorMoved(loaded_at=0.0))
+            driver.give(CoordinatorChanged(loaded_at=0.0))
             before = 0
         sound(driver, asked)
         assert driver.group.generation >= before
