@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from aiokafkawire.cli.standard import replace_closed
+from aiokafkawire.cli.standard_streams import replace_closed_streams
 
 __all__ = ("main",)
 
@@ -18,7 +18,7 @@ OPTIONAL = frozenset({"click", "rich"})
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command (by default that of `sys.argv`) and return its exit code."""
-    replace_closed()
+    replace_closed_streams()
     try:
         from aiokafkawire.cli.application import run  # noqa: PLC0415 - click may be missing
 

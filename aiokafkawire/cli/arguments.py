@@ -31,14 +31,14 @@ from aiokafkawire.errors import InvalidOption
 __all__ = (
     "CONFIG_VARIABLE",
     "SERVERS_VARIABLE",
-    "Place",
-    "Position",
+    "OffsetArgument",
+    "OffsetKind",
     "client_options",
-    "one_topic",
-    "option_values",
+    "parse_assignments",
     "parse_delimiter",
     "parse_header",
     "parse_offset",
+    "require_one_topic",
     "require_utf8",
     "unescape",
 )
@@ -56,7 +56,7 @@ ESCAPES = {
 }
 TRUE = frozenset({"true", "yes", "on", "1"})
 FALSE = frozenset({"false", "no", "off", "0"})
-NOTHING = frozenset({"none", "null", ""})
+NULL_VALUES = frozenset({"none", "null", ""})
 SERVERS_VARIABLE = "AIOKAFKAWIRE_BOOTSTRAP_SERVERS"
 CONFIG_VARIABLE = "AIOKAFKAWIRE_CONFIG"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -65,7 +65,7 @@ MAX_FILE_CHARACTERS = 2**20
 """Characters of a file of options."""
 
 
-class Place(Enum):
+class OffsetKind(Enum):
     """What an offset on the command line counts from."""
 
     BEGINNING = "beginning"
@@ -77,43 +77,43 @@ class Place(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class OffsetArgument:
     """Where to start or stop in a partition.
 
     `number` is an offset, a count of records (back from END), or milliseconds since 1970.
     """
 
-    place: Place
+    kind: OffsetKind
     number: int = 0
 
 
-def parse_offset(text: str) -> Position:
+def parse_offset(text: str) -> OffsetArgument:
     """Read the argument of `-o`: beginning, end, stored, N, -N, s@TIME or e@TIME."""
     if text in {"beginning", "end", "stored"}:
-        return Position(Place(text))
-    kind, at, rest = text.partition("@")
+        return OffsetArgument(OffsetKind(text))
+    prefix, at, rest = text.partition("@")
     if at:
-        place = {"s": Place.FROM_TIME, "e": Place.UNTIL_TIME}.get(kind)
-        number = _time_ms(rest)
+        kind = {"s": OffsetKind.FROM_TIME, "e": OffsetKind.UNTIL_TIME}.get(prefix)
+        number = _parse_time_ms(rest)
     else:
-        place = Place.END if text.startswith("-") else Place.OFFSET
-        number = _digits(text.removeprefix("-"))
-    if place is not None and number is not None and 0 <= number <= MAX_INT64:
-        return Position(place, number)
+        kind = OffsetKind.END if text.startswith("-") else OffsetKind.OFFSET
+        number = _parse_digits(text.removeprefix("-"))
+    if kind is not None and number is not None and 0 <= number <= MAX_INT64:
+        return OffsetArgument(kind, number)
     raise InvalidOption(
         f"-o {text!r} is no offset: give beginning, end, stored, N, -N (the last N), s@TIME (from a"
         " time, as 2026-11-24T10:00:00Z or in milliseconds since 1970) or e@TIME (until a time)"
     )
 
 
-def _digits(text: str) -> int | None:
+def _parse_digits(text: str) -> int | None:
     # More digits than these are no 64-bit number, and int() takes long for very many.
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else None
 
 
-def _time_ms(text: str) -> int | None:
+def _parse_time_ms(text: str) -> int | None:
     """Milliseconds since 1970 of a number of them or an ISO 8601 time, UTC unless it says else."""
-    if (number := _digits(text)) is not None:
+    if (number := _parse_digits(text)) is not None:
         return number
     try:
         time = datetime.fromisoformat(text)
@@ -125,17 +125,17 @@ def _time_ms(text: str) -> int | None:
     return -((EPOCH - time) // timedelta(milliseconds=1))
 
 
-def one_topic(option: str | None, arguments: Sequence[str], rule: str, usage: str) -> str:
+def require_one_topic(option: str | None, arguments: Sequence[str], rule: str, usage: str) -> str:
     """Return the one topic that `-t` or the arguments name. Raises `InvalidOption`."""
-    given = [*([] if option is None else [option]), *arguments]
-    if not given:
+    names = [*([] if option is None else [option]), *arguments]
+    if not names:
         raise InvalidOption(f"the topic is missing: {usage}")
-    if len(given) > 1:
-        raise InvalidOption(f"{' and '.join(map(repr, given))} are given: {rule}")
-    if not given[0]:
+    if len(names) > 1:
+        raise InvalidOption(f"{' and '.join(map(repr, names))} are given: {rule}")
+    if not names[0]:
         raise InvalidOption("the topic must not be empty")
-    require_utf8(given[0])
-    return given[0]
+    require_utf8(names[0])
+    return names[0]
 
 
 def require_utf8(value: Any) -> None:
@@ -196,10 +196,10 @@ def parse_header(text: str) -> tuple[str, bytes | None]:
 def client_options(
     config_class: type[ClientConfig],
     assignments: Iterable[str],
-    given: dict[str, Any],
+    flags: dict[str, Any],
     defaults: dict[str, Any] | None = None,
     *,
-    chosen: dict[str, Any] | None = None,
+    command_values: dict[str, Any] | None = None,
     config: Path | None = None,
 ) -> dict[str, Any]:
     """Return the keyword arguments of a client.
@@ -221,9 +221,9 @@ def client_options(
         **(defaults or {}),
         **({} if config is None else _file_values(config_class, config)),
         **_environment_values(),
-        **(chosen or {}),
-        **option_values(config_class, assignments),
-        **{name: value for name, value in given.items() if value is not None},
+        **(command_values or {}),
+        **parse_assignments(config_class, assignments),
+        **{name: value for name, value in flags.items() if value is not None},
     }
     if "bootstrap_servers" not in options:
         raise InvalidOption(
@@ -234,7 +234,7 @@ def client_options(
     return options
 
 
-def option_values(config_class: type[Any], assignments: Iterable[str]) -> dict[str, Any]:
+def parse_assignments(config_class: type[Any], assignments: Iterable[str]) -> dict[str, Any]:
     """What `-X` says, by the names of the option class. Raises `InvalidOption`."""
     hints = typing.get_type_hints(config_class)
     options: dict[str, Any] = {}
@@ -243,7 +243,7 @@ def option_values(config_class: type[Any], assignments: Iterable[str]) -> dict[s
         if name not in hints:
             advice = unknown_hint(name, config_class) or f"; there are {', '.join(hints)}"
             raise InvalidOption(f"unknown option {name!r}{advice}")
-        options[name] = _value(name, text, hints[name])
+        options[name] = _convert(name, text, hints[name])
     return options
 
 
@@ -286,7 +286,7 @@ def _file_value(line: str) -> tuple[str, Any]:
         for field in dataclasses.fields(owner):
             known[field.name] = None
             if field.name == name:
-                value = _value(name, text, typing.get_type_hints(owner)[name])
+                value = _convert(name, text, typing.get_type_hints(owner)[name])
                 check_field(field, value)
                 if name == "bootstrap_servers":
                     parse_servers(value)
@@ -304,12 +304,12 @@ def _assignment(text: str, before: str) -> tuple[str, str]:
     return name, value.strip()
 
 
-def _value(name: str, text: str, hint: Any) -> Any:
+def _convert(name: str, text: str, hint: Any) -> Any:
     """A text as the type that an option is declared with."""
     union = isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
     kinds = typing.get_args(hint) if union else (hint,)
     lowered = text.lower()
-    if type(None) in kinds and lowered in NOTHING:
+    if type(None) in kinds and lowered in NULL_VALUES:
         return None
     if bool in kinds:
         if lowered not in TRUE | FALSE:

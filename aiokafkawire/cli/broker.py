@@ -11,11 +11,11 @@ import anyio
 import click
 
 from aiokafkawire.broker import Broker, BrokerConfig, BrokerOptions
-from aiokafkawire.cli.arguments import option_values
-from aiokafkawire.cli.running import Interruption, run
-from aiokafkawire.cli.shared import assignments_option, backend_option, quiet_option
-from aiokafkawire.cli.standard import note, require_stdout
-from aiokafkawire.cli.streams import Output
+from aiokafkawire.cli.arguments import parse_assignments
+from aiokafkawire.cli.common_options import assignments_option, backend_option, quiet_option
+from aiokafkawire.cli.run_loop import Interruption, run_command
+from aiokafkawire.cli.standard_streams import print_stderr, require_stdout
+from aiokafkawire.cli.streams import OutputStream
 from aiokafkawire.errors import InvalidOption
 
 __all__ = ("broker",)
@@ -115,11 +115,11 @@ def broker(
     if verbose:
         level = logging.INFO if verbose == 1 else logging.DEBUG
         logging.getLogger("aiokafkawire.broker").setLevel(level)
-    wanted = [parse_topic(text) for text in topics]
+    topic_specs = [parse_topic(text) for text in topics]
     options: BrokerOptions = {
         "auto_create_topics": auto_create,
         "default_partitions": partitions,
-        **cast("BrokerOptions", option_values(BrokerConfig, assignments)),
+        **cast("BrokerOptions", parse_assignments(BrokerConfig, assignments)),
     }
     if as_of is not None:
         options["as_of"] = as_of
@@ -136,19 +136,19 @@ def broker(
 
     async def serve(_: Interruption) -> None:
         async with cluster as served:
-            for name, count, replicas in wanted:
+            for name, count, replicas in topic_specs:
                 if name not in served.topics:
                     await served.create_topic(name, count, replicas)
             if not quiet:
-                _greet(host, data)
+                _print_ready(host, data)
             lines = [served.bootstrap_servers]
             if kafka07_port is not None:
                 lines.append(served.kafka07_server)
             text = "".join(f"{line}\n" for line in lines)
-            await Output(sys.stdout.fileno()).write(text.encode())
+            await OutputStream(sys.stdout.fileno()).write(text.encode())
             await anyio.sleep_forever()
 
-    run(serve, backend=backend)
+    run_command(serve, backend=backend)
 
 
 def parse_topic(text: str) -> tuple[str, int | None, int | None]:
@@ -160,8 +160,8 @@ def parse_topic(text: str) -> tuple[str, int | None, int | None]:
     return name, counts[0], counts[1]
 
 
-def _greet(host: str, data: Path | None) -> None:
+def _print_ready(host: str, data: Path | None) -> None:
     kept = "in memory only" if data is None else f"in {data}"
-    note(f"% ready; records are kept {kept}; Ctrl-C ends it")
+    print_stderr(f"% ready; records are kept {kept}; Ctrl-C ends it")
     if host not in LOOPBACK:
-        note(f"% anyone who reaches {host} can read and write: there is no authentication")
+        print_stderr(f"% anyone who reaches {host} can read and write: there is no authentication")

@@ -10,23 +10,23 @@ from typing import Any
 import click
 
 from aiokafkawire.cli.arguments import (
-    Place,
-    Position,
+    OffsetArgument,
+    OffsetKind,
     client_options,
-    one_topic,
     parse_delimiter,
     parse_offset,
+    require_one_topic,
     require_utf8,
 )
-from aiokafkawire.cli.formats import NULL, Printer, compile_format, default_printer
+from aiokafkawire.cli.common_options import DEFAULT_TIMEOUT_MS, client_arguments, kcat_json_option
+from aiokafkawire.cli.consume_plan import ConsumePlan, Reader
+from aiokafkawire.cli.formats import NULL, RecordFormatter, compile_format, default_formatter
 from aiokafkawire.cli.json_lines import to_json
-from aiokafkawire.cli.kcat import record_printer
+from aiokafkawire.cli.kcat import json_formatter
 from aiokafkawire.cli.progress import Progress
-from aiokafkawire.cli.reading import Plan, Reader
-from aiokafkawire.cli.running import Interruption, run
-from aiokafkawire.cli.shared import PATIENCE_MS, client_arguments, kcat_json_option
-from aiokafkawire.cli.standard import require_stdout
-from aiokafkawire.cli.streams import Output
+from aiokafkawire.cli.run_loop import Interruption, run_command
+from aiokafkawire.cli.standard_streams import require_stdout
+from aiokafkawire.cli.streams import OutputStream
 from aiokafkawire.config import ConsumerConfig
 from aiokafkawire.consumer import Consumer
 from aiokafkawire.errors import InvalidOption
@@ -35,7 +35,7 @@ __all__ = ("consume",)
 
 MAX_POLL_RECORDS = 5_000
 CLOSE_TIMEOUT_MS = 5_000
-RESETS = {Place.BEGINNING: "earliest", Place.END: "latest"}
+RESETS = {OffsetKind.BEGINNING: "earliest", OffsetKind.END: "latest"}
 
 
 @click.command(short_help="Print records of a topic, or of a group's share.")
@@ -109,30 +109,30 @@ def consume(
     committed; a topic that starts with ^ is a regular expression.
     """
     require_stdout()
-    printer = choose_printer(
+    formatter = choose_formatter(
         form, delimiter, key_delimiter, null=null, as_json=as_json, as_kcat=as_kcat
     )
     start, until_ms = parse_offsets(offsets)
-    plan = Plan(
-        topics=_topics(topic, group, topics),
+    plan = ConsumePlan(
+        topics=_topic_arguments(topic, group, topics),
         group=group,
         partitions=tuple(dict.fromkeys(partitions)),
-        start=start or Position(Place.BEGINNING),
+        start=start or OffsetArgument(OffsetKind.BEGINNING),
         until_ms=until_ms,
         exit_at_end=exit_at_end,
         count=count,
         quiet=quiet,
     )
     if group is not None:
-        _check_group(plan, start)
-    reset = RESETS.get(start.place) if start is not None else None
-    commits = group is not None or plan.start.place is Place.STORED
+        _check_group_options(plan, start)
+    reset = RESETS.get(start.kind) if start is not None else None
+    commits = group is not None or plan.start.kind is OffsetKind.STORED
     # A file may have the options of an application: its static member would be fenced.
-    chosen: dict[str, Any] = {"group_instance_id": None}
+    command_values: dict[str, Any] = {"group_instance_id": None}
     if not commits:
-        chosen["enable_auto_commit"] = False
+        command_values["enable_auto_commit"] = False
     if reset is not None:
-        chosen["auto_offset_reset"] = reset
+        command_values["auto_offset_reset"] = reset
     options = client_options(
         ConsumerConfig,
         assignments,
@@ -141,39 +141,41 @@ def consume(
             "allow_auto_create_topics": False,
             "auto_offset_reset": "latest" if group is not None else "earliest",
             "close_timeout_ms": CLOSE_TIMEOUT_MS,
-            "default_api_timeout_ms": PATIENCE_MS,
+            "default_api_timeout_ms": DEFAULT_TIMEOUT_MS,
             "enable_auto_commit": commits,
             "max_poll_records": MAX_POLL_RECORDS,
         },
-        chosen=chosen,
+        command_values=command_values,
         config=config,
     )
-    if plan.start.place is Place.STORED and "group_id" not in options:
+    if plan.start.kind is OffsetKind.STORED and "group_id" not in options:
         raise InvalidOption("-o stored needs a group: -X group_id=GROUP, or -G")
 
     async def read(_: Interruption) -> None:
-        await read_all(plan, printer, options)
+        await read_all(plan, formatter, options)
 
     try:
-        run(read, backend=backend)
+        run_command(read, backend=backend)
     except BrokenPipeError:
         # Whoever read has had enough, as `head` has.
         return
 
 
-async def read_all(plan: Plan, printer: Printer | None, options: dict[str, Any]) -> None:
+async def read_all(
+    plan: ConsumePlan, formatter: RecordFormatter | None, options: dict[str, Any]
+) -> None:
     """Carry out a plan. Without a printer records are printed in the form of kcat."""
     shown = not plan.quiet and sys.stderr.isatty() and not sys.stdout.isatty()
     async with Consumer(**options) as consumer:
-        if printer is None:
-            printer = record_printer(consumer._source)
-        reader = Reader(consumer, plan, printer, Output(sys.stdout.fileno()))
+        if formatter is None:
+            formatter = json_formatter(consumer._source)
+        reader = Reader(consumer, plan, formatter, OutputStream(sys.stdout.fileno()))
         await reader.prepare()
         async with Progress("records", shown=shown) as progress:
             await reader.run(progress)
 
 
-def choose_printer(
+def choose_formatter(
     form: str | None,
     delimiter: str | None,
     key_delimiter: str | None,
@@ -181,7 +183,7 @@ def choose_printer(
     null: bool = False,
     as_json: bool = False,
     as_kcat: bool = False,
-) -> Printer | None:
+) -> RecordFormatter | None:
     """How records are printed; None is kcat's JSON, for which a consumer is needed.
 
     Raises `InvalidOption` where options contradict each other.
@@ -201,31 +203,33 @@ def choose_printer(
         return to_json
     if form is not None and parts:
         raise InvalidOption(f"-f says all: leave out {' and '.join(parts)}")
-    nothing = NULL if null else b""
+    null_text = NULL if null else b""
     if form is not None:
-        return compile_format(form, null=nothing)
-    return default_printer(
+        return compile_format(form, null=null_text)
+    return default_formatter(
         parse_delimiter("-D", "\\n" if delimiter is None else delimiter),
         None if key_delimiter is None else parse_delimiter("-K", key_delimiter),
-        nothing,
+        null_text,
     )
 
 
-def parse_offsets(offsets: tuple[str, ...]) -> tuple[Position | None, int | None]:
+def parse_offsets(offsets: tuple[str, ...]) -> tuple[OffsetArgument | None, int | None]:
     """Where to start, and the time to stop at, of which each may be given once."""
-    start: Position | None = None
+    start: OffsetArgument | None = None
     until_ms: int | None = None
-    for position in map(parse_offset, offsets):
-        if position.place is Place.UNTIL_TIME and until_ms is None:
-            until_ms = position.number
-        elif position.place is not Place.UNTIL_TIME and start is None:
-            start = position
+    for argument in map(parse_offset, offsets):
+        if argument.kind is OffsetKind.UNTIL_TIME and until_ms is None:
+            until_ms = argument.number
+        elif argument.kind is not OffsetKind.UNTIL_TIME and start is None:
+            start = argument
         else:
             raise InvalidOption("-o is given twice: one start and one e@TIME can be")
     return start, until_ms
 
 
-def _topics(topic: str | None, group: str | None, topics: tuple[str, ...]) -> tuple[str, ...]:
+def _topic_arguments(
+    topic: str | None, group: str | None, topics: tuple[str, ...]
+) -> tuple[str, ...]:
     if group == "":
         raise InvalidOption("-G must not be empty: -G GROUP TOPIC…")
     if group is not None:
@@ -235,14 +239,16 @@ def _topics(topic: str | None, group: str | None, topics: tuple[str, ...]) -> tu
         require_utf8((group, *names))
         return names
     rule = "without -G one topic is read"
-    return (one_topic(topic, topics, rule, "consume TOPIC, or -G GROUP TOPIC…"),)
+    return (require_one_topic(topic, topics, rule, "consume TOPIC, or -G GROUP TOPIC…"),)
 
 
-def _check_group(plan: Plan, start: Position | None) -> None:
+def _check_group_options(plan: ConsumePlan, start: OffsetArgument | None) -> None:
     if plan.partitions:
         raise InvalidOption("-p and -G exclude each other: the group divides the partitions")
-    counted = start is not None and (start.place not in {*RESETS, Place.STORED} or start.number)
-    if counted or plan.until_ms is not None:
+    has_number = start is not None and (
+        start.kind not in {*RESETS, OffsetKind.STORED} or start.number
+    )
+    if has_number or plan.until_ms is not None:
         raise InvalidOption("with -G only -o beginning, -o end and -o stored can be given")
     for topic in plan.topics:
         try:

@@ -11,9 +11,16 @@ from typing import Any
 
 import click
 
-from aiokafkawire.cli.frames import Decoded, Decoder, Hint, find_api, from_hex, split
-from aiokafkawire.cli.inside import expanded
-from aiokafkawire.cli.problems import Failure
+from aiokafkawire.cli.error_text import CommandFailed
+from aiokafkawire.cli.frames import (
+    DecodedFrame,
+    FrameDecoder,
+    FrameHint,
+    find_api,
+    parse_hex,
+    split_frames,
+)
+from aiokafkawire.cli.nested_payloads import to_expanded_json
 from aiokafkawire.errors import InvalidOption, KafkaError
 from aiokafkawire.wire import to_json
 
@@ -61,36 +68,38 @@ def decode(
     response that comes after its request; of others --response --api --version tell it, as far as
     the bytes leave it open.
     """
-    hint = Hint(None if api_name is None else find_api(api_name), version, response, body)
+    hint = FrameHint(None if api_name is None else find_api(api_name), version, response, body)
     if version is not None and hint.api is None:
         raise InvalidOption("--version needs --api: give both, or neither")
     if digits and path is not None:
         raise InvalidOption("HEX and -f are both given: one of them is the input")
     indent = None if as_json else 2
     try:
-        for form in forms(_read(digits, path), hint, inside=inside):
+        for form in decode_frames(_read_input(digits, path), hint, inside=inside):
             _write(json.dumps(form, ensure_ascii=False, indent=indent).encode() + b"\n")
     except BrokenPipeError:
         # Whoever read has had enough, as `head` has.
         return
 
 
-def forms(pieces: list[bytes], hint: Hint, *, inside: bool) -> Iterator[dict[str, Any]]:
-    """The JSON form of each frame. Raises `Failure` for the first that is none."""
-    decoder = Decoder(hint)
+def decode_frames(
+    pieces: list[bytes], hint: FrameHint, *, inside: bool
+) -> Iterator[dict[str, Any]]:
+    """The JSON form of each frame. Raises `CommandFailed` for the first that is none."""
+    decoder = FrameDecoder(hint)
     number = 0
     for piece in pieces:
-        for frame in split(memoryview(piece), hint):
+        for frame in split_frames(memoryview(piece), hint):
             number += 1
             try:
-                yield form_of(decoder.decode(frame), inside=inside)
-            except (KafkaError, Failure) as error:
+                yield frame_to_dict(decoder.decode(frame), inside=inside)
+            except (KafkaError, CommandFailed) as error:
                 if isinstance(error, InvalidOption):
                     raise
-                raise Failure(f"frame {number}, {len(frame)} bytes: {error}") from error
+                raise CommandFailed(f"frame {number}, {len(frame)} bytes: {error}") from error
 
 
-def form_of(decoded: Decoded, *, inside: bool) -> dict[str, Any]:
+def frame_to_dict(decoded: DecodedFrame, *, inside: bool) -> dict[str, Any]:
     """A frame as Kafka's request log has it: header and message, and what API it is."""
     header: dict[str, Any] = {
         "requestApiKey": int(decoded.api.key),
@@ -107,39 +116,39 @@ def form_of(decoded: Decoded, *, inside: bool) -> dict[str, Any]:
             form["responseHeader"] = {"correlationId": decoded.correlation_id}
     elif decoded.correlation_id is not None:
         header |= {"correlationId": decoded.correlation_id, "clientId": decoded.client_id}
-    render = expanded if inside else to_json
+    render = to_expanded_json if inside else to_json
     name = "response" if decoded.is_response else "request"
     form[name] = render(decoded.message, decoded.version)
     return form
 
 
-def _read(digits: tuple[str, ...], path: Path | None) -> list[bytes]:
+def _read_input(digits: tuple[str, ...], path: Path | None) -> list[bytes]:
     """The input, in pieces that hold whole frames."""
     if digits:
-        pieces = from_hex("\n".join(digits).encode())
+        pieces = parse_hex("\n".join(digits).encode())
         if pieces is None:
             raise InvalidOption(f"{digits[0]!r} is not hexadecimal; -f reads a file")
         return pieces
-    data = _all_of(sys.stdin.fileno()) if path is None else _file(path)
+    data = _read_all(sys.stdin.fileno()) if path is None else _read_file(path)
     if not data:
-        raise Failure("the input is empty: give HEX, -f FILE, or frames on stdin")
-    return from_hex(data) or [data]
+        raise CommandFailed("the input is empty: give HEX, -f FILE, or frames on stdin")
+    return parse_hex(data) or [data]
 
 
-def _file(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        return _all_of(descriptor)
+        return _read_all(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _all_of(descriptor: int) -> bytes:
+def _read_all(descriptor: int) -> bytes:
     data = bytearray()
     while chunk := os.read(descriptor, 2**20):
         data += chunk
         if len(data) > MAX_INPUT_BYTES:
-            raise Failure(f"the input is over {MAX_INPUT_BYTES} bytes: give it in parts")
+            raise CommandFailed(f"the input is over {MAX_INPUT_BYTES} bytes: give it in parts")
     return bytes(data)
 
 

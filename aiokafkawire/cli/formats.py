@@ -9,9 +9,9 @@ from aiokafkawire.cli.arguments import unescape
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.records import Record
 
-__all__ = ("TOKENS", "Printer", "compile_format", "default_printer")
+__all__ = ("TOKENS", "RecordFormatter", "compile_format", "default_formatter")
 
-Printer = Callable[[Record], bytes]
+RecordFormatter = Callable[[Record], bytes]
 """A record's printed form, with its delimiter."""
 
 NULL = b"NULL"
@@ -31,12 +31,12 @@ TOKENS = {
 }
 
 
-def compile_format(text: str, *, null: bytes = b"") -> Printer:
+def compile_format(text: str, *, null: bytes = b"") -> RecordFormatter:
     """A function that prints records by a format string; `null` stands for null keys and values.
 
     Raises `InvalidOption` for a token that does not exist.
     """
-    parts: list[bytes | Printer] = []
+    parts: list[bytes | RecordFormatter] = []
     rest = text
     while rest:
         before, percent, rest = rest.partition("%")
@@ -52,32 +52,34 @@ def compile_format(text: str, *, null: bytes = b"") -> Printer:
         else:
             known = " ".join(f"%{name}" for name in TOKENS)
             raise InvalidOption(f"-f has no token {'%' + token!r}; there are {known}")
-    return _joined(parts)
+    return _join(parts)
 
 
-def default_printer(delimiter: bytes, key_delimiter: bytes | None, null: bytes) -> Printer:
+def default_formatter(
+    delimiter: bytes, key_delimiter: bytes | None, null: bytes
+) -> RecordFormatter:
     """The value and the delimiter after it; with a key delimiter the key and that before it."""
     value, key = _field("s", null), _field("k", null)
     if key_delimiter is None:
-        return _joined([value, delimiter])
-    return _joined([key, key_delimiter, value, delimiter])
+        return _join([value, delimiter])
+    return _join([key, key_delimiter, value, delimiter])
 
 
-def _joined(parts: Sequence[bytes | Printer]) -> Printer:
-    def printed(record: Record) -> bytes:
+def _join(parts: Sequence[bytes | RecordFormatter]) -> RecordFormatter:
+    def format_record(record: Record) -> bytes:
         return b"".join([part if isinstance(part, bytes) else part(record) for part in parts])
 
-    return printed
+    return format_record
 
 
-def _field(token: str, null: bytes) -> Printer:
+def _field(token: str, null: bytes) -> RecordFormatter:
     def headers(record: Record) -> bytes:
         return b",".join(
             name.encode() + b"=" + (null if value is None else value)
             for name, value in record.headers
         )
 
-    fields: dict[str, Printer] = {
+    fields: dict[str, RecordFormatter] = {
         "s": lambda record: null if record.value is None else record.value,
         "S": lambda record: b"%d" % _size(record.value),
         "R": lambda record: struct.pack(">i", _size(record.value)),

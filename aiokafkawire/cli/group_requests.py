@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokafkawire.cli.access import Access, refusal
-from aiokafkawire.cli.arguments import Place, Position
-from aiokafkawire.cli.problems import Failure
-from aiokafkawire.cli.tables import counted
+from aiokafkawire.cli.arguments import OffsetArgument, OffsetKind
+from aiokafkawire.cli.client_session import ClientSession, response_error
+from aiokafkawire.cli.error_text import CommandFailed
+from aiokafkawire.cli.tables import pluralize
 from aiokafkawire.cluster import Coordinator
 from aiokafkawire.connection import ByVersion
 from aiokafkawire.consumer.list_offsets import OffsetLister
@@ -37,15 +37,15 @@ from aiokafkawire.wire.messages.offset_fetch import (
 )
 
 __all__ = (
-    "Group",
-    "Lag",
-    "Member",
-    "delete",
+    "GroupDescription",
+    "MemberDescription",
+    "PartitionLag",
+    "delete_groups",
     "delete_offsets",
-    "describe",
+    "describe_group",
     "list_groups",
-    "offsets_at",
     "reset_offsets",
+    "resolve_offsets",
 )
 
 READ_UNCOMMITTED = 0
@@ -62,7 +62,7 @@ IDLE_STATES = frozenset({"Empty", "Dead"})
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class MemberDescription:
     """One member; `partitions` are those assigned to it, empty while the group rebalances."""
 
     member_id: str
@@ -73,7 +73,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Lag:
+class PartitionLag:
     """How far a group is in a partition. `committed` and `end` are None where there is none."""
 
     partition: TopicPartition
@@ -90,7 +90,7 @@ class Lag:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupDescription:
     """What a group's coordinator says of it."""
 
     group_id: str
@@ -98,8 +98,8 @@ class Group:
     protocol_type: str
     protocol: str
     coordinator: int
-    members: tuple[Member, ...] = ()
-    offsets: tuple[Lag, ...] = field(default=())
+    members: tuple[MemberDescription, ...] = ()
+    offsets: tuple[PartitionLag, ...] = field(default=())
 
     @property
     def lag(self) -> int:
@@ -107,62 +107,62 @@ class Group:
         return sum(each.lag or 0 for each in self.offsets)
 
 
-async def list_groups(access: Access) -> tuple[list[ListedGroup], list[KafkaError]]:
+async def list_groups(session: ClientSession) -> tuple[list[ListedGroup], list[KafkaError]]:
     """The groups of all brokers by name, and the errors of brokers that did not tell."""
-    answers = await access.cluster.to_all(ListGroupsRequest(), deadline=access.deadline)
+    responses = await session.cluster.to_all(ListGroupsRequest(), deadline=session.deadline)
     found: dict[str, ListedGroup] = {}
     failed: list[KafkaError] = []
-    for node_id, answer in answers.items():
-        if isinstance(answer, KafkaError):
-            failed.append(answer)
+    for node_id, response in responses.items():
+        if isinstance(response, KafkaError):
+            failed.append(response)
             continue
-        error = refusal(answer.error_code, api="ListGroups", broker=str(node_id))
+        error = response_error(response.error_code, api="ListGroups", broker=str(node_id))
         if error is not None:
             failed.append(error)
-        found.update({group.group_id: group for group in answer.groups})
+        found.update({group.group_id: group for group in response.groups})
     return [found[name] for name in sorted(found)], failed
 
 
-async def describe(access: Access, group_id: str) -> Group:
+async def describe_group(session: ClientSession, group_id: str) -> GroupDescription:
     """A group with its members, and its lag in each partition.
 
-    Needs the metadata of all topics. Raises `Failure` for a group that does not exist.
+    Needs the metadata of all topics. Raises `CommandFailed` for a group that does not exist.
     """
-    told, node_id = await _described(access, group_id)
-    members = tuple(map(_member, told.members))
-    committed = await _committed(access, group_id)
-    if told.group_state == "Dead" and not committed:
-        raise _no_group(group_id)
+    description, node_id = await _describe(session, group_id)
+    members = tuple(map(_to_member, description.members))
+    committed = await _fetch_committed(session, group_id)
+    if description.group_state == "Dead" and not committed:
+        raise _group_not_found(group_id)
     owners = {tp: member.member_id for member in members for tp in member.partitions}
     partitions = sorted({*committed, *owners})
-    ends = await offsets_at(access, partitions, Position(Place.END))
-    return Group(
+    ends = await resolve_offsets(session, partitions, OffsetArgument(OffsetKind.END))
+    return GroupDescription(
         group_id=group_id,
-        state=told.group_state,
-        protocol_type=told.protocol_type,
-        protocol=told.protocol_data,
+        state=description.group_state,
+        protocol_type=description.protocol_type,
+        protocol=description.protocol_data,
         coordinator=node_id,
         members=members,
         offsets=tuple(
-            Lag(tp, committed.get(tp), ends.get(tp), owners.get(tp)) for tp in partitions
+            PartitionLag(tp, committed.get(tp), ends.get(tp), owners.get(tp)) for tp in partitions
         ),
     )
 
 
-async def delete(access: Access, group_ids: Iterable[str]) -> list[KafkaError]:
+async def delete_groups(session: ClientSession, group_ids: Iterable[str]) -> list[KafkaError]:
     """Delete groups without members, and their offsets; gives the errors of those that stay."""
     errors: list[KafkaError] = []
     for group_id in dict.fromkeys(group_ids):
-        response = await access.request(
+        response = await session.request(
             DeleteGroupsRequest(groups_names=[group_id]), Coordinator(group_id)
         )
         for result in response.results:
-            errors += _of_group(group_id, result.error_code, "DeleteGroups")
+            errors += _group_errors(group_id, result.error_code, "DeleteGroups")
     return errors
 
 
 async def delete_offsets(
-    access: Access, group_id: str, partitions: Sequence[TopicPartition]
+    session: ClientSession, group_id: str, partitions: Sequence[TopicPartition]
 ) -> list[KafkaError]:
     """Forget what a group has committed for some partitions; gives the errors."""
     request = OffsetDeleteRequest(
@@ -177,42 +177,43 @@ async def delete_offsets(
             for name, tps in by_topic(partitions).items()
         ],
     )
-    response = await access.request(request, Coordinator(group_id))
-    errors = _of_group(group_id, response.error_code, "OffsetDelete")
+    response = await session.request(request, Coordinator(group_id))
+    errors = _group_errors(group_id, response.error_code, "OffsetDelete")
     for topic in response.topics:
         # What is wrong is wrong for all partitions of a topic.
-        codes = dict.fromkeys(told.error_code for told in topic.partitions)
+        codes = dict.fromkeys(partition.error_code for partition in topic.partitions)
         for code in codes:
-            errors += _of_group(group_id, code, "OffsetDelete", topic=topic.name)
+            errors += _group_errors(group_id, code, "OffsetDelete", topic=topic.name)
     return errors
 
 
 async def reset_offsets(
-    access: Access, group_id: str, offsets: Mapping[TopicPartition, int]
+    session: ClientSession, group_id: str, offsets: Mapping[TopicPartition, int]
 ) -> list[KafkaError]:
     """Commit offsets in place of a group's members; gives the errors.
 
-    Raises `Failure` while the group has members: they would not hear of it.
+    Raises `CommandFailed` while the group has members: they would not hear of it.
     """
-    told, _ = await _described(access, group_id, may_be_missing=True)
-    if told.group_state not in IDLE_STATES:
-        raise Failure(
-            f"group {group_id!r} is {told.group_state} with {counted(len(told.members), 'member')},"
+    description, _ = await _describe(session, group_id, may_be_missing=True)
+    if description.group_state not in IDLE_STATES:
+        raise CommandFailed(
+            f"group {group_id!r} is {description.group_state}"
+            f" with {pluralize(len(description.members), 'member')},"
             " which would go on from where it is: stop it first"
         )
     wanted = {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
     message = commit_request(group_id, Credentials(), wanted, {})
-    response = await access.cluster.request(
+    response = await session.cluster.request(
         message,
         to=Coordinator(group_id),
-        deadline=access.deadline,
+        deadline=session.deadline,
         min_version=FIRST_AT_COORDINATOR,
         max_version=LAST_WITH_TOPIC_NAMES,
     )
     errors: list[KafkaError] = []
     for topic in response.topics:
         for partition in topic.partitions:
-            errors += _of_group(
+            errors += _group_errors(
                 group_id,
                 partition.error_code,
                 "OffsetCommit",
@@ -222,56 +223,60 @@ async def reset_offsets(
     return errors
 
 
-async def offsets_at(
-    access: Access, partitions: Sequence[TopicPartition], position: Position
+async def resolve_offsets(
+    session: ClientSession, partitions: Sequence[TopicPartition], target: OffsetArgument
 ) -> dict[TopicPartition, int]:
     """The offset of a place in each partition that has a leader; never beyond the log's ends."""
-    metadata = access.cluster.metadata
+    metadata = session.cluster.metadata
     led = [tp for tp in partitions if metadata.leader(tp) is not None]
     if not led:
         return {}
-    lister = OffsetLister(access.cluster, access.runtime, READ_UNCOMMITTED)
+    lister = OffsetLister(session.cluster, session.runtime, READ_UNCOMMITTED)
 
-    async def listed(timestamp: int) -> dict[TopicPartition, int]:
-        found = await lister.all(dict.fromkeys(led, timestamp), access.deadline)
+    async def list_offsets(timestamp: int) -> dict[TopicPartition, int]:
+        found = await lister.all(dict.fromkeys(led, timestamp), session.deadline)
         return {tp: offset.offset for tp, offset in found.items() if offset is not None}
 
-    ends = await listed(LATEST)
-    if position == Position(Place.END):
+    ends = await list_offsets(LATEST)
+    if target == OffsetArgument(OffsetKind.END):
         return ends
-    begins = await listed(EARLIEST)
-    match position.place:
-        case Place.BEGINNING:
-            return begins
-        case Place.END:
-            return {tp: max(begins[tp], ends[tp] - position.number) for tp in led}
-        case Place.FROM_TIME:
-            return ends | await listed(position.number)
+    log_starts = await list_offsets(EARLIEST)
+    match target.kind:
+        case OffsetKind.BEGINNING:
+            return log_starts
+        case OffsetKind.END:
+            return {tp: max(log_starts[tp], ends[tp] - target.number) for tp in led}
+        case OffsetKind.FROM_TIME:
+            return ends | await list_offsets(target.number)
         case _:
-            return {tp: min(max(begins[tp], position.number), ends[tp]) for tp in led}
+            return {tp: min(max(log_starts[tp], target.number), ends[tp]) for tp in led}
 
 
-async def _described(
-    access: Access, group_id: str, *, may_be_missing: bool = False
+async def _describe(
+    session: ClientSession, group_id: str, *, may_be_missing: bool = False
 ) -> tuple[DescribedGroup, int]:
     """The coordinator's word on a group, and which node that is."""
-    node_id = await access.cluster.coordinator(group_id, deadline=access.deadline)
-    response = await access.request(DescribeGroupsRequest(groups=[group_id]), Coordinator(group_id))
-    told = next((group for group in response.groups if group.group_id == group_id), None)
-    if told is None:
+    node_id = await session.cluster.coordinator(group_id, deadline=session.deadline)
+    response = await session.request(
+        DescribeGroupsRequest(groups=[group_id]), Coordinator(group_id)
+    )
+    description = next((group for group in response.groups if group.group_id == group_id), None)
+    if description is None:
         raise ProtocolError(f"the answer is not about the group {group_id!r}", api="DescribeGroups")
-    if told.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+    if description.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         if may_be_missing:
-            told.group_state = "Dead"
-            return told, node_id
-        raise _no_group(group_id)
-    for error in _of_group(group_id, told.error_code, "DescribeGroups", told.error_message):
+            description.group_state = "Dead"
+            return description, node_id
+        raise _group_not_found(group_id)
+    for error in _group_errors(
+        group_id, description.error_code, "DescribeGroups", description.error_message
+    ):
         error.broker = str(node_id)
         raise error
-    return told, node_id
+    return description, node_id
 
 
-async def _committed(access: Access, group_id: str) -> dict[TopicPartition, int]:
+async def _fetch_committed(session: ClientSession, group_id: str) -> dict[TopicPartition, int]:
     """Everything that a group has committed."""
 
     def build(version: int) -> OffsetFetchRequest:
@@ -281,10 +286,10 @@ async def _committed(access: Access, group_id: str) -> dict[TopicPartition, int]
         return OffsetFetchRequest(groups=[group])
 
     request: ByVersion[OffsetFetchResponse] = ByVersion(ApiKey.OFFSET_FETCH, build)
-    response = await access.cluster.request(
+    response = await session.cluster.request(
         request,
         to=Coordinator(group_id),
-        deadline=access.deadline,
+        deadline=session.deadline,
         min_version=FIRST_FOR_ALL_TOPICS,
         max_version=LAST_WITH_TOPIC_NAMES,
     )
@@ -292,7 +297,7 @@ async def _committed(access: Access, group_id: str) -> dict[TopicPartition, int]
     code = response.error_code
     for group in response.groups:
         topics, code = group.topics, group.error_code
-    for error in _of_group(group_id, code, "OffsetFetch"):
+    for error in _group_errors(group_id, code, "OffsetFetch"):
         raise error
     return {
         TopicPartition(topic.name, partition.partition_index): partition.committed_offset
@@ -302,33 +307,35 @@ async def _committed(access: Access, group_id: str) -> dict[TopicPartition, int]
     }
 
 
-def _member(told: DescribedGroupMember) -> Member:
+def _to_member(member: DescribedGroupMember) -> MemberDescription:
     try:
-        partitions = flatten_by_topic(decode_assignment(told.member_assignment).assigned_partitions)
+        partitions = flatten_by_topic(
+            decode_assignment(member.member_assignment).assigned_partitions
+        )
     except MalformedMessage:
         # A group of another kind than consumers': what it assigns is not partitions.
         partitions = []
-    return Member(
-        told.member_id,
-        told.group_instance_id,
-        told.client_id,
-        told.client_host,
+    return MemberDescription(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
         tuple(sorted(partitions)),
     )
 
 
-def _of_group(
+def _group_errors(
     group_id: str, code: int, api: str, message: str | None = None, **context: Any
 ) -> list[KafkaError]:
     """The error of an answer about a group, which it names; none for code 0."""
-    error = refusal(code, message, api=api, **context)
+    error = response_error(code, message, api=api, **context)
     if error is None:
         return []
     error.reason = f"group {group_id!r}: {error.reason}"
     return [error]
 
 
-def _no_group(group_id: str) -> Failure:
-    return Failure(
+def _group_not_found(group_id: str) -> CommandFailed:
+    return CommandFailed(
         f"group {group_id!r} does not exist; `aiokafkawire groups list` tells which there are"
     )

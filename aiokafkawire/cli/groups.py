@@ -8,19 +8,19 @@ from typing import Any
 import click
 
 from aiokafkawire.cli import group_requests as requests
-from aiokafkawire.cli.access import (
-    Access,
-    Administration,
-    administration,
-    print_out,
+from aiokafkawire.cli.arguments import OffsetArgument, OffsetKind, parse_offset, require_one_topic
+from aiokafkawire.cli.client_session import (
+    AdminCommand,
+    ClientSession,
+    admin_command,
+    print_results,
     require_topics,
 )
-from aiokafkawire.cli.arguments import Place, Position, one_topic, parse_offset
-from aiokafkawire.cli.group_requests import Group
-from aiokafkawire.cli.problems import Failure
-from aiokafkawire.cli.reading import describe as described
-from aiokafkawire.cli.shared import Suggesting, json_option
-from aiokafkawire.cli.tables import counted, json_line, table
+from aiokafkawire.cli.common_options import SuggestingGroup, json_option
+from aiokafkawire.cli.consume_plan import format_partitions
+from aiokafkawire.cli.error_text import CommandFailed
+from aiokafkawire.cli.group_requests import GroupDescription
+from aiokafkawire.cli.tables import format_table, json_line, pluralize
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire.messages.list_groups import ListedGroup
@@ -30,34 +30,35 @@ __all__ = ("groups",)
 Errors = Sequence[Exception]
 
 
-@click.group(cls=Suggesting, short_help="List, describe, reset and delete groups.")
+@click.group(cls=SuggestingGroup, short_help="List, describe, reset and delete groups.")
 def groups() -> None:
     """List and describe groups, with their lag; reset and delete their offsets."""
 
 
 @groups.command("list", short_help="Print the groups of the cluster.")
-@administration
+@admin_command
 @json_option
-def list_command(admin: Administration, *, as_json: bool) -> int:
+def list_command(admin: AdminCommand, *, as_json: bool) -> int:
     """Print the groups of the cluster, one a line."""
 
-    async def show(access: Access) -> Errors:
-        found, failed = await requests.list_groups(access)
+    async def show(session: ClientSession) -> Errors:
+        found, failed = await requests.list_groups(session)
         lines = [
-            json_line(listed_form(group)) if as_json else f"{group.group_id}\n" for group in found
+            json_line(listing_to_dict(group)) if as_json else f"{group.group_id}\n"
+            for group in found
         ]
-        await print_out("".join(lines))
+        await print_results("".join(lines))
         return failed
 
-    return admin.carry_out(show)
+    return admin.execute(show)
 
 
 @groups.command("describe", short_help="Print state, members, and lag per partition.")
-@administration
+@admin_command
 @json_option
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 def describe_command(
-    admin: Administration,
+    admin: AdminCommand,
     *,
     as_json: bool,
     names: tuple[str, ...],
@@ -65,35 +66,35 @@ def describe_command(
     """Print the state of the GROUPs, who their members are and what is assigned to them, and of
     each partition what is committed, where it ends, and the lag between the two."""
 
-    async def show(access: Access) -> Errors:
-        found = [await requests.describe(access, name) for name in dict.fromkeys(names)]
+    async def show(session: ClientSession) -> Errors:
+        found = [await requests.describe_group(session, name) for name in dict.fromkeys(names)]
         if as_json:
-            await print_out("".join(json_line(group_form(group)) for group in found))
+            await print_results("".join(json_line(group_to_dict(group)) for group in found))
         else:
-            await print_out("\n".join(map(group_text, found)))
+            await print_results("\n".join(map(group_text, found)))
         return ()
 
-    return admin.carry_out(show, all_topics=True)
+    return admin.execute(show, all_topics=True)
 
 
 @groups.command("delete", short_help="Delete groups and their offsets.")
-@administration
+@admin_command
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 def delete_command(
-    admin: Administration,
+    admin: AdminCommand,
     *,
     names: tuple[str, ...],
 ) -> int:
     """Delete the GROUPs, which must have no members, and all that they have committed."""
 
-    async def change(access: Access) -> Errors:
-        return await requests.delete(access, names)
+    async def change(session: ClientSession) -> Errors:
+        return await requests.delete_groups(session, names)
 
-    return admin.carry_out(change, prints=False)
+    return admin.execute(change, prints=False)
 
 
 @groups.command("reset-offsets", short_help="Let a group begin elsewhere.")
-@administration
+@admin_command
 @json_option
 @click.option("-t", "--topic", help="The topic; the same as TOPIC.")
 @click.option(
@@ -116,7 +117,7 @@ def delete_command(
 @click.argument("group")
 @click.argument("topics", nargs=-1, metavar="[TOPIC]")
 def reset_command(
-    admin: Administration,
+    admin: AdminCommand,
     *,
     as_json: bool,
     topic: str | None,
@@ -127,73 +128,83 @@ def reset_command(
     topics: tuple[str, ...],
 ) -> int:
     """Commit offsets of TOPIC in the place of GROUP, which must have no members; prints them."""
-    position = parse_position(offset)
+    target = parse_reset_offset(offset)
     usage = "reset-offsets GROUP TOPIC"
-    name = one_topic(topic, topics, "offsets of one topic are reset at a time", usage)
+    name = require_one_topic(topic, topics, "offsets of one topic are reset at a time", usage)
 
-    async def change(access: Access) -> Errors:
-        chosen = choose(access, name, partitions)
-        offsets = await requests.offsets_at(access, chosen, position)
-        missing = [tp for tp in chosen if tp not in offsets]
+    async def change(session: ClientSession) -> Errors:
+        selected = select_partitions(session, name, partitions)
+        offsets = await requests.resolve_offsets(session, selected, target)
+        missing = [tp for tp in selected if tp not in offsets]
         if missing:
-            raise Failure(f"{described(missing)} of the topic have no leader: try again later")
+            raise CommandFailed(
+                f"{format_partitions(missing)} of the topic have no leader: try again later"
+            )
         if not dry_run:
-            errors = await requests.reset_offsets(access, group, offsets)
+            errors = await requests.reset_offsets(session, group, offsets)
             if errors:
                 return errors
         rows = [(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
         heads = ("topic", "partition", "offset")
         if as_json:
-            await print_out("".join(json_line(dict(zip(heads, row, strict=True))) for row in rows))
+            await print_results(
+                "".join(json_line(dict(zip(heads, row, strict=True))) for row in rows)
+            )
         else:
-            await print_out(table(heads, rows))
+            await print_results(format_table(heads, rows))
         return ()
 
-    return admin.carry_out(change, all_topics=True)
+    return admin.execute(change, all_topics=True)
 
 
 @groups.command("delete-offsets", short_help="Forget what a group has committed for topics.")
-@administration
+@admin_command
 @click.argument("group")
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 def delete_offsets_command(
-    admin: Administration,
+    admin: AdminCommand,
     *,
     group: str,
     topics: tuple[str, ...],
 ) -> int:
     """Forget what GROUP has committed for the TOPICs; no member may be reading them."""
 
-    async def change(access: Access) -> Errors:
-        require_topics(access, topics)
-        chosen = [tp for name in dict.fromkeys(topics) for tp in choose(access, name, ())]
-        return await requests.delete_offsets(access, group, chosen)
+    async def change(session: ClientSession) -> Errors:
+        require_topics(session, topics)
+        selected = [
+            tp for name in dict.fromkeys(topics) for tp in select_partitions(session, name, ())
+        ]
+        return await requests.delete_offsets(session, group, selected)
 
-    return admin.carry_out(change, all_topics=True, prints=False)
+    return admin.execute(change, all_topics=True, prints=False)
 
 
-def choose(access: Access, topic: str, partitions: Sequence[int]) -> list[TopicPartition]:
-    """The partitions of a topic that are meant. Raises `Failure` for one that it lacks."""
-    require_topics(access, [topic])
-    known = access.cluster.metadata.topics[topic].partitions
+def select_partitions(
+    session: ClientSession, topic: str, partitions: Sequence[int]
+) -> list[TopicPartition]:
+    """The partitions of a topic that are meant. Raises `CommandFailed` for one that it lacks."""
+    require_topics(session, [topic])
+    known = session.cluster.metadata.topics[topic].partitions
     for number in partitions:
         if number not in known:
-            raise Failure(f"topic {topic!r} has no partition {number}, only 0 to {max(known)}")
+            raise CommandFailed(
+                f"topic {topic!r} has no partition {number}, only 0 to {max(known)}"
+            )
     return [TopicPartition(topic, number) for number in sorted({*partitions} or known)]
 
 
-def parse_position(text: str) -> Position:
+def parse_reset_offset(text: str) -> OffsetArgument:
     """Read the argument of `-o`. Raises `InvalidOption`."""
-    position = parse_offset(text)
-    if position.place in {Place.STORED, Place.UNTIL_TIME}:
+    target = parse_offset(text)
+    if target.kind in {OffsetKind.STORED, OffsetKind.UNTIL_TIME}:
         raise InvalidOption(f"-o {text!r} is no place to begin at: give beginning, end, N, s@TIME")
-    return position
+    return target
 
 
 # --- what is printed --------------------------------------------------------------------------
 
 
-def listed_form(group: ListedGroup) -> dict[str, Any]:
+def listing_to_dict(group: ListedGroup) -> dict[str, Any]:
     """A group as `groups list --json` has it; what old brokers do not tell is null."""
     return {
         "group": group.group_id,
@@ -203,7 +214,7 @@ def listed_form(group: ListedGroup) -> dict[str, Any]:
     }
 
 
-def group_form(group: Group) -> dict[str, Any]:
+def group_to_dict(group: GroupDescription) -> dict[str, Any]:
     """A group as `groups describe --json` has it."""
     return {
         "group": group.group_id,
@@ -235,17 +246,17 @@ def group_form(group: Group) -> dict[str, Any]:
     }
 
 
-def group_text(group: Group) -> str:
+def group_text(group: GroupDescription) -> str:
     """A group as `groups describe` has it."""
-    how = f", {group.protocol}" if group.protocol else ""
-    count = counted(len(group.members), "member")
-    head = f"{group.group_id}: {group.state}{how}, coordinator {group.coordinator}, {count}"
+    protocol = f", {group.protocol}" if group.protocol else ""
+    count = pluralize(len(group.members), "member")
+    head = f"{group.group_id}: {group.state}{protocol}, coordinator {group.coordinator}, {count}"
     text = f"{head}, lag {group.lag}\n"
     if group.offsets:
         names: dict[str | None, int] = {
             member.member_id: number for number, member in enumerate(group.members, 1)
         }
-        text += table(
+        text += format_table(
             ("topic", "partition", "committed", "end", "lag", "member"),
             [
                 (*each.partition, each.committed, each.end, each.lag, names.get(each.member_id))
@@ -254,7 +265,7 @@ def group_text(group: Group) -> str:
             "  ",
         )
     if group.members:
-        text += "\n" + table(
+        text += "\n" + format_table(
             ("member", "id", "instance", "client", "host", "partitions"),
             [
                 (
@@ -263,7 +274,7 @@ def group_text(group: Group) -> str:
                     member.group_instance_id,
                     member.client_id,
                     member.host,
-                    described(member.partitions),
+                    format_partitions(member.partitions),
                 )
                 for number, member in enumerate(group.members, 1)
             ],

@@ -21,7 +21,7 @@ from typing import Any
 from aiokafkawire.records import Record
 from aiokafkawire.types import NO_TIMESTAMP, TimestampType
 
-__all__ = ("InvalidLine", "Outgoing", "from_json", "put", "to_json")
+__all__ = ("InputRecord", "InvalidLine", "from_json", "put_bytes", "to_json")
 
 HEADER_NAMES = ("name", "value", "value_base64")
 NAMES = (
@@ -43,7 +43,7 @@ class InvalidLine(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class InputRecord:
     """A record to send; None where the line does not say."""
 
     value: bytes | None
@@ -63,18 +63,18 @@ def to_json(record: Record) -> bytes:
         "timestamp_ms": record.timestamp_ms,
         "timestamp_type": TimestampType(record.timestamp_type).name.lower(),
     }
-    put(form, "key", record.key)
-    put(form, "value", record.value)
+    put_bytes(form, "key", record.key)
+    put_bytes(form, "value", record.value)
     headers = []
     for name, value in record.headers:
         header: dict[str, Any] = {"name": name}
-        put(header, "value", value)
+        put_bytes(header, "value", value)
         headers.append(header)
     form["headers"] = headers
     return json.dumps(form, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def from_json(line: bytes) -> Outgoing:
+def from_json(line: bytes) -> InputRecord:
     """Read one line; raises `InvalidLine`."""
     try:
         form = json.loads(line)
@@ -83,21 +83,21 @@ def from_json(line: bytes) -> Outgoing:
     if not isinstance(form, dict):
         raise InvalidLine("not a JSON object")
     _check_names(form, NAMES)
-    timestamp_ms = _whole(form, "timestamp_ms", NO_TIMESTAMP)
+    timestamp_ms = _get_int(form, "timestamp_ms", NO_TIMESTAMP)
     topic = form.get("topic")
     if topic is not None and not isinstance(topic, str):
         raise InvalidLine("topic must be a string")
-    return Outgoing(
-        value=_take(form, "value"),
-        key=_take(form, "key"),
-        headers=tuple(_header(header) for header in _list(form, "headers")),
+    return InputRecord(
+        value=_get_bytes(form, "value"),
+        key=_get_bytes(form, "key"),
+        headers=tuple(_parse_header(header) for header in _get_list(form, "headers")),
         topic=topic,
-        partition=_whole(form, "partition", 0),
+        partition=_get_int(form, "partition", 0),
         timestamp_ms=None if timestamp_ms == NO_TIMESTAMP else timestamp_ms,
     )
 
 
-def put(form: dict[str, Any], name: str, data: bytes | None) -> None:
+def put_bytes(form: dict[str, Any], name: str, data: bytes | None) -> None:
     """Add bytes to an object: as text under `name`, in base64 under another if they are none."""
     if data is None:
         form[name] = None
@@ -108,7 +108,7 @@ def put(form: dict[str, Any], name: str, data: bytes | None) -> None:
         form[f"{name}_base64"] = base64.b64encode(data).decode()
 
 
-def _take(form: dict[str, Any], name: str) -> bytes | None:
+def _get_bytes(form: dict[str, Any], name: str) -> bytes | None:
     coded = form.get(f"{name}_base64")
     text = form.get(name)
     if coded is None:
@@ -130,14 +130,14 @@ def _take(form: dict[str, Any], name: str) -> bytes | None:
         raise InvalidLine(f"{name}_base64 is not base64") from None
 
 
-def _header(form: Any) -> tuple[str, bytes | None]:
+def _parse_header(form: Any) -> tuple[str, bytes | None]:
     if not isinstance(form, dict) or not isinstance(form.get("name"), str):
         raise InvalidLine('a header must be an object such as {"name": "n", "value": "v"}')
     _check_names(form, HEADER_NAMES)
-    return form["name"], _take(form, "value")
+    return form["name"], _get_bytes(form, "value")
 
 
-def _whole(form: dict[str, Any], name: str, lowest: int) -> int | None:
+def _get_int(form: dict[str, Any], name: str, lowest: int) -> int | None:
     value = form.get(name)
     if value is None:
         return None
@@ -146,7 +146,7 @@ def _whole(form: dict[str, Any], name: str, lowest: int) -> int | None:
     return value
 
 
-def _list(form: dict[str, Any], name: str) -> list[Any]:
+def _get_list(form: dict[str, Any], name: str) -> list[Any]:
     value = form.get(name)
     if value is None:
         return []

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aiokafkawire.cli.formats import Printer
+from aiokafkawire.cli.formats import RecordFormatter
 from aiokafkawire.cli.tables import json_line
 from aiokafkawire.cluster import MetadataSnapshot, PartitionMetadata, TopicMetadata
 from aiokafkawire.records import Record
 from aiokafkawire.types import NodeId, TimestampType, TopicPartition
 
-__all__ = ("metadata_form", "metadata_text", "record_printer")
+__all__ = ("json_formatter", "metadata_text", "metadata_to_dict")
 
 TIMESTAMP_TYPES = {TimestampType.CREATE_TIME: "create", TimestampType.LOG_APPEND_TIME: "logappend"}
 NO_LEADER = "Broker: Leader not available"
 """librdkafka's text for LEADER_NOT_AVAILABLE."""
 
 
-def record_printer(broker_of: Callable[[TopicPartition], NodeId]) -> Printer:
+def json_formatter(broker_of: Callable[[TopicPartition], NodeId]) -> RecordFormatter:
     """Return a function that prints a record as a line of JSON, as `kcat -C -J` does.
 
     Args:
         broker_of: Gives the broker that a partition is read from.
     """
 
-    def printed(record: Record) -> bytes:
+    def format_record(record: Record) -> bytes:
         form: dict[str, Any] = {
             "topic": record.topic,
             "partition": record.partition,
@@ -43,7 +43,7 @@ def record_printer(broker_of: Callable[[TopicPartition], NodeId]) -> Printer:
         form |= {"key": _text(record.key), "payload": _text(record.value)}
         return json_line(form).encode()
 
-    return printed
+    return format_record
 
 
 def _text(data: bytes | None) -> str | None:
@@ -51,7 +51,7 @@ def _text(data: bytes | None) -> str | None:
     return None if data is None else data.decode("utf-8", "replace")
 
 
-def metadata_form(
+def metadata_to_dict(
     metadata: MetadataSnapshot, source: str | None, topics: Sequence[TopicMetadata], query: str
 ) -> dict[str, Any]:
     """Return the metadata of a cluster as `kcat -L -J` has it.

@@ -7,17 +7,17 @@ from typing import Any
 import click
 
 from aiokafkawire.cli import kcat
-from aiokafkawire.cli.access import (
-    Access,
-    Administration,
-    administration,
-    print_out,
+from aiokafkawire.cli.arguments import require_one_topic
+from aiokafkawire.cli.client_session import (
+    AdminCommand,
+    ClientSession,
+    admin_command,
+    print_results,
     require_topics,
 )
-from aiokafkawire.cli.arguments import one_topic
-from aiokafkawire.cli.shared import json_option, kcat_json_option
+from aiokafkawire.cli.common_options import json_option, kcat_json_option
 from aiokafkawire.cli.tables import json_line
-from aiokafkawire.cli.topics import form as topic_form
+from aiokafkawire.cli.topics import topic_to_dict
 from aiokafkawire.cluster import MetadataSnapshot, TopicMetadata
 from aiokafkawire.errors import InvalidOption, KafkaError
 
@@ -27,13 +27,13 @@ ALL = "*"
 
 
 @click.command(short_help="Print brokers, topics, partitions and replicas.")
-@administration
+@admin_command
 @json_option
 @kcat_json_option
 @click.option("-t", "--topic", help="The topic; the same as TOPIC.")
 @click.argument("topics", nargs=-1, metavar="[TOPIC]")
 def metadata(
-    admin: Administration,
+    admin: AdminCommand,
     *,
     as_json: bool,
     as_kcat: bool,
@@ -46,28 +46,28 @@ def metadata(
         raise InvalidOption("--json and -J exclude each other")
     query = ALL
     if topic is not None or topics:
-        query = one_topic(topic, topics, "give one topic, or none for all", "")
+        query = require_one_topic(topic, topics, "give one topic, or none for all", "")
 
-    async def show(access: Access) -> list[KafkaError]:
+    async def show(session: ClientSession) -> list[KafkaError]:
         if query != ALL:
-            require_topics(access, [query])
-        known = access.cluster.metadata
+            require_topics(session, [query])
+        known = session.cluster.metadata
         names = sorted(known.topics) if query == ALL else [query]
         shown = [known.topics[name] for name in names]
-        source = access.cluster.metadata_source
+        source = session.cluster.metadata_source
         if as_json:
-            text = json_line(own_form(known, shown))
+            text = json_line(cluster_to_dict(known, shown))
         elif as_kcat:
-            text = json_line(kcat.metadata_form(known, source, shown, query))
+            text = json_line(kcat.metadata_to_dict(known, source, shown, query))
         else:
             text = kcat.metadata_text(known, source, shown, query)
-        await print_out(text)
+        await print_results(text)
         return []
 
-    return admin.carry_out(show, all_topics=True)
+    return admin.execute(show, all_topics=True)
 
 
-def own_form(known: MetadataSnapshot, topics: list[TopicMetadata]) -> dict[str, Any]:
+def cluster_to_dict(known: MetadataSnapshot, topics: list[TopicMetadata]) -> dict[str, Any]:
     """The metadata as `metadata --json` has it; topics are as `topics describe --json` has them."""
     return {
         "cluster_id": known.cluster_id,
@@ -81,5 +81,5 @@ def own_form(known: MetadataSnapshot, topics: list[TopicMetadata]) -> dict[str, 
             }
             for number, node in sorted(known.nodes.items())
         ],
-        "topics": [topic_form(topic) for topic in topics],
+        "topics": [topic_to_dict(topic) for topic in topics],
     }

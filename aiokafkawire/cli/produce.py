@@ -15,18 +15,18 @@ from click.shell_completion import CompletionItem
 
 from aiokafkawire.cli.arguments import (
     client_options,
-    one_topic,
     parse_delimiter,
     parse_header,
+    require_one_topic,
     require_utf8,
 )
-from aiokafkawire.cli.json_lines import InvalidLine, Outgoing, from_json
-from aiokafkawire.cli.problems import Failure, explain, one_line
+from aiokafkawire.cli.common_options import DEFAULT_TIMEOUT_MS, client_arguments
+from aiokafkawire.cli.error_text import CommandFailed, explain, one_line
+from aiokafkawire.cli.json_lines import InputRecord, InvalidLine, from_json
 from aiokafkawire.cli.progress import Progress
-from aiokafkawire.cli.running import Interruption, run
-from aiokafkawire.cli.shared import PATIENCE_MS, client_arguments
-from aiokafkawire.cli.standard import note
-from aiokafkawire.cli.streams import Input, Splitter
+from aiokafkawire.cli.run_loop import Interruption, run_command
+from aiokafkawire.cli.standard_streams import print_stderr
+from aiokafkawire.cli.streams import InputStream, RecordSplitter
 from aiokafkawire.config import ProducerConfig
 from aiokafkawire.errors import DeliveriesFailed, InvalidOption, KafkaError, RecordTooLarge
 from aiokafkawire.producer import Delivery, Producer
@@ -37,17 +37,17 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ANY_PARTITION = -1
 CLOSE_TIMEOUT_MS = 300
 """For a command that is cut off; any other waits for all deliveries before it closes."""
-FAILURES_TOLD = 5
+MAX_REPORTED_FAILURES = 5
 """Failed records told one by one; all are counted."""
 
 FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 ANY_FILE = CompletionItem("", type="file")
 
-Parser = Callable[[bytes], Outgoing | None]
+Parser = Callable[[bytes], InputRecord | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class InputFormat:
     """How bytes become records; what a record of JSON says of itself goes before `key`."""
 
     delimiter: bytes = b"\n"
@@ -56,21 +56,21 @@ class Form:
     headers: tuple[tuple[str, bytes | None], ...] = ()
     empty_is_null: bool = False
 
-    def plain(self, piece: bytes) -> Outgoing:
+    def parse_text(self, data: bytes) -> InputRecord:
         """A record of plain text; without a key delimiter in it all of it is the value."""
-        value: bytes | None = piece
+        value: bytes | None = data
         key = self.key
         if self.key_delimiter is not None:
-            before, found, after = piece.partition(self.key_delimiter)
+            before, found, after = data.partition(self.key_delimiter)
             if found:
                 key, value = before, after
         if self.empty_is_null:
             key, value = key or None, value or None
-        return Outgoing(value=value, key=key, headers=self.headers)
+        return InputRecord(value=value, key=key, headers=self.headers)
 
-    def json(self, piece: bytes) -> Outgoing | None:
+    def parse_json(self, data: bytes) -> InputRecord | None:
         """A record of a line of JSON; None for an empty line."""
-        return from_json(piece) if piece.strip() else None
+        return from_json(data) if data.strip() else None
 
 
 @click.command(short_help="Send records from stdin or files.")
@@ -122,7 +122,7 @@ def produce(
     Exits with 1 unless every record was delivered.
     """
     topic, files = parse_arguments(topic, arguments, as_json=as_json)
-    form = Form(
+    input_format = InputFormat(
         delimiter=b"\n" if as_json else parse_delimiter("-D", delimiter),
         key_delimiter=None if key_delimiter is None else parse_delimiter("-K", key_delimiter),
         key=None if key is None else key.encode("utf-8", "surrogateescape"),
@@ -135,24 +135,24 @@ def produce(
         {"bootstrap_servers": brokers, "compression_type": compression},
         {
             "close_timeout_ms": CLOSE_TIMEOUT_MS,
-            "default_api_timeout_ms": PATIENCE_MS,
-            "max_block_ms": PATIENCE_MS,
+            "default_api_timeout_ms": DEFAULT_TIMEOUT_MS,
+            "max_block_ms": DEFAULT_TIMEOUT_MS,
         },
         # A file may name that of an application, which another producer would fence.
-        chosen={"transactional_id": None},
+        command_values={"transactional_id": None},
         config=config,
     )
-    parser: Parser = form.json if as_json else form.plain
+    parser: Parser = input_format.parse_json if as_json else input_format.parse_text
     whole_files = bool(files) and not lines and not as_json
 
     async def send(interruption: Interruption) -> None:
-        pieces = Pieces(files, None if whole_files else form.delimiter)
-        sender = Sender(topic, partition, parser)
+        source = RecordSource(files, None if whole_files else input_format.delimiter)
+        sender = RecordSender(topic, partition, parser)
         shown = not quiet and sys.stderr.isatty() and not sys.stdin.isatty()
         progress = Progress("records", shown=shown)
-        await sender.run(pieces, options, count, progress, interruption)
+        await sender.run(source, options, count, progress, interruption)
 
-    run(send, backend=backend)
+    run_command(send, backend=backend)
 
 
 def parse_arguments(
@@ -168,7 +168,7 @@ def parse_arguments(
                 " (-t for a topic of that name)"
             )
         usage = "produce TOPIC [FILE]…"
-        topic, names = one_topic(None, names[:1], "", usage), names[1:]
+        topic, names = require_one_topic(None, names[:1], "", usage), names[1:]
     try:
         return topic, tuple(FILE.convert(name, None, None) for name in names)
     except click.BadParameter as error:
@@ -177,7 +177,7 @@ def parse_arguments(
         raise InvalidOption(f"{error.format_message().rstrip('.')}{hint}") from None
 
 
-class Pieces:
+class RecordSource:
     """The records of files one after the other, or of stdin, cut but not looked at."""
 
     def __init__(self, files: Iterable[Path], delimiter: bytes | None) -> None:
@@ -187,8 +187,8 @@ class Pieces:
         if not self._sources:
             self._sources.append(sys.stdin.fileno())
         self._file: BinaryIO | None = None
-        self._input: Input | None = None
-        self._splitter = Splitter(delimiter or b"\n")
+        self._input: InputStream | None = None
+        self._splitter = RecordSplitter(delimiter or b"\n")
 
     async def next(self) -> list[bytes] | None:
         """As many as there are now, None at the end of all."""
@@ -198,7 +198,7 @@ class Pieces:
             source = self._sources.popleft()
             if self._delimiter is None and isinstance(source, Path):
                 return [source.read_bytes()]
-            self._input = Input(self._open(source))
+            self._input = InputStream(self._open(source))
         chunk = await self._input.read()
         if chunk:
             return self._splitter.feed(chunk)
@@ -218,7 +218,7 @@ class Pieces:
             self._file = None
 
 
-class Sender:
+class RecordSender:
     """Sends pieces of input and keeps the account of them."""
 
     def __init__(self, topic: str | None, partition: int | None, parser: Parser) -> None:
@@ -232,39 +232,41 @@ class Sender:
 
     async def run(
         self,
-        pieces: Pieces,
+        source: RecordSource,
         options: dict[str, Any],
         count: int | None,
         progress: Progress,
         interruption: Interruption,
     ) -> None:
-        """Send all; raises `Failure` unless all were delivered."""
+        """Send all; raises `CommandFailed` unless all were delivered."""
         try:
             async with Producer(**options) as producer, progress:
-                await self._send_all(producer, pieces, count, progress)
+                await self._send_all(producer, source, count, progress)
         except KafkaError as error:
-            raise Failure(f"{explain(error)}{self._account(interruption)}") from error
+            raise CommandFailed(
+                f"{explain(error)}{self._undelivered_text(interruption)}"
+            ) from error
         finally:
-            pieces.close()
+            source.close()
             if interruption.happened:
-                self._say(f"interrupted{self._account(interruption)}")
-        if account := self._account(interruption):
-            raise Failure(account.removeprefix("; "))
+                self._report(f"interrupted{self._undelivered_text(interruption)}")
+        if account := self._undelivered_text(interruption):
+            raise CommandFailed(account.removeprefix("; "))
 
     async def _send_all(
-        self, producer: Producer, pieces: Pieces, count: int | None, progress: Progress
+        self, producer: Producer, source: RecordSource, count: int | None, progress: Progress
     ) -> None:
         number = 0
         try:
-            while self.sent != count and (some := await pieces.next()) is not None:
-                for piece in some:
+            while self.sent != count and (batch := await source.next()) is not None:
+                for data in batch:
                     number += 1
-                    await self._send(producer, number, piece)
+                    await self._send(producer, number, data)
                     if self.sent == count:
                         break
-                self._reap()
+                self._collect_results()
                 progress.count = self.sent
-        except Failure:
+        except CommandFailed:
             await self._flush(producer)
             raise
         await self._flush(producer)
@@ -273,18 +275,20 @@ class Sender:
         # Each failure is told by its own delivery.
         with suppress(DeliveriesFailed):
             await producer.flush()
-        self._reap()
+        self._collect_results()
 
-    async def _send(self, producer: Producer, number: int, piece: bytes) -> None:
+    async def _send(self, producer: Producer, number: int, data: bytes) -> None:
         try:
-            record = self._parser(piece)
+            record = self._parser(data)
         except InvalidLine as error:
-            raise Failure(f"line {number} of the input: {error}") from None
+            raise CommandFailed(f"line {number} of the input: {error}") from None
         if record is None:
             return
         topic = self._topic or record.topic
         if topic is None:
-            raise Failure(f"line {number} of the input names no topic; give one there or with -t")
+            raise CommandFailed(
+                f"line {number} of the input names no topic; give one there or with -t"
+            )
         partition = record.partition if self._partition is None else self._partition
         self.sent += 1
         try:
@@ -297,34 +301,34 @@ class Sender:
                 headers=record.headers,
             )
         except RecordTooLarge as error:
-            self._fail(number, error)
+            self._count_failure(number, error)
         else:
             self._pending.append((number, delivery))
 
-    def _reap(self, *, tell: bool = True) -> None:
+    def _collect_results(self, *, report: bool = True) -> None:
         """Look at the deliveries that are done, oldest first."""
         while self._pending and self._pending[0][1].done:
             number, delivery = self._pending.popleft()
             try:
                 delivery.result()
             except KafkaError as error:
-                if tell:
-                    self._fail(number, error)
+                if report:
+                    self._count_failure(number, error)
             else:
                 self.delivered += 1
 
-    def _fail(self, number: int, error: KafkaError) -> None:
+    def _count_failure(self, number: int, error: KafkaError) -> None:
         self.failed += 1
-        if self.failed <= FAILURES_TOLD:
-            self._say(f"record {number} was not delivered: {explain(error)}")
+        if self.failed <= MAX_REPORTED_FAILURES:
+            self._report(f"record {number} was not delivered: {explain(error)}")
 
-    def _account(self, interruption: Interruption) -> str:
+    def _undelivered_text(self, interruption: Interruption) -> str:
         """How many records are missing at the end, as the rest of a sentence, or nothing."""
-        self._reap(tell=not interruption.happened)
+        self._collect_results(report=not interruption.happened)
         missing = self.sent - self.delivered
         if not missing:
             return ""
         return f"; {missing:,} of {self.sent:,} records were not delivered"
 
-    def _say(self, text: str) -> None:
-        note(one_line(f"aiokafkawire: {text}"))
+    def _report(self, text: str) -> None:
+        print_stderr(one_line(f"aiokafkawire: {text}"))

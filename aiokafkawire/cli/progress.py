@@ -7,12 +7,12 @@ from typing import Self
 
 import anyio
 
-from aiokafkawire.cli.standard import note
+from aiokafkawire.cli.standard_streams import print_stderr
 from aiokafkawire.runtime import Host
 
 __all__ = ("ERASE_LINE", "Progress")
 
-EVERY_S = 0.5
+UPDATE_INTERVAL_S = 0.5
 ERASE_LINE = "\r\x1b[2K"
 
 
@@ -28,7 +28,7 @@ class Progress:
     async def __aenter__(self) -> Self:
         if self._shown:
             await self._host.start()
-            self._host.spawn(self._watch, anyio.current_time(), name="show")
+            self._host.spawn(self._update, anyio.current_time(), name="show")
         return self
 
     async def __aexit__(
@@ -41,11 +41,11 @@ class Progress:
             await self._host.stop()
             self._write(ERASE_LINE)
 
-    async def _watch(self, began: float) -> None:
+    async def _update(self, started: float) -> None:
         while True:
-            await anyio.sleep(EVERY_S)
-            rate = self.count / (anyio.current_time() - began)
+            await anyio.sleep(UPDATE_INTERVAL_S)
+            rate = self.count / (anyio.current_time() - started)
             self._write(f"{ERASE_LINE}% {self.count:,} {self._what}, {rate:,.0f}/s")
 
     def _write(self, text: str) -> None:
-        note(text, end="")
+        print_stderr(text, end="")

@@ -12,11 +12,11 @@ import threading
 from collections import deque
 from functools import partial
 
-from aiokafkawire.cli.problems import Failure
+from aiokafkawire.cli.error_text import CommandFailed
 from aiokafkawire.runtime import Promise, Signal
 from aiokafkawire.runtime.host import thread_notifier
 
-__all__ = ("CHUNK_BYTES", "MAX_CHUNKS", "Input", "Output", "Splitter")
+__all__ = ("CHUNK_BYTES", "MAX_CHUNKS", "InputStream", "OutputStream", "RecordSplitter")
 
 CHUNK_BYTES = 64 * 1024
 MAX_CHUNKS = 8
@@ -26,14 +26,14 @@ MAX_RECORD_BYTES = 16 * 2**20
 """An input without its delimiter is not collected beyond this."""
 
 
-class Input:
+class InputStream:
     """Reads a descriptor in chunks, as they come. Must be made inside a running event loop."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._notify = thread_notifier()
-        self._room = threading.Semaphore(MAX_CHUNKS)
-        self._arrived = Signal()
+        self._free_chunks = threading.Semaphore(MAX_CHUNKS)
+        self._chunk_ready = Signal()
         self._chunks: deque[bytes] = deque()
         self._started = False
         self._ended = False
@@ -43,50 +43,50 @@ class Input:
         """The next chunk, of no bytes at the end; raises `OSError` if it cannot be read."""
         if not self._started:
             self._started = True
-            threading.Thread(target=self._work, name="stdin", daemon=True).start()
+            threading.Thread(target=self._run_thread, name="stdin", daemon=True).start()
         while not self._chunks and not self._ended:
-            await self._arrived.wait()
+            await self._chunk_ready.wait()
         if self._chunks:
-            self._room.release()
+            self._free_chunks.release()
             return self._chunks.popleft()
         if self._error is not None:
             raise self._error
         return b""
 
-    def _work(self) -> None:
+    def _run_thread(self) -> None:
         try:
             while True:
-                self._room.acquire()
+                self._free_chunks.acquire()
                 try:
                     chunk = os.read(self._descriptor, CHUNK_BYTES)
                 except OSError as error:
-                    self._notify(partial(self._end, error))
+                    self._notify(partial(self._finish, error))
                     return
                 if not chunk:
-                    self._notify(partial(self._end, None))
+                    self._notify(partial(self._finish, None))
                     return
-                self._notify(partial(self._arrive, chunk))
+                self._notify(partial(self._add_chunk, chunk))
         except RuntimeError:
             # The event loop has gone, and nobody reads any more.
             return
 
-    def _arrive(self, chunk: bytes) -> None:
+    def _add_chunk(self, chunk: bytes) -> None:
         self._chunks.append(chunk)
-        self._arrived.set()
+        self._chunk_ready.set()
 
-    def _end(self, error: OSError | None) -> None:
+    def _finish(self, error: OSError | None) -> None:
         self._error = error
         self._ended = True
-        self._arrived.set()
+        self._chunk_ready.set()
 
 
-class Output:
+class OutputStream:
     """Writes to a descriptor. Must be made inside a running event loop."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._notify = thread_notifier()
-        self._jobs: queue.SimpleQueue[tuple[bytes, Promise[None]]] = queue.SimpleQueue()
+        self._writes: queue.SimpleQueue[tuple[bytes, Promise[None]]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     async def write(self, data: bytes) -> None:
@@ -94,16 +94,16 @@ class Output:
         if not data:
             return
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="stdout", daemon=True)
+            self._thread = threading.Thread(target=self._run_thread, name="stdout", daemon=True)
             self._thread.start()
         done: Promise[None] = Promise()
-        self._jobs.put((data, done))
+        self._writes.put((data, done))
         await done.wait()
 
-    def _work(self) -> None:
+    def _run_thread(self) -> None:
         try:
             while True:
-                data, done = self._jobs.get()
+                data, done = self._writes.get()
                 try:
                     view = memoryview(data)
                     while view:
@@ -117,7 +117,7 @@ class Output:
             return
 
 
-class Splitter:
+class RecordSplitter:
     """Cuts a byte stream into pieces at a delimiter. The last piece needs none after it."""
 
     def __init__(self, delimiter: bytes) -> None:
@@ -125,10 +125,10 @@ class Splitter:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The pieces that this chunk completes; raises `Failure` if one grows too large."""
+        """The pieces that this chunk completes; raises `CommandFailed` if one grows too large."""
         *pieces, self._rest = (self._rest + chunk).split(self._delimiter)
         if len(self._rest) > MAX_RECORD_BYTES:
-            raise Failure(
+            raise CommandFailed(
                 f"no delimiter {self._delimiter!r} within {MAX_RECORD_BYTES} bytes of input;"
                 " choose it with -D"
             )

@@ -6,25 +6,25 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ("counted", "json_line", "table")
+__all__ = ("format_table", "json_line", "pluralize")
 
 GAP = "  "
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], indent: str = "") -> str:
+def format_table(headings: Sequence[str], rows: Iterable[Sequence[Any]], indent: str = "") -> str:
     """Lines of aligned columns under their heads: numbers to the right, `None` as a dash."""
     cells = [[_cell(value) for value in row] for row in rows]
     right = [
         any(row[column].isdecimal() for row in cells)
         and all(row[column].isdecimal() or row[column] == "-" for row in cells)
-        for column in range(len(heads))
+        for column in range(len(headings))
     ]
     widths = [
         max(len(text) for text in (head, *(row[column] for row in cells)))
-        for column, head in enumerate(heads)
+        for column, head in enumerate(headings)
     ]
     lines = []
-    for row in ([*heads], *cells):
+    for row in ([*headings], *cells):
         parts = [
             text.rjust(width) if to_right else text.ljust(width)
             for text, width, to_right in zip(row, widths, right, strict=True)
@@ -38,7 +38,7 @@ def json_line(form: Any) -> str:
     return json.dumps(form, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def counted(number: int, what: str) -> str:
+def pluralize(number: int, what: str) -> str:
     """So many of something: 1 member, 2 members."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import click
 
-from aiokafkawire.cli.access import (
-    Access,
-    Administration,
-    administration,
-    print_out,
-    refusal,
+from aiokafkawire.cli.client_session import (
+    AdminCommand,
+    ClientSession,
+    admin_command,
+    print_results,
     require_topics,
+    response_error,
 )
-from aiokafkawire.cli.shared import Suggesting, json_option
-from aiokafkawire.cli.tables import counted, json_line, table
+from aiokafkawire.cli.common_options import SuggestingGroup, json_option
+from aiokafkawire.cli.tables import format_table, json_line, pluralize
 from aiokafkawire.cluster import AnyNode, Controller, TopicMetadata
 from aiokafkawire.connection import ByVersion
 from aiokafkawire.errors import InvalidOption, KafkaError
@@ -40,53 +40,53 @@ from aiokafkawire.wire.primitives import uuid_to_text
 
 __all__ = ("topics",)
 
-BROKERS_DEFAULT = -1
+BROKER_DEFAULT = -1
 FIRST_WITH_DEFAULTS = 4
 """From this version of CreateTopics on a broker has defaults for both counts."""
 
-TOPIC = 2
+TOPIC_RESOURCE = 2
 """The kind of resource that a topic is to DescribeConfigs."""
 
-OF_TOPIC = 1
+DYNAMIC_TOPIC_CONFIG = 1
 """The source of a setting that is the topic's own."""
 
-LAST_WITH_NAMES = 5
+LAST_WITH_TOPIC_NAMES = 5
 """From version 6 on DeleteTopics names topics in another field."""
 
 
-@click.group(cls=Suggesting, short_help="List, describe, create, change and delete topics.")
+@click.group(cls=SuggestingGroup, short_help="List, describe, create, change and delete topics.")
 def topics() -> None:
     """List, describe, create, change and delete topics."""
 
 
 @topics.command("list", short_help="Print the names of all topics.")
-@administration
+@admin_command
 @json_option
 @click.option("--internal", is_flag=True, help="Kafka's own topics too.")
 def list_command(
-    admin: Administration,
+    admin: AdminCommand,
     *,
     as_json: bool,
     internal: bool,
 ) -> int:
     """Print the names of all topics, one a line."""
 
-    async def show(access: Access) -> list[KafkaError]:
-        known = access.cluster.metadata.topics
+    async def show(session: ClientSession) -> list[KafkaError]:
+        known = session.cluster.metadata.topics
         shown = [known[name] for name in sorted(known)]
         lines = [
-            json_line(summary(topic)) if as_json else f"{topic.name}\n"
+            json_line(topic_summary(topic)) if as_json else f"{topic.name}\n"
             for topic in shown
             if internal or not topic.is_internal
         ]
-        await print_out("".join(lines))
+        await print_results("".join(lines))
         return []
 
-    return admin.carry_out(show, all_topics=True)
+    return admin.execute(show, all_topics=True)
 
 
 @topics.command("describe", short_help="Print partitions, leaders and replicas.")
-@administration
+@admin_command
 @json_option
 @click.option(
     "-c",
@@ -97,7 +97,7 @@ def list_command(
 )
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 def describe_command(
-    admin: Administration,
+    admin: AdminCommand,
     *,
     as_json: bool,
     configs: bool,
@@ -105,22 +105,22 @@ def describe_command(
 ) -> int:
     """Print each partition of the TOPICs with its leader, its replicas and those in sync."""
 
-    async def show(access: Access) -> list[KafkaError]:
-        require_topics(access, names)
-        known = access.cluster.metadata.topics
-        told: list[str] = []
+    async def show(session: ClientSession) -> list[KafkaError]:
+        require_topics(session, names)
+        known = session.cluster.metadata.topics
+        result: list[str] = []
         for name in dict.fromkeys(names):
-            settings = await own_settings(access, name) if configs else None
-            shown = form(known[name], settings)
-            told.append(json_line(shown) if as_json else text(shown))
-        await print_out(("" if as_json else "\n").join(told))
+            config_values = await topic_configs(session, name) if configs else None
+            shown = topic_to_dict(known[name], config_values)
+            result.append(json_line(shown) if as_json else topic_text(shown))
+        await print_results(("" if as_json else "\n").join(result))
         return []
 
-    return admin.carry_out(show, all_topics=True)
+    return admin.execute(show, all_topics=True)
 
 
 @topics.command("create", short_help="Make topics.")
-@administration
+@admin_command
 @click.option(
     "-p",
     "--partitions",
@@ -144,7 +144,7 @@ def describe_command(
 @click.option("--if-missing", is_flag=True, help="Topics that exist are no error.")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 def create_command(
-    admin: Administration,
+    admin: AdminCommand,
     *,
     partitions: int | None,
     replicas: int | None,
@@ -153,38 +153,38 @@ def create_command(
     names: tuple[str, ...],
 ) -> int:
     """Make the TOPICs."""
-    settings = [parse_config(setting) for setting in configs]
+    config_values = [parse_config(setting) for setting in configs]
 
-    async def change(access: Access) -> list[KafkaError]:
-        errors = await create(access, names, partitions, replicas, settings)
+    async def change(session: ClientSession) -> list[KafkaError]:
+        errors = await create_topics(session, names, partitions, replicas, config_values)
         ignored = ErrorCode.TOPIC_ALREADY_EXISTS if if_missing else None
         return [error for error in errors if getattr(error, "code", None) != ignored]
 
-    return admin.carry_out(change, prints=False)
+    return admin.execute(change, prints=False)
 
 
 @topics.command("delete", short_help="Delete topics and their records.")
-@administration
+@admin_command
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 def delete_command(
-    admin: Administration,
+    admin: AdminCommand,
     *,
     names: tuple[str, ...],
 ) -> int:
     """Delete the TOPICs with all their records. There is no way back."""
 
-    async def change(access: Access) -> list[KafkaError]:
-        return await delete(access, names)
+    async def change(session: ClientSession) -> list[KafkaError]:
+        return await delete_topics(session, names)
 
-    return admin.carry_out(change, prints=False)
+    return admin.execute(change, prints=False)
 
 
 @topics.command("add-partitions", short_help="Give a topic more partitions.")
-@administration
+@admin_command
 @click.argument("name", metavar="TOPIC")
 @click.argument("total", type=click.IntRange(min=1))
 def add_partitions_command(
-    admin: Administration,
+    admin: AdminCommand,
     *,
     name: str,
     total: int,
@@ -194,17 +194,17 @@ def add_partitions_command(
     Records stay where they are; from now on keys may go to other partitions than before.
     """
 
-    async def change(access: Access) -> list[KafkaError]:
-        return await add_partitions(access, name, total)
+    async def change(session: ClientSession) -> list[KafkaError]:
+        return await add_partitions(session, name, total)
 
-    return admin.carry_out(change, prints=False)
+    return admin.execute(change, prints=False)
 
 
 # --- the requests -----------------------------------------------------------------------------
 
 
-async def create(
-    access: Access,
+async def create_topics(
+    session: ClientSession,
     names: Iterable[str],
     partitions: int | None = None,
     replicas: int | None = None,
@@ -213,8 +213,8 @@ async def create(
     """Make topics; gives the error of each that was not made."""
 
     def build(version: int) -> CreateTopicsRequest:
-        default = BROKERS_DEFAULT if version >= FIRST_WITH_DEFAULTS else 1
-        made = [
+        default = BROKER_DEFAULT if version >= FIRST_WITH_DEFAULTS else 1
+        new_topics = [
             CreatableTopic(
                 name=name,
                 num_partitions=partitions or default,
@@ -224,62 +224,71 @@ async def create(
             )
             for name in dict.fromkeys(names)
         ]
-        return CreateTopicsRequest(topics=made, timeout_ms=access.timeout_ms)
+        return CreateTopicsRequest(topics=new_topics, timeout_ms=session.timeout_ms)
 
     request: ByVersion[CreateTopicsResponse] = ByVersion(ApiKey.CREATE_TOPICS, build)
-    response = await access.request(request, Controller())
-    answers = [
-        refusal(told.error_code, told.error_message, api="CreateTopics", topic=told.name)
-        for told in response.topics
+    response = await session.request(request, Controller())
+    errors = [
+        response_error(
+            result.error_code, result.error_message, api="CreateTopics", topic=result.name
+        )
+        for result in response.topics
     ]
-    return [error for error in answers if error is not None]
+    return [error for error in errors if error is not None]
 
 
-async def delete(access: Access, names: Iterable[str]) -> list[KafkaError]:
+async def delete_topics(session: ClientSession, names: Iterable[str]) -> list[KafkaError]:
     """Delete topics; gives the error of each that was not deleted."""
     request = DeleteTopicsRequest(
-        topic_names=list(dict.fromkeys(names)), timeout_ms=access.timeout_ms
+        topic_names=list(dict.fromkeys(names)), timeout_ms=session.timeout_ms
     )
-    response = await access.request(request, Controller(), max_version=LAST_WITH_NAMES)
-    answers = [
-        refusal(told.error_code, told.error_message, api="DeleteTopics", topic=told.name)
-        for told in response.responses
+    response = await session.request(request, Controller(), max_version=LAST_WITH_TOPIC_NAMES)
+    errors = [
+        response_error(
+            result.error_code, result.error_message, api="DeleteTopics", topic=result.name
+        )
+        for result in response.responses
     ]
-    return [error for error in answers if error is not None]
+    return [error for error in errors if error is not None]
 
 
-async def add_partitions(access: Access, name: str, total: int) -> list[KafkaError]:
+async def add_partitions(session: ClientSession, name: str, total: int) -> list[KafkaError]:
     """Raise the number of partitions; gives the error, if any."""
     topic = CreatePartitionsTopic(name=name, count=total, assignments=None)
     request = CreatePartitionsRequest(
-        topics=[topic], timeout_ms=access.timeout_ms, validate_only=False
+        topics=[topic], timeout_ms=session.timeout_ms, validate_only=False
     )
-    response = await access.request(request, Controller())
-    answers = [
-        refusal(told.error_code, told.error_message, api="CreatePartitions", topic=told.name)
-        for told in response.results
+    response = await session.request(request, Controller())
+    errors = [
+        response_error(
+            result.error_code, result.error_message, api="CreatePartitions", topic=result.name
+        )
+        for result in response.results
     ]
-    return [error for error in answers if error is not None]
+    return [error for error in errors if error is not None]
 
 
-async def own_settings(access: Access, name: str) -> dict[str, str | None]:
+async def topic_configs(session: ClientSession, name: str) -> dict[str, str | None]:
     """What a topic is set to itself, not by its brokers or by default; a secret is None.
 
     Raises `BrokerError`.
     """
     resource = DescribeConfigsResource(
-        resource_type=TOPIC, resource_name=name, configuration_keys=None
+        resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None
     )
-    response = await access.request(DescribeConfigsRequest(resources=[resource]), AnyNode())
-    (told,) = response.results
-    error = refusal(told.error_code, told.error_message, api="DescribeConfigs", topic=name)
+    response = await session.request(DescribeConfigsRequest(resources=[resource]), AnyNode())
+    (result,) = response.results
+    error = response_error(
+        result.error_code, result.error_message, api="DescribeConfigs", topic=name
+    )
     if error is not None:
         raise error
     # Version 0 has no sources, and says instead what is a default.
     return {
         config.name: config.value
-        for config in told.configs
-        if config.config_source == OF_TOPIC or (config.config_source < 0 and not config.is_default)
+        for config in result.configs
+        if config.config_source == DYNAMIC_TOPIC_CONFIG
+        or (config.config_source < 0 and not config.is_default)
     }
 
 
@@ -294,7 +303,7 @@ def parse_config(setting: str) -> tuple[str, str]:
 # --- what is printed --------------------------------------------------------------------------
 
 
-def summary(topic: TopicMetadata) -> dict[str, Any]:
+def topic_summary(topic: TopicMetadata) -> dict[str, Any]:
     """A topic as `topics list --json` has it."""
     return {
         "topic": topic.name,
@@ -305,10 +314,12 @@ def summary(topic: TopicMetadata) -> dict[str, Any]:
     }
 
 
-def form(topic: TopicMetadata, settings: dict[str, str | None] | None = None) -> dict[str, Any]:
+def topic_to_dict(
+    topic: TopicMetadata, config_values: dict[str, str | None] | None = None
+) -> dict[str, Any]:
     """A topic as `topics describe --json` has it."""
-    told = {
-        **summary(topic),
+    result = {
+        **topic_summary(topic),
         "partitions": [
             {
                 "partition": each.partition,
@@ -321,20 +332,20 @@ def form(topic: TopicMetadata, settings: dict[str, str | None] | None = None) ->
             for each in topic.partitions.values()
         ],
     }
-    return told if settings is None else {**told, "configs": settings}
+    return result if config_values is None else {**result, "configs": config_values}
 
 
-def text(told: dict[str, Any]) -> str:
+def topic_text(result: dict[str, Any]) -> str:
     """A topic's `form` as `topics describe` prints it."""
     heads = ("partition", "leader", "epoch", "replicas", "in sync", "offline")
-    rows = [list(partition.values()) for partition in told["partitions"]]
-    head = f"{told['topic']}: {counted(len(rows), 'partition')}"
-    if told["topic_id"] is not None:
-        head += f", id {told['topic_id']}"
-    if told["internal"]:
+    rows = [list(partition.values()) for partition in result["partitions"]]
+    head = f"{result['topic']}: {pluralize(len(rows), 'partition')}"
+    if result["topic_id"] is not None:
+        head += f", id {result['topic_id']}"
+    if result["internal"]:
         head += ", internal"
     configs = "".join(
         f"  {name}={'(secret)' if value is None else value}\n"
-        for name, value in told.get("configs", {}).items()
+        for name, value in result.get("configs", {}).items()
     )
-    return f"{head}\n{table(heads, rows, '  ')}{configs}"
+    return f"{head}\n{format_table(heads, rows, '  ')}{configs}"

@@ -8,11 +8,17 @@ from typing import Any
 
 import click
 
-from aiokafkawire.cli.access import Access, Administration, administration, print_out, refusal
-from aiokafkawire.cli.problems import Failure
-from aiokafkawire.cli.reading import describe as described
-from aiokafkawire.cli.shared import Suggesting, json_option
-from aiokafkawire.cli.tables import counted, json_line, table
+from aiokafkawire.cli.client_session import (
+    AdminCommand,
+    ClientSession,
+    admin_command,
+    print_results,
+    response_error,
+)
+from aiokafkawire.cli.common_options import SuggestingGroup, json_option
+from aiokafkawire.cli.consume_plan import format_partitions
+from aiokafkawire.cli.error_text import CommandFailed
+from aiokafkawire.cli.tables import format_table, json_line, pluralize
 from aiokafkawire.cluster import Coordinator, CoordinatorType
 from aiokafkawire.errors import KafkaError, ProtocolError
 from aiokafkawire.types import TopicPartition
@@ -34,12 +40,12 @@ STATES = (
 )
 """What a coordinator may say of a transactional id, as Kafka names it."""
 
-OPEN = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+OPEN_STATES = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 """The states in which a transaction keeps readers of committed records from what follows it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class TransactionListing:
     """One transactional id in the list of its coordinator."""
 
     transactional_id: str
@@ -49,7 +55,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class TransactionDescription:
     """What the coordinator of a transactional id says of its last transaction.
 
     Times are milliseconds, `started_ms` since 1970; None for what does not apply.
@@ -66,13 +72,13 @@ class Transaction:
     partitions: tuple[TopicPartition, ...] = ()
 
 
-@click.group(cls=Suggesting, short_help="List and describe transactions.")
+@click.group(cls=SuggestingGroup, short_help="List and describe transactions.")
 def txns() -> None:
     """List transactional ids, and describe their transactions (brokers from 3.0 on)."""
 
 
 @txns.command("list", short_help="Print the transactional ids of the cluster.")
-@administration
+@admin_command
 @json_option
 @click.option(
     "-s",
@@ -82,80 +88,84 @@ def txns() -> None:
     multiple=True,
     help="Only those in this state; may be repeated.",
 )
-def list_command(admin: Administration, *, as_json: bool, states: tuple[str, ...]) -> int:
+def list_command(admin: AdminCommand, *, as_json: bool, states: tuple[str, ...]) -> int:
     """Print the transactional ids that the brokers know, with their state, one a line."""
 
-    async def show(access: Access) -> Sequence[Exception]:
-        found, failed = await list_transactions(access, states)
+    async def show(session: ClientSession) -> Sequence[Exception]:
+        found, failed = await list_transactions(session, states)
         if as_json:
-            await print_out("".join(json_line(asdict(each)) for each in found))
+            await print_results("".join(json_line(asdict(each)) for each in found))
         elif found:
             heads = ("transactional id", "state", "producer id", "coordinator")
             rows = [
                 (each.transactional_id, each.state, each.producer_id, each.coordinator)
                 for each in found
             ]
-            await print_out(table(heads, rows))
+            await print_results(format_table(heads, rows))
         return failed
 
-    return admin.carry_out(show)
+    return admin.execute(show)
 
 
 @txns.command("describe", short_help="Print state, producer, duration and partitions.")
-@administration
+@admin_command
 @json_option
 @click.argument("names", nargs=-1, required=True, metavar="ID...")
-def describe_command(admin: Administration, *, as_json: bool, names: tuple[str, ...]) -> int:
+def describe_command(admin: AdminCommand, *, as_json: bool, names: tuple[str, ...]) -> int:
     """Print for each transactional ID the state of its last transaction, its producer, how long it
     has been open, and which partitions have a part in it."""
 
-    async def show(access: Access) -> Sequence[Exception]:
-        found = [await describe(access, name) for name in dict.fromkeys(names)]
+    async def show(session: ClientSession) -> Sequence[Exception]:
+        found = [await describe_transaction(session, name) for name in dict.fromkeys(names)]
         if as_json:
-            await print_out("".join(json_line(transaction_form(each)) for each in found))
+            await print_results("".join(json_line(transaction_to_dict(each)) for each in found))
         else:
-            await print_out("\n".join(map(transaction_text, found)))
+            await print_results("\n".join(map(transaction_text, found)))
         return ()
 
-    return admin.carry_out(show)
+    return admin.execute(show)
 
 
 # --- what is asked ----------------------------------------------------------------------------
 
 
 async def list_transactions(
-    access: Access, states: Sequence[str]
-) -> tuple[list[Listed], list[KafkaError]]:
+    session: ClientSession, states: Sequence[str]
+) -> tuple[list[TransactionListing], list[KafkaError]]:
     """The transactional ids of all brokers by name, and the errors of brokers that did not tell.
 
     No `states` are all of them.
     """
     request = ListTransactionsRequest(state_filters=[*states], producer_id_filters=[])
-    answers = await access.cluster.to_all(request, deadline=access.deadline)
-    found: list[Listed] = []
+    responses = await session.cluster.to_all(request, deadline=session.deadline)
+    found: list[TransactionListing] = []
     failed: list[KafkaError] = []
-    for node_id, answer in answers.items():
-        if isinstance(answer, KafkaError):
-            failed.append(answer)
+    for node_id, response in responses.items():
+        if isinstance(response, KafkaError):
+            failed.append(response)
             continue
-        error = refusal(answer.error_code, api="ListTransactions", broker=str(node_id))
+        error = response_error(response.error_code, api="ListTransactions", broker=str(node_id))
         if error is not None:
             failed.append(error)
         found += [
-            Listed(told.transactional_id, told.transaction_state, told.producer_id, node_id)
-            for told in answer.transaction_states
+            TransactionListing(
+                result.transactional_id, result.transaction_state, result.producer_id, node_id
+            )
+            for result in response.transaction_states
         ]
     return sorted(found, key=lambda each: (each.transactional_id, each.coordinator)), failed
 
 
-async def describe(access: Access, transactional_id: str) -> Transaction:
-    """The last transaction of an id. Raises `Failure` for an id that nobody has used."""
+async def describe_transaction(
+    session: ClientSession, transactional_id: str
+) -> TransactionDescription:
+    """The last transaction of an id. Raises `CommandFailed` for an id that nobody has used."""
     route = Coordinator(transactional_id, CoordinatorType.TRANSACTION)
-    node_id = await access.cluster.coordinator(route.key, route.type, deadline=access.deadline)
+    node_id = await session.cluster.coordinator(route.key, route.type, deadline=session.deadline)
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-    answer = await access.request(request, route)
-    told = next(
-        (each for each in answer.transaction_states if each.transactional_id == transactional_id),
+    response = await session.request(request, route)
+    result = next(
+        (each for each in response.transaction_states if each.transactional_id == transactional_id),
         None,
     )
     context: dict[str, Any] = {
@@ -163,31 +173,31 @@ async def describe(access: Access, transactional_id: str) -> Transaction:
         "transactional_id": transactional_id,
         "broker": str(node_id),
     }
-    if told is None:
+    if result is None:
         raise ProtocolError("the answer is not about the transactional id", **context)
-    if told.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-        raise Failure(
+    if result.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        raise CommandFailed(
             f"no transaction of {transactional_id!r} is known;"
             " `aiokafkawire txns list` tells which there are"
         )
-    error = refusal(told.error_code, **context)
+    error = response_error(result.error_code, **context)
     if error is not None:
         raise error
-    started_ms = told.transaction_start_time_ms if told.transaction_start_time_ms >= 0 else None
+    started_ms = result.transaction_start_time_ms if result.transaction_start_time_ms >= 0 else None
     duration_ms: int | None = None
-    if started_ms is not None and told.transaction_state in OPEN:
-        duration_ms = max(access.runtime.clock.wall_ms() - started_ms, 0)
-    return Transaction(
+    if started_ms is not None and result.transaction_state in OPEN_STATES:
+        duration_ms = max(session.runtime.clock.wall_ms() - started_ms, 0)
+    return TransactionDescription(
         transactional_id=transactional_id,
-        state=told.transaction_state,
-        producer_id=told.producer_id,
-        producer_epoch=told.producer_epoch,
-        timeout_ms=told.transaction_timeout_ms,
+        state=result.transaction_state,
+        producer_id=result.producer_id,
+        producer_epoch=result.producer_epoch,
+        timeout_ms=result.transaction_timeout_ms,
         started_ms=started_ms,
         duration_ms=duration_ms,
         coordinator=node_id,
         partitions=tuple(
-            sorted(TopicPartition(each.topic, n) for each in told.topics for n in each.partitions)
+            sorted(TopicPartition(each.topic, n) for each in result.topics for n in each.partitions)
         ),
     )
 
@@ -195,20 +205,20 @@ async def describe(access: Access, transactional_id: str) -> Transaction:
 # --- what is printed --------------------------------------------------------------------------
 
 
-def transaction_form(each: Transaction) -> dict[str, Any]:
+def transaction_to_dict(each: TransactionDescription) -> dict[str, Any]:
     """A transaction as `txns describe --json` has it."""
     return asdict(each) | {"partitions": [tp._asdict() for tp in each.partitions]}
 
 
-def transaction_text(each: Transaction) -> str:
+def transaction_text(each: TransactionDescription) -> str:
     """A transaction as `txns describe` has it."""
-    lasting = "" if each.duration_ms is None else f" for {each.duration_ms / 1000:.1f} s"
-    count = counted(len(each.partitions), "partition")
+    duration = "" if each.duration_ms is None else f" for {each.duration_ms / 1000:.1f} s"
+    count = pluralize(len(each.partitions), "partition")
     text = (
-        f"{each.transactional_id}: {each.state}{lasting}, producer {each.producer_id}"
+        f"{each.transactional_id}: {each.state}{duration}, producer {each.producer_id}"
         f" epoch {each.producer_epoch}, timeout {each.timeout_ms / 1000:g} s,"
         f" coordinator {each.coordinator}, {count}\n"
     )
     if each.partitions:
-        text += f"  {described(each.partitions)}\n"
+        text += f"  {format_partitions(each.partitions)}\n"
     return text

@@ -30,7 +30,7 @@ from raw_events import PARTITIONS, RawEvent, raw_events
 
 from aiokafkawire import Broker, Producer
 from aiokafkawire.cli.demo.inputs import default_files, files_at
-from aiokafkawire.cli.problems import Failure
+from aiokafkawire.cli.error_text import CommandFailed
 
 HERE = Path(__file__).resolve().parent
 
@@ -237,7 +237,7 @@ def main() -> int:
         settings = Settings(len(events), len(events) // given.batches + 1, given.deadline)
         forms = list(FORMS)[2:] if given.cluster else list(FORMS)[:2]
         equal = [anyio.run(run, form, events, settings) for form in forms]
-    except (Failure, Failed) as failure:
+    except (CommandFailed, Failed) as failure:
         sys.exit(str(failure))
     except KeyboardInterrupt:
         return 130

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from aiokafkawire import __version__
 from aiokafkawire.cli import application as module
 from aiokafkawire.cli import main
-from aiokafkawire.cli.application import COMMANDS, Line, application, run
-from aiokafkawire.cli.problems import Failure
+from aiokafkawire.cli.application import COMMANDS, LogFormatter, application, run
+from aiokafkawire.cli.error_text import CommandFailed
 from aiokafkawire.errors import InvalidOption, NoBrokerAvailable
 
 from .shell import aiokafkawire
@@ -61,7 +61,7 @@ def test_every_command_has_help_for_each_of_its_options(words: tuple[str, ...]) 
 )
 def test_a_warning_names_the_program_once(text: str, line: str) -> None:
     record = logging.LogRecord("aiokafkawire", logging.WARNING, "", 0, "%s", (text,), None)
-    assert Line().format(record) == line
+    assert LogFormatter().format(record) == line
 
 
 def test_the_version() -> None:
@@ -132,7 +132,7 @@ def test_no_command_shows_the_help() -> None:
     ("error", "code", "line"),
     [
         (InvalidOption("no\nsuch option"), 2, "aiokafkawire: no such option\n"),
-        (Failure("it broke"), 1, "aiokafkawire: it broke\n"),
+        (CommandFailed("it broke"), 1, "aiokafkawire: it broke\n"),
         (OSError("disk"), 1, "aiokafkawire: disk\n"),
         (
             ExceptionGroup("g", [ExceptionGroup("h", [NoBrokerAvailable("none")])]),
@@ -158,7 +158,7 @@ def test_what_a_command_raises_is_one_line(
 
 def test_a_defect_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise ExceptionGroup("g", [Failure("told"), ZeroDivisionError("a defect")])
+        raise ExceptionGroup("g", [CommandFailed("told"), ZeroDivisionError("a defect")])
 
     monkeypatch.setattr(module.application, "main", fail)
     with pytest.raises(ExceptionGroup):
@@ -183,6 +183,6 @@ runpy.run_module("aiokafkawire", run_name="__main__")
 
 def test_another_missing_module_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "aiokafkawire.cli.application")
-    monkeypatch.setitem(sys.modules, "aiokafkawire.cli.problems", None)
-    with pytest.raises(ModuleNotFoundError, match="problems"):
+    monkeypatch.setitem(sys.modules, "aiokafkawire.cli.error_text", None)
+    with pytest.raises(ModuleNotFoundError, match="error_text"):
         main(["demo"])

@@ -6,10 +6,10 @@ import pytest
 
 from aiokafkawire.broker import BrokerConfig
 from aiokafkawire.cli.arguments import (
-    Place,
-    Position,
+    OffsetArgument,
+    OffsetKind,
     client_options,
-    option_values,
+    parse_assignments,
     parse_delimiter,
     parse_header,
     parse_offset,
@@ -22,27 +22,27 @@ from aiokafkawire.errors import InvalidOption
 @pytest.mark.parametrize(
     ("text", "position"),
     [
-        ("beginning", Position(Place.BEGINNING)),
-        ("end", Position(Place.END)),
-        ("stored", Position(Place.STORED)),
-        ("0", Position(Place.OFFSET, 0)),
-        ("17", Position(Place.OFFSET, 17)),
-        ("-3", Position(Place.END, 3)),
-        ("s@1700000000000", Position(Place.FROM_TIME, 1_700_000_000_000)),
-        ("e@5", Position(Place.UNTIL_TIME, 5)),
-        ("s@2026-11-24T10:00:00Z", Position(Place.FROM_TIME, 1_795_514_400_000)),
-        ("e@2026-11-24T10:00:00.5Z", Position(Place.UNTIL_TIME, 1_795_514_400_500)),
-        ("s@2026-11-24T11:00:00+01:00", Position(Place.FROM_TIME, 1_795_514_400_000)),
-        ("s@2026-11-24 10:00", Position(Place.FROM_TIME, 1_795_514_400_000)),
-        ("s@2026-11-24", Position(Place.FROM_TIME, 1_795_478_400_000)),
-        ("s@20261124T100000Z", Position(Place.FROM_TIME, 1_795_514_400_000)),
-        ("s@1970-01-01T00:00:00Z", Position(Place.FROM_TIME, 0)),
+        ("beginning", OffsetArgument(OffsetKind.BEGINNING)),
+        ("end", OffsetArgument(OffsetKind.END)),
+        ("stored", OffsetArgument(OffsetKind.STORED)),
+        ("0", OffsetArgument(OffsetKind.OFFSET, 0)),
+        ("17", OffsetArgument(OffsetKind.OFFSET, 17)),
+        ("-3", OffsetArgument(OffsetKind.END, 3)),
+        ("s@1700000000000", OffsetArgument(OffsetKind.FROM_TIME, 1_700_000_000_000)),
+        ("e@5", OffsetArgument(OffsetKind.UNTIL_TIME, 5)),
+        ("s@2026-11-24T10:00:00Z", OffsetArgument(OffsetKind.FROM_TIME, 1_795_514_400_000)),
+        ("e@2026-11-24T10:00:00.5Z", OffsetArgument(OffsetKind.UNTIL_TIME, 1_795_514_400_500)),
+        ("s@2026-11-24T11:00:00+01:00", OffsetArgument(OffsetKind.FROM_TIME, 1_795_514_400_000)),
+        ("s@2026-11-24 10:00", OffsetArgument(OffsetKind.FROM_TIME, 1_795_514_400_000)),
+        ("s@2026-11-24", OffsetArgument(OffsetKind.FROM_TIME, 1_795_478_400_000)),
+        ("s@20261124T100000Z", OffsetArgument(OffsetKind.FROM_TIME, 1_795_514_400_000)),
+        ("s@1970-01-01T00:00:00Z", OffsetArgument(OffsetKind.FROM_TIME, 0)),
         # No record has a part of a millisecond: the first one after it is meant.
-        ("s@1970-01-01T00:00:00.000001Z", Position(Place.FROM_TIME, 1)),
-        ("s@9223372036854775807", Position(Place.FROM_TIME, 2**63 - 1)),
+        ("s@1970-01-01T00:00:00.000001Z", OffsetArgument(OffsetKind.FROM_TIME, 1)),
+        ("s@9223372036854775807", OffsetArgument(OffsetKind.FROM_TIME, 2**63 - 1)),
     ],
 )
-def test_offsets(text: str, position: Position) -> None:
+def test_offsets(text: str, position: OffsetArgument) -> None:
     assert parse_offset(text) == position
 
 
@@ -132,7 +132,7 @@ def test_what_commands_give_goes_before_x_and_x_before_defaults() -> None:
 
 def test_options_of_the_broker_take_their_type_too() -> None:
     assignments = ["as_of=2.8", "default_replication_factor=none", "segment.bytes=1024"]
-    options = option_values(BrokerConfig, assignments)
+    options = parse_assignments(BrokerConfig, assignments)
     assert options == {"as_of": "2.8", "default_replication_factor": None, "segment_bytes": 1024}
 
 

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from aiokafkawire.cli.broker import parse_topic
-from aiokafkawire.cli.running import BACKENDS
+from aiokafkawire.cli.run_loop import BACKENDS
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.kafka07 import Client
 

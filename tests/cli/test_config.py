@@ -83,7 +83,7 @@ def test_flags_go_before_the_environment_and_that_before_the_file(
         {},
         {"linger_ms": 0, "retries": 0, "compression_type": "gzip"},
         config=path,
-        chosen={"retries": 2, "acks": "all"},
+        command_values={"retries": 2, "acks": "all"},
     )
     assert (options["linger_ms"], options["retries"], options["acks"]) == (1, 2, 0)
     assert (options["max_block_ms"], options["compression_type"]) == (1, "gzip")

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from aiokafkawire.cli.arguments import Place, Position
+from aiokafkawire.cli.arguments import OffsetArgument, OffsetKind
 from aiokafkawire.cli.consume import parse_offsets
-from aiokafkawire.cli.running import BACKENDS
+from aiokafkawire.cli.run_loop import BACKENDS
 from aiokafkawire.errors import InvalidOption
 
 from .conftest import Cli
@@ -286,7 +286,7 @@ def test_what_is_not_there_is_told_soon(cli: Cli, servers: str, fill: Fill) -> N
 
 def test_one_start_and_one_stop() -> None:
     assert parse_offsets(()) == (None, None)
-    assert parse_offsets(("e@5", "-3")) == (Position(Place.END, 3), 5)
+    assert parse_offsets(("e@5", "-3")) == (OffsetArgument(OffsetKind.END, 3), 5)
     with pytest.raises(InvalidOption, match="twice"):
         parse_offsets(("e@5", "e@6"))
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafkawire.cli.formats import TOKENS, compile_format, default_printer
+from aiokafkawire.cli.formats import TOKENS, compile_format, default_formatter
 from aiokafkawire.errors import InvalidOption
 from aiokafkawire.records import Record
 
@@ -56,6 +56,6 @@ def test_every_token_prints_something() -> None:
 
 
 def test_without_a_format() -> None:
-    assert default_printer(b"\n", None, b"")(RECORD) == b"v\xff\n"
-    assert default_printer(b"\n", b":", b"")(RECORD) == b"k:v\xff\n"
-    assert default_printer(b"\0", b":", b"NULL")(NULLS) == b"NULL:NULL\0"
+    assert default_formatter(b"\n", None, b"")(RECORD) == b"v\xff\n"
+    assert default_formatter(b"\n", b":", b"")(RECORD) == b"k:v\xff\n"
+    assert default_formatter(b"\0", b":", b"NULL")(NULLS) == b"NULL:NULL\0"

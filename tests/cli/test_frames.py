@@ -2,8 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafkawire.cli.frames import MAX_PENDING, Decoder, Hint, find_api, from_hex, split
-from aiokafkawire.cli.problems import Failure
+from aiokafkawire.cli.error_text import CommandFailed
+from aiokafkawire.cli.frames import (
+    MAX_PENDING,
+    FrameDecoder,
+    FrameHint,
+    find_api,
+    parse_hex,
+    split_frames,
+)
 from aiokafkawire.errors import InvalidOption, MalformedMessage
 from aiokafkawire.wire import (
     APIS,
@@ -22,7 +29,7 @@ from aiokafkawire.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResp
 from aiokafkawire.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 from tests.wire import vectors
 
-NO_HINT = Hint()
+NO_HINT = FrameHint()
 BEAT = HeartbeatRequest(group_id="g", generation_id=2, member_id="m")
 
 
@@ -52,26 +59,26 @@ def bare(frame: bytes) -> memoryview:
     ],
 )
 def test_digits_are_bytes(text: bytes, bytes_of: bytes):
-    assert from_hex(text) == [bytes_of]
+    assert parse_hex(text) == [bytes_of]
 
 
 @pytest.mark.parametrize("data", [b"\x00\x00\x00\x04abcd", b"xyz", b"", b" \n"])
 def test_other_text_is_none(data: bytes):
-    assert from_hex(data) is None
+    assert parse_hex(data) is None
 
 
 def test_half_a_byte_is_refused():
-    with pytest.raises(Failure, match="3 hexadecimal digits"):
-        from_hex(b"0a0")
+    with pytest.raises(CommandFailed, match="3 hexadecimal digits"):
+        parse_hex(b"0a0")
 
 
 def test_lines_of_whole_frames_stand_for_themselves():
     lines = [request(1), request(2)]
     text = "\n".join(line.hex() for line in lines).encode()
-    assert from_hex(text) == lines
+    assert parse_hex(text) == lines
     # A dump of one frame over several lines is one piece.
     half = len(lines[0]) // 2
-    assert from_hex(f"{lines[0][:half].hex()}\n{lines[0][half:].hex()}".encode()) == [lines[0]]
+    assert parse_hex(f"{lines[0][:half].hex()}\n{lines[0][half:].hex()}".encode()) == [lines[0]]
 
 
 # --- frames ---
@@ -79,48 +86,48 @@ def test_lines_of_whole_frames_stand_for_themselves():
 
 def test_frames_are_cut_at_their_lengths():
     data = memoryview(request(1) + response(1))
-    assert list(split(data, NO_HINT)) == [bare(request(1)), bare(response(1))]
+    assert list(split_frames(data, NO_HINT)) == [bare(request(1)), bare(response(1))]
 
 
 def test_one_frame_may_come_without_its_length():
-    assert list(split(bare(request()), NO_HINT)) == [bare(request())]
+    assert list(split_frames(bare(request()), NO_HINT)) == [bare(request())]
 
 
 def test_what_is_left_over_is_told_behind_the_frames():
-    frames = split(memoryview(request(1) + request(2)[:-2]), NO_HINT)
+    frames = split_frames(memoryview(request(1) + request(2)[:-2]), NO_HINT)
     assert next(frames) == bare(request(1))
-    with pytest.raises(Failure, match="bytes after frame 1 are no whole frame"):
+    with pytest.raises(CommandFailed, match="bytes after frame 1 are no whole frame"):
         next(frames)
 
 
 def test_too_few_bytes_are_no_frame():
-    with pytest.raises(Failure, match="3 bytes are no frame"):
-        list(split(memoryview(b"abc"), NO_HINT))
-    assert list(split(memoryview(b"abc"), Hint(body=True))) == [b"abc"]
+    with pytest.raises(CommandFailed, match="3 bytes are no frame"):
+        list(split_frames(memoryview(b"abc"), NO_HINT))
+    assert list(split_frames(memoryview(b"abc"), FrameHint(body=True))) == [b"abc"]
 
 
 # --- what a frame is ---
 
 
 def test_a_request_says_what_it_is():
-    found = Decoder(NO_HINT).decode(bare(request()))
+    found = FrameDecoder(NO_HINT).decode(bare(request()))
     assert (found.api.name, found.version, found.message) == ("Heartbeat", 4, BEAT)
     assert (found.correlation_id, found.client_id, found.is_response) == (7, "me", False)
 
 
 def test_a_response_is_known_by_its_request():
-    decoder = Decoder(NO_HINT)
+    decoder = FrameDecoder(NO_HINT)
     decoder.decode(bare(request(7, version=3)))
     found = decoder.decode(bare(response(7, version=3)))
     assert (found.api.name, found.version, found.is_response) == ("Heartbeat", 3, True)
     assert not found.guessed
     # Its request is answered now: another response of the number is a guess.
-    with pytest.raises(Failure, match="Heartbeat v1 to v3"):
+    with pytest.raises(CommandFailed, match="Heartbeat v1 to v3"):
         decoder.decode(bare(response(7, version=3)))
 
 
 def test_a_refusal_of_a_version_comes_in_another_layout():
-    decoder = Decoder(NO_HINT)
+    decoder = FrameDecoder(NO_HINT)
     asked = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     decoder.decode(bare(b"".join(encode_request(asked, 4, 7, "me"))))
     answer = ApiVersionsResponse(error_code=35, api_keys=[])
@@ -129,7 +136,7 @@ def test_a_refusal_of_a_version_comes_in_another_layout():
 
 
 def test_what_does_not_fit_an_earlier_request_is_a_request():
-    decoder = Decoder(NO_HINT)
+    decoder = FrameDecoder(NO_HINT)
     # The first bytes of a request, its API and version, read as this correlation id.
     number = int.from_bytes(bare(request())[:4])
     decoder.decode(bare(request(number)))
@@ -137,10 +144,10 @@ def test_what_does_not_fit_an_earlier_request_is_a_request():
 
 
 def test_the_memory_of_requests_is_bounded():
-    decoder = Decoder(Hint())
+    decoder = FrameDecoder(FrameHint())
     for number in range(MAX_PENDING + 1):
         decoder.decode(bare(request(number)))
-    with pytest.raises(Failure, match="fit"):
+    with pytest.raises(CommandFailed, match="fit"):
         decoder.decode(bare(response(0)))
     assert decoder.decode(bare(response(1))).api.name == "Heartbeat"
 
@@ -148,57 +155,57 @@ def test_the_memory_of_requests_is_bounded():
 def test_a_response_that_fits_one_api_alone_is_guessed():
     node = MetadataResponseBroker(node_id=1, host="localhost", port=9092)
     message = MetadataResponse(brokers=[node], topics=[], cluster_id="c", controller_id=1)
-    found = Decoder(NO_HINT).decode(bare(b"".join(encode_response(message, 12, 5))))
+    found = FrameDecoder(NO_HINT).decode(bare(b"".join(encode_response(message, 12, 5))))
     assert (found.api.name, found.guessed, found.message) == ("Metadata", True, message)
     assert found.version in {11, 12}
 
 
 def test_a_response_that_fits_many_asks_for_more():
-    with pytest.raises(Failure, match=r"--response --api NAME --version N") as failed:
-        Decoder(Hint(response=True)).decode(bare(response(version=1)))
+    with pytest.raises(CommandFailed, match=r"--response --api NAME --version N") as failed:
+        FrameDecoder(FrameHint(response=True)).decode(bare(response(version=1)))
     assert "Heartbeat v1 to v3" in str(failed.value)
 
 
 def test_what_fits_nothing_says_why_it_is_no_request():
     with pytest.raises(
-        Failure, match="no response that is known; as a request: unknown API key 999"
+        CommandFailed, match="no response that is known; as a request: unknown API key 999"
     ):
-        Decoder(NO_HINT).decode(memoryview(b"\x03\xe7\x00\x00\x00\x00\x00\x07" + bytes(50)))
+        FrameDecoder(NO_HINT).decode(memoryview(b"\x03\xe7\x00\x00\x00\x00\x00\x07" + bytes(50)))
 
 
 def test_the_version_is_found_for_a_given_api():
     api = APIS[ApiKey.FIND_COORDINATOR]
     message = FindCoordinatorResponse(node_id=1, host="h", port=9092)
     frame = bare(b"".join(encode_response(message, 2, 5)))
-    found = Decoder(Hint(api, None, response=True)).decode(frame)
+    found = FrameDecoder(FrameHint(api, None, response=True)).decode(frame)
     assert (found.version, found.also_fits, found.message) == (2, (1,), message)
-    found = Decoder(Hint(api, 1, response=True)).decode(frame)
+    found = FrameDecoder(FrameHint(api, 1, response=True)).decode(frame)
     assert (found.version, found.also_fits) == (1, ())
     with pytest.raises(MalformedMessage):
-        Decoder(Hint(api, 0, response=True)).decode(frame)
+        FrameDecoder(FrameHint(api, 0, response=True)).decode(frame)
     with pytest.raises(InvalidOption, match="FindCoordinator has versions 0 to 6"):
-        Decoder(Hint(api, 7, response=True)).decode(frame)
-    with pytest.raises(Failure, match="no FindCoordinator response of any version"):
-        Decoder(Hint(api, None, response=True)).decode(bare(response(version=1)))
+        FrameDecoder(FrameHint(api, 7, response=True)).decode(frame)
+    with pytest.raises(CommandFailed, match="no FindCoordinator response of any version"):
+        FrameDecoder(FrameHint(api, None, response=True)).decode(bare(response(version=1)))
 
 
 def test_another_request_than_said_is_refused():
-    with pytest.raises(Failure, match="is a Heartbeat request, not Fetch"):
-        Decoder(Hint(APIS[ApiKey.FETCH])).decode(bare(request()))
+    with pytest.raises(CommandFailed, match="is a Heartbeat request, not Fetch"):
+        FrameDecoder(FrameHint(APIS[ApiKey.FETCH])).decode(bare(request()))
 
 
 def test_a_body_has_no_header():
     api = APIS[ApiKey.HEARTBEAT]
     header_bytes = 4 + 8 + 2 + 2 + 1  # length, key to correlation id, client id, tags
     body = memoryview(request())[header_bytes:]
-    assert Decoder(Hint(api, 4, body=True)).decode(body).message == BEAT
+    assert FrameDecoder(FrameHint(api, 4, body=True)).decode(body).message == BEAT
     with pytest.raises(InvalidOption, match="--body needs --api and --version"):
-        Decoder(Hint(api, body=True)).decode(body)
+        FrameDecoder(FrameHint(api, body=True)).decode(body)
 
 
 def test_versions_that_lay_out_alike_are_told():
     frame = bare(b"".join(encode_request(ApiVersionsRequest(), 0, 1, None)))
-    assert Decoder(NO_HINT).decode(frame).also_fits == ()
+    assert FrameDecoder(NO_HINT).decode(frame).also_fits == ()
 
 
 def firsts(file: str) -> dict[tuple[int, int], Message]:
@@ -215,7 +222,7 @@ def firsts(file: str) -> dict[tuple[int, int], Message]:
 
 
 def test_a_conversation_in_every_api_and_version_is_understood():
-    decoder = Decoder(NO_HINT)
+    decoder = FrameDecoder(NO_HINT)
     responses = firsts("responses")
     requests = firsts("requests")
     assert requests.keys() == responses.keys()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from aiokafkawire.cli.group_requests import Group, Lag, Member
+from aiokafkawire.cli.group_requests import GroupDescription, MemberDescription, PartitionLag
 from aiokafkawire.cli.groups import group_text
 from aiokafkawire.types import TopicPartition
 
@@ -104,14 +104,14 @@ def test_what_is_wrong_is_told_in_one_line(
 
 def test_a_group_reads_well():
     first, second = TopicPartition("orders", 0), TopicPartition("orders", 1)
-    group = Group(
+    group = GroupDescription(
         group_id="billing",
         state="Stable",
         protocol_type="consumer",
         protocol="range",
         coordinator=2,
-        members=(Member("m-1", None, "desk", "/10.0.0.1", (first, second)),),
-        offsets=(Lag(first, 10, 22, "m-1"), Lag(second, None, 5, "m-1")),
+        members=(MemberDescription("m-1", None, "desk", "/10.0.0.1", (first, second)),),
+        offsets=(PartitionLag(first, 10, 22, "m-1"), PartitionLag(second, None, 5, "m-1")),
     )
     assert group_text(group) == (
         "billing: Stable, range, coordinator 2, 1 member, lag 12\n"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from aiokafkawire.cli.application import expand_mode
-from aiokafkawire.cli.kcat import metadata_form, metadata_text, record_printer
+from aiokafkawire.cli.kcat import json_formatter, metadata_text, metadata_to_dict
 from aiokafkawire.cluster import MetadataSnapshot, PartitionMetadata, TopicMetadata
 from aiokafkawire.cluster.metadata import NodeInfo
 from aiokafkawire.records import Record
@@ -18,7 +18,7 @@ from aiokafkawire.wire import ZERO_UUID
 from .conftest import Cli
 from .shell import aiokafkawire
 
-printed = record_printer(lambda tp: 7 + tp.partition)
+printed = json_formatter(lambda tp: 7 + tp.partition)
 
 
 def test_a_record_is_printed_as_kcat_does():
@@ -86,7 +86,7 @@ Metadata for all topics (from broker 1: a:9092/1):
 
 
 def test_metadata_is_kcats_json():
-    assert metadata_form(CLUSTER, "2 at b:9093", TOPICS[:1], "orders") == {
+    assert metadata_to_dict(CLUSTER, "2 at b:9093", TOPICS[:1], "orders") == {
         "originating_broker": {"id": 2, "name": "b:9093/2"},
         "query": {"topic": "orders"},
         "controllerid": 2,

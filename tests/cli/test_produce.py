@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from aiokafkawire.cli.produce import Form
-from aiokafkawire.cli.running import BACKENDS
+from aiokafkawire.cli.produce import InputFormat
+from aiokafkawire.cli.run_loop import BACKENDS
 
 from .conftest import Cli
 from .shell import SECOND, aiokafkawire, end, interrupt, running, serving
@@ -32,15 +32,15 @@ def read(cli: Cli, servers: str) -> Callable[..., bytes]:
 
 
 def test_lines_keys_and_delimiters() -> None:
-    assert Form().plain(b"a:b").value == b"a:b"
-    form = Form(key_delimiter=b":", key=b"d", headers=(("h", None),))
-    record = form.plain(b"a:b:c")
+    assert InputFormat().parse_text(b"a:b").value == b"a:b"
+    form = InputFormat(key_delimiter=b":", key=b"d", headers=(("h", None),))
+    record = form.parse_text(b"a:b:c")
     assert (record.key, record.value, record.headers) == (b"a", b"b:c", (("h", None),))
-    assert (form.plain(b"abc").key, form.plain(b"abc").value) == (b"d", b"abc")
-    assert (form.plain(b":v").key, form.plain(b"k:").value) == (b"", b"")
-    nulls = Form(key_delimiter=b":", empty_is_null=True)
-    assert (nulls.plain(b":v").key, nulls.plain(b"k:").value) == (None, None)
-    assert Form().json(b"  ") is None
+    assert (form.parse_text(b"abc").key, form.parse_text(b"abc").value) == (b"d", b"abc")
+    assert (form.parse_text(b":v").key, form.parse_text(b"k:").value) == (b"", b"")
+    nulls = InputFormat(key_delimiter=b":", empty_is_null=True)
+    assert (nulls.parse_text(b":v").key, nulls.parse_text(b"k:").value) == (None, None)
+    assert InputFormat().parse_json(b"  ") is None
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -10,7 +10,7 @@ from aiokafkawire.cli.progress import ERASE_LINE, Progress
 async def test_it_counts_on_stderr_and_leaves_nothing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "EVERY_S", 0.01)
+    monkeypatch.setattr(module, "UPDATE_INTERVAL_S", 0.01)
     shown = ""
     async with Progress("records", shown=True) as progress:
         progress.count = 1234

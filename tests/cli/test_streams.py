@@ -10,8 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokafkawire.cli import streams
-from aiokafkawire.cli.problems import Failure
-from aiokafkawire.cli.streams import CHUNK_BYTES, MAX_CHUNKS, Input, Output, Splitter
+from aiokafkawire.cli.error_text import CommandFailed
+from aiokafkawire.cli.streams import (
+    CHUNK_BYTES,
+    MAX_CHUNKS,
+    InputStream,
+    OutputStream,
+    RecordSplitter,
+)
 
 
 @pytest.fixture
@@ -27,7 +33,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 async def test_chunks_come_as_they_are_written(pipe: tuple[int, int]) -> None:
     source, sink = pipe
-    stdin = Input(source)
+    stdin = InputStream(source)
     for data in (b"one", b"two"):
         os.write(sink, data)
         assert await stdin.read() == data
@@ -38,14 +44,14 @@ async def test_chunks_come_as_they_are_written(pipe: tuple[int, int]) -> None:
 
 async def test_an_input_that_cannot_be_read_raises(pipe: tuple[int, int]) -> None:
     with pytest.raises(OSError):
-        await Input(pipe[1]).read()
+        await InputStream(pipe[1]).read()
 
 
 async def test_reading_ahead_is_bounded(tmp_path: Path) -> None:
     descriptor = os.open(tmp_path / "big", os.O_RDWR | os.O_CREAT)
     try:
         os.truncate(descriptor, CHUNK_BYTES * (MAX_CHUNKS + 10))
-        stdin = Input(descriptor)
+        stdin = InputStream(descriptor)
         total = 0
         while chunk := await stdin.read():
             total += len(chunk)
@@ -58,7 +64,7 @@ async def test_reading_ahead_is_bounded(tmp_path: Path) -> None:
 
 
 async def test_a_wait_for_input_can_be_cancelled(pipe: tuple[int, int]) -> None:
-    stdin = Input(pipe[0])
+    stdin = InputStream(pipe[0])
     with anyio.move_on_after(0) as scope:
         await stdin.read()
     assert scope.cancelled_caught
@@ -75,13 +81,13 @@ async def test_output_is_written_whole(pipe: tuple[int, int]) -> None:
     seen = bytearray()
 
     async def read() -> None:
-        stdin = Input(source)
+        stdin = InputStream(source)
         while chunk := await stdin.read():
             seen.extend(chunk)
 
     async with anyio.create_task_group() as group:
         group.start_soon(read)
-        output = Output(sink)
+        output = OutputStream(sink)
         await output.write(data)
         await output.write(b"")
         await output.write(b"end")
@@ -93,13 +99,13 @@ async def test_a_broken_pipe_is_raised(pipe: tuple[int, int]) -> None:
     source, sink = pipe
     os.close(source)
     with pytest.raises(BrokenPipeError):
-        await Output(sink).write(b"x")
+        await OutputStream(sink).write(b"x")
 
 
 async def test_a_reader_that_sleeps_holds_nobody_else(pipe: tuple[int, int]) -> None:
     size = 1_000_000
     with anyio.move_on_after(0.05) as scope:
-        await Output(pipe[1]).write(bytes(size))
+        await OutputStream(pipe[1]).write(bytes(size))
     assert scope.cancelled_caught
     # What was begun is written to its end.
     while size:
@@ -115,7 +121,7 @@ def test_splitting_does_not_depend_on_the_chunks(
     pieces: list[bytes], delimiter: bytes, size: int
 ) -> None:
     text = b"".join(piece + delimiter for piece in pieces)
-    splitter = Splitter(delimiter)
+    splitter = RecordSplitter(delimiter)
     split = [
         piece
         for start in range(0, len(text), size)
@@ -128,7 +134,7 @@ def test_splitting_does_not_depend_on_the_chunks(
 
 
 def test_the_last_piece_needs_no_delimiter() -> None:
-    splitter = Splitter(b"\n")
+    splitter = RecordSplitter(b"\n")
     assert splitter.feed(b"a\n\nb") == [b"a", b""]
     assert splitter.finish() == [b"b"]
     assert splitter.finish() == []
@@ -138,7 +144,7 @@ def test_an_input_without_its_delimiter_is_not_collected_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(streams, "MAX_RECORD_BYTES", 10)
-    splitter = Splitter(b"\n")
+    splitter = RecordSplitter(b"\n")
     splitter.feed(b"12345")
-    with pytest.raises(Failure, match="choose it with -D"):
+    with pytest.raises(CommandFailed, match="choose it with -D"):
         splitter.feed(b"678901")

@@ -1,21 +1,21 @@
 from __future__ import annotations
 
-from aiokafkawire.cli.tables import counted, json_line, table
+from aiokafkawire.cli.tables import format_table, json_line, pluralize
 
 
 def test_numbers_stand_to_the_right_and_nothing_is_a_dash():
     rows = [("orders", 0, None, [1, 2]), ("a", 12, "", [])]
-    assert table(("topic", "n", "none", "list"), rows, "  ") == (
+    assert format_table(("topic", "n", "none", "list"), rows, "  ") == (
         "  topic    n  none  list\n  orders   0  -     1,2\n  a       12  -     -\n"
     )
 
 
 def test_a_column_with_some_text_stands_to_the_left():
-    assert table(("value",), [(1,), ("word",)]) == "value\n1\nword\n"
+    assert format_table(("value",), [(1,), ("word",)]) == "value\n1\nword\n"
 
 
 def test_an_empty_table_has_its_heads():
-    assert table(("a", "b"), []) == "a  b\n"
+    assert format_table(("a", "b"), []) == "a  b\n"
 
 
 def test_json_stands_on_one_line():
@@ -23,7 +23,7 @@ def test_json_stands_on_one_line():
 
 
 def test_one_is_not_many():
-    assert [counted(number, "member") for number in range(3)] == [
+    assert [pluralize(number, "member") for number in range(3)] == [
         "0 members",
         "1 member",
         "2 members",

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from aiokafkawire.cli.topics import parse_config, text
+from aiokafkawire.cli.topics import parse_config, topic_text
 from aiokafkawire.errors import InvalidOption
 
 from .conftest import Cli
@@ -61,7 +61,7 @@ def test_a_topic_is_told_with_its_own_settings(cli: Cli, servers: str):
 
 
 def test_a_secret_stays_one_and_an_internal_topic_is_told_as_such():
-    told = text(
+    told = topic_text(
         {
             "topic": "t",
             "topic_id": None,

@@ -9,8 +9,8 @@ import pytest
 from aiokafkawire import Broker, Producer, TopicPartition
 from aiokafkawire.broker import Answer, ApiKey, SeenRequest
 from aiokafkawire.cli import txns
-from aiokafkawire.cli.access import Access, admin_options, connected
-from aiokafkawire.cli.problems import Failure
+from aiokafkawire.cli.client_session import ClientSession, admin_options, open_session
+from aiokafkawire.cli.error_text import CommandFailed
 from aiokafkawire.errors import BrokerError, ProtocolError, UnsupportedVersion
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.describe_transactions import DescribeTransactionsResponse
@@ -23,11 +23,11 @@ FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 @asynccontextmanager
-async def shop(as_of: str = "4.3") -> AsyncIterator[tuple[Broker, Access]]:
+async def shop(as_of: str = "4.3") -> AsyncIterator[tuple[Broker, ClientSession]]:
     async with Broker(2, as_of=as_of) as broker:
         await broker.create_topic("orders", partitions=2)
-        async with connected(admin_options(broker.bootstrap_servers, ())) as access:
-            yield broker, access
+        async with open_session(admin_options(broker.bootstrap_servers, ())) as session:
+            yield broker, session
 
 
 def teller(broker: Broker, name: str) -> Producer:
@@ -35,15 +35,15 @@ def teller(broker: Broker, name: str) -> Producer:
 
 
 async def test_transactions_of_all_brokers_are_listed_and_described():
-    async with shop() as (broker, access), teller(broker, "b") as one, teller(broker, "a") as two:
-        idle, failed = await txns.list_transactions(access, ())
+    async with shop() as (broker, session), teller(broker, "b") as one, teller(broker, "a") as two:
+        idle, failed = await txns.list_transactions(session, ())
         assert ([each.state for each in idle], failed) == (["Empty"] * 2, [])
-        assert (await txns.describe(access, "a")).partitions == ()
+        assert (await txns.describe_transaction(session, "a")).partitions == ()
         async with one.transaction():
             await one.send_and_wait("orders", b"1", partition=1)
             await one.send_and_wait("orders", b"0", partition=0)
-            open_one = await txns.describe(access, "b")
-            ongoing, failed = await txns.list_transactions(access, ["Ongoing"])
+            open_one = await txns.describe_transaction(session, "b")
+            ongoing, failed = await txns.list_transactions(session, ["Ongoing"])
             assert ([each.transactional_id for each in ongoing], failed) == (["b"], [])
         assert (open_one.state, open_one.partitions) == ("Ongoing", (FIRST, SECOND))
         assert open_one.timeout_ms == one.config.transaction_timeout_ms
@@ -53,24 +53,24 @@ async def test_transactions_of_all_brokers_are_listed_and_described():
         assert open_one.coordinator == ongoing[0].coordinator
         async with two.transaction():
             await two.send_and_wait("orders", b"2", partition=1)
-        found, _ = await txns.list_transactions(access, ())
+        found, _ = await txns.list_transactions(session, ())
         assert [each.transactional_id for each in found] == ["a", "b"]
-        over = await txns.describe(access, "b")
+        over = await txns.describe_transaction(session, "b")
         assert over.state == "CompleteCommit"
         assert (over.duration_ms, over.partitions) == (None, ())
 
 
 async def test_what_a_coordinator_refuses_is_told():
-    async with shop() as (broker, access):
-        with pytest.raises(Failure, match=r"'nobody' .*txns list"):
-            await txns.describe(access, "nobody")
+    async with shop() as (broker, session):
+        with pytest.raises(CommandFailed, match=r"'nobody' .*txns list"):
+            await txns.describe_transaction(session, "nobody")
         broker.on(ApiKey.LIST_TRANSACTIONS, Answer(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), node=2)
-        found, failed = await txns.list_transactions(access, ())
+        found, failed = await txns.list_transactions(session, ())
         assert (found, [error.broker for error in failed]) == ([], ["2"])
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         broker.on(ApiKey.DESCRIBE_TRANSACTIONS, Answer(code), times=1)
         with pytest.raises(BrokerError) as told:
-            await txns.describe(access, "x")
+            await txns.describe_transaction(session, "x")
         assert (told.value.transactional_id, told.value.api) == ("x", "DescribeTransactions")
 
         def silence(seen: SeenRequest) -> DescribeTransactionsResponse:
@@ -78,15 +78,15 @@ async def test_what_a_coordinator_refuses_is_told():
 
         broker.on(ApiKey.DESCRIBE_TRANSACTIONS, silence)
         with pytest.raises(ProtocolError, match="not about the transactional id"):
-            await txns.describe(access, "x")
+            await txns.describe_transaction(session, "x")
 
 
 async def test_brokers_before_3_0_do_not_tell():
-    async with shop("2.8") as (_, access):
-        _, failed = await txns.list_transactions(access, ())
+    async with shop("2.8") as (_, session):
+        _, failed = await txns.list_transactions(session, ())
         assert [type(error) for error in failed] == [UnsupportedVersion] * 2
         with pytest.raises(UnsupportedVersion):
-            await txns.describe(access, "x")
+            await txns.describe_transaction(session, "x")
 
 
 @slow
@@ -99,7 +99,7 @@ def test_the_commands(cli: Cli, servers: str):
 
 
 def test_a_transaction_reads_well():
-    each = txns.Transaction(
+    each = txns.TransactionDescription(
         transactional_id="billing-1",
         state="Ongoing",
         producer_id=4000,
@@ -115,6 +115,6 @@ def test_a_transaction_reads_well():
         " 2 partitions\n"
         "  orders [0, 1]\n"
     )
-    form = json.loads(json.dumps(txns.transaction_form(each)))
+    form = json.loads(json.dumps(txns.transaction_to_dict(each)))
     assert form["partitions"] == [FIRST._asdict(), SECOND._asdict()]
     assert (form["duration_ms"], form["started_ms"]) == (12_345, 1_700_000_000_000)

@@ -10,7 +10,7 @@ import pytest
 
 from aiokafkawire.broker import ApiKey
 from aiokafkawire.cli import group_requests as requests
-from aiokafkawire.cli.access import Access, admin_options, connected
+from aiokafkawire.cli.client_session import ClientSession, admin_options, open_session
 from aiokafkawire.errors import KafkaError
 
 from .seeing import WITHIN_S, Seen
@@ -18,39 +18,39 @@ from .table import Does, Row, rows_of
 
 
 @asynccontextmanager
-async def administrator(seen: Seen) -> AsyncIterator[Access]:
+async def administrator(seen: Seen) -> AsyncIterator[ClientSession]:
     """Somebody with a group to look at, which has committed 1."""
     options = admin_options(seen.broker.bootstrap_servers, ())
     for name in ("client_id", "retry_backoff_ms", "retry_backoff_max_ms"):
         options[name] = seen.options[name]
-    async with connected(options, all_topics=True) as access:
-        assert not await requests.reset_offsets(access, seen.group_id, {seen.partition: 1})
-        yield access
+    async with open_session(options, all_topics=True) as session:
+        assert not await requests.reset_offsets(session, seen.group_id, {seen.partition: 1})
+        yield session
 
 
 @pytest.mark.parametrize("row", rows_of(ApiKey.DESCRIBE_GROUPS), ids=lambda row: row.name)
 async def test_describe_groups(seen: Seen, row: Row) -> None:
-    async with administrator(seen) as access:
+    async with administrator(seen) as session:
         seen.fault(row)
         with anyio.fail_after(WITHIN_S):
             if row.does is Does.FAIL:
                 with pytest.raises(KafkaError) as caught:
-                    await requests.describe(access, seen.group_id)
+                    await requests.describe_group(session, seen.group_id)
                 seen.says(caught.value, row, "broker")
                 assert seen.group_id in str(caught.value)
                 assert not seen.after(row.api)
             else:
-                group = await requests.describe(access, seen.group_id)
+                group = await requests.describe_group(session, seen.group_id)
                 assert (group.group_id, group.offsets[0].committed) == (seen.group_id, 1)
                 await seen.acts(row)
 
 
 @pytest.mark.parametrize("row", rows_of(ApiKey.LIST_GROUPS), ids=lambda row: row.name)
 async def test_list_groups(seen: Seen, row: Row) -> None:
-    async with administrator(seen) as access:
+    async with administrator(seen) as session:
         seen.fault(row)
         with anyio.fail_after(WITHIN_S):
-            groups, errors = await requests.list_groups(access)
+            groups, errors = await requests.list_groups(session)
         named = [group.group_id for group in groups]
         if row.does is Does.FAIL:
             (error,) = errors

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from aiokafkawire.broker import ApiKey, Broker
-from aiokafkawire.cli.access import admin_options, connected
+from aiokafkawire.cli.client_session import admin_options, open_session
 from aiokafkawire.cluster import Node, error_codes
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import APIS, Request, error_for
@@ -92,9 +92,9 @@ async def test_what_brokers_answer_each_other(replicating: Broker, row: Row) -> 
     seen = Seen(replicating)
     seen.fault(row)
     options = admin_options(replicating.bootstrap_servers, ()) | {"client_id": seen.client_id}
-    async with connected(options) as access:
+    async with open_session(options) as session:
         with anyio.fail_after(WITHIN_S):
-            response = await access.request(REQUESTS[row.api](seen.partition), Node(2))
+            response = await session.request(REQUESTS[row.api](seen.partition), Node(2))
     assert row.does is Does.FAIL
     assert set(error_codes(response)) == {row.code}
     assert not error_for(row.code).retriable or row.code.invalidates_metadata

@@ -19,8 +19,8 @@ from typing import Any
 
 import anyio
 
-from aiokafkawire.cli.problems import one_line
-from aiokafkawire.cli.streams import Input, Splitter
+from aiokafkawire.cli.error_text import one_line
+from aiokafkawire.cli.streams import InputStream, RecordSplitter
 
 __all__ = ("Child", "Children", "Commands", "tell", "until_told_to_end")
 
@@ -42,8 +42,8 @@ class Commands:
     """In a child: the lines that the parent sends, until it closes them or ends."""
 
     def __init__(self) -> None:
-        self._input = Input(sys.stdin.fileno())
-        self._splitter = Splitter(b"\n")
+        self._input = InputStream(sys.stdin.fileno())
+        self._splitter = RecordSplitter(b"\n")
         self._lines: deque[bytes] = deque()
 
     async def next(self) -> list[str] | None:
@@ -95,8 +95,8 @@ class Child:
     async def listen(self, hear: Callable[[dict[str, Any]], None]) -> None:
         """Give what the child tells to `hear`, until it ends."""
         assert self._process.stdout is not None
-        output = Input(self._process.stdout.fileno())
-        splitter = Splitter(b"\n")
+        output = InputStream(self._process.stdout.fileno())
+        splitter = RecordSplitter(b"\n")
         while chunk := await output.read():
             for line in splitter.feed(chunk):
                 hear(json.loads(line))

@@ -11,7 +11,7 @@ import anyio
 
 from aiokafkawire.broker import Broker
 from aiokafkawire.cli.demo.children import Commands, tell
-from aiokafkawire.cli.running import BACKENDS
+from aiokafkawire.cli.run_loop import BACKENDS
 
 __all__ = ("main", "serve")
 

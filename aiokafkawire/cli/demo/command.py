@@ -12,15 +12,15 @@ from pathlib import Path
 
 import click
 
+from aiokafkawire.cli.common_options import backend_option
 from aiokafkawire.cli.demo.children import Children
 from aiokafkawire.cli.demo.inputs import default_files, files_at
 from aiokafkawire.cli.demo.play import Play, Settings
 from aiokafkawire.cli.demo.verdict import Verdict
 from aiokafkawire.cli.demo.view import LiveView, PlainView, Screen, View, verdict_table
-from aiokafkawire.cli.problems import FAILED, OK, Failure
-from aiokafkawire.cli.running import Interruption, run
-from aiokafkawire.cli.shared import backend_option
-from aiokafkawire.cli.standard import require_stdout
+from aiokafkawire.cli.error_text import FAILED, OK, CommandFailed
+from aiokafkawire.cli.run_loop import Interruption, run_command
+from aiokafkawire.cli.standard_streams import require_stdout
 
 __all__ = ("demo",)
 
@@ -55,7 +55,7 @@ def demo(*, path: str | None, brokers: str | None, plain: bool, backend: str) ->
     """
     require_stdout()
     if path == "":
-        raise Failure("INPUT is empty; give a file or a folder")
+        raise CommandFailed("INPUT is empty; give a file or a folder")
     files = default_files() if path is None else files_at(Path(path))
     console = Screen() if sys.stdout.isatty() else Screen(width=PIPE_WIDTH)
     folder = Path(tempfile.mkdtemp(prefix="aiokafkawire-demo-"))
@@ -74,7 +74,7 @@ def demo(*, path: str | None, brokers: str | None, plain: bool, backend: str) ->
         clear_up()
         tell_end(performances)
 
-    interruption.last_resorts.append(last_resort)
+    interruption.before_exit.append(last_resort)
 
     async def play(_: Interruption) -> None:
         moving = console.is_terminal and not plain
@@ -85,7 +85,7 @@ def demo(*, path: str | None, brokers: str | None, plain: bool, backend: str) ->
             verdicts.append(await performances[0].perform())
 
     try:
-        run(play, backend=backend, interruption=interruption)
+        run_command(play, backend=backend, interruption=interruption)
     finally:
         children.reap_all()
         clear_up()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aiokafkawire.cli.problems import Failure
+from aiokafkawire.cli.error_text import CommandFailed
 
 __all__ = (
     "MAX_LINE_BYTES",
@@ -38,10 +38,10 @@ def default_files() -> list[Path]:
 
 
 def files_at(path: Path) -> list[Path]:
-    """A file, or all files in a folder; raises `Failure` when there is nothing to read."""
+    """A file, or all files in a folder; raises `CommandFailed` when there is nothing to read."""
     files = _files_at(path)
     if next(lines(files), None) is None:
-        raise Failure(f"{path} is empty; give another INPUT")
+        raise CommandFailed(f"{path} is empty; give another INPUT")
     return files
 
 
@@ -49,12 +49,12 @@ def _files_at(path: Path) -> list[Path]:
     if path.is_dir():
         files = list(_walk(path))
         if not files:
-            raise Failure(f"{path} has no files; give another INPUT")
+            raise CommandFailed(f"{path} has no files; give another INPUT")
         return files
     if not path.exists():
-        raise Failure(f"{path} does not exist; give another INPUT")
+        raise CommandFailed(f"{path} does not exist; give another INPUT")
     if not path.is_file():
-        raise Failure(f"{path} is neither a file nor a folder: it could not be read twice")
+        raise CommandFailed(f"{path} is neither a file nor a folder: it could not be read twice")
     return [path]
 
 

@@ -18,7 +18,7 @@ from aiokafkawire.cli.demo.stage import Event, Stage, Worker
 from aiokafkawire.cli.demo.topic import Topic
 from aiokafkawire.cli.demo.verdict import Verdict, judge
 from aiokafkawire.cli.demo.view import View
-from aiokafkawire.cli.problems import Failure
+from aiokafkawire.cli.error_text import CommandFailed
 from aiokafkawire.errors import DeliveriesFailed
 from aiokafkawire.producer import Producer
 from aiokafkawire.runtime import checkpoint
@@ -65,7 +65,7 @@ class Play:
         self._news = anyio.Event()
 
     async def perform(self) -> Verdict:
-        """Play it all. Raises `Failure`, or a `KafkaError`, also inside an ExceptionGroup."""
+        """Play it all. Raises `CommandFailed`, or a `KafkaError`, also inside an ExceptionGroup."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._show)
             servers = self._settings.bootstrap or await self._start_cluster(group)
@@ -156,7 +156,9 @@ class Play:
 
         await child.listen(take_in)
         if not child.expected_to_end:
-            raise Failure(f"the process of {child.name} ended by itself: {child.last_words()}")
+            raise CommandFailed(
+                f"the process of {child.name} ended by itself: {child.last_words()}"
+            )
 
     # --- the middle --------------------------------------------------------------------------
 
@@ -252,14 +254,14 @@ class Play:
         self._news = anyio.Event()
 
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait for a condition of the stage; `Failure` when nothing moves on meanwhile."""
+        """Wait for a condition of the stage; `CommandFailed` when nothing moves on meanwhile."""
         while not condition():
             before = self.stage.sent
             with anyio.move_on_after(PATIENCE_S):
                 await self._news.wait()
                 continue
             if self.stage.sent == before:
-                raise Failure(
+                raise CommandFailed(
                     f"waited {PATIENCE_S:.0f} s in vain for {what};"
                     " check that the machine and the brokers have time to work"
                 )

@@ -17,7 +17,7 @@ import anyio.to_thread
 from aiokafkawire.cli.demo.children import tell, until_told_to_end
 from aiokafkawire.cli.demo.inputs import count_words
 from aiokafkawire.cli.demo.results import Results, Tally
-from aiokafkawire.cli.running import BACKENDS
+from aiokafkawire.cli.run_loop import BACKENDS
 from aiokafkawire.consumer import Consumer, RebalanceListener
 from aiokafkawire.errors import CommitFailed
 from aiokafkawire.records import Records

@@ -15,7 +15,7 @@ from aiokafkawire.cli.demo.inputs import (
     files_at,
     lines,
 )
-from aiokafkawire.cli.problems import Failure
+from aiokafkawire.cli.error_text import CommandFailed
 
 
 def truth_of(files: list[Path]) -> Truth:
@@ -67,5 +67,5 @@ def test_words() -> None:
 def test_what_cannot_be_read_twice_is_refused(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(Failure, match=name):
+    with pytest.raises(CommandFailed, match=name):
         files_at(tmp_path / name)

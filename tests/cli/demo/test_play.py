@@ -13,7 +13,7 @@ from aiokafkawire.cli.demo.children import Children
 from aiokafkawire.cli.demo.play import Play, Settings
 from aiokafkawire.cli.demo.stage import Stage
 from aiokafkawire.cli.demo.view import PlainView
-from aiokafkawire.cli.problems import Failure
+from aiokafkawire.cli.error_text import CommandFailed
 
 
 @pytest.fixture
@@ -65,4 +65,4 @@ async def test_a_demo_that_does_not_move_on_ends(
     monkeypatch.setattr(play, "PATIENCE_S", 0.01)
     with pytest.raises(ExceptionGroup) as raised:
         await Play(settings, children, PlainView(Console(quiet=True))).perform()
-    assert raised.group_contains(Failure, match="in vain for the cluster to start")
+    assert raised.group_contains(CommandFailed, match="in vain for the cluster to start")

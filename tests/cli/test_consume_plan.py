@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from aiokafkawire.cli.reading import describe, pattern_of
+from aiokafkawire.cli.consume_plan import format_partitions, topic_pattern
 from aiokafkawire.types import TopicPartition
 
 
@@ -19,17 +19,17 @@ from aiokafkawire.types import TopicPartition
 def test_topics_that_start_with_a_caret_are_patterns(
     topics: list[str], matching: list[str], other: list[str]
 ) -> None:
-    pattern = pattern_of(topics)
+    pattern = topic_pattern(topics)
     assert pattern is not None
     assert all(re.fullmatch(pattern, name) for name in matching)
     assert not any(re.fullmatch(pattern, name) for name in other)
 
 
 def test_names_are_no_pattern() -> None:
-    assert pattern_of(["a", "b^"]) is None
+    assert topic_pattern(["a", "b^"]) is None
 
 
 def test_partitions_are_told_by_topic() -> None:
     partitions = [TopicPartition("b", 2), TopicPartition("a", 10), TopicPartition("a", 9)]
-    assert describe(partitions) == "a [9, 10], b [2]"
-    assert describe([]) == "no partitions"
+    assert format_partitions(partitions) == "a [9, 10], b [2]"
+    assert format_partitions([]) == "no partitions"

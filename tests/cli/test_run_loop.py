@@ -7,8 +7,14 @@ import sys
 import anyio
 import pytest
 
-from aiokafkawire.cli.problems import Failure
-from aiokafkawire.cli.running import BACKENDS, HARD_STOP_S, Interruption, Stopped, run
+from aiokafkawire.cli.error_text import CommandFailed
+from aiokafkawire.cli.run_loop import (
+    BACKENDS,
+    HARD_STOP_S,
+    Interruption,
+    StoppedBySignal,
+    run_command,
+)
 from tests.elapsed import ends_within
 
 from .shell import interrupt
@@ -18,25 +24,25 @@ pytestmark = pytest.mark.slow
 SCRIPT = """
 import sys, time
 import anyio
-from aiokafkawire.cli.running import run, Stopped
+from aiokafkawire.cli.run_loop import StoppedBySignal, run_command
 
 async def polite(interruption):
     try:
         print("ready", flush=True)
         await anyio.sleep_forever()
     finally:
-        print("goodbye", flush=True)
+        print("closed", flush=True)
 
-async def until_told(interruption):
+async def until_grace_is_over(interruption):
     done = anyio.Event()
-    interruption.on_grace.append(done.set)
+    interruption.on_grace_over.append(done.set)
     print("ready", flush=True)
     with anyio.CancelScope(shield=True):
         await done.wait()
-    print("told", flush=True)
+    print("grace over", flush=True)
 
 async def deaf(interruption):
-    interruption.last_resorts.append(lambda: print("last resort", flush=True))
+    interruption.before_exit.append(lambda: print("before exit", flush=True))
     print("ready", flush=True)
     with anyio.CancelScope(shield=True):
         await anyio.sleep_forever()
@@ -54,8 +60,8 @@ async def failing(interruption):
         raise OSError("cut off")
 
 try:
-    run(globals()[sys.argv[1]], backend=sys.argv[2])
-except Stopped as stopped:
+    run_command(globals()[sys.argv[1]], backend=sys.argv[2])
+except StoppedBySignal as stopped:
     sys.exit(stopped.code)
 """
 
@@ -68,14 +74,14 @@ def backend(request: pytest.FixtureRequest) -> str:
 @pytest.mark.parametrize(
     ("function", "number", "code", "words", "backend"),
     [
-        ("polite", signal.SIGINT, 130, b"goodbye\n", "asyncio"),
-        ("polite", signal.SIGINT, 130, b"goodbye\n", "uvloop"),
-        ("polite", signal.SIGINT, 130, b"goodbye\n", "trio"),
-        ("polite", signal.SIGTERM, 143, b"goodbye\n", "asyncio"),
-        ("until_told", signal.SIGINT, 130, b"told\n", "asyncio"),
-        ("until_told", signal.SIGINT, 130, b"told\n", "uvloop"),
-        ("until_told", signal.SIGINT, 130, b"told\n", "trio"),
-        ("deaf", signal.SIGINT, 130, b"last resort\n", "asyncio"),
+        ("polite", signal.SIGINT, 130, b"closed\n", "asyncio"),
+        ("polite", signal.SIGINT, 130, b"closed\n", "uvloop"),
+        ("polite", signal.SIGINT, 130, b"closed\n", "trio"),
+        ("polite", signal.SIGTERM, 143, b"closed\n", "asyncio"),
+        ("until_grace_is_over", signal.SIGINT, 130, b"grace over\n", "asyncio"),
+        ("until_grace_is_over", signal.SIGINT, 130, b"grace over\n", "uvloop"),
+        ("until_grace_is_over", signal.SIGINT, 130, b"grace over\n", "trio"),
+        ("deaf", signal.SIGINT, 130, b"before exit\n", "asyncio"),
         ("busy", signal.SIGINT, 130, b"", "trio"),
         ("failing", signal.SIGINT, 130, b"", "asyncio"),
         ("failing", signal.SIGINT, 130, b"", "trio"),
@@ -121,7 +127,7 @@ def test_the_watchdog_needs_no_select_of_pipes() -> None:
     finally:
         process.kill()
         process.wait()
-    assert (process.returncode, out, err) == (130, b"last resort\n", b"")
+    assert (process.returncode, out, err) == (130, b"before exit\n", b"")
 
 
 def test_a_second_signal_ends_it_at_once() -> None:
@@ -133,7 +139,7 @@ def test_a_second_signal_ends_it_at_once() -> None:
     with ends_within(HARD_STOP_S):
         while process.poll() is None:
             process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=30)[0] == b"last resort\n"
+    assert process.communicate(timeout=30)[0] == b"before exit\n"
     assert process.returncode == 130
 
 
@@ -148,10 +154,10 @@ def test_without_a_signal_the_command_ends_as_it_will(backend: str) -> None:
     async def broken(interruption: Interruption) -> None:
         raise OSError("disk")
 
-    run(fine, backend=backend)
+    run_command(fine, backend=backend)
     assert not seen[0].happened
     with pytest.raises(OSError, match="disk"):
-        run(broken, backend=backend)
+        run_command(broken, backend=backend)
     assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -162,14 +168,14 @@ def test_a_signal_before_the_loop_runs_counts(backend: str) -> None:
     async def never(_: Interruption) -> None:
         await anyio.sleep_forever()
 
-    with pytest.raises(Stopped):
-        run(never, backend=backend, interruption=interruption)
+    with pytest.raises(StoppedBySignal):
+        run_command(never, backend=backend, interruption=interruption)
 
 
-def test_a_backend_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backend_that_is_not_installed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(_: Interruption) -> None:
         pytest.fail("nothing to run it")
 
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(Failure, match="--backend uvloop needs uvloop: pip install uvloop"):
-        run(never, backend="uvloop")
+    with pytest.raises(CommandFailed, match="--backend uvloop needs uvloop: pip install uvloop"):
+        run_command(never, backend="uvloop")

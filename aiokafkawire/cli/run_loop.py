@@ -13,10 +13,10 @@ from typing import Any
 
 import anyio
 
-from aiokafkawire.cli.problems import INTERRUPTED, TERMINATED, Failure
+from aiokafkawire.cli.error_text import INTERRUPTED, TERMINATED, CommandFailed
 from aiokafkawire.runtime.host import thread_notifier
 
-__all__ = ("BACKENDS", "GRACE_S", "HARD_STOP_S", "Interruption", "Stopped", "run")
+__all__ = ("BACKENDS", "GRACE_S", "HARD_STOP_S", "Interruption", "StoppedBySignal", "run_command")
 
 BACKENDS: dict[str, tuple[str, dict[str, Any]]] = {
     "asyncio": ("asyncio", {"use_uvloop": False}),
@@ -33,7 +33,7 @@ GRACE_S = 0.35
 CODES: dict[int, int] = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 
 
-class Stopped(Exception):
+class StoppedBySignal(Exception):
     """The command was ended by a signal; `code` is the exit code for it."""
 
     def __init__(self, code: int) -> None:
@@ -44,19 +44,19 @@ class Stopped(Exception):
 class Interruption:
     """What a signal does: first a goodbye is asked for, then insisted on, then done without.
 
-    `on_grace` functions run in the event loop when the grace is over; `last_resorts` run in a
+    `on_grace_over` functions run in the event loop when the grace is over; `before_exit` run in a
     thread just before the process is ended (both must not wait and not raise).
     """
 
     def __init__(self) -> None:
         self.code = 0
-        self.on_grace: list[Callable[[], None]] = []
-        self.last_resorts: list[Callable[[], None]] = []
+        self.on_grace_over: list[Callable[[], None]] = []
+        self.before_exit: list[Callable[[], None]] = []
         self._notify: Callable[[Callable[[], None]], None] | None = None
         self._cancel: Callable[[], None] | None = None
         self._pipe: tuple[int, int] | None = None
-        self._over = threading.Event()
-        self._ending = False
+        self._finished = threading.Event()
+        self._exiting = False
 
     @property
     def happened(self) -> bool:
@@ -74,12 +74,14 @@ class Interruption:
         self._notify = self._cancel = None
 
     @contextlib.contextmanager
-    def watching(self) -> Iterator[None]:
+    def handling_signals(self) -> Iterator[None]:
         """Handle SIGINT and SIGTERM inside; only the main thread may."""
         receiver, sender = os.pipe()
         self._pipe = receiver, sender
-        self._over.clear()
-        watchdog = threading.Thread(target=self._watch, name="interruption", daemon=True)
+        self._finished.clear()
+        watchdog = threading.Thread(
+            target=self._enforce_deadlines, name="interruption", daemon=True
+        )
         watchdog.start()
         before = {number: signal.signal(number, self._handle) for number in CODES}
         try:
@@ -88,56 +90,56 @@ class Interruption:
             for number, handler in before.items():
                 signal.signal(number, handler)
             self._pipe = None
-            self._over.set()
+            self._finished.set()
             os.close(sender)
             watchdog.join(HARD_STOP_S + GRACE_S)
             os.close(receiver)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         # Runs between any two instructions of the main thread, its own included: takes no locks.
-        if self._ending:
+        if self._exiting:
             return
         if self.code:
             # A flood of signals would nest one handler in another without end.
-            for each in CODES:
-                signal.signal(each, signal.SIG_IGN)
-            self._end_now()
+            for signal_number in CODES:
+                signal.signal(signal_number, signal.SIG_IGN)
+            self._exit_now()
             return
         self.code = CODES[number]
         if self._pipe is not None:
             os.write(self._pipe[1], b"!")
         if self._cancel is not None:
-            self._tell(self._cancel)
+            self._call_in_loop(self._cancel)
 
-    def _tell(self, function: Callable[[], None]) -> None:
+    def _call_in_loop(self, function: Callable[[], None]) -> None:
         # The loop may have ended meanwhile, which is what was asked for.
         if self._notify is not None:
             with contextlib.suppress(RuntimeError):
                 self._notify(function)
 
-    def _watch(self) -> None:
+    def _enforce_deadlines(self) -> None:
         """Count the time from a signal in a thread that no event loop can hold up."""
         assert self._pipe is not None
         receiver = self._pipe[0]
         if not os.read(receiver, 1):
             return
-        if self._over.wait(GRACE_S):
+        if self._finished.wait(GRACE_S):
             return
-        for function in self.on_grace:
-            self._tell(function)
-        if not self._over.wait(HARD_STOP_S - GRACE_S):
-            self._end_now()
+        for function in self.on_grace_over:
+            self._call_in_loop(function)
+        if not self._finished.wait(HARD_STOP_S - GRACE_S):
+            self._exit_now()
 
-    def _end_now(self) -> None:
-        if self._ending:
+    def _exit_now(self) -> None:
+        if self._exiting:
             return
-        self._ending = True
-        for function in self.last_resorts:
+        self._exiting = True
+        for function in self.before_exit:
             function()
         os._exit(self.code)
 
 
-def run(
+def run_command(
     function: Callable[[Interruption], Awaitable[None]],
     *,
     backend: str,
@@ -146,17 +148,17 @@ def run(
     """Run a command to its end; raises `Stopped` if a signal ended it."""
     library, options = BACKENDS[backend]
     if importlib.util.find_spec(backend) is None:
-        raise Failure(f"--backend {backend} needs {backend}: pip install {backend}")
-    one = Interruption() if interruption is None else interruption
-    with one.watching():
+        raise CommandFailed(f"--backend {backend} needs {backend}: pip install {backend}")
+    active = Interruption() if interruption is None else interruption
+    with active.handling_signals():
         try:
-            anyio.run(_supervise, function, one, backend=library, backend_options=options)
+            anyio.run(_supervise, function, active, backend=library, backend_options=options)
         except Exception:
             # What fails because it was cut off is no news to the one who cut it off.
-            if not one.happened:
+            if not active.happened:
                 raise
-    if one.happened:
-        raise Stopped(one.code)
+    if active.happened:
+        raise StoppedBySignal(active.code)
 
 
 async def _supervise(

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from aiokafkawire.cli.arguments import client_options, require_utf8
-from aiokafkawire.cli.problems import FAILED, OK, Failure, explain, one_line
-from aiokafkawire.cli.running import Interruption, run
-from aiokafkawire.cli.shared import PATIENCE_MS, client_arguments
-from aiokafkawire.cli.standard import note, require_stdout
-from aiokafkawire.cli.streams import Output
+from aiokafkawire.cli.common_options import DEFAULT_TIMEOUT_MS, client_arguments
+from aiokafkawire.cli.error_text import FAILED, OK, CommandFailed, explain, one_line
+from aiokafkawire.cli.run_loop import Interruption, run_command
+from aiokafkawire.cli.standard_streams import print_stderr, require_stdout
+from aiokafkawire.cli.streams import OutputStream
 from aiokafkawire.cluster import Cluster, Controller, Route
 from aiokafkawire.config import ClientConfig, make, nearest
 from aiokafkawire.connection import ByVersion
@@ -24,14 +24,14 @@ from aiokafkawire.runtime import Host, RealRuntime, Runtime
 from aiokafkawire.wire import ErrorCode, Request, Response, error_for
 
 __all__ = (
-    "Access",
-    "Administration",
+    "AdminCommand",
+    "ClientSession",
+    "admin_command",
     "admin_options",
-    "administration",
-    "connected",
-    "print_out",
-    "refusal",
+    "open_session",
+    "print_results",
     "require_topics",
+    "response_error",
 )
 
 R = TypeVar("R", bound=Response)
@@ -39,7 +39,7 @@ R = TypeVar("R", bound=Response)
 CLOSE_TIMEOUT_MS = 5_000
 
 
-class Access(NamedTuple):
+class ClientSession(NamedTuple):
     """A cluster that is connected, and until when (seconds of the runtime's clock)."""
 
     cluster: Cluster
@@ -79,14 +79,16 @@ def admin_options(
         {
             "allow_auto_create_topics": False,
             "close_timeout_ms": CLOSE_TIMEOUT_MS,
-            "default_api_timeout_ms": PATIENCE_MS,
+            "default_api_timeout_ms": DEFAULT_TIMEOUT_MS,
         },
         config=config,
     )
 
 
 @asynccontextmanager
-async def connected(options: dict[str, Any], *, all_topics: bool = False) -> AsyncIterator[Access]:
+async def open_session(
+    options: dict[str, Any], *, all_topics: bool = False
+) -> AsyncIterator[ClientSession]:
     """Connect, with the metadata of all topics on wish. Raises `NoBrokerAvailable`."""
     config = make(ClientConfig, options)
     runtime = RealRuntime()
@@ -97,14 +99,14 @@ async def connected(options: dict[str, Any], *, all_topics: bool = False) -> Asy
         cluster.all_topics = all_topics
         deadline = runtime.clock.now() + config.default_api_timeout_ms / 1000
         await cluster.start(deadline)
-        yield Access(cluster, runtime, deadline)
+        yield ClientSession(cluster, runtime, deadline)
         await cluster.aclose()
     finally:
         host.abort()
         await host.stop()
 
 
-def refusal(code: int, message: str | None = None, **context: Any) -> KafkaError | None:
+def response_error(code: int, message: str | None = None, **context: Any) -> KafkaError | None:
     """The error of an answer, None if it is none; `message` is what the broker adds."""
     if code == ErrorCode.NONE:
         return None
@@ -114,32 +116,32 @@ def refusal(code: int, message: str | None = None, **context: Any) -> KafkaError
     return error
 
 
-def require_topics(access: Access, names: Sequence[str]) -> None:
-    """Raise `Failure` for a topic that does not exist; needs the metadata of all topics."""
-    known = access.cluster.metadata.topics
+def require_topics(session: ClientSession, names: Sequence[str]) -> None:
+    """Raise `CommandFailed` for a topic that does not exist; needs the metadata of all topics."""
+    known = session.cluster.metadata.topics
     for name in names:
         if name not in known:
-            raise Failure(
+            raise CommandFailed(
                 f"topic {name!r} does not exist{nearest(name, list(known))};"
                 " `aiokafkawire topics list` tells which do"
             )
 
 
-async def print_out(text: str) -> None:
+async def print_results(text: str) -> None:
     """Write to stdout."""
-    await Output(sys.stdout.fileno()).write(text.encode())
+    await OutputStream(sys.stdout.fileno()).write(text.encode())
 
 
-Work = Callable[[Access], Awaitable[Sequence[Exception]]]
+SessionWork = Callable[[ClientSession], Awaitable[Sequence[Exception]]]
 
 
-class Administration(NamedTuple):
+class AdminCommand(NamedTuple):
     """What a command that only asks and changes is given by `client_arguments`."""
 
     options: dict[str, Any]
     backend: str
 
-    def carry_out(self, work: Work, *, all_topics: bool = False, prints: bool = True) -> int:
+    def execute(self, work: SessionWork, *, all_topics: bool = False, prints: bool = True) -> int:
         """Connect and do some work; its errors take a line each. Gives the exit code.
 
         Work that `prints` is not begun when stdout is closed.
@@ -148,21 +150,21 @@ class Administration(NamedTuple):
             require_stdout()
         failed: list[Exception] = []
 
-        async def connect(_: Interruption) -> None:
-            async with connected(self.options, all_topics=all_topics) as access:
-                failed.extend(await work(access))
+        async def run_in_session(_: Interruption) -> None:
+            async with open_session(self.options, all_topics=all_topics) as session:
+                failed.extend(await work(session))
 
         try:
-            run(connect, backend=self.backend)
+            run_command(run_in_session, backend=self.backend)
         except BrokenPipeError:
             # Whoever read has had enough, as `head` has.
             return OK
         for error in failed:
-            note(one_line(f"aiokafkawire: {explain(error)}"))
+            print_stderr(one_line(f"aiokafkawire: {explain(error)}"))
         return FAILED if failed else OK
 
 
-def administration(function: Callable[..., int]) -> Callable[..., int]:
+def admin_command(function: Callable[..., int]) -> Callable[..., int]:
     """A command's `client_arguments`, as the `Administration` that its function takes first."""
 
     @functools.wraps(function)
@@ -178,6 +180,6 @@ def administration(function: Callable[..., int]) -> Callable[..., int]:
         for value in others.values():
             require_utf8(value)
         options = admin_options(brokers, assignments, config)
-        return function(Administration(options, backend), **others)
+        return function(AdminCommand(options, backend), **others)
 
     return client_arguments(ClientConfig)(command)

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 import click
 
 from aiokafkawire.cli.arguments import CONFIG_VARIABLE, SERVERS_VARIABLE
-from aiokafkawire.cli.running import BACKENDS
+from aiokafkawire.cli.run_loop import BACKENDS
 from aiokafkawire.config import ClientConfig, ConsumerConfig, ProducerConfig
 
 __all__ = (
-    "PATIENCE_MS",
-    "Suggesting",
+    "DEFAULT_TIMEOUT_MS",
+    "SuggestingGroup",
     "assignments_option",
     "backend_option",
     "client_arguments",
@@ -25,7 +25,7 @@ __all__ = (
     "quiet_option",
 )
 
-PATIENCE_MS = 15_000
+DEFAULT_TIMEOUT_MS = 15_000
 """How long the first contact may take (default_api_timeout_ms); somebody waits at a shell."""
 
 EXAMPLES: dict[type[ClientConfig], str] = {
@@ -37,7 +37,7 @@ EXAMPLES: dict[type[ClientConfig], str] = {
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Suggesting(click.Group):
+class SuggestingGroup(click.Group):
     """Commands of which the nearest is named when one is mistyped."""
 
     def resolve_command(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from aiokafkawire.cli.inside import expanded, records_form
+from aiokafkawire.cli.nested_payloads import records_to_dicts, to_expanded_json
 from aiokafkawire.records import BatchBuilder, Compression, server
 from aiokafkawire.wire import Message
 from aiokafkawire.wire.consumer_protocol import encode_assignment, encode_subscription
@@ -34,7 +34,7 @@ def batch(compression: Compression = Compression.NONE, magic: int = 2) -> bytes:
 
 
 def test_batches_are_told_with_their_records():
-    (form,) = records_form(batch(Compression.GZIP))
+    (form,) = records_to_dicts(batch(Compression.GZIP))
     assert form["compression"] == "gzip"
     assert (form["baseOffset"], form["lastOffset"], form["producerId"]) == (0, 1, -1)
     assert form["records"] == [
@@ -50,14 +50,14 @@ def test_batches_are_told_with_their_records():
 
 
 def test_old_messages_are_told_too():
-    forms = records_form(batch(magic=1))
+    forms = records_to_dicts(batch(magic=1))
     assert [form["magic"] for form in forms] == [1, 1]
     assert [form["records"][0]["value"] for form in forms[:1]] == ["value"]
 
 
 def test_a_control_batch_shows_that_it_is_one():
     data = server.control_batch(7, 1, commit=True, coordinator_epoch=0, timestamp_ms=5)
-    (form,) = records_form(data)
+    (form,) = records_to_dicts(data)
     assert (form["isControl"], form["isTransactional"], form["producerId"]) == (True, True, 7)
 
 
@@ -65,7 +65,7 @@ def test_a_control_batch_shows_that_it_is_one():
 def test_damage_is_told_and_what_went_before_is_shown(position: int):
     damaged = bytearray(batch())
     damaged[position] ^= 1
-    good, bad = records_form(batch() + damaged)
+    good, bad = records_to_dicts(batch() + damaged)
     assert len(good["records"]) == 2
     assert "checksum is" in bad["corrupt"]
     assert "records" not in bad
@@ -74,7 +74,7 @@ def test_damage_is_told_and_what_went_before_is_shown(position: int):
 def test_what_is_no_batch_at_all_is_told():
     data = bytearray(batch())
     data[16] = 9
-    assert records_form(bytes(data)) == [{"corrupt": "there is no message format 9 (offset 0)"}]
+    assert records_to_dicts(bytes(data)) == [{"corrupt": "there is no message format 9 (offset 0)"}]
 
 
 def test_records_stand_in_their_place():
@@ -82,11 +82,11 @@ def test_records_stand_in_their_place():
         partition_index=3, error_code=0, high_watermark=2, records=batch(), aborted_transactions=[]
     )
     message = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
-    form = expanded(message, 11)
+    form = to_expanded_json(message, 11)
     (found,) = form["responses"][0]["partitions"]
     assert [record["value"] for record in found["records"][0]["records"][:1]] == ["value"]
     partition.records = None
-    assert expanded(message, 11)["responses"][0]["partitions"][0]["records"] is None
+    assert to_expanded_json(message, 11)["responses"][0]["partitions"][0]["records"] is None
 
 
 def test_subscriptions_and_assignments_stand_in_their_place():
@@ -99,11 +99,11 @@ def test_subscriptions_and_assignments_stand_in_their_place():
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription)],
     )
-    told: dict[str, Any] = expanded(join, 5)["protocols"][0]["metadata"]
+    told: dict[str, Any] = to_expanded_json(join, 5)["protocols"][0]["metadata"]
     assert (told["version"], told["topics"], told["generationId"]) == (3, ["t"], 4)
     sync: Message = SyncGroupResponse(error_code=0, assignment=assignment)
     partitions = [{"topic": "t", "partitions": [0, 2]}]
-    assert expanded(sync, 3)["assignment"]["assignedPartitions"] == partitions
+    assert to_expanded_json(sync, 3)["assignment"]["assignedPartitions"] == partitions
     member = DescribedGroupMember(
         member_id="m",
         client_id="c",
@@ -119,7 +119,7 @@ def test_subscriptions_and_assignments_stand_in_their_place():
         protocol_data="range",
         members=[member],
     )
-    (told,) = expanded(DescribeGroupsResponse(groups=[group]), 4)["groups"][0]["members"]
+    (told,) = to_expanded_json(DescribeGroupsResponse(groups=[group]), 4)["groups"][0]["members"]
     assert told["memberMetadata"]["topics"] == ["t"]
     assert told["memberAssignment"]["assignedPartitions"] == partitions
 
@@ -127,4 +127,4 @@ def test_subscriptions_and_assignments_stand_in_their_place():
 def test_the_bytes_of_another_kind_of_group_stay_as_they_are():
     own = b"\x00\x00\x00\x00\x00\x09not a consumer"
     sync = SyncGroupResponse(error_code=0, assignment=own)
-    assert expanded(sync, 3)["assignment"] == base64.b64encode(own).decode()
+    assert to_expanded_json(sync, 3)["assignment"] == base64.b64encode(own).decode()

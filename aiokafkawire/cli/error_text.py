@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from aiokafkawire import errors
 from aiokafkawire.wire import ErrorCode
 
-__all__ = ("FAILED", "INTERRUPTED", "OK", "TERMINATED", "USAGE", "Failure", "explain", "one_line")
+__all__ = (
+    "FAILED",
+    "INTERRUPTED",
+    "OK",
+    "TERMINATED",
+    "USAGE",
+    "CommandFailed",
+    "explain",
+    "one_line",
+)
 
 OK = 0
 FAILED = 1
@@ -18,7 +27,7 @@ TERMINATED = 143
 """Ended by SIGTERM (128 + SIGTERM)."""
 
 
-class Failure(Exception):
+class CommandFailed(Exception):
     """A command ends with a failure that it has found itself; the text says what to do."""
 
 
@@ -58,7 +67,7 @@ ADVICE_BY_CODE: Mapping[int, str] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "ask whoever runs the cluster for the right",
 }
 
-RELEASE_OF_API: Mapping[str, str] = {
+MIN_RELEASE_BY_API: Mapping[str, str] = {
     "DescribeGroups": "0.9.0",
     "ListGroups": "0.9.0",
     "CreateTopics": "0.10.1",
@@ -72,9 +81,9 @@ RELEASE_OF_API: Mapping[str, str] = {
 }
 """Since which release of Kafka brokers have what `topics`, `groups` and `txns` ask for."""
 
-NO_SUCH_PARTITION = "-p -1 leaves the partition to the key"
+PARTITION_ADVICE = "-p -1 leaves the partition to the key"
 
-OPTION_OF_CODE = ", and allow_auto_create_topics is off"
+CODE_ONLY_HINT = ", and allow_auto_create_topics is off"
 """Said of an option that is set in code; it is no news to somebody at a shell."""
 
 
@@ -84,15 +93,15 @@ def explain(error: BaseException) -> str:
         count = "1 record was" if error.count == 1 else f"{error.count} records were"
         first = "" if error.first is None else f": {explain(error.first)}"
         return f"{count} not delivered{first}"
-    text = one_line(str(error)).replace(OPTION_OF_CODE, "") or type(error).__name__
+    text = one_line(str(error)).replace(CODE_ONLY_HINT, "") or type(error).__name__
     if isinstance(error, errors.UnknownTopic) and error.partition is not None:
-        return f"{text}; {NO_SUCH_PARTITION}"
+        return f"{text}; {PARTITION_ADVICE}"
     if isinstance(error, errors.UnsupportedVersion):
         if error.api is None or ";" in text:
             # No broker was asked, or the text says what to do.
             return text
-        if error.api in RELEASE_OF_API:
-            return f"{text}; this needs Kafka {RELEASE_OF_API[error.api]} or later"
+        if error.api in MIN_RELEASE_BY_API:
+            return f"{text}; this needs Kafka {MIN_RELEASE_BY_API[error.api]} or later"
     if isinstance(error, errors.BrokerError) and error.code in ADVICE_BY_CODE:
         return f"{text}; {ADVICE_BY_CODE[error.code]}"
     for kind, advice in ADVICE:

@@ -7,15 +7,21 @@ import os
 import sys
 from typing import NoReturn, TextIO
 
-from aiokafkawire.cli.problems import Failure
+from aiokafkawire.cli.error_text import CommandFailed
 
-__all__ = ("ClosedStream", "discard", "note", "replace_closed", "require_stdout")
+__all__ = (
+    "ClosedStream",
+    "print_stderr",
+    "redirect_to_null",
+    "replace_closed_streams",
+    "require_stdout",
+)
 
-STANDARD = (("stdin", os.O_RDONLY), ("stdout", os.O_WRONLY), ("stderr", os.O_WRONLY))
+STANDARD_STREAMS = (("stdin", os.O_RDONLY), ("stdout", os.O_WRONLY), ("stderr", os.O_WRONLY))
 
 
 class ClosedStream(io.TextIOBase):
-    """Stands for stdin or stdout where it is closed; each use of it raises `Failure`."""
+    """Stands for stdin or stdout where it is closed; each use of it raises `CommandFailed`."""
 
     encoding = "utf-8"
     errors = "strict"
@@ -36,17 +42,17 @@ class ClosedStream(io.TextIOBase):
         self._fail()
 
     def _fail(self) -> NoReturn:
-        raise Failure(self._use)
+        raise CommandFailed(self._use)
 
 
-def replace_closed() -> None:
+def replace_closed_streams() -> None:
     """Replace the streams that Python left None, because their descriptors are closed.
 
     What is written to stderr is lost then; stdin and stdout become `ClosedStream`s. The null device
     takes the descriptors: else a socket or a file would get them, and what some library writes to
     stderr. An error printed to a stderr that is None would go to stdout.
     """
-    for name, flags in STANDARD:
+    for name, flags in STANDARD_STREAMS:
         if getattr(sys, name) is not None:
             continue
         # The lowest free number is the one that is missing.
@@ -61,20 +67,20 @@ def replace_closed() -> None:
 
 
 def require_stdout() -> None:
-    """Raise `Failure` if stdout is closed, before anything is done."""
+    """Raise `CommandFailed` if stdout is closed, before anything is done."""
     if isinstance(sys.stdout, ClosedStream):
         sys.stdout.fileno()
 
 
-def note(text: str, end: str = "\n") -> None:
+def print_stderr(text: str, end: str = "\n") -> None:
     """Write to stderr. What cannot be written there is lost, and the command goes on."""
     try:
         print(text, end=end, file=sys.stderr, flush=True)
     except OSError:
-        discard(sys.stderr)
+        redirect_to_null(sys.stderr)
 
 
-def discard(stream: TextIO) -> None:
+def redirect_to_null(stream: TextIO) -> None:
     """Send to the null device what a stream still holds, and all that is written to it later.
 
     Else the interpreter would try to write it when it ends, and fail again.

@@ -6,7 +6,7 @@ import pytest
 
 from aiokafkawire import errors
 from aiokafkawire.broker.releases import RELEASES
-from aiokafkawire.cli.problems import ADVICE, ADVICE_BY_CODE, RELEASE_OF_API, explain
+from aiokafkawire.cli.error_text import ADVICE, ADVICE_BY_CODE, MIN_RELEASE_BY_API, explain
 from aiokafkawire.wire import APIS, error_for
 
 
@@ -67,7 +67,7 @@ def test_an_old_version_is_compared_unless_the_text_says_what_to_do() -> None:
     assert explain(own) == "needs a codec"
 
 
-@pytest.mark.parametrize(("api", "since"), RELEASE_OF_API.items())
+@pytest.mark.parametrize(("api", "since"), MIN_RELEASE_BY_API.items())
 def test_what_commands_ask_for_came_with_the_release_that_is_named(api: str, since: str) -> None:
     (key,) = [key for key, each in APIS.items() if each.name == api]
     assert next(name for name, release in RELEASES.items() if key in release.served) == since

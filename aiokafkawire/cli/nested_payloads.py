@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aiokafkawire.cli.json_lines import put
+from aiokafkawire.cli.json_lines import put_bytes
 from aiokafkawire.errors import CorruptRecords, MalformedMessage
 from aiokafkawire.records import BatchView, iter_batches
 from aiokafkawire.wire import Buffer, Message, Struct, to_json
@@ -20,35 +20,35 @@ from aiokafkawire.wire.consumer_protocol import (
 )
 from aiokafkawire.wire.schema import Field, schema_for
 
-__all__ = ("expanded", "records_form")
+__all__ = ("records_to_dicts", "to_expanded_json")
 
 
-def expanded(message: Message, version: int) -> dict[str, Any]:
+def to_expanded_json(message: Message, version: int) -> dict[str, Any]:
     """The JSON form of a message, with the form of what is inside of it."""
-    form = to_json(message, version)
-    _expand(message, form)
-    return form
+    fields = to_json(message, version)
+    _expand(message, fields)
+    return fields
 
 
-def records_form(data: Buffer) -> list[dict[str, Any]]:
+def records_to_dicts(data: Buffer) -> list[dict[str, Any]]:
     """Record batches: the header of each, and its records.
 
     What is damaged has its reason under `corrupt`.
     """
-    forms: list[dict[str, Any]] = []
+    batches: list[dict[str, Any]] = []
     try:
         for batch in iter_batches(data):
-            forms.append(_head(batch))
+            batches.append(_batch_header(batch))
             batch.check_crc()
-            forms[-1]["records"] = _records(batch)
+            batches[-1]["records"] = _batch_records(batch)
     except CorruptRecords as error:
-        if not forms or "records" in forms[-1]:
-            forms.append({})
-        forms[-1]["corrupt"] = str(error)
-    return forms
+        if not batches or "records" in batches[-1]:
+            batches.append({})
+        batches[-1]["corrupt"] = str(error)
+    return batches
 
 
-def _head(batch: BatchView) -> dict[str, Any]:
+def _batch_header(batch: BatchView) -> dict[str, Any]:
     if batch.magic < 2:
         return {"magic": batch.magic, "attributes": batch.attributes, "crc": batch.crc}
     return {
@@ -69,36 +69,36 @@ def _head(batch: BatchView) -> dict[str, Any]:
     }
 
 
-def _records(batch: BatchView) -> list[dict[str, Any]]:
+def _batch_records(batch: BatchView) -> list[dict[str, Any]]:
     columns = batch.columns()
-    forms = []
+    records = []
     for index, offset in enumerate(columns.offsets):
-        form: dict[str, Any] = {"offset": offset, "timestamp": columns.timestamps[index]}
-        put(form, "key", columns.key(index))
-        put(form, "value", columns.value(index))
-        form["headers"] = []
+        record: dict[str, Any] = {"offset": offset, "timestamp": columns.timestamps[index]}
+        put_bytes(record, "key", columns.key(index))
+        put_bytes(record, "value", columns.value(index))
+        record["headers"] = []
         for name, value in columns.headers(index):
             header: dict[str, Any] = {"name": name}
-            put(header, "value", value)
-            form["headers"].append(header)
-        forms.append(form)
-    return forms
+            put_bytes(header, "value", value)
+            record["headers"].append(header)
+        records.append(record)
+    return records
 
 
 def _subscription(data: Buffer) -> dict[str, Any]:
-    return _with_version(data, decode_subscription)
+    return _versioned_json(data, decode_subscription)
 
 
 def _assignment(data: Buffer) -> dict[str, Any]:
-    return _with_version(data, decode_assignment)
+    return _versioned_json(data, decode_assignment)
 
 
-def _with_version(data: Buffer, decode: Callable[[Buffer], Message]) -> dict[str, Any]:
+def _versioned_json(data: Buffer, decode: Callable[[Buffer], Message]) -> dict[str, Any]:
     version = min(int.from_bytes(bytes(data[:2])), LATEST_VERSION)
     return {"version": version, **to_json(decode(data), version)}
 
 
-INSIDE: dict[tuple[str, str], Callable[[Buffer], Any]] = {
+NESTED_PAYLOADS: dict[tuple[str, str], Callable[[Buffer], Any]] = {
     ("JoinGroupRequestProtocol", "metadata"): _subscription,
     ("JoinGroupResponseMember", "metadata"): _subscription,
     ("SyncGroupRequestAssignment", "assignment"): _assignment,
@@ -109,26 +109,26 @@ INSIDE: dict[tuple[str, str], Callable[[Buffer], Any]] = {
 """Bytes that a consumer's group has a form for; those of other groups stay as they are."""
 
 
-def _expand(struct: Struct, form: dict[str, Any]) -> None:
+def _expand(struct: Struct, fields: dict[str, Any]) -> None:
     schema = schema_for(type(struct))
     for field in schema.fields:
         value = getattr(struct, field.name)
-        if value and field.wire_name in form:
-            _expand_field(schema.name, field, value, form)
+        if value and field.wire_name in fields:
+            _expand_field(schema.name, field, value, fields)
 
 
-def _expand_field(struct: str, field: Field, value: Any, form: dict[str, Any]) -> None:
+def _expand_field(struct: str, field: Field, value: Any, fields: dict[str, Any]) -> None:
     kind = field.kind
     if kind.struct is not None:
-        _expand(value, form[field.wire_name])
+        _expand(value, fields[field.wire_name])
     elif kind.element is not None and kind.element.struct is not None:
-        for each, its_form in zip(value, form[field.wire_name], strict=True):
+        for each, its_form in zip(value, fields[field.wire_name], strict=True):
             _expand(each, its_form)
     elif kind.primitive is not None and kind.primitive.name == "records":
-        form[field.wire_name] = records_form(value)
-    elif (struct, field.name) in INSIDE:
+        fields[field.wire_name] = records_to_dicts(value)
+    elif (struct, field.name) in NESTED_PAYLOADS:
         try:
-            form[field.wire_name] = INSIDE[struct, field.name](value)
+            fields[field.wire_name] = NESTED_PAYLOADS[struct, field.name](value)
         except MalformedMessage:
             # A group of another kind than consumers': its bytes are its own.
             return
