@@ -24,6 +24,7 @@ from aiokafkawire.errors import ConnectionLost
 from aiokafkawire.producer import Producer
 from aiokafkawire.runtime import with_runtime
 from aiokafkawire.testing.simulation import World
+from aiokafkawire.testing.simulation.world import Backend
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode, error_for
 
@@ -397,3 +398,58 @@ def test_a_broker_that_comes_and_goes_does_not_fill_the_log(lines: Lines) -> Non
     counts = outage_lines(lines, outages=30, outage_s=0.5)
     warnings = {text: n for text, n in counts.items() if text.startswith(("WARNING", "ERROR"))}
     assert all(n <= 6 for n in warnings.values()), warnings
+
+
+ADVERTISED = "kafka"
+
+
+@pytest.mark.parametrize("group_id", ["g", None])
+@pytest.mark.parametrize("unreachable", ["unknown name", "refused", "no answer"])
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_an_advertised_address_that_cannot_be_reached_is_logged_once_per_outage(
+    lines: Lines, backend: Backend, unreachable: str, group_id: str | None
+) -> None:
+    """Bootstrap works: the metadata is answered, but the leader cannot be connected to."""
+    world = World(3, backend=backend)
+    broker = Broker(host=HOST, advertised_host=ADVERTISED, runtime=world.runtime(HOST))
+    # The first attempt to connect to a host that drops packets takes 10 s.
+    limit_s = 12.0 if unreachable == "no answer" else 8.0
+
+    async def main() -> None:
+        async with broker:
+            await broker.create_topic("t")
+            port = broker.bootstrap_servers.rpartition(":")[2]
+            consumer = Consumer(
+                "t",
+                bootstrap_servers=f"{HOST}:{port}",
+                group_id=group_id,
+                auto_offset_reset="earliest",
+            )
+            if unreachable != "unknown name":
+                world.network.name(ADVERTISED, "10.0.0.9")
+            if unreachable == "no answer":
+                world.network.hang_connects("10.0.0.9")
+            async with with_runtime(consumer, world.runtime("10.0.1.1")):
+                assert await consumer.getone(timeout_ms=limit_s * 1_000) is None
+                (text,) = warnings_in(lines)
+                assert f"no connection to broker 1 at {ADVERTISED}:{port} for " in text
+                assert "advertised.listeners" in text
+                assert await consumer.getone(timeout_ms=170_000) is None
+                assert warnings_in(lines) == [text]
+                world.network.name(ADVERTISED, HOST)
+                world.network.allow_connects("10.0.0.9")
+                async with with_runtime(
+                    Producer(bootstrap_servers=f"{HOST}:{port}"), world.runtime("10.0.1.2")
+                ) as producer:
+                    await producer.send_and_wait("t", b"v")
+                record = await consumer.getone(timeout_ms=60_000)
+                assert record is not None
+                assert len(lines.texts(f"connected to broker 1 at {ADVERTISED}:{port} after")) == 1
+        assert warnings_in(lines) == [text]
+
+    world.run(main, limit_s=1_000)
+
+
+def warnings_in(lines: Lines) -> list[str]:
+    records = (r for r in lines.records if r.levelno >= logging.WARNING)
+    return [record.getMessage() for record in records if "aiokafkawire.broker" not in record.name]

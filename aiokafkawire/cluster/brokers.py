@@ -85,6 +85,11 @@ class Brokers:
             for client in clients
         )
 
+    def log_unreachable(self, since: float) -> None:
+        """Log which nodes cannot be connected to, though metadata has been answered `since`."""
+        for client in self._nodes.values():
+            client.log_unreachable(since)
+
     def finalized(self, feature: str) -> int | None:
         """The level of a feature, by the newest that any node has told; None: nobody has yet.
 

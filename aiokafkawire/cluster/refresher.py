@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from aiokafkawire.cluster.bootstrap import metadata_request, no_broker, telling
@@ -81,6 +82,7 @@ class Refresher:
         self._avoided: set[NodeId] = set()
         self._noted: set[str] = set()
         self._absences = Absences()
+        self._answered_since = math.inf
 
     # --- for the rest of the room ---
 
@@ -115,7 +117,8 @@ class Refresher:
                     )
             # Outside of the handler: a Ctrl-C while waiting shall not show the error before it.
             await clock.sleep_until(again_at)
-        self._schedule.succeeded(self._runtime.clock.now(), self._runtime.rng)
+        self._answered_since = clock.now()
+        self._schedule.succeeded(self._answered_since, self._runtime.rng)
         host.spawn(self._run, name="metadata")
 
     def start_in_background(self, host: Host) -> None:
@@ -201,6 +204,7 @@ class Refresher:
                 await self._from_nodes_or_bootstrap(some)
         except KafkaError as error:
             self.last_failure = error
+            self._answered_since = math.inf
             extra = fields_of(self._fields, error=error)
             logger.debug("%s: metadata refresh failed: %s", self._who, error, extra=extra)
             self._schedule.failed(now(), self._runtime.rng)
@@ -224,6 +228,8 @@ class Refresher:
             if missing:
                 self._schedule.ask(missing)
             self._tell_of_absent()
+            self._answered_since = min(self._answered_since, now())
+            self._brokers.log_unreachable(self._answered_since)
 
     def _tell_of_absent(self) -> None:
         """Who waits for a topic whose name is wrong shall see why nothing happens."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 from aiokafkawire.config import ClientConfig
 from aiokafkawire.connection.backoff import Backoff, Reconnect
 from aiokafkawire.connection.channel import Channel
-from aiokafkawire.connection.connector import Connector
+from aiokafkawire.connection.connector import LISTENERS, Connector
 from aiokafkawire.connection.counters import Counters
 from aiokafkawire.connection.handshake import PLAINTEXT, Handshake
 from aiokafkawire.connection.lanes import Lane, lane_of
@@ -35,6 +35,9 @@ logger = logging.getLogger("aiokafkawire.connection")
 
 QUIET_S = 60.0
 """After a lost connection was told of in the log, others of that broker are not, for so long."""
+
+UNREACHABLE_S = 5.0
+"""How long attempts to connect to one broker fail before the log says so."""
 
 R = TypeVar("R", bound=Response)
 
@@ -87,6 +90,9 @@ class BrokerClient:
         # While the node counts as lost: how the attempt ends that one lane makes for all.
         self._trial: Promise[None] | None = None
         self._last_failure: KafkaError | None = None
+        self._attempt_at = math.inf
+        self._failing_since = math.inf
+        self._failed_at = -math.inf
         self._ended: KafkaError | None = None
         self._on_lost = on_lost
         self._log = _ConnectionLog(host, self.name)
@@ -120,6 +126,16 @@ class BrokerClient:
     def last_failure(self) -> KafkaError | None:
         """Why the last attempt to connect failed, if none has worked since."""
         return self._last_failure
+
+    def log_unreachable(self, since: float) -> None:
+        """Log, once per outage, that attempts to connect have failed for `UNREACHABLE_S`.
+
+        Args:
+            since: Earlier failures do not count: the whole cluster was unreachable until then.
+        """
+        error, since = self._last_failure, max(since, self._failing_since)
+        if isinstance(error, ConnectionFailed) and self._failed_at - since >= UNREACHABLE_S:
+            self._log.unreachable(error, self._failing_since, self._failed_at)
 
     # --- requests ---
 
@@ -356,6 +372,7 @@ class BrokerClient:
             if self._reconnect.next_attempt_at > clock.now():
                 await clock.sleep_until(self._reconnect.next_attempt_at)
             attempt = self._reconnect.attempt
+            self._attempt_at = clock.now()
             channel = await self._connector.establish(
                 self._probed(), self._reconnect.setup_timeout_s(), attempt
             )
@@ -407,6 +424,7 @@ class BrokerClient:
         self._log.connected(lane, channel.versions, self._runtime.clock.now())
         self._reconnect.succeeded()
         self._last_failure = None
+        self._attempt_at = self._failing_since = math.inf
         self._links[lane] = channel
         promise.resolve(channel)
 
@@ -434,6 +452,8 @@ class BrokerClient:
     def _failed(self, error: KafkaError) -> None:
         self._last_failure = error
         now = self._runtime.clock.now()
+        self._failing_since = min(self._failing_since, self._attempt_at, now)
+        self._failed_at = now
         self._reconnect.failed(now, self._runtime.rng)
         self._log.failed(error, self._reconnect.next_attempt_at - now)
 
@@ -447,6 +467,8 @@ class _ConnectionLog:
         self._fields = fields_of(host.fields, broker=name)
         self._limit = RateLimit(QUIET_S)
         self._lost_at = math.inf
+        self._was_connected = False
+        self._unreachable_since = math.inf
 
     def disconnected(self, error: KafkaError, now: float, level: int) -> None:
         limited = self._limit.level(level, None, now)
@@ -471,6 +493,27 @@ class _ConnectionLog:
             extra=fields_of(self._fields, error=error),
         )
 
+    def unreachable(self, error: KafkaError, since: float, now: float) -> None:
+        if self._unreachable_since == since:
+            return
+        self._unreachable_since = since
+        limited = self._limit.level(logging.WARNING, "unreachable", now)
+        if limited == logging.WARNING:
+            self._lost_at = min(self._lost_at, since)
+        reason = error.reason
+        if not self._was_connected and LISTENERS not in reason:
+            reason += f"; check the broker's {LISTENERS}"
+        logger.log(
+            limited,
+            "%s: no connection to broker %s for %.0f s, while the metadata lists it: %s; trying"
+            " again",
+            self._who,
+            self._name,
+            now - since,
+            reason,
+            extra=fields_of(self._fields, error=error),
+        )
+
     def connected(self, lane: Lane, versions: Versions, now: float) -> None:
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug(
@@ -481,11 +524,14 @@ class _ConnectionLog:
                 versions.describe(),
                 extra=self._fields,
             )
+        verb = "reconnected" if self._was_connected else "connected"
+        self._was_connected = True
         if self._lost_at <= now:
             outage_s, self._lost_at = now - self._lost_at, math.inf
             logger.info(
-                "%s: reconnected to broker %s after %.3f s",
+                "%s: %s to broker %s after %.3f s",
                 self._who,
+                verb,
                 self._name,
                 outage_s,
                 extra=fields_of(self._fields, outage_ms=round(outage_s * 1_000)),

@@ -38,7 +38,7 @@ from aiokafkawire.logs import fields_of
 from aiokafkawire.runtime import Address, Host, Runtime, Transport
 from aiokafkawire.wire import Request, Response
 
-__all__ = ("MAX_IN_FLIGHT", "Connector", "dial")
+__all__ = ("LISTENERS", "MAX_IN_FLIGHT", "Connector", "dial")
 
 logger = logging.getLogger("aiokafkawire.connection")
 
@@ -47,7 +47,10 @@ MAX_IN_FLIGHT = 100
 
 SOFTWARE = "aiokafkawire"
 
-UNKNOWN_NAME = "check bootstrap_servers, or the broker's advertised.listeners"
+LISTENERS = "advertised.listeners"
+"""The broker's setting that names the addresses in the metadata."""
+
+UNKNOWN_NAME = f"check bootstrap_servers, or the broker's {LISTENERS}"
 
 
 class Connector:

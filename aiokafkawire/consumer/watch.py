@@ -7,7 +7,13 @@ from typing import NamedTuple
 from uuid import UUID
 
 from aiokafkawire.cluster.metadata import MetadataSnapshot
-from aiokafkawire.errors import BrokerError, KafkaError, UnknownTopic
+from aiokafkawire.errors import (
+    BrokerError,
+    ConnectionFailed,
+    KafkaError,
+    RequestTimedOut,
+    UnknownTopic,
+)
 from aiokafkawire.wire import ZERO_UUID
 from aiokafkawire.wire.error_codes import ErrorCode, error_for
 
@@ -18,7 +24,7 @@ OUTAGE_S = 60.0
 
 
 class Outage:
-    """Tells once of each time that no broker answers for `OUTAGE_S`.
+    """Tells once of each time that no broker answers for `OUTAGE_S`, though connected to.
 
     `over_s` is the length of the outage that the last call of `heard` ended, else None.
     """
@@ -39,10 +45,17 @@ class Outage:
             return None
         if self._since is None:
             self._since = now
-        if self._told or now - self._since < OUTAGE_S:
+        if self._told or now - self._since < OUTAGE_S or _is_unconnected(failure):
             return None
         self._told = True
         return f"no broker was reachable for {OUTAGE_S:.0f} s: {failure}"
+
+
+def _is_unconnected(failure: KafkaError) -> bool:
+    """Return whether there was no connection: the cluster client has logged that already."""
+    if isinstance(failure, RequestTimedOut):
+        return not failure.sent
+    return isinstance(failure, ConnectionFailed)
 
 
 class Absence(NamedTuple):

@@ -15,7 +15,6 @@ from aiokafkawire.consumer.partition import LogPoint, Resetting
 from aiokafkawire.consumer.subscription import Manual, Nothing, Topics
 from aiokafkawire.errors import (
     CommitFailed,
-    ConnectionFailed,
     CorruptRecords,
     InvalidOption,
     RequestTimedOut,
@@ -62,9 +61,9 @@ async def test_an_error_is_raised_once_and_what_comes_on_top_is_logged(
 async def test_an_outage_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async with Broker() as broker, core(broker) as it:
         now = it.runtime.clock.now()
-        it._outage.heard(ConnectionFailed("gone"), now - 61)
+        it._outage.heard(RequestTimedOut("silent"), now - 61)
         with caplog.at_level(logging.WARNING):
-            it._heard(ConnectionFailed("gone"))
+            it._heard(RequestTimedOut("silent"))
         assert "no broker was reachable" in caplog.text
 
 

@@ -6,18 +6,26 @@ from uuid import UUID
 
 from aiokafkawire.cluster.metadata import MetadataSnapshot, TopicMetadata
 from aiokafkawire.consumer.watch import OUTAGE_S, Outage, TopicWatch
-from aiokafkawire.errors import BrokerError, ConnectionFailed, UnknownTopic
+from aiokafkawire.errors import BrokerError, ConnectionFailed, RequestTimedOut, UnknownTopic
 from aiokafkawire.wire import ErrorCode, error_for
 
-GONE = ConnectionFailed("refused")
+GONE = RequestTimedOut("silent")
 
 
 def test_an_outage_is_told_once() -> None:
     outage = Outage()
     assert outage.heard(GONE, 10.0) is None
     assert outage.heard(GONE, 10.0 + OUTAGE_S - 1) is None
-    assert "refused" in (outage.heard(GONE, 10.0 + OUTAGE_S) or "")
+    assert "silent" in (outage.heard(GONE, 10.0 + OUTAGE_S) or "")
     assert outage.heard(GONE, 20.0 + OUTAGE_S) is None
+
+
+def test_a_connection_that_fails_is_left_to_the_log_of_the_cluster_client() -> None:
+    for failure in (ConnectionFailed("refused"), RequestTimedOut("no connection", sent=False)):
+        outage = Outage()
+        assert outage.heard(failure, 0.0) is None
+        assert outage.heard(failure, 2 * OUTAGE_S) is None
+        assert "silent" in (outage.heard(GONE, 3 * OUTAGE_S) or "")
 
 
 def test_an_answer_ends_an_outage() -> None:
