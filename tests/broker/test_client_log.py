@@ -101,7 +101,7 @@ async def test_a_member_whose_session_ends_is_logged(caplog: pytest.LogCaptureFi
         member = (await client.call(join, 2)).member_id
         again = await client.call(join, 2)
         assert again.member_id != member
-    expected = f"Group g: member {member} removed: its session or its time to rejoin ran out"
+    expected = f"Group g: member {member} removed: session or rebalance timeout"
     assert expected in lines(caplog, logging.INFO)
 
 

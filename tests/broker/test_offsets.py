@@ -208,7 +208,7 @@ def test_a_torn_line_is_left_out_and_a_wrong_one_is_said(tmp_path: Path) -> None
     torn.commit("g", {TP: CommittedOffset(2, -1, "")})
     assert stored(OffsetStore(DirectoryStore(tmp_path))) == {TP: CommittedOffset(2, -1, "")}
     path.write_text(json.dumps({"storage": "kafka", "group": "g"}) + "\n")
-    with pytest.raises(KafkaError, match="saved offsets are damaged"):
+    with pytest.raises(KafkaError, match="stored offsets are damaged"):
         OffsetStore(DirectoryStore(tmp_path))
 
 

@@ -1,4 +1,4 @@
-"""Consumer groups: the coordinator's machine, its driver, and committed offsets."""
+"""Consumer groups: their state machine, the group coordinator, and committed offsets."""
 
 from aiokafkawire.broker.groups.classic_group import ClassicGroup
 from aiokafkawire.broker.groups.group_coordinator import GroupCoordinator

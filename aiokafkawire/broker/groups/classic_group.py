@@ -1,8 +1,8 @@
-"""The classic group: Kafka's consumer group protocol as its coordinator sees it.
+"""State machine of a classic group, as its coordinator sees it.
 
-`ClassicGroup.handle(event, now)` carries out one event and gives the replies that it causes: to the
-event's own request, or to requests that waited. `TRANSITIONS` says what each event does in each
-state and which states may follow.
+`ClassicGroup.handle(event, now)` applies an event and returns the replies that it causes, to the
+event's own request or to requests that waited. `TRANSITIONS` maps each state and event to a handler
+and the states that may follow.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = (
 )
 
 NEW_MEMBER_TIMEOUT_S = 300.0
-"""How long a newcomer waits for the others before it is taken for gone, as in Kafka."""
+"""Time that a new member may wait for the rebalance before it is removed, as in Kafka."""
 
 NO_DEADLINE = math.inf
 
@@ -60,7 +60,7 @@ EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 
 
 class ClassicGroup:
-    """One group. Times are seconds of the caller's clock."""
+    """One group. Times are in seconds of the caller's clock."""
 
     def __init__(
         self, group_id: str, *, initial_rebalance_delay_s: float = 0.0, max_size: int = 10_000
@@ -82,7 +82,7 @@ class ClassicGroup:
         self._persisted = self._snapshot()
 
     def handle(self, event: Event, now: float) -> list[GroupReply]:
-        """Carry out one event; the replies are in the order in which they are due."""
+        """Apply an event; return replies in the order in which they are due."""
         transition_row = transition(TRANSITIONS, self.state, event)
         before = self.state
         transition_row.action(self, event, now)
@@ -93,7 +93,7 @@ class ClassicGroup:
         return replies
 
     def next_deadline(self) -> float:
-        """When a `GroupDeadlineReached` has something to do, if nothing happens before."""
+        """Return the time of the next `GroupDeadlineReached` event."""
         deadlines = [member.session_deadline for member in self.members.values()]
         deadlines += self.pending_members.values()
         if self.state is PREPARING:
@@ -160,14 +160,14 @@ class ClassicGroup:
         if self.state is PREPARING or changed or (self.state is STABLE and leads):
             self._update_member(member, event, now)
         else:
-            # Its answer was lost: the generation still stands.
+            # The previous response was lost: the member is still in this generation.
             self._extend_session(member, now)
             self._reply(
                 event.reply, self._join_result(member, with_members=self.state is COMPLETING)
             )
 
     def _join_static(self, event: Join, now: float) -> None:
-        """A static member without an id: a new one, or one that came back and takes its place."""
+        """Add a static member without a member id, or replace the one with its instance id."""
         old = next((m for m in self.members.values() if m.instance_id == event.instance_id), None)
         if old is None:
             self._add_member(event.new_member_id, event, now)
@@ -180,7 +180,7 @@ class ClassicGroup:
         if self.state is not STABLE or elect_protocol(list(self.members.values())) != self.protocol:
             self._update_member(member, event, now)
             return
-        # Even if it reads other topics now: who leads sees that, and begins a rebalance.
+        # The subscription may have changed; the leader notices and triggers a rebalance.
         member.session_timeout_s = event.session_timeout_s
         member.rebalance_timeout_s = event.rebalance_timeout_s
         self._extend_session(member, now)
@@ -189,7 +189,7 @@ class ClassicGroup:
         if led and event.supports_skipping_assignment:
             result = replace(result, skip_assignment=True)
         elif led:
-            # An older client would assign anew if it heard that it leads.
+            # An older client would compute a new assignment if the response named it as leader.
             result = replace(result, leader=old.member_id)
         self._reply(event.reply, result)
 
@@ -243,7 +243,7 @@ class ClassicGroup:
     # --- the rebalance -----------------------------------------------------------------------
 
     def _prepare_rebalance(self, now: float) -> None:
-        """Wait for all members to join, unless the group does so already."""
+        """Start waiting for all members to join, unless the group already does."""
         if self.state is not PREPARING:
             if self.state is COMPLETING:
                 self._reset_assignments()
@@ -258,7 +258,7 @@ class ClassicGroup:
         self._maybe_complete_join(now)
 
     def _maybe_complete_join(self, now: float) -> None:
-        """Go on when all have joined, or when those who have not had their time."""
+        """Complete the rebalance once all members have joined or its timeout has passed."""
         if self._has_all_members_joined():
             self._complete_join(now)
         elif self._delayed_join.deadline <= now:
@@ -273,7 +273,7 @@ class ClassicGroup:
     def _on_rebalance_timeout(self, now: float) -> None:
         delayed_join = self._delayed_join
         if delayed_join.initial and delayed_join.has_new_member and delayed_join.remaining_s > 0:
-            # Others are still coming: give them time as well, up to the rebalance timeout.
+            # More members are joining: extend the delay, up to the rebalance timeout.
             delay = min(self._initial_delay_s, delayed_join.remaining_s)
             remaining_s = delayed_join.remaining_s - delay
             self._delayed_join = DelayedJoin(now + delay, initial=True, remaining_s=remaining_s)
@@ -281,9 +281,9 @@ class ClassicGroup:
             self._complete_join(now)
 
     def _complete_join(self, now: float) -> None:
-        """Begin the next generation with those who joined."""
+        """Start the next generation with the members that joined."""
         for member in list(self.members.values()):
-            # A static member keeps its place until its session ends.
+            # A static member stays until its session expires.
             if member.join_reply is None and member.instance_id is None:
                 self._remove_member(member)
         joined = [member for member in self.members.values() if member.join_reply is not None]
@@ -303,7 +303,7 @@ class ClassicGroup:
         self._pending_sync_members = dict.fromkeys(self.members)
         self._sync_deadline = DelayedJoin.for_members(self.members.values(), now).deadline
         for member in self.members.values():
-            # A static member that has not come back may do so for one more session.
+            # A static member that has not rejoined may do so within one more session.
             member.is_new = False
             self._extend_session(member, now)
         for member in joined:
@@ -408,7 +408,7 @@ class ClassicGroup:
                 self._check_generation(event.generation)
                 self._extend_session(member, now)
             elif self.state is not EMPTY and not event.transactional:
-                # With members in the group, nobody else has a say.
+                # In a group with members, only members may commit.
                 raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
             if self.state is COMPLETING and not event.transactional:
                 raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -459,7 +459,7 @@ class ClassicGroup:
         removed = False
         for member in expired:
             if member.is_waiting and not member.is_new:
-                # It waits for the others: that it is silent is no sign.
+                # A member that waits for the others sends no heartbeats.
                 self._extend_session(member, now)
             else:
                 self._remove_member(member)
@@ -490,7 +490,7 @@ class ClassicGroup:
 
     def _on_delete(self, event: Delete, now: float) -> None:
         del now
-        # Newcomers that only hold an id do not count; they are told so when they come with it.
+        # Members that only have an id do not count; they get an error when they rejoin.
         self.pending_members = {}
         self._transition_to(DEAD)
         self._reply(event.reply, ErrorCode.NONE)
@@ -507,7 +507,7 @@ class ClassicGroup:
     # --- members -----------------------------------------------------------------------------
 
     def _get_member(self, member_id: str, instance_id: str | None) -> ClassicGroupMember:
-        """The member of a request. Raises `ApiError`."""
+        """Return the member of a request. Raises `ApiError`."""
         if instance_id is not None:
             for member in self.members.values():
                 if member.instance_id == instance_id and member.member_id != member_id:
@@ -533,7 +533,7 @@ class ClassicGroup:
             self.leader = next(iter(self.members), "")
 
     def _fail_pending_replies(self, member: ClassicGroupMember, code: ErrorCode) -> None:
-        """Answer what a member's earlier requests wait for."""
+        """Answer pending JoinGroup and SyncGroup requests of a member with an error."""
         self._reply_to_sync(member, SyncResult(code=code))
         if member.join_reply is not None:
             reply, member.join_reply = member.join_reply, None
@@ -552,7 +552,7 @@ class ClassicGroup:
 
 
 class GroupTransition(NamedTuple):
-    """What an event does in a state, and the states that may follow."""
+    """Handler of an event in a state, and the states that may follow."""
 
     action: Callable[[ClassicGroup, Any, float], None]
     next_states: tuple[GroupState, ...]

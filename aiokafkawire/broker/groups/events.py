@@ -1,4 +1,4 @@
-"""What a group can be told, and what it answers."""
+"""Events of a group, and their results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NO_GENERATION = -1
 
 
 class GroupState(Enum):
-    """The states of Kafka's classic group; the values are the names that DescribeGroups gives."""
+    """States of Kafka's classic group; values are the names in DescribeGroups."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -48,7 +48,7 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinResult:
-    """The answer to a `Join`; `members` is filled for the leader."""
+    """Result of `Join`; only the leader gets `members`."""
 
     code: ErrorCode = ErrorCode.NONE
     member_id: str = ""
@@ -62,7 +62,7 @@ class JoinResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncResult:
-    """The answer to a `Sync`."""
+    """Result of `Sync`."""
 
     code: ErrorCode = ErrorCode.NONE
     protocol_type: str | None = None
@@ -74,7 +74,7 @@ Result = JoinResult | SyncResult | ErrorCode
 
 
 class GroupReply(NamedTuple):
-    """An effect: answer the request that came with `to`."""
+    """Reply to the request that came with the handle `to`."""
 
     to: object
     result: Result
@@ -104,7 +104,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync:
-    """SyncGroup. A protocol type or name of None is not checked."""
+    """SyncGroup. Protocol type and name are not checked if None."""
 
     reply: object
     member_id: str
@@ -125,7 +125,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
-    """One member leaves. A static one may be named by its instance id alone."""
+    """LeaveGroup of one member. A static member may be identified by instance id alone."""
 
     reply: object
     member_id: str
@@ -134,9 +134,10 @@ class Leave:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """May this member commit offsets now? Generation -1 without a member: from outside.
+    """Check that a member may commit offsets; generation -1 without a member id is a simple
+    consumer.
 
-    `transactional`: they count later, so that less is asked of who commits.
+    `transactional` offsets apply later and are checked less strictly.
     """
 
     reply: object
@@ -148,14 +149,14 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDeadlineReached:
-    """Time has passed: see what is due."""
+    """A deadline may have passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorChanged:
-    """Another node has the group now, and knows of it what was kept last.
+    """Another node coordinates the group, with the state that was persisted last.
 
-    Sessions begin anew when it has loaded that.
+    Sessions restart once it has loaded that state.
     """
 
     loaded_at: float
@@ -163,7 +164,7 @@ class CoordinatorChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """Nobody needs the group any more; refused while it has members."""
+    """Delete the group; fails while it has members."""
 
     reply: object
 

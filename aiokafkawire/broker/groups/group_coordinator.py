@@ -1,4 +1,4 @@
-"""Drives the groups: gives them events and the time, and takes their replies where they belong."""
+"""Group coordinator: passes events and deadlines to groups, and replies to requests."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ __all__ = ("MAX_GROUPS", "GroupCoordinator")
 logger = logging.getLogger("aiokafkawire.broker")
 
 MAX_GROUPS = 10_000
-"""Groups known at once; unused ones without offsets go first."""
+"""Limit of groups; unused groups without offsets are evicted first."""
 
 
 MAX_LINES_PER_GROUP = 100
-"""Log lines in a minute; more are logged at DEBUG."""
+"""Log lines per group and minute; further ones are logged at DEBUG."""
 
 
 class GroupCoordinator:
-    """All groups of the cluster. Replies are promises of the requests that wait for them."""
+    """All groups of the cluster. Requests wait on a promise for their reply."""
 
     def __init__(
         self, options: BrokerConfig, clock: Clock, rng: random.Random, offsets: OffsetStore
@@ -64,11 +64,11 @@ class GroupCoordinator:
         return iter(list(self._groups.values()))
 
     def get(self, group_id: str) -> ClassicGroup | None:
-        """A group that exists."""
+        """Return a group, None if it does not exist."""
         return self._groups.get(group_id)
 
     def create(self, group_id: str) -> ClassicGroup:
-        """A group, made if need be. Raises `ApiError` when there are too many."""
+        """Return a group, created if missing. Raises `ApiError` if there are too many."""
         group = self._groups.get(group_id)
         if group is None:
             if len(self._groups) >= MAX_GROUPS:
@@ -77,16 +77,16 @@ class GroupCoordinator:
         return group
 
     def delete(self, group_id: str) -> ErrorCode:
-        """Forget a group and its offsets, unless it has members.
+        """Delete an empty group and its offsets; return the error code.
 
         Raises:
-            StorageError: The group is as before.
+            StorageError: The group is unchanged.
         """
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if group.state is GroupState.EMPTY:
-            # Nothing can be taken back once the group is dead.
+            # A dead group cannot be restored, so the offsets are deleted first.
             self.offsets.delete(group_id, list(self.offsets.committed(group_id)))
         reply: Promise[Result] = Promise()
         self.handle(group, Delete(reply=reply))
@@ -96,11 +96,11 @@ class GroupCoordinator:
         return code
 
     def member_id(self, prefix: str) -> str:
-        """A fresh member id, made as Kafka makes it."""
+        """Return a new member id in Kafka's format."""
         return f"{prefix}-{UUID(int=self._rng.getrandbits(128))}"
 
     def handle(self, group: ClassicGroup, event: Event) -> None:
-        """Let a group carry out an event, and hand out the replies."""
+        """Apply an event to a group and resolve the replies."""
         if not logger.isEnabledFor(logging.INFO) or isinstance(event, Heartbeat | Commit):
             replies = group.handle(event, self._clock.now())
         else:
@@ -113,11 +113,11 @@ class GroupCoordinator:
             self._wakeup.set()
 
     def on_coordinator_changed(self, group: ClassicGroup, loaded_at: float) -> None:
-        """Tell a group that it has another coordinator, which knows it from then on."""
+        """Give a group to another coordinator, which has loaded it at `loaded_at`."""
         self.handle(group, CoordinatorChanged(loaded_at=loaded_at))
 
     async def run(self) -> None:
-        """Tell groups of the time, for as long as the broker lives."""
+        """Pass deadlines to groups until the broker closes."""
         while True:
             self._next_wakeup = min((group.next_deadline() for group in self), default=NO_DEADLINE)
             await self._wakeup.wait(self._next_wakeup)
@@ -179,7 +179,7 @@ class GroupCoordinator:
 
 
 _REMOVAL_REASONS: Mapping[type[Event], str] = MappingProxyType(
-    {Leave: "left", GroupDeadlineReached: "removed: its session or its time to rejoin ran out"}
+    {Leave: "left", GroupDeadlineReached: "removed: session or rebalance timeout"}
 )
 
 

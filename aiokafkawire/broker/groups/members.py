@@ -1,4 +1,4 @@
-"""What a group remembers: its members, how they vote, what is kept and what is waited for."""
+"""Members of a group, protocol election and the persisted state."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ __all__ = (
 
 
 MAX_PENDING_MEMBERS = 10_000
-"""Newcomers of a group that were given an id and have not come back with it."""
+"""Limit of members that have an id but have not rejoined with it."""
 
 
 @dataclass(slots=True)
 class ClassicGroupMember:
-    """One member. `join_reply` and `sync_reply` are of requests that wait for an answer.
+    """One member. `join_reply` and `sync_reply` belong to requests that wait.
 
-    `is_new` until its first generation: it may be given up even while its JoinGroup waits.
+    `is_new` holds until the first generation: such a member may expire even while its JoinGroup
+    waits.
     """
 
     member_id: str
@@ -61,7 +62,7 @@ class ClassicGroupMember:
         return self.join_reply is not None or self.sync_reply is not None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it said with a protocol; empty for one that it does not know."""
+        """Return the member's metadata for a protocol, empty if it does not support it."""
         return dict(self.protocols).get(protocol or "", b"")
 
     def to_joined_member(self, protocol: str | None) -> JoinedMember:
@@ -70,7 +71,7 @@ class ClassicGroupMember:
 
 @dataclass(frozen=True, slots=True)
 class PersistedGroup:
-    """What the coordinator keeps in the log, and so what the next one knows."""
+    """State of a group that is persisted, which a new coordinator loads."""
 
     state: GroupState
     generation: int
@@ -82,7 +83,7 @@ class PersistedGroup:
 
 @dataclass(slots=True)
 class DelayedJoin:
-    """The wait for members to join. The first one of an empty group waits for its own time."""
+    """Wait for members to join; an empty group has an initial delay (Kafka's DelayedJoin)."""
 
     deadline: float
     initial: bool = False
@@ -91,27 +92,27 @@ class DelayedJoin:
 
     @classmethod
     def for_members(cls, members: Iterable[ClassicGroupMember], now: float) -> DelayedJoin:
-        """All may take as long as the slowest of them asks for."""
+        """Wait up to the longest rebalance timeout of the members."""
         return cls(now + max((member.rebalance_timeout_s for member in members), default=0.0))
 
     @classmethod
     def initial_for(
         cls, members: Iterable[ClassicGroupMember], now: float, delay_s: float
     ) -> DelayedJoin:
-        """The one of a group that was empty: it waits for newcomers, a while at a time."""
+        """Wait for the initial rebalance delay, which later members extend."""
         longest = cls.for_members(members, 0.0).deadline
         delay = min(delay_s, longest)
         return cls(now + delay, initial=True, remaining_s=longest - delay)
 
 
 def common_protocols(members: Iterable[ClassicGroupMember]) -> list[str]:
-    """The protocols that all of the members know, in the first one's order."""
+    """Return the protocols that all members support, in the order of the first member."""
     known = [dict(member.protocols) for member in members]
     return [name for name in (known[0] if known else {}) if all(name in each for each in known)]
 
 
 def elect_protocol(members: Sequence[ClassicGroupMember]) -> str:
-    """Each member votes for the first of its protocols that all know; most votes win."""
+    """Return the protocol with most votes; members vote for their first common protocol."""
     candidates = common_protocols(members)
     votes = dict.fromkeys(candidates, 0)
     for member in members:
@@ -122,7 +123,10 @@ def elect_protocol(members: Sequence[ClassicGroupMember]) -> str:
 def accepts_joining_member(
     state: GroupState, members: Mapping[str, ClassicGroupMember], member_id: str, max_size: int
 ) -> bool:
-    """Whether a group takes a member. While members join, those who did so count; else all do."""
+    """Return True if the group has room for a member.
+
+    While members join, only those that have joined count.
+    """
     member = members.get(member_id)
     if state is GroupState.EMPTY:
         return True

@@ -1,4 +1,4 @@
-"""Committed offsets, of groups and of those old clients that commit to ZooKeeper."""
+"""Committed offsets of groups, including those that old clients commit to ZooKeeper."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ("CommittedOffset", "OffsetStore", "OffsetsStorage")
 
 
 class OffsetsStorage(StrEnum):
-    """Version 0 of OffsetCommit and OffsetFetch means another place than later versions."""
+    """Storage of committed offsets; v0 of OffsetCommit and OffsetFetch uses ZooKeeper."""
 
     KAFKA = "kafka"
     ZOOKEEPER = "zookeeper"
@@ -33,14 +33,14 @@ class CommittedOffset:
 
 
 MAX_KEYS = 20_000
-"""Groups that have offsets, those in ZooKeeper's place included."""
+"""Limit of groups with offsets, including those in ZooKeeper."""
 
 Offsets = dict[TopicPartition, CommittedOffset]
 Key = tuple[OffsetsStorage, str]
 
 
 class OffsetStore:
-    """The offsets of all groups. It is bounded by what exists: groups times partitions."""
+    """Committed offsets of all groups, bounded by groups times partitions."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -50,7 +50,7 @@ class OffsetStore:
             self._load(line)
 
     def groups(self) -> Iterator[str]:
-        """The groups that have an offset in Kafka."""
+        """Return the groups with an offset in Kafka."""
         return (
             group
             for (storage, group), offsets in self._groups.items()
@@ -60,7 +60,7 @@ class OffsetStore:
     def committed(
         self, group: str, storage: OffsetsStorage = OffsetsStorage.KAFKA
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """What a group has committed."""
+        """Return the committed offsets of a group."""
         return self._groups.get((storage, group), MappingProxyType({}))
 
     def commit(
@@ -69,11 +69,11 @@ class OffsetStore:
         offsets: Mapping[TopicPartition, CommittedOffset],
         storage: OffsetsStorage = OffsetsStorage.KAFKA,
     ) -> None:
-        """Keep offsets; later ones replace earlier ones.
+        """Commit offsets; they replace earlier ones.
 
         Raises:
             ApiError: There are too many groups.
-            StorageError: The offsets are not stored, and the earlier ones stay.
+            StorageError: The offsets were not stored, and the earlier ones remain.
         """
         if offsets:
             if (storage, group) not in self._groups and len(self._groups) >= MAX_KEYS:
@@ -85,10 +85,10 @@ class OffsetStore:
             self._compact_if(stale)
 
     def delete(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget what a group committed for some partitions, if it did.
+        """Delete committed offsets of some partitions.
 
         Raises:
-            StorageError: The offsets are kept.
+            StorageError: The offsets were not deleted.
         """
         key = OffsetsStorage.KAFKA, group
         offsets = self._groups.get(key, {})
@@ -101,9 +101,9 @@ class OffsetStore:
         self._compact_if(stale)
 
     def delete_topic(self, topic: str) -> None:
-        """Forget all offsets of a deleted topic; lines that cannot be stored now are stored later.
+        """Delete all offsets of a deleted topic.
 
-        The topic is deleted already, so that this cannot be refused.
+        Deletions that cannot be stored now are stored later, as the topic is already gone.
         """
         for (storage, group), offsets in self._groups.items():
             for tp in [tp for tp in offsets if tp.topic == topic]:
@@ -113,24 +113,24 @@ class OffsetStore:
             self.flush_deletions()
 
     def delete_missing_topics(self, topics: Container[str]) -> None:
-        """Forget the offsets of topics that were deleted when it could not be stored."""
+        """Delete offsets of topics whose deletion could not be stored."""
         known = dict.fromkeys(tp.topic for offsets in self._groups.values() for tp in offsets)
         for topic in known:
             if topic not in topics:
                 self.delete_topic(topic)
 
     def flush_deletions(self) -> None:
-        """Store what `delete_topic` could not store. Raises `StorageError`."""
+        """Store deletions that `delete_topic` could not store. Raises `StorageError`."""
         if self._unwritten_deletions:
             self._compact_if(self._append([]))
 
     def _append(self, lines: list[dict[str, Any]]) -> bool:
-        """Store lines after those of deleted topics; return whether most of the file is stale."""
+        """Store lines after pending deletions; return True if most of the file is stale."""
         live = sum(len(offsets) for offsets in self._groups.values())
         try:
             stale = self._store.append_offsets([*self._unwritten_deletions, *lines], live)
         except StorageError as error:
-            # Kafka's answer where the partition of __consumer_offsets cannot be written.
+            # Kafka answers this if it cannot write to the partition of __consumer_offsets.
             raise StorageError(ErrorCode.NOT_COORDINATOR, error.message) from error
         self._unwritten_deletions.clear()
         return stale
@@ -156,14 +156,14 @@ class OffsetStore:
                 int(line["offset"]), int(line["leader_epoch"]), str(line["metadata"])
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise KafkaError(f"the saved offsets are damaged: {error!r} in {line!r}") from error
+            raise KafkaError(f"the stored offsets are damaged: {error!r} in {line!r}") from error
         self._groups.setdefault(key, {})[tp] = entry
 
 
 def _to_line(
     storage: OffsetsStorage, group: str, tp: TopicPartition, entry: CommittedOffset | None
 ) -> dict[str, Any]:
-    """One line of the store; an offset of None says that it was deleted."""
+    """Return a line of the store; an offset of None is a deletion."""
     where = {"storage": storage, "group": group, "topic": tp.topic, "partition": tp.partition}
     if entry is None:
         return {**where, "offset": None}

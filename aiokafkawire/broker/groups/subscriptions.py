@@ -1,4 +1,4 @@
-"""What the members of a consumer group say that they read."""
+"""Subscriptions of the members of a consumer group."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 def is_consumer_group(group: ClassicGroup) -> bool:
-    """Whether its members' metadata are subscriptions."""
+    """Return True if the member metadata are subscriptions."""
     return group.protocol_type == CONSUMER_PROTOCOL_TYPE
 
 
 def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
-    """The topics of all members; None when that cannot be told, so that it may be any."""
+    """Return the topics of all members, None if they are unknown."""
     if group.state is GroupState.EMPTY or not is_consumer_group(group):
         return frozenset()
     topics: list[str] = []

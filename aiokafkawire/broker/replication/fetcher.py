@@ -118,15 +118,11 @@ class Fetcher:
             (Following, self._fetch),
         )
         for kind, build in steps:
-            resolve_options = [replica for replica in ready if isinstance(replica.state, kind)]
-            if resolve_options and kind is Outside:
-                resolve_options = [
-                    each for each in resolve_options if each.state == resolve_options[0].state
-                ]
-            if resolve_options:
-                return Ask(
-                    build(resolve_options), {_key(each): _asked(each) for each in resolve_options}
-                )
+            chosen = [replica for replica in ready if isinstance(replica.state, kind)]
+            if chosen and kind is Outside:
+                chosen = [each for each in chosen if each.state == chosen[0].state]
+            if chosen:
+                return Ask(build(chosen), {_key(each): _asked(each) for each in chosen})
         return None
 
     def next_deadline(self, now: float) -> float:

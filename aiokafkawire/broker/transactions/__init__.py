@@ -1,4 +1,4 @@
-"""The transaction coordinator: what transactional ids may do, and how their transactions end."""
+"""Transaction coordinator: state of transactional ids, and markers of their transactions."""
 
 from aiokafkawire.broker.transactions.transaction_coordinator import TransactionCoordinator
 

@@ -1,4 +1,4 @@
-"""What a transaction can be told, and what it answers."""
+"""Events of a transactional id, and their results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NO_PRODUCER = ProducerIdAndEpoch(-1, -1)
 
 
 class TransactionState(Enum):
-    """Kafka's states; the values are the names that DescribeTransactions gives."""
+    """Kafka's states; values are the names in DescribeTransactions."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -52,7 +52,7 @@ class TransactionResult(NamedTuple):
 
 
 class TransactionScope(NamedTuple):
-    """Where a transaction writes: partitions, and the offsets of groups."""
+    """Partitions and groups of a transaction."""
 
     partitions: tuple[TopicPartition, ...] = ()
     groups: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class TransactionScope(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerId:
-    """InitProducerId. `expected`: who the producer is, when it only bumps its epoch (KIP-360)."""
+    """InitProducerId. `expected` is the current producer, if it only bumps its epoch (KIP-360)."""
 
     timeout_ms: int
     expected: ProducerIdAndEpoch | None = None
@@ -68,7 +68,7 @@ class InitProducerId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddToTransaction:
-    """AddPartitionsToTxn, AddOffsetsToTxn, or a write that adds by itself (KIP-890)."""
+    """AddPartitionsToTxn, AddOffsetsToTxn, or a write that adds implicitly (KIP-890)."""
 
     producer: ProducerIdAndEpoch
     scope: TransactionScope
@@ -76,7 +76,7 @@ class AddToTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyInTransaction:
-    """Was all of this added before? Asked at each write that cannot add by itself."""
+    """Verify before a write without implicit adding that the scope was added (KIP-890)."""
 
     producer: ProducerIdAndEpoch
     scope: TransactionScope
@@ -84,7 +84,7 @@ class VerifyInTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOffsets:
-    """TxnOffsetCommit: keep offsets that count once the transaction is committed."""
+    """TxnOffsetCommit: offsets that apply once the transaction commits."""
 
     producer: ProducerIdAndEpoch
     group: str
@@ -93,7 +93,7 @@ class CommitOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransaction:
-    """EndTxn. `bumps_epoch`: the producer gets a new epoch with the answer (KIP-890)."""
+    """EndTxn. With `bumps_epoch` the response has a new epoch (KIP-890)."""
 
     producer: ProducerIdAndEpoch
     commit: bool
@@ -102,26 +102,26 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochFenced:
-    """The epoch that fences the producer is kept: abort what it began."""
+    """The fencing epoch is stored: abort the open transaction."""
 
     bumps_epoch: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkersWritten:
-    """This part of the transaction has its end in the logs."""
+    """The markers of this part of the transaction are written."""
 
     scope: TransactionScope = TransactionScope()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionDeadlineReached:
-    """Time has passed: see what is due."""
+    """A deadline may have passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireTransactionalId:
-    """Nobody has used the transactional id for long; refused while it is in use."""
+    """Delete a transactional id that was unused for long; fails while it is in use."""
 
 
 Event = (

@@ -1,4 +1,4 @@
-"""A transaction as a line of the store, and back."""
+"""Conversion of transactional ids to lines of the store and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ("deserialize", "restore", "serialize")
 
 
 def serialize(transaction: TransactionMetadata) -> dict[str, Any]:
-    """All of it; a dead one as what says that it is to be forgotten."""
+    """Return the line of a transactional id; a dead one becomes a deletion."""
     if transaction.state is TransactionState.DEAD:
         return {"transactional_id": transaction.transactional_id, "state": None}
     return {
@@ -39,7 +39,7 @@ def serialize(transaction: TransactionMetadata) -> dict[str, Any]:
 
 
 def deserialize(line: Mapping[str, Any], new_producer_id: Callable[[], int]) -> TransactionMetadata:
-    """The transaction of a line. Raises `KafkaError` for one that makes no sense."""
+    """Return the transactional id of a line. Raises `KafkaError` if the line is invalid."""
     try:
         transaction = TransactionMetadata(str(line["transactional_id"]), new_producer_id)
         if line["state"] is None:
@@ -47,12 +47,12 @@ def deserialize(line: Mapping[str, Any], new_producer_id: Callable[[], int]) -> 
             return transaction
         restore(transaction, line)
     except (KeyError, TypeError, ValueError) as error:
-        raise KafkaError(f"the saved transactions are damaged: {error!r} in {line!r}") from error
+        raise KafkaError(f"the stored transactions are damaged: {error!r} in {line!r}") from error
     return transaction
 
 
 def restore(transaction: TransactionMetadata, line: Mapping[str, Any]) -> None:
-    """Give a transaction the state of its line, which is not that of a dead one."""
+    """Set the state to that of a line, which is no deletion."""
     transaction.partitions.clear()
     transaction.groups.clear()
     transaction.offsets.clear()

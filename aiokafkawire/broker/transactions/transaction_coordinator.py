@@ -1,7 +1,7 @@
-"""Drives the transactions: gives them events and the time, and writes their markers.
+"""Transaction coordinator: passes events and deadlines to transactions, and writes markers.
 
-All nodes share what is known of transactions, so when a coordinator dies the next one goes on where
-it stopped.
+All nodes share the state of transactions, so a new coordinator continues where the previous one
+stopped.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ __all__ = ("MAX_TRANSACTIONAL_IDS", "TransactionCoordinator")
 logger = logging.getLogger("aiokafkawire.broker")
 
 MAX_TRANSACTIONAL_IDS = 10_000
-"""Transactional ids known at once; of those not in use the one idle for longest goes first."""
+"""Limit of transactional ids; unused ones that are idle for longest are evicted first."""
 
 STORE_RETRY_S = 1.0
-"""Pause after the store refused to write (no space left)."""
+"""Pause after a write to the store failed (no space left)."""
 
 WALL_CLOCK_STEP_S = 0.001
-"""The clock that transactions go by counts milliseconds."""
+"""Resolution of the wall clock, which counts milliseconds."""
 
 
 class _WrittenMarker(NamedTuple):
-    """A marker that a leader wrote, and that others may not have yet."""
+    """A marker that the leader wrote and that may not be replicated yet."""
 
     partition: Partition
     leader_epoch: int
     end_offset: int
 
     def is_current(self, leader_replica: Partition) -> bool:
-        """Whether it is in the log of who leads now."""
+        """Return True if the marker is in the current leader's log."""
         return leader_replica is self.partition and leader_replica.leader_epoch == self.leader_epoch
 
 
@@ -75,9 +75,16 @@ class TransactionCoordinator:
         bumps_epoch: Callable[[], bool],
         leader_replica: Callable[[Partition], Partition | None] = lambda partition: partition,
     ) -> None:
-        """Load what `store` holds. `bumps_epoch`: whether every end gives a new epoch now.
+        """Load transactional ids from `store`.
 
-        `leader_replica` gives a partition as its leader has it, None while there is none.
+        Args:
+            options: Options of the broker.
+            clock: The runtime's clock.
+            cluster: Topics and partitions.
+            offsets: Committed offsets of groups.
+            store: Storage of transactional ids.
+            bumps_epoch: Returns True if every end of a transaction bumps the epoch (KIP-890).
+            leader_replica: Returns the leader's view of a partition, None without a leader.
         """
         self.coordinator_epoch = 0
         self._options = options
@@ -112,18 +119,18 @@ class TransactionCoordinator:
         return iter(list(self._transactions.values()))
 
     def get(self, transactional_id: str) -> TransactionMetadata | None:
-        """What is known of an id; it is forgotten when nobody used it for long."""
+        """Return the state of a transactional id, None if unknown or expired."""
         found = self._transactions.get(transactional_id)
         if found is None or self._clock.wall_ms() < found.updated_ms + self._expiration_ms:
             return found
         return None if self._expire(found) else found
 
     def list_all(self) -> Iterator[TransactionMetadata]:
-        """Those that are known and did not expire."""
+        """Yield the transactional ids that have not expired."""
         return (found for name in list(self._transactions) if (found := self.get(name)) is not None)
 
     def _expire(self, transaction: TransactionMetadata) -> bool:
-        """Forget an id unless it is in use."""
+        """Delete a transactional id unless it is in use."""
         self._handle(transaction, ExpireTransactionalId())
         if transaction.state is not TransactionState.DEAD:
             return False
@@ -139,7 +146,7 @@ class TransactionCoordinator:
         timeout_ms: int,
         expected: ProducerIdAndEpoch | None = None,
     ) -> TransactionResult:
-        """Make somebody the producer of an id."""
+        """Handle InitProducerId."""
         if not 0 < timeout_ms <= self._options.transaction_max_timeout_ms:
             return TransactionResult(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         transaction = self.get(transactional_id)
@@ -153,7 +160,7 @@ class TransactionCoordinator:
         return self._handle(transaction, InitProducerId(timeout_ms=timeout_ms, expected=expected))
 
     def handle(self, transactional_id: str, event: Event) -> TransactionResult:
-        """Carry out a request about an id that must be known."""
+        """Handle an event of a transactional id that must exist."""
         if not transactional_id:
             return TransactionResult(ErrorCode.INVALID_REQUEST)
         transaction = self.get(transactional_id)
@@ -162,7 +169,7 @@ class TransactionCoordinator:
         return self._handle(transaction, event)
 
     def unstable_partitions(self, group: str) -> frozenset[TopicPartition]:
-        """The partitions for which a group has offsets in a transaction that is not over."""
+        """Return the partitions for which a group has offsets in an open transaction."""
         transactions = (self._transactions[name] for name in self._by_group.get(group, {}))
         return frozenset(
             tp for transaction in transactions for tp in transaction.offsets.get(group, {})
@@ -171,7 +178,7 @@ class TransactionCoordinator:
     def delete_offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> None:
-        """Drop what is to be committed for partitions of a group (None: all): it was deleted.
+        """Drop pending offsets of a deleted group, or of some of its partitions.
 
         Raises:
             StorageError: A transaction keeps its offsets.
@@ -190,25 +197,27 @@ class TransactionCoordinator:
     # --- what follows ------------------------------------------------------------------------
 
     def on_coordinator_changed(self) -> None:
-        """Other nodes coordinate now; their markers bear a higher epoch."""
+        """Bump the coordinator epoch of later markers."""
         self.coordinator_epoch += 1
 
     async def run(self) -> None:
-        """Abort what has had its time and write markers, for as long as the broker lives."""
+        """Abort expired transactions and write markers until the broker closes."""
         while True:
             self.tick()
             self._next_wakeup = self._next_deadline()
             await self._wakeup.wait(self._next_wakeup)
 
     def tick(self) -> None:
-        """See what is due."""
+        """Handle passed deadlines."""
         now_ms = self._clock.wall_ms()
         for transaction in self:
             if (
                 transaction.next_deadline_ms() <= now_ms
                 and not self._handle(transaction, TransactionDeadlineReached()).code
             ):
-                logger.info("transaction %s: aborted, it timed out", transaction.transactional_id)
+                logger.info(
+                    "transaction %s: aborted after its timeout", transaction.transactional_id
+                )
         for transactional_id in list(self._prepared):
             self._complete_transaction(self._transactions[transactional_id])
 
@@ -235,7 +244,7 @@ class TransactionCoordinator:
         return result
 
     def _store_event(self, transaction: TransactionMetadata, event: Event) -> TransactionResult:
-        """Carry out an event and store what it changed. Raises `StorageError`."""
+        """Apply an event and store what it changed. Raises `StorageError`."""
         before, size = transaction.state, _size(transaction)
         result = transaction.handle(event, self._clock.wall_ms())
         if transaction.state is TransactionState.PREPARE_EPOCH_FENCE:
@@ -249,7 +258,7 @@ class TransactionCoordinator:
         return result
 
     def _restore(self, transaction: TransactionMetadata) -> None:
-        """Bring a transaction back to what is stored of it."""
+        """Reset a transactional id to its stored state."""
         line = self._stored_lines.get(transaction.transactional_id)
         if line is None:
             self._transactions.pop(transaction.transactional_id, None)
@@ -257,7 +266,7 @@ class TransactionCoordinator:
             restore(transaction, line)
 
     def _retry_later(self) -> None:
-        """Do what is due again when the store may have room."""
+        """Retry after the store may have space again."""
         self._retry_at = self._clock.now() + STORE_RETRY_S
 
     def _index(self, transaction: TransactionMetadata) -> None:
@@ -273,19 +282,19 @@ class TransactionCoordinator:
         return min((self._deadline_of(transaction) for transaction in self), default=NO_DEADLINE)
 
     def _deadline_of(self, transaction: TransactionMetadata) -> float:
-        """When something is due, on the clock that tasks wait by."""
+        """Return the next deadline on the monotonic clock."""
         due_ms = transaction.next_deadline_ms()
         if transaction.is_ending:
             due_ms = self._markers_due_ms(transaction)
             if due_ms <= self._clock.wall_ms():
-                # What is missing is a leader, or replicas: a change of the partition says so.
+                # A leader or replicas are missing: a change of the partition wakes the coordinator.
                 return self._retry_at if self._retry_at > self._clock.now() else NO_DEADLINE
         if due_ms == NO_DEADLINE:
             return NO_DEADLINE
         return max(self._clock.now() + (due_ms - self._clock.wall_ms()) / 1000, self._retry_at)
 
     def _store_transaction(self, transaction: TransactionMetadata) -> None:
-        """Store a transaction. Raises `StorageError`; the caller then restores it."""
+        """Store a transactional id. Raises `StorageError`; the caller then restores it."""
         name = transaction.transactional_id
         lines: list[dict[str, Any]] = []
 
@@ -296,7 +305,7 @@ class TransactionCoordinator:
         try:
             stale = self._store.append_transactions(stored, len(self._transactions))
         except StorageError as error:
-            # Kafka's answer where the partition of __transaction_state cannot be written.
+            # Kafka answers this if it cannot write to the partition of __transaction_state.
             raise StorageError(ErrorCode.NOT_COORDINATOR, error.message) from error
         if transaction.state is TransactionState.DEAD:
             self._stored_lines.pop(name, None)
@@ -319,7 +328,7 @@ class TransactionCoordinator:
         return transaction.updated_ms + self._options.transaction_marker_delay_ms
 
     def _complete_transaction(self, transaction: TransactionMetadata) -> None:
-        """Write the markers that can be written."""
+        """Write the markers that can be written now."""
         if self._markers_due_ms(transaction) > self._clock.wall_ms():
             return
         commit = transaction.state is TransactionState.PREPARE_COMMIT
@@ -352,11 +361,11 @@ class TransactionCoordinator:
     def _write_marker(
         self, transaction: TransactionMetadata, tp: TopicPartition, commit: bool
     ) -> bool:
-        """Write the marker of one partition; False until a leader and all in sync have it."""
+        """Write the marker of a partition; return True once it is replicated."""
         try:
             partition = self._cluster.partition(self._cluster.topic(tp.topic), tp.partition)
         except ApiError:
-            # The topic was deleted: there is nothing left to end.
+            # The topic was deleted, so it needs no marker.
             return True
         leader_replica = None if partition.leader == NO_LEADER else self._leader_replica(partition)
         partition.on_change.add(self._wakeup.set)
@@ -374,7 +383,7 @@ class TransactionCoordinator:
         leader_replica: Partition,
         commit: bool,
     ) -> bool:
-        """Have a leader write a marker, unless it did, and see whether all in sync have it."""
+        """Write a marker to the leader's log unless done; return True once it is replicated."""
         key = transaction.transactional_id, tp
         written_marker = self._written_markers.get(key)
         if written_marker is None or not written_marker.is_current(leader_replica):
@@ -403,7 +412,7 @@ class TransactionCoordinator:
     def _unwatch(
         self, transaction: TransactionMetadata, tp: TopicPartition, partition: Partition
     ) -> None:
-        """Wait no more for a partition, unless another transaction that ends does."""
+        """Stop watching a partition, unless another transaction waits for it."""
         ending = (self._transactions[name] for name in self._prepared)
         if not any(tp in other.partitions for other in ending if other is not transaction):
             partition.on_change.remove(self._wakeup.set)
@@ -425,7 +434,7 @@ class TransactionCoordinator:
         partition.on_append()
 
     def _commit_offsets(self, transaction: TransactionMetadata, group: str, commit: bool) -> bool:
-        """Commit the offsets of a group; False if they cannot be stored now."""
+        """Commit the offsets of a group; return False if they cannot be stored now."""
         key = transaction.transactional_id, group
         if not commit or key in self._committed_offsets:
             return True
@@ -440,8 +449,8 @@ class TransactionCoordinator:
             self._retry_later()
             return False
         except ApiError as error:
-            logger.error("group %s: its offsets are not kept: %s", group, error)
-        # A retry must not go over what is committed meanwhile.
+            logger.error("group %s: committing offsets failed: %s", group, error)
+        # A retry must not overwrite offsets that were committed meanwhile.
         self._committed_offsets.add(key)
         return True
 

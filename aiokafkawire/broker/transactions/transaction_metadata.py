@@ -43,10 +43,10 @@ __all__ = (
 )
 
 MAX_EPOCH = 2**15 - 2
-"""The last epoch that a producer is given; the one after it is kept to fence with."""
+"""Last epoch that a producer gets; the next one is reserved for fencing."""
 
 MAX_GROUPS = 1_000
-"""Groups whose offsets one transaction commits."""
+"""Limit of groups whose offsets one transaction commits."""
 
 NO_DEADLINE = math.inf
 NO_PRODUCER_ID = -1
@@ -60,12 +60,12 @@ DEAD, PREPARE_EPOCH_FENCE = State.DEAD, State.PREPARE_EPOCH_FENCE
 
 
 class TransactionMetadata:
-    """The producer of a transactional id and its latest transaction. Times are of the wall clock.
+    """Producer of a transactional id and its latest transaction. Times are wall clock times.
 
-    `producer` is who may act; `previous` who it was before it bumped its epoch itself, so that a
-    request whose answer was lost is known again. `next_producer_id` replaces an id whose epochs are
-    used up, once the markers are written. `bumps_epoch`: the latest transaction ended with a new
-    epoch. `offsets` are those of groups that count once the transaction is committed.
+    `producer` is the current producer, `previous` the one before it bumped its own epoch, so that
+    retried requests are recognised. `next_producer_id` replaces an id with exhausted epochs once
+    the markers are written. `bumps_epoch`: the latest transaction ended with a new epoch. `offsets`
+    apply once the transaction commits.
     """
 
     def __init__(self, transactional_id: str, new_producer_id: Callable[[], int]) -> None:
@@ -84,10 +84,10 @@ class TransactionMetadata:
         self._new_producer_id = new_producer_id
 
     def handle(self, event: Event, now_ms: int) -> TransactionResult:
-        """Carry out one event.
+        """Apply an event.
 
         Raises:
-            StorageError: A producer id could not be allocated; the transaction is to be restored.
+            StorageError: No producer id could be allocated; the caller restores the transaction.
         """
         transition_row = transition(TRANSITIONS, self.state, event)
         before = self.state
@@ -103,12 +103,12 @@ class TransactionMetadata:
         return result
 
     def next_deadline_ms(self) -> float:
-        """When a `TransactionDeadlineReached` has something to do, if nothing happens before."""
+        """Return the time of the next `TransactionDeadlineReached` event."""
         return self.started_ms + self.timeout_ms if self.state is ONGOING else NO_DEADLINE
 
     @property
     def is_ending(self) -> bool:
-        """Whether markers have still to be written."""
+        """Markers remain to be written."""
         return self.state in {PREPARE_COMMIT, PREPARE_ABORT}
 
     # --- InitProducerId ----------------------------------------------------------------------
@@ -123,17 +123,17 @@ class TransactionMetadata:
         return TransactionResult(producer=self.producer)
 
     def _next_producer(self, expected: ProducerIdAndEpoch | None) -> ProducerIdAndEpoch:
-        """Who the producer is from now on. Raises `ApiError`."""
+        """Return the producer id and epoch to use from now on. Raises `ApiError`."""
         current = self.producer
         if current == NO_PRODUCER:
             return ProducerIdAndEpoch(self._new_producer_id(), 0)
         if expected is not None:
             if expected == self.previous:
-                # The answer to the same request was lost.
+                # The response to the same request was lost.
                 return current
             if expected != current:
                 raise ApiError(ErrorCode.PRODUCER_FENCED)
-        # A producer that did not say who it is fences whoever was it before.
+        # A request without producer id and epoch fences the previous producer.
         self.previous = expected
         if current.epoch >= MAX_EPOCH:
             return ProducerIdAndEpoch(self._new_producer_id(), 0)
@@ -143,7 +143,7 @@ class TransactionMetadata:
         if event.expected is not None and event.expected != self.producer:
             raise ApiError(ErrorCode.PRODUCER_FENCED)
         self._fence(now_ms)
-        # The next attempt gets an epoch that nobody has seen.
+        # The retried request gets an epoch that was never used.
         return TransactionResult(ErrorCode.CONCURRENT_TRANSACTIONS)
 
     def _on_init_rejected(self, event: InitProducerId, now_ms: int) -> TransactionResult:
@@ -207,7 +207,7 @@ class TransactionMetadata:
         self._check(event.producer)
         if event.commit or not event.bumps_epoch:
             raise ApiError(ErrorCode.INVALID_TXN_STATE)
-        # It cannot know whether a write of it, never answered, began the transaction.
+        # The producer cannot know whether an unacknowledged write began the transaction.
         return self._prepare_end(event, now_ms)
 
     def _on_end_prepared(self, event: EndTransaction, now_ms: int) -> TransactionResult:
@@ -215,7 +215,7 @@ class TransactionMetadata:
         if not (event.bumps_epoch and self._is_retried_end(event.producer)):
             self._check(event.producer)
             if event.bumps_epoch and self.bumps_epoch:
-                # This epoch is for the next transaction, which cannot have begun.
+                # This epoch belongs to the next transaction, which cannot have begun.
                 raise ApiError(ErrorCode.PRODUCER_FENCED)
         if event.commit != (self.state is PREPARE_COMMIT):
             raise ApiError(ErrorCode.INVALID_TXN_STATE)
@@ -232,7 +232,7 @@ class TransactionMetadata:
         return TransactionResult(producer=self.producer)
 
     def _is_retried_end(self, producer: ProducerIdAndEpoch) -> bool:
-        """Whether this is who the producer was when the transaction ended with a new epoch."""
+        """Return True for the producer that ended the transaction before its epoch was bumped."""
         if not self.bumps_epoch:
             return False
         if producer.producer_id == self.producer.producer_id:
@@ -252,7 +252,7 @@ class TransactionMetadata:
         return TransactionResult(producer=self.producer)
 
     def _bump_epoch(self) -> None:
-        """Go on to the epoch that the markers bear, and to a new id after the last one."""
+        """Bump the epoch for the markers, with a new producer id after the last epoch."""
         self.previous = self.producer
         if self.producer.epoch >= MAX_EPOCH:
             self.next_producer_id = self._new_producer_id()
@@ -282,7 +282,7 @@ class TransactionMetadata:
         return TransactionResult()
 
     def _fence(self, now_ms: int) -> None:
-        """Let nothing more in from the producer, whose transaction is then aborted."""
+        """Fence the producer; its transaction will be aborted."""
         self._bump_epoch()
         self.updated_ms = now_ms
         self.state = PREPARE_EPOCH_FENCE
@@ -291,7 +291,7 @@ class TransactionMetadata:
         del now_ms
         self.bumps_epoch = event.bumps_epoch
         if not event.bumps_epoch:
-            # It may not go on as if it had bumped its epoch itself.
+            # The fenced producer must not continue as if it had bumped its own epoch.
             self.previous = None
         self.state = PREPARE_ABORT
         return TransactionResult()
@@ -316,7 +316,7 @@ class TransactionMetadata:
 
 
 class TransactionTransition(NamedTuple):
-    """What an event does in a state, and the states that may follow."""
+    """Handler of an event in a state, and the states that may follow."""
 
     action: Callable[[TransactionMetadata, Any, int], TransactionResult]
     next_states: tuple[TransactionState, ...]
@@ -329,7 +329,7 @@ _Transitions = dict[tuple[TransactionState, type[Event]], TransactionTransition]
 def _idle_transitions(
     state: TransactionState, end: Callable[[TransactionMetadata, Any, int], TransactionResult]
 ) -> _Transitions:
-    """A state in which no transaction is open: `end` is what EndTxn does in it."""
+    """Return transitions of a state without an open transaction; `end` handles EndTxn."""
     return {
         (state, InitProducerId): TransactionTransition(_T._on_init, (EMPTY,)),
         (state, AddToTransaction): TransactionTransition(_T._on_add, (ONGOING,)),
@@ -344,7 +344,7 @@ def _idle_transitions(
 
 
 def _prepared_transitions(state: TransactionState, complete: TransactionState) -> _Transitions:
-    """A state in which markers are written; `complete` follows."""
+    """Return transitions of a state in which markers are written; `complete` follows."""
     return {
         (state, InitProducerId): TransactionTransition(_T._on_init_rejected, (state,)),
         (state, AddToTransaction): TransactionTransition(_T._on_use_rejected, (state,)),

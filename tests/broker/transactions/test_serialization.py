@@ -51,5 +51,5 @@ def test_a_dead_one_says_no_more_than_that() -> None:
 def test_a_line_that_makes_no_sense_is_refused(name: str) -> None:
     line = serialize(made())
     del line[name]
-    with pytest.raises(KafkaError, match="the saved transactions are damaged"):
+    with pytest.raises(KafkaError, match="the stored transactions are damaged"):
         again(line)

@@ -408,7 +408,7 @@ def test_offsets_of_too_many_groups_are_told(
     me = given.begun()
     given.commit_offsets(me, 5)
     assert given.end(me) == E.NONE
-    assert "group g: its offsets are not kept" in caplog.text
+    assert "group g: committing offsets failed" in caplog.text
     assert given.state() is S.COMPLETE_COMMIT
 
 
