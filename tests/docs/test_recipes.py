@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -17,10 +18,10 @@ import httpx
 import pytest
 
 from aiokafkawire import Consumer, Producer, TopicPartition
-from tests.cli.shell import serving
+from tests.cli.shell import aiokafkawire, serving
 from tests.elapsed import Elapsed
 
-from .pages import ROOT, write_project
+from .pages import ROOT, commands_of, write_project
 
 pytestmark = [
     pytest.mark.slow,
@@ -100,11 +101,43 @@ def test_a_web_service_is_ready_while_a_broker_answers(
         took_s = becomes(lambda: answers("/health/ready") == 503, RED_WITHIN_S)
         record_property("summary", f"{recipe}: not ready {took_s:.2f} s after SIGSTOP")
         assert answers("/health/live") == 204
+        assert client.post("/orders", json=order).status_code == 504  # it may be in the log
         broker.send_signal(signal.SIGCONT)
         becomes(lambda: answers("/health/ready") == 200)
         assert client.post("/orders", json=order).status_code == 201
         service.send_signal(signal.SIGTERM)
         service.wait(timeout=WITHIN_S)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "application"), [("fastapi", "app:app"), ("django", "shop.asgi:application")]
+)
+def test_a_web_service_is_ready_on_a_new_cluster_after_the_command_of_its_page(
+    recipe: str, application: str, tmp_path: Path
+) -> None:
+    port = free_port()
+    arguments = ("-m", "uvicorn", application, "--port", str(port), "--log-level", "warning")
+    page = ROOT / "docs" / "recipes" / f"{recipe}.md"
+    (create,) = [text for _, text in commands_of(page) if " topics create " in text]
+    with (
+        serving() as (servers, _),
+        running(project(recipe, tmp_path), *arguments, KAFKA_BOOTSTRAP_SERVERS=servers),
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=WITHIN_S) as client,
+    ):
+
+        def answers(path: str) -> int:
+            try:
+                return client.get(path).status_code
+            except httpx.ConnectError:
+                return 0
+
+        becomes(lambda: answers("/health/live") == 204)
+        unready = client.get("/health/ready")
+        assert unready.status_code == 503
+        assert "topic 'orders' does not exist" in unready.text
+        _, *words = shlex.split(create.replace("localhost:9092", servers))
+        assert aiokafkawire(*words).returncode == 0
+        becomes(lambda: answers("/health/ready") == 200)
 
 
 def test_a_web_service_starts_before_its_broker(tmp_path: Path) -> None:
@@ -169,3 +202,67 @@ def test_a_worker_finishes_commits_and_leaves_on_sigterm(tmp_path: Path) -> None
         assert worker.wait(timeout=WITHIN_S) == 0
         assert not ready.exists()
         assert anyio.run(committed, servers) == records
+
+
+BILL_ON_COMMAND = """
+from pathlib import Path
+
+import anyio
+import worker
+
+
+async def bill(record):
+    Path(f"begun-{record.offset}").touch()
+    while not Path(f"finish-{record.offset}").exists():
+        await anyio.sleep(0.05)
+
+
+worker.bill = bill
+anyio.run(worker.main)
+"""
+"""Runs the worker; a record is billed once the test writes a file."""
+
+
+def test_a_worker_outlasts_a_broker_that_hangs_at_a_commit(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    health = tmp_path / "health"
+    alive = health / "alive"
+    partition = TopicPartition("orders", 0)
+
+    async def produce(servers: str) -> None:
+        async with Producer(bootstrap_servers=servers) as producer:
+            await producer.send_and_wait("orders", value=b"Emma")
+
+    async def committed(servers: str) -> int:
+        async with Consumer(bootstrap_servers=servers, group_id="billing") as consumer:
+            found = (await consumer.committed(partition))[partition]
+            return 0 if found is None else found.offset
+
+    with (
+        serving("-t", "orders:1") as (servers, broker),
+        running(
+            project("kubernetes", tmp_path),
+            "-c",
+            BILL_ON_COMMAND,
+            KAFKA_BOOTSTRAP_SERVERS=servers,
+            HEALTH_DIR=str(health),
+        ) as worker,
+    ):
+        anyio.run(produce, servers)
+        becomes((tmp_path / "begun-0").exists)
+        broker.send_signal(signal.SIGSTOP)
+        touched = alive.stat().st_mtime
+        (tmp_path / "finish-0").touch()
+        took_s = becomes(lambda: alive.stat().st_mtime > touched)
+        record_property("summary", f"kubernetes: goes on {took_s:.1f} s after the batch")
+        assert worker.poll() is None
+        broker.send_signal(signal.SIGCONT)
+        becomes(lambda: anyio.run(committed, servers) == 1)
+
+        anyio.run(produce, servers)
+        becomes((tmp_path / "begun-1").exists)
+        broker.send_signal(signal.SIGSTOP)
+        worker.send_signal(signal.SIGTERM)
+        (tmp_path / "finish-1").touch()
+        assert worker.wait(timeout=WITHIN_S) == 0
