@@ -104,8 +104,11 @@ def explain(error: BaseException) -> str:
             return f"{text}; this needs Kafka {MIN_RELEASE_BY_API[error.api]} or later"
     if isinstance(error, errors.BrokerError) and error.code in ADVICE_BY_CODE:
         return f"{text}; {ADVICE_BY_CODE[error.code]}"
+    # A deadline that a failed connection has used up is not too short.
+    cause = error.__cause__ if isinstance(error, errors.RequestTimedOut) else None
+    advised = cause if isinstance(cause, errors.ConnectionFailed) else error
     for kind, advice in ADVICE:
-        if isinstance(error, kind):
+        if isinstance(advised, kind):
             return f"{text}; {advice}"
     return text
 

@@ -400,9 +400,11 @@ class Consumer(Client[Core], absent=ABSENT_OF_CONSUMER):
             core.raise_broken()
             if not await core.wait(deadline):
                 topic, number = partition
+                failure = core.last_failure
+                why = "" if failure is None else f"; the last error: {failure}"
                 raise RequestTimedOut(
-                    "the position was not found in time", topic=topic, partition=number
-                )
+                    f"the position was not found in time{why}", topic=topic, partition=number
+                ) from failure
             core = self._running
         return position
 

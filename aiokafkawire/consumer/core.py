@@ -503,6 +503,11 @@ class Core(Session):
             self.cursor.close()
             self.cursor = None
 
+    @property
+    def last_failure(self) -> KafkaError | None:
+        """Why a broker could not be asked, if none has answered since."""
+        return self._outage.failure
+
     def _heard(self, failure: KafkaError | None) -> None:
         text = self._outage.heard(failure, self.runtime.clock.now())
         if text is not None:

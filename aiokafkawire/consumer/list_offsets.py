@@ -197,8 +197,9 @@ def _raise_late(
     cause = told.get(tp)
     if isinstance(cause, UnknownTopic):
         raise cause
+    why = "" if cause is None else f"; the last error: {cause}"
     raise RequestTimedOut(
-        "no leader told the offset before the deadline",
+        f"no leader answered with the offset before the deadline{why}",
         api="ListOffsets",
         topic=tp.topic,
         partition=tp.partition,

@@ -26,13 +26,15 @@ OUTAGE_S = 60.0
 class Outage:
     """Tells once of each time that no broker answers for `OUTAGE_S`, though connected to.
 
-    `over_s` is the length of the outage that the last call of `heard` ended, else None.
+    `over_s` is the length of the outage that the last call of `heard` ended, else None; `failure`
+    is the last one while an outage lasts.
     """
 
     def __init__(self) -> None:
         self._since: float | None = None
         self._told = False
         self.over_s: float | None = None
+        self.failure: KafkaError | None = None
 
     def heard(self, failure: KafkaError | None, now: float) -> str | None:
         """A broker answered (None, or an error of its own), or none could be reached."""
@@ -40,9 +42,10 @@ class Outage:
         if failure is None or isinstance(failure, BrokerError):
             if self._told and self._since is not None:
                 self.over_s = now - self._since
-            self._since = None
+            self._since = self.failure = None
             self._told = False
             return None
+        self.failure = failure
         if self._since is None:
             self._since = now
         if self._told or now - self._since < OUTAGE_S or _is_unconnected(failure):

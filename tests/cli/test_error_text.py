@@ -15,6 +15,13 @@ def test_an_error_takes_one_line_and_says_what_to_do() -> None:
     assert text == "no broker answered at all (broker h:1); check -b, and that the broker runs"
 
 
+def test_a_deadline_that_a_connection_has_used_up_is_not_called_too_short() -> None:
+    error = errors.RequestTimedOut("no leader answered; the last error: refused")
+    assert "request_timeout_ms" in explain(error)
+    error.__cause__ = errors.ConnectionFailed("refused")
+    assert explain(error) == f"{error}; check -b, and that the broker runs"
+
+
 def test_failed_deliveries_name_their_count_and_the_first() -> None:
     first = errors.RecordTooLarge("too large", topic="t")
     text = explain(errors.DeliveriesFailed("x", count=2, first=first))

@@ -7,7 +7,13 @@ import pytest
 
 from aiokafkawire.broker import Answer, Broker, Close
 from aiokafkawire.consumer import Consumer
-from aiokafkawire.errors import BrokerError, RequestTimedOut, UnknownTopic, UnsupportedVersion
+from aiokafkawire.errors import (
+    BrokerError,
+    ConnectionFailed,
+    RequestTimedOut,
+    UnknownTopic,
+    UnsupportedVersion,
+)
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.list_offsets import ListOffsetsResponse
@@ -76,9 +82,25 @@ async def test_a_pause_that_ends_behind_the_deadline_hides_no_failure(
 
             monkeypatch.setattr(cluster, "topic", topic)
             broker.on(ApiKey.LIST_OFFSETS, Answer(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-            with pytest.raises(RequestTimedOut, match="no leader told") as late:
+            with pytest.raises(RequestTimedOut, match="no leader answered") as late:
                 await ends(reader, P0)
             assert isinstance(late.value.__cause__, BrokerError)
+
+
+async def test_a_deadline_names_the_reason_why_the_leader_was_not_asked() -> None:
+    """Bootstrap works, but nothing listens at the address that the leader advertises."""
+    async with Broker(advertised_host="127.0.0.2") as broker:
+        await broker.create_topic("orders", 1)
+        servers = broker.bootstrap_servers.replace("127.0.0.2", "127.0.0.1")
+        options = {"bootstrap_servers": servers, "group_id": None, "retry_backoff_ms": 10}
+        async with Consumer(**options) as reader:
+            reader.assign(P0)
+            for ask in (reader.end_offsets, reader.position):
+                with api_timeout(reader, 500), pytest.raises(RequestTimedOut) as late:
+                    await ask(P0)
+                assert "the last error: 127.0.0.2:" in str(late.value)
+                assert "connection refused" in str(late.value)
+                assert isinstance(late.value.__cause__, ConnectionFailed)
 
 
 async def test_a_partition_that_does_not_exist_is_told_in_time() -> None:
