@@ -66,7 +66,7 @@ AGREED: Mapping[str, int] = {
     "aiokafkawire/producer": 257,
     "aiokafkawire/records": 45,
     "aiokafkawire/runtime": 76,
-    "aiokafkawire/spark": 78,
+    "aiokafkawire/spark": 0,
     "aiokafkawire/testing": 60,
     "aiokafkawire/wire": 52,
     "benchmarks": 92,

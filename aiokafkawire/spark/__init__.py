@@ -1,7 +1,7 @@
 """The PySpark data source `aiokafkawire`: Kafka for batch and streaming queries, without a jar.
 
-Needs the extra `spark`; `pyspark_aiokafkawire` registers it by itself where this package is
-installed, else `spark.dataSource.register(KafkaDataSource)` does.
+Requires the extra `spark`. PySpark finds the data source through `pyspark_aiokafkawire` where this
+package is installed; otherwise call `spark.dataSource.register(KafkaDataSource)`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ("KafkaDataSource",)
 
 
 def __getattr__(name: str) -> object:
-    # PySpark is optional, and what decides here needs none of it.
+    # PySpark is optional, and most modules of this package do not need it.
     if name != "KafkaDataSource":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -1,4 +1,4 @@
-"""Clients that outlive the task that made them: a worker process does one task after another."""
+"""A cache of started clients, which the tasks of one worker process share one after another."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ("MAX_IDLE_CLIENTS", "borrow_client", "start_client")
 logger = logging.getLogger("aiokafkawire.spark")
 
 MAX_IDLE_CLIENTS = 4
-"""Clients that a process keeps while nobody uses them."""
+"""The most idle clients that a process keeps."""
 
 
 WARN_AFTER_S = 1.0
-"""A broker that is there answers within a few milliseconds."""
+"""Warn when no broker has answered for this long: a reachable one needs a few milliseconds."""
 
 
 class _Client(Protocol):
@@ -47,10 +47,10 @@ _pid = 0
 
 @contextmanager
 def borrow_client(make: Callable[..., _ClientT], options: Mapping[str, Any]) -> Iterator[_ClientT]:
-    """A started client of this class with these options, an idle one if there is.
+    """Lend a started client of this class with these options, an idle one if there is one.
 
-    It is kept for the next who asks for the like. One whose use raised is stopped instead: nobody
-    knows what state it is in.
+    The client returns to the cache afterwards. If its use raised, it is stopped instead, because
+    its state is unknown.
     """
     key = (make, tuple(sorted((name, repr(value)) for name, value in options.items())))
     client = _take_idle(key)  # type: ignore[arg-type]
@@ -61,7 +61,7 @@ def borrow_client(make: Callable[..., _ClientT], options: Mapping[str, Any]) -> 
         with reword_errors():
             yield client
     except GeneratorExit:
-        # Spark needs no more rows.
+        # Spark needs no more rows; the client is in order.
         _keep_idle(key, client)  # type: ignore[arg-type]
         raise
     except BaseException:
@@ -74,7 +74,7 @@ def borrow_client(make: Callable[..., _ClientT], options: Mapping[str, Any]) -> 
 def start_client(client: _Client) -> None:
     """Start a client and wait until a broker has answered.
 
-    Spark shows nothing while a query waits, so the log says soon what it waits for, and how long.
+    Spark shows nothing while a query waits, so a warning names the addresses and the timeout.
     """
     warning = threading.Timer(WARN_AFTER_S, _log_waiting, (client.config,))
     warning.daemon = True
@@ -102,10 +102,10 @@ def _log_waiting(config: ClientConfig) -> None:
 
 
 def _take_idle(key: _Key) -> Any:
-    global _pid  # noqa: PLW0603 - whose clients they are
+    global _pid  # noqa: PLW0603 - the process that owns the clients
     with _lock:
         if _pid != os.getpid():
-            # Those of the process that this one was forked from are not ours to stop.
+            # This process was forked: the parent still uses its clients, so do not stop them.
             _idle.clear()
             _pid = os.getpid()
             blocking.at_exit(_stop_all)

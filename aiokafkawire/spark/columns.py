@@ -1,4 +1,4 @@
-"""Records as Spark's columns."""
+"""Conversion of records to the columns of Spark's Kafka connector."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ COLUMN_TYPES = {
     "timestampType": pyarrow.int32(),
     "headers": pyarrow.list_(HEADER),
 }
-"""All that there may be; Spark refuses a batch that differs from it in the least."""
+"""Every column and its type. Spark refuses a batch whose types differ in any detail."""
 
 ARROW_NAMES = {"timestampType": "timestamp_type"}
-"""What a column is called in `Records.to_arrow`, where that differs."""
+"""Names of columns in `Records.to_arrow`, where they differ from Spark's."""
 
 _NO_TIME = pyarrow.scalar(NO_TIMESTAMP, pyarrow.timestamp("ms", tz="UTC"))
 
 
 def to_spark_columns(records: Records, names: Sequence[str]) -> pyarrow.RecordBatch:
-    """The columns of these names, in this order."""
+    """Convert records to a batch with these columns, in this order."""
     batch = records.to_arrow([ARROW_NAMES.get(name, name) for name in names])
     schema = pyarrow.schema([pyarrow.field(name, COLUMN_TYPES[name]) for name in names])
     arrays = [_convert(*column) for column in zip(names, batch.columns, strict=True)]
@@ -48,6 +48,6 @@ def to_spark_columns(records: Records, names: Sequence[str]) -> pyarrow.RecordBa
 def _convert(name: str, column: Any) -> Any:
     if name != "timestamp":
         return column
-    # As the JVM's connector has it: no timestamp is one millisecond before 1970.
+    # Spark's connector shows a missing timestamp (-1) as one millisecond before 1970.
     known = compute.fill_null(column, _NO_TIME) if column.null_count else column
     return known.cast(MICROSECONDS)

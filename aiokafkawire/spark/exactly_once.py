@@ -1,11 +1,13 @@
-"""What the exactly-once sink decides.
+"""Decisions of the exactly-once sink, without I/O.
 
-Each task writes in a transaction of its own and leaves it open; the driver ends all of them when
-all tasks are done. Who dies in between leaves some ended and some not, and the batch is run again:
-what tells the rerun is a *marker* of each task, an offset that is committed inside of its
-transaction, and the *plan* of the batch, which the driver commits before it ends the first one.
-The first to be ended is always that of the first task with rows: where its marker does not stand at
-a batch, no other one does.
+Each task writes in its own transaction and leaves it open. When all tasks are done, the driver
+commits all transactions. If the driver fails in between, some are committed and others are not, and
+Spark runs the batch again.
+
+Two kinds of committed offsets show the repeat what is already written. Each task commits a *marker*
+in its transaction. The driver commits the *plan* of the batch before it commits the first
+transaction. The transaction of the first task with rows is always committed first: if its marker is
+not at a batch, no other marker is.
 """
 
 from __future__ import annotations
@@ -45,11 +47,13 @@ CHECKSUM_MODULUS = 2**64
 
 @dataclass(frozen=True, slots=True)
 class SinkBatch:
-    """Rows that are to be written once, however often they are given.
+    """One batch of a sink, whose rows are written once even if Spark repeats it.
 
-    The names of groups and transactional ids begin with `sink`; `query` is the stream's
-    id ("" for a batch query), `number` Spark's number of the micro-batch, or the user's. `topic` is
-    that whose partitions the markers are offsets of.
+    Attributes:
+        sink: The prefix of the sink's consumer groups and transactional ids.
+        query: The stream's id, or "" for a batch query.
+        number: Spark's number of the micro-batch, or the user's `txnVersion`.
+        topic: The topic whose offsets the markers are.
     """
 
     sink: str
@@ -58,12 +62,12 @@ class SinkBatch:
     topic: str
 
     def transactional_id(self, task: int) -> str:
-        """Of each attempt of a task, so that a later one fences the earlier."""
+        """Return the transactional id of a task; each attempt fences the previous one."""
         return f"{self.sink}-{task}"
 
     @property
     def plan_group(self) -> str:
-        """The group that has the plan, at partition 0."""
+        """The consumer group whose committed offset of partition 0 is the plan."""
         return f"{self.sink}-plan"
 
     def __str__(self) -> str:
@@ -72,7 +76,7 @@ class SinkBatch:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What tells rows from other rows, whatever their order."""
+    """A count and a checksum of rows that do not depend on their order."""
 
     rows: int = 0
     checksum: int = 0
@@ -82,12 +86,12 @@ class Fingerprint:
         return Fingerprint(self.rows + other.rows, checksum)
 
     def __str__(self) -> str:
-        return f"{self.rows} rows with the checksum {self.checksum:x}"
+        return f"{self.rows} rows with checksum {self.checksum:x}"
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The last batch of which a task's rows are committed, and what they were."""
+    """The last batch with committed rows of a task, and the fingerprint of these rows."""
 
     query: str
     number: int
@@ -103,21 +107,32 @@ class Marker:
         return Fingerprint(self.rows, self.checksum)
 
     def to_offset(self) -> OffsetAndMetadata:
-        """The marker as it is committed."""
+        """Return the marker as an offset with metadata."""
         return _to_offset(self)
 
     @classmethod
     def from_offset(cls, offset: OffsetAndMetadata | None) -> Marker | None:
-        """Read what `to_offset` gave. Raises `KafkaError` for anything else."""
+        """Read the result of `to_offset`.
+
+        Raises:
+            KafkaError: Another application has committed the offset.
+        """
         return None if offset is None else _from_offset(cls, offset)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """What the tasks of a batch were when the driver began to end their transactions.
+    """The tasks of a batch when the driver starts to commit their transactions.
 
-    `first` is the task that is ended first, `width` the number of partitions of the markers' topic
-    when the sink began: it says where markers are, and does not change any more.
+    Attributes:
+        query: The stream's id, or "" for a batch query.
+        number: The number of the batch.
+        tasks: The number of tasks.
+        first: The task whose transaction is committed first.
+        rows: The number of rows in all tasks.
+        digest: A digest of the fingerprints of all tasks.
+        width: The number of partitions of the marker topic when the sink was first used. It decides
+            the place of each marker, and never changes.
     """
 
     query: str
@@ -129,28 +144,32 @@ class BatchPlan:
     width: int
 
     def to_offset(self) -> OffsetAndMetadata:
-        """The plan as it is committed."""
+        """Return the plan as an offset with metadata."""
         return _to_offset(self)
 
     @classmethod
     def from_offset(cls, offset: OffsetAndMetadata | None) -> BatchPlan | None:
-        """Read what `to_offset` gave. Raises `KafkaError` for anything else."""
+        """Read the result of `to_offset`.
+
+        Raises:
+            KafkaError: Another application has committed the offset.
+        """
         return None if offset is None else _from_offset(cls, offset)
 
 
-# --- what tasks tell the driver ---------------------------------------------------------------
+# --- results of tasks -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class EmptyTask:
-    """The task had no rows: it has neither a transaction nor a marker."""
+    """A task without rows, which has no transaction and no marker."""
 
     task: int
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedTask:
-    """The task's rows and its marker are with the brokers; the driver ends the transaction."""
+    """A task that has written its rows and marker; the driver ends its transaction."""
 
     task: int
     batch: SinkBatch
@@ -161,7 +180,7 @@ class PreparedTask:
 
 @dataclass(frozen=True, slots=True)
 class CommittedTask:
-    """An earlier run of the batch has committed the task with the same rows: it wrote nothing."""
+    """A task that wrote nothing, because an earlier run has committed the same rows."""
 
     task: int
     batch: SinkBatch
@@ -176,10 +195,10 @@ TaskResult = EmptyTask | PreparedTask | CommittedTask
 
 
 def task_slot(batch: SinkBatch, width: int, task: int) -> tuple[str, int]:
-    """The group and the partition that have a task's marker.
+    """Return the group and the partition of a task's marker.
 
-    Partitions must exist for Kafka to take their offsets: tasks beyond them go to further groups.
-    All are numbered, so that those of the sinks `a` and `a-1` are not the same.
+    Kafka accepts offsets only for existing partitions, so tasks beyond `width` use further groups.
+    All groups are numbered, so that those of the sinks `a` and `a-1` differ.
     """
     row, partition = divmod(task, width)
     return f"{batch.sink}-{row}", partition
@@ -188,38 +207,55 @@ def task_slot(batch: SinkBatch, width: int, task: int) -> tuple[str, int]:
 def find_committed_marker(
     batch: SinkBatch, plan: BatchPlan | None, marker: Marker | None
 ) -> Marker | None:
-    """The marker of the task if its part of the batch is committed; None if it is to be written.
+    """Return the task's marker if its rows are committed, or None if it must write them.
 
-    Raises `KafkaError` where the sink is of another query, or has gone past this batch.
+    Args:
+        batch: The batch to write.
+        plan: The committed plan of the sink.
+        marker: The committed marker of the task.
+
+    Raises:
+        KafkaError: Another query has written to the sink, or a later batch has been written.
     """
     for last in (plan, marker):
         if last is None:
             continue
         if last.query != batch.query:
             raise KafkaError(
-                f"the sink {batch.sink!r} was written by {_query_name(last.query)}, and not by"
-                f" {_query_name(batch.query)}, whose batches may be others: give txnAppId another"
-                " name"
+                f"the sink {batch.sink!r} belongs to {_query_name(last.query)}, not to"
+                f" {_query_name(batch.query)}: set txnAppId to a name that no other query uses"
             )
         if last.number > batch.number:
             raise KafkaError(
-                f"{batch} comes too late: the sink has gone on to {last.number}. Either the"
-                " checkpoint or txnVersion was set back, or this run is not the only one"
+                f"{batch} is older than batch {last.number}, which the sink has already written."
+                " Either the checkpoint or txnVersion was reset, or another run of the query is"
+                " active"
             )
     return marker if marker is not None and marker.number == batch.number else None
 
 
 def verify_fingerprint(batch: SinkBatch, task: int, marker: Marker, found: Fingerprint) -> None:
-    """Raise `KafkaError` unless a task that is committed has the same rows again."""
+    """Check that a committed task has the same rows in this run.
+
+    Raises:
+        KafkaError: The rows differ.
+    """
     if marker.fingerprint != found:
         raise KafkaError(
-            f"task {task} of {batch} is committed with {marker.fingerprint}, and this run has"
-            f" {found} for it. {_ROWS_CHANGED}"
+            f"task {task} of {batch} is committed with {marker.fingerprint}, but this run has"
+            f" {found}. {_ROWS_CHANGED}"
         )
 
 
 def build_plan(results: Sequence[TaskResult]) -> tuple[SinkBatch, BatchPlan] | None:
-    """What is to be ended; None if no task had rows. Raises `KafkaError` if tasks disagree."""
+    """Build the plan of a batch from the results of its tasks.
+
+    Returns:
+        The batch and its plan, or None if no task has rows.
+
+    Raises:
+        KafkaError: Tasks disagree about the batch or the places of the markers.
+    """
     results_with_rows = [result for result in results if not isinstance(result, EmptyTask)]
     if not results_with_rows:
         return None
@@ -247,16 +283,23 @@ def build_plan(results: Sequence[TaskResult]) -> tuple[SinkBatch, BatchPlan] | N
 def must_commit_plan(
     batch: SinkBatch, committed_plan: BatchPlan | None, new_plan: BatchPlan, *, has_commits: bool
 ) -> bool:
-    """Whether the plan must be committed before anything is ended.
+    """Return whether to commit the new plan before the first transaction.
 
-    `has_commits`: the first task of `committed_plan`, a plan for the same batch, is committed.
-    Raises `KafkaError` if that plan is another one.
+    Args:
+        batch: The batch to commit.
+        committed_plan: The committed plan of the sink, if there is one.
+        new_plan: The plan of this run.
+        has_commits: The first task of `committed_plan`, a plan of the same batch, is committed.
+
+    Raises:
+        KafkaError: The plans differ, and tasks of the committed plan are already committed; or
+            they disagree about the places of the markers.
     """
     find_committed_marker(batch, committed_plan, None)
     if committed_plan is None:
         return True
     if committed_plan.width != new_plan.width:
-        # Who comes next would look for markers where the plan says.
+        # The next run would look for markers in the places of the plan.
         raise _width_mismatch(batch, "its plan and its tasks", committed_plan.width, new_plan.width)
     if committed_plan.number < new_plan.number:
         return True
@@ -264,9 +307,9 @@ def must_commit_plan(
         return False
     if has_commits:
         raise KafkaError(
-            f"{batch} is committed in part, as {committed_plan.tasks} tasks with"
-            f" {committed_plan.rows} rows; this run has {new_plan.tasks} tasks with"
-            f" {new_plan.rows} rows. {_ROWS_CHANGED}"
+            f"{batch} is partly committed, with {committed_plan.rows} rows in"
+            f" {committed_plan.tasks} tasks; this run has {new_plan.rows} rows in"
+            f" {new_plan.tasks} tasks. {_ROWS_CHANGED}"
         )
     return True
 
@@ -278,17 +321,25 @@ def partial_commit_error(
     unknown: Collection[int],
     reason: KafkaError,
 ) -> KafkaError:
-    """The error for a batch whose tasks were not all committed; its cause is the first reason."""
-    parts = [f"committed are the tasks {_list_tasks(committed)}"] if committed else []
+    """Return the error for a batch that is not fully committed.
+
+    Args:
+        batch: The batch.
+        committed: Tasks whose transactions are committed.
+        not_committed: Tasks whose transactions are not committed.
+        unknown: Tasks whose outcome is unknown.
+        reason: The first error, which becomes the cause.
+    """
+    parts = [f"committed tasks: {_list_tasks(committed)}"] if committed else []
     if not_committed:
-        parts.append(f"not committed are the tasks {_list_tasks(not_committed)}")
+        parts.append(f"uncommitted tasks: {_list_tasks(not_committed)}")
     if unknown:
-        parts.append(f"of the tasks {_list_tasks(unknown)} it is not known")
+        parts.append(f"tasks with unknown outcome: {_list_tasks(unknown)}")
     if not committed and not unknown:
-        parts = ["nothing of it is committed"]
+        parts = ["no task is committed"]
     error = KafkaError(
-        f"{batch} is not written in whole: {'; '.join(parts)}. Run the query again, and it writes"
-        f" what is missing. The first reason: {reason}"
+        f"{batch} is not fully written ({'; '.join(parts)}). Run the query again to write the"
+        f" missing tasks. First error: {reason}"
     )
     error.__cause__ = reason
     return error
@@ -296,15 +347,15 @@ def partial_commit_error(
 
 def _width_mismatch(batch: SinkBatch, who: str, one: int, other: int) -> KafkaError:
     return KafkaError(
-        f"{batch}: {who} do not agree where markers are ({one} and {other} partitions of"
-        f" {batch.topic}): run it again"
+        f"{batch}: {who} disagree about the places of markers ({one} and {other} partitions of"
+        f" {batch.topic}); run the batch again"
     )
 
 
 _ROWS_CHANGED = (
-    "Its plan does not give the same rows to the same tasks each time, which exactlyOnce needs."
-    " Nothing more is written; with another name for txnAppId the batch would be written anew, and"
-    " what is committed of it be there twice"
+    "exactlyOnce requires that a repeated batch gives the same rows to the same tasks. Nothing more"
+    " is written. With another txnAppId the whole batch would be written again, and its committed"
+    " rows would be duplicated"
 )
 
 MAX_LISTED_TASKS = 20
@@ -331,6 +382,6 @@ def _from_offset(record_type: type[Any], offset: OffsetAndMetadata) -> Any:
         return record_type(number=offset.offset, **json.loads(offset.metadata))
     except (TypeError, ValueError):
         raise KafkaError(
-            f"a group of the sink has an offset that is none of its own (metadata"
-            f" {offset.metadata!r:.80}): give txnAppId a name that no other group has"
+            f"a consumer group of the sink has an offset of another application (metadata"
+            f" {offset.metadata!r:.80}): set txnAppId to a prefix that no other group has"
         ) from None

@@ -1,4 +1,4 @@
-"""How much one micro-batch of a stream reads."""
+"""Rate limit and trigger delay of the micro-batches of a stream."""
 
 from __future__ import annotations
 
@@ -17,10 +17,16 @@ MAX_OFFSET = 2**63 - 1
 def rate_limit(
     limit: int, start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
 ) -> PartitionOffsets:
-    """Where a batch of about `limit` offsets ends, shared in proportion to what each has.
+    """Compute the end offsets of a batch of about `limit` offsets.
 
-    Each partition that has something gets at least one (as in the JVM's connector), so that more
-    partitions than `limit` make a larger batch. `start` has an offset for each partition.
+    The limit is shared among the partitions in proportion to their new offsets. As in Spark's
+    connector, each partition with new offsets gets at least one, so the batch exceeds `limit` if
+    there are more such partitions.
+
+    Args:
+        limit: `maxOffsetsPerTrigger`.
+        start: The start offset of every partition in `latest`.
+        latest: The log end offset of each partition.
     """
     sizes = {tp: end - start[tp] for tp, end in latest.items() if end > start[tp]}
     total = sum(sizes.values())
@@ -33,9 +39,10 @@ def rate_limit(
 
 
 class TriggerDelay:
-    """Whether a batch has to wait, as fewer than `min_rows` offsets are there.
+    """Delay of micro-batches with fewer than `min_rows` new offsets (`minOffsetsPerTrigger`).
 
-    It waits at most `max_delay_s` after the batch before; the first never does.
+    A batch is delayed until `max_delay_s` (`maxTriggerDelay`) have passed since the previous one.
+    The first batch is never delayed.
     """
 
     def __init__(self, min_rows: int, max_delay_s: float) -> None:
@@ -44,7 +51,12 @@ class TriggerDelay:
         self._last: float | None = None
 
     def should_wait(self, available: int, now: float) -> bool:
-        """False means that the batch begins now: `available` are the offsets that are there."""
+        """Return whether to delay the batch; if not, it is taken to begin at `now`.
+
+        Args:
+            available: The number of new offsets in all partitions.
+            now: The current time of a monotonic clock, in seconds.
+        """
         last = self._last
         if last is not None and now - last < self._max_delay_s and available < self._min_rows:
             return True

@@ -1,4 +1,4 @@
-"""The driver's part in a stream: how far it has come, and how far it may go next."""
+"""The offsets of a stream on the driver: start, end and plan of each micro-batch."""
 
 from __future__ import annotations
 
@@ -28,35 +28,38 @@ __all__ = ("INITIAL", "OffsetProgress")
 logger = logging.getLogger("aiokafkawire.spark")
 
 INITIAL = "#initial"
-"""In the end of a stream's first batch: where that began. Spark does not keep it, and asks again
-when it repeats the batch. No topic can have this name."""
+"""Key of the starting offsets within the end offset of a stream's first batch.
+
+Spark does not store the initial offset, and calls `initialOffset` again when it repeats the first
+batch. No topic can have this name."""
 
 IDLE_POLL_MS = 1_000
-"""How long Spark, which asks about a hundred times a second whether there is anything new, waits
-for the answer that there is not."""
+"""The time that `latestOffset` of an idle stream waits for new records.
+
+Without the wait, Spark calls it about a hundred times a second."""
 
 IDLE_FETCH_MAX_WAIT_MS = 5_000
-"""How long a broker may keep the question of an idle stream."""
+"""`fetch_max_wait_ms` of an idle stream."""
 
 IDLE_FETCH_BYTES = 1_024
-"""What a fetch may bring that is only to tell that there is something."""
+"""`max_partition_fetch_bytes` of an idle stream, which only detects new records."""
 
 IDLE_REFRESH_S = 30.0
-"""So often an idle stream asks for the ends all the same: a new partition, or the marker of a
-transaction, is no record that would come."""
+"""Interval at which an idle stream looks up end offsets. A fetch returns no records for a new
+partition or a transaction marker."""
 
 TRIGGER_DELAY_POLL_S = 0.2
-"""The pause before a stream that waits for more rows looks again."""
+"""Pause between look-ups while a stream waits for `minOffsetsPerTrigger`."""
 
 COMMIT_TIMEOUT_S = 5.0
-"""How long a stream waits for the group's coordinator."""
+"""Timeout of an offset commit."""
 
 Offsets = dict[str, Any]
-"""As Spark's Python API has them: by topic and partition, and what stands under `INITIAL`."""
+"""Offsets in Spark's Python API: by topic and partition, and optionally those under `INITIAL`."""
 
 
 class OffsetProgress:
-    """Answers what Spark asks of a stream. Blocks; to be used by one thread."""
+    """The offsets of one stream. Methods block; use them from one thread."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -80,7 +83,7 @@ class OffsetProgress:
         blocking.at_exit(self._consumer.stop)
 
     def initial_offset(self) -> Offsets:
-        """Where the stream begins that has no checkpoint; the same each time."""
+        """Return the starting offsets of a stream without a checkpoint; each call the same."""
         if self._initial_offset is None:
             with reword_errors():
                 self._initial_offset = to_nested(blocking.call(self._resolve_starting_offsets))
@@ -93,7 +96,7 @@ class OffsetProgress:
         )
 
     def prepare_for_available_now(self) -> None:
-        """What is there now is all that the stream will read (Trigger.AvailableNow)."""
+        """Fix the end of the stream at the current end offsets (`Trigger.AvailableNow`)."""
         with reword_errors():
             self._fixed_end = blocking.call(self._fetch_ends)
 
@@ -104,9 +107,17 @@ class OffsetProgress:
     def latest_offset(
         self, start: Offsets, max_rows: int | None, *, ignore_limits: bool
     ) -> Offsets:
-        """Where the batch after `start` ends; `start` itself if there is none yet.
+        """Return the end offset of the batch after `start`, or `start` if there is nothing new.
 
-        `ignore_limits`: without regard to limits.
+        Commits `start` for the consumer group.
+
+        Args:
+            start: The end offset of the previous batch.
+            max_rows: `maxOffsetsPerTrigger`, or None for no limit.
+            ignore_limits: Ignore `max_rows` and `minOffsetsPerTrigger`.
+
+        Raises:
+            UnknownTopic: A topic does not exist, or no longer.
         """
         start_offsets = _parse_offsets(start)
         self.commit(start)
@@ -117,7 +128,7 @@ class OffsetProgress:
                 _explain_deleted_topic(error, start_offsets)
                 raise
         if start == self._initial_offset and not _starts_at_fixed_offsets(self._options):
-            # Also where nothing is there: Spark then makes an empty batch of it.
+            # Also if there are no records: Spark then runs an empty batch.
             return {INITIAL: start, **to_nested(end)}
         return start if end == start_offsets else to_nested(end)
 
@@ -138,7 +149,7 @@ class OffsetProgress:
         return latest if max_rows is None else rate_limit(max_rows, known_starts, latest)
 
     async def _latest_ends(self, start: PartitionOffsets) -> PartitionOffsets:
-        """Where the partitions end. Waits for a moment where there was nothing new before."""
+        """Return the end offsets; an idle stream waits up to `IDLE_POLL_MS` for new records."""
         watched = (
             self._watched_ends == start and time.monotonic() - self._watching_since < IDLE_REFRESH_S
         )
@@ -156,7 +167,7 @@ class OffsetProgress:
         return await self._offset_reader.fetch_latest(await self._offset_reader.fetch_partitions())
 
     def _watch_ends(self, ends: PartitionOffsets) -> None:
-        """Let brokers tell when something comes behind these offsets."""
+        """Start to fetch from these offsets, so that brokers respond to new records at once."""
         self._watching_since = time.monotonic()
         if self._watched_ends == ends:
             return
@@ -169,13 +180,13 @@ class OffsetProgress:
         try:
             return bool(await self._consumer.getmany(timeout_ms=IDLE_POLL_MS, max_records=1))
         except KafkaError as error:
-            # A log that was cut or a topic that is gone: the ends will tell.
-            logger.debug("looking for news: %r", error)
+            # The log was truncated or the topic deleted; the next look-up of ends shows which.
+            logger.debug("Looking up end offsets after a failed fetch: %r", error)
             self._watched_ends = None
             return True
 
     async def _knows_topics(self, partitions: PartitionOffsets) -> bool:
-        """Return whether the metadata still has these topics. Sends no request while it does."""
+        """Return whether the metadata has all these topics. Sends no request if it has."""
         try:
             for topic in {tp.topic for tp in partitions}:
                 await self._consumer.partitions_for(topic)
@@ -184,9 +195,10 @@ class OffsetProgress:
         return True
 
     def plan_ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        """What the tasks of a batch read: the same whenever the batch is repeated.
+        """Return the offset range of each task of a batch; a repeated batch gets the same ranges.
 
-        Raises `KafkaError` if records may be lost, unless failOnDataLoss is off.
+        Raises:
+            KafkaError: Records may be lost, and `failOnDataLoss` is true.
         """
         until = _parse_offsets(end)
         with reword_errors():
@@ -201,15 +213,15 @@ class OffsetProgress:
             if offset:
                 self._report_data_loss(
                     tp,
-                    f"the new partition begins at {offset} instead of 0",
+                    f"the new partition starts at offset {offset} instead of 0",
                     skipped=f"the {offset} offsets before it",
                 )
         for tp, offset in start.items():
             if tp not in end:
                 self._report_data_loss(
                     tp,
-                    "the partition is gone, or is none of those that the query reads (is the"
-                    " checkpoint that of another query?)",
+                    "the partition no longer exists, or the query does not read it (does the"
+                    " checkpoint belong to another query?)",
                     skipped=f"all offsets from {offset} on",
                 )
         await self._check_ends(start, end)
@@ -219,31 +231,31 @@ class OffsetProgress:
         return split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
 
     async def _check_ends(self, start: PartitionOffsets, end: PartitionOffsets) -> None:
-        """Report partitions that end before the offset where the stream goes on."""
+        """Report partitions whose log ends before the stream's position."""
         shrunk = [tp for tp, offset in end.items() if offset < start.get(tp, 0)]
         for tp, first in (await self._offset_reader.fetch_earliest(shrunk)).items():
             before, now = start[tp], end[tp]
             self._report_data_loss(
                 tp,
-                f"the end of its log changed from {before} to {now}: the topic was deleted and made"
-                " again, or the log was truncated",
-                skipped=f"the {max(now - first, 0)} offsets that the log has before {now}",
+                f"the log end offset changed from {before} to {now}: the topic was deleted and"
+                " recreated, or the log was truncated",
+                skipped=f"the {max(now - first, 0)} offsets of the log before {now}",
             )
 
     def _report_data_loss(self, tp: TopicPartition, what: str, *, skipped: str) -> None:
         if self._options.fail_on_data_loss:
             raise KafkaError(
-                f"records may be lost: {what}. With failOnDataLoss false the query goes on, without"
-                f" {skipped}; a new checkpoint reads the topic from startingOffsets",
+                f"records may be lost: {what}. With failOnDataLoss=false the query continues and"
+                f" skips {skipped}; a new checkpoint reads the topic from startingOffsets",
                 topic=tp.topic,
                 partition=tp.partition,
             )
         logger.warning("%s: records may be lost: %s; skipping %s", tp, what, skipped)
 
     def commit(self, done: Offsets) -> None:
-        """Commit for the group, if there is one, what the stream is done with.
+        """Commit the offsets of finished batches for `kafka.group.id`, if it is set.
 
-        A failure is only logged: the stream's own checkpoint is what counts for it.
+        A failure is only logged, because the stream continues from its checkpoint.
         """
         offsets = _parse_offsets(done)
         if self._options.group_id is None or offsets == self._committed_offsets or not offsets:
@@ -251,7 +263,11 @@ class OffsetProgress:
         try:
             blocking.call(self._commit, offsets)
         except (KafkaError, TimeoutError) as error:
-            logger.warning("group %s: commit failed: %r", self._options.group_id, error)
+            logger.warning(
+                "Group %s: offset commit failed (the checkpoint is not affected): %r",
+                self._options.group_id,
+                error,
+            )
         else:
             self._committed_offsets = offsets
 
@@ -261,13 +277,13 @@ class OffsetProgress:
 
 
 def _explain_deleted_topic(error: UnknownTopic, known: PartitionOffsets) -> None:
-    """Say so in the error if the stream has read the topic that is unknown now."""
+    """Name the stream's offsets in the error if it has read the topic before."""
     offsets = {str(tp.partition): at for tp, at in sorted(known.items()) if tp.topic == error.topic}
     if offsets:
         error.reason = (
-            f"topic {error.topic!r} was deleted while a stream reads it; the stream had come to the"
-            f" offsets {json.dumps(offsets)}. Stop the stream or correct its options; if the topic"
-            " is created again, start with a new checkpoint to read it from its beginning"
+            f"topic {error.topic!r} was deleted while a stream reads it; the stream had reached"
+            f" offsets {json.dumps(offsets)}. Stop the stream or correct its options. If the topic"
+            " is recreated, start with a new checkpoint to read it from its beginning"
         )
 
 
@@ -290,11 +306,11 @@ def _consumer_options(options: ReadOptions) -> dict[str, Any]:
 def _parse_offsets(offsets: Offsets) -> PartitionOffsets:
     if isinstance(offsets, dict):
         offsets = {topic: known for topic, known in offsets.items() if topic != INITIAL}
-    return from_nested(offsets, "a stream's offset (is the checkpoint that of another query?)")
+    return from_nested(offsets, "a stream's offset (does the checkpoint belong to another query?)")
 
 
 def _starts_at_fixed_offsets(options: ReadOptions) -> bool:
-    """Whether the stream begins at offsets that are told, and not looked up."""
+    """Return whether `startingOffsets` has only explicit offsets, so that no look-up is needed."""
     starting = options.starting_offsets
     return (
         isinstance(starting, SpecificOffsetRangeLimit)

@@ -1,4 +1,4 @@
-"""The driver's view of the cluster: which partitions there are, and where they begin and end."""
+"""Look-up of partitions and offsets on the driver, and the plan of a batch query."""
 
 from __future__ import annotations
 
@@ -28,30 +28,40 @@ from .ranges import OffsetRange, split_ranges
 __all__ = ("OffsetReader", "driver_options")
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Topics of Kafka's own, which no pattern finds."""
+"""Internal topics of Kafka, which `subscribePattern` does not match."""
 
 API_TIMEOUT_MS = 20_000
-"""`kafka.default.api.timeout.ms` on the driver unless given: nothing shows that a query waits for a
-broker, and `fetchOffset.numRetries` repeats each call but the first."""
+"""Default of `kafka.default.api.timeout.ms` on the driver.
+
+It is shorter than the client's own, because Spark does not show that a query waits for a broker,
+and `fetchOffset.numRetries` repeats each call except the start of the client."""
 
 _T = TypeVar("_T")
 
 
 def driver_options(client: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of the consumer that plans."""
+    """Return the consumer options of the driver."""
     timeouts = {"default_api_timeout_ms": API_TIMEOUT_MS}
     return {**timeouts, **client, "auto_offset_reset": "none", "allow_auto_create_topics": False}
 
 
 class OffsetReader:
-    """Answers with the help of a consumer, which need have no partition assigned."""
+    """A reader of partitions and offsets, like the class `KafkaOffsetReader` of Spark's connector.
+
+    The consumer needs no assigned partition.
+    """
 
     def __init__(self, consumer: Consumer, options: ReadOptions) -> None:
         self._consumer = consumer
         self._options = options
 
     async def plan_batch(self, pushed: PushedFilters = NO_FILTERS) -> list[OffsetRange]:
-        """What the tasks of a batch query read."""
+        """Return the offset range of each task of a batch query.
+
+        Raises:
+            InvalidOption: A starting offset is after the ending offset, or see `resolve_offsets`.
+            UnknownTopic: A topic or partition does not exist.
+        """
         options = self._options
         partitions = await self.fetch_partitions()
         start = await self.resolve_offsets(options.starting_offsets, partitions, "starting")
@@ -69,9 +79,9 @@ class OffsetReader:
     async def _apply_min_timestamp(
         self, min_timestamp_ms: int, ranges: list[OffsetRange]
     ) -> list[OffsetRange]:
-        """The ranges without what is certain to be older."""
+        """Skip records that are certain to be older, if the brokers support ListOffsets v1+."""
         partitions = [offset_range.topic_partition for offset_range in ranges if offset_range.size]
-        # The order matters: see `apply_min_timestamp`.
+        # The order of the requests matters; see `apply_min_timestamp`.
         ends = await self.fetch_latest(partitions)
         times = dict.fromkeys(partitions, min_timestamp_ms)
         try:
@@ -89,7 +99,11 @@ class OffsetReader:
         return narrower
 
     async def fetch_partitions(self) -> list[TopicPartition]:
-        """All that is subscribed to, in order. Raises `UnknownTopic`."""
+        """Return the partitions to read, sorted.
+
+        Raises:
+            UnknownTopic: A subscribed topic does not exist.
+        """
         strategy = self._options.consumer_strategy
         if isinstance(strategy, AssignStrategy):
             return list(strategy.partitions)
@@ -108,10 +122,16 @@ class OffsetReader:
     async def resolve_offsets(
         self, limit: OffsetRangeLimit, partitions: Sequence[TopicPartition], side: str
     ) -> PartitionOffsets:
-        """The offset of each partition that a limit stands for; `side` is starting or ending.
+        """Return the offset of each partition for a starting or ending limit.
 
-        Raises `InvalidOption` if it names other partitions than there are, or a time that is after
-        the last record.
+        Args:
+            limit: The value of the option.
+            partitions: The partitions that the query reads.
+            side: "starting" or "ending".
+
+        Raises:
+            InvalidOption: The option does not name exactly `partitions`, or no record has the
+                timestamp or a later one.
         """
         if isinstance(limit, GlobalOffsetRangeLimit):
             offsets = dict.fromkeys(partitions, limit.offset)
@@ -132,11 +152,11 @@ class OffsetReader:
         return {**offsets, **first, **last}
 
     async def fetch_earliest(self, partitions: Sequence[TopicPartition]) -> PartitionOffsets:
-        """The first offset that each has."""
+        """Return the log start offset of each partition."""
         return await self._query(self._consumer.beginning_offsets, partitions)
 
     async def fetch_latest(self, partitions: Sequence[TopicPartition]) -> PartitionOffsets:
-        """Where each ends, for the isolation level of the query."""
+        """Return the end offset of each partition for the query's isolation level."""
         return await self._query(self._consumer.end_offsets, partitions)
 
     async def _query(
@@ -159,13 +179,13 @@ class OffsetReader:
             else:
                 raise InvalidOption(
                     f"no offset of {tp} matches the timestamp {timestamps_ms[tp]}: all its records"
-                    " are older. Set startingOffsetsByTimestampStrategy to latest to begin at the"
+                    " are older. Set startingOffsetsByTimestampStrategy to latest to start at the"
                     " end"
                 )
         return offsets
 
     async def _retry(self, call: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
-        """What the cluster answers, asked again after what may pass."""
+        """Await a call, and repeat it after retriable errors (`fetchOffset.numRetries`)."""
         retries_left = self._options.fetch_offset_num_retries
         while True:
             try:

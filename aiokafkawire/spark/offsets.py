@@ -1,6 +1,6 @@
-"""Offsets of many partitions, as they stand in options and in the offsets of a stream.
+"""Offsets per partition in options and in the checkpoints of streams.
 
-The JSON is that of Spark's own Kafka connector: `{"topic":{"0":23,"1":-2}}`.
+The JSON is that of Spark's Kafka connector: `{"topic":{"0":23,"1":-2}}`.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ PartitionOffsets = dict[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class GlobalOffsetRangeLimit:
-    """`EARLIEST` or `LATEST` of every partition."""
+    """`EARLIEST` or `LATEST` for all partitions."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class SpecificOffsetRangeLimit:
-    """Each partition's own offset, `EARLIEST` or `LATEST`."""
+    """An offset for each partition, which may be `EARLIEST` or `LATEST`."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class GlobalTimestampRangeLimit:
-    """The first record of every partition at or after a time, in milliseconds since 1970."""
+    """The first record at or after one timestamp for all partitions, in milliseconds since 1970."""
 
     timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class SpecificTimestampRangeLimit:
-    """The same with a time for each partition."""
+    """The first record at or after a timestamp for each partition, in milliseconds since 1970."""
 
     timestamps_ms: Mapping[TopicPartition, int]
 
@@ -70,11 +70,11 @@ OffsetRangeLimit = (
     | GlobalTimestampRangeLimit
     | SpecificTimestampRangeLimit
 )
-"""Where reading begins or ends."""
+"""The start or the end of the offsets that a query reads."""
 
 
 def to_nested(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """By topic and partition, both in order: equal offsets become equal text."""
+    """Group offsets by topic and partition, sorted so that equal offsets give equal JSON."""
     nested: dict[str, dict[str, int]] = {}
     for topic, partition in sorted(offsets):
         nested.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]
@@ -82,12 +82,20 @@ def to_nested(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]
 
 
 def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> str:
-    """As the JVM's connector writes them: without spaces."""
+    """Return offsets as JSON without spaces, as Spark's connector writes them."""
     return json.dumps(to_nested(offsets), separators=(",", ":"))
 
 
 def from_nested(nested: Any, what: str) -> PartitionOffsets:
-    """The reverse of `to_nested`. Raises `InvalidOption`, which says `what` it is about."""
+    """Read the result of `to_nested`.
+
+    Args:
+        nested: Offsets by topic and partition.
+        what: The name of the option, for the error.
+
+    Raises:
+        InvalidOption: `nested` has another structure.
+    """
     found: PartitionOffsets = {}
     if not isinstance(nested, dict):
         raise _invalid_offsets(what, nested)
@@ -102,18 +110,27 @@ def from_nested(nested: Any, what: str) -> PartitionOffsets:
 
 
 def offsets_from_json(text: str, what: str) -> PartitionOffsets:
-    """Raises `InvalidOption`, also for offsets below `EARLIEST`."""
+    """Parse offsets from JSON.
+
+    Raises:
+        InvalidOption: The JSON is invalid, or an offset is below -2.
+    """
     found = from_nested(_parse_json(text, what), what)
     for tp, offset in found.items():
         if offset < EARLIEST:
             raise InvalidOption(
-                f"{what}: the offset of {tp} is {offset}; the least is -2, earliest"
+                f"{what}: offset {offset} of {tp} is invalid; use 0 or more, -1 for latest or -2"
+                " for earliest"
             )
     return found
 
 
 def timestamps_from_json(text: str, what: str) -> dict[TopicPartition, int]:
-    """Milliseconds since 1970 for each partition. Raises `InvalidOption`."""
+    """Parse a timestamp for each partition, in milliseconds since 1970, from JSON.
+
+    Raises:
+        InvalidOption: The JSON is invalid, or a timestamp is negative.
+    """
     found = from_nested(_parse_json(text, what), what)
     for tp, timestamp_ms in found.items():
         if timestamp_ms < 0:
@@ -122,9 +139,13 @@ def timestamps_from_json(text: str, what: str) -> dict[TopicPartition, int]:
 
 
 def partitions_from_json(text: str, what: str) -> tuple[TopicPartition, ...]:
-    """Partitions as `assign` has them, `{"topic":[0,1]}`, sorted. Raises `InvalidOption`."""
+    """Parse the partitions of the option `assign`, `{"topic":[0,1]}`, and sort them.
+
+    Raises:
+        InvalidOption: The JSON is invalid.
+    """
     nested = _parse_json(text, what)
-    example = 'partitions by topic, as {"topicA":[0,1]}'
+    example = 'partitions by topic, such as {"topicA":[0,1]}'
     if not isinstance(nested, dict):
         raise InvalidOption(f"{what} must be JSON of {example}, not {text!r:.200}")
     found: dict[TopicPartition, None] = {}
@@ -139,11 +160,11 @@ def _parse_json(text: str, what: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise InvalidOption(f"{what} is no JSON: {error} in {text!r:.200}") from None
+        raise InvalidOption(f"{what} is not valid JSON: {error} in {text!r:.200}") from None
 
 
 def _invalid_offsets(what: str, given: Any) -> InvalidOption:
     return InvalidOption(
-        f'{what} must be numbers by topic and partition, as {{"topicA":{{"0":23,"1":-2}}}},'
+        f'{what} must be numbers by topic and partition, such as {{"topicA":{{"0":23,"1":-2}}}},'
         f" not {json.dumps(given):.200}"
     )

@@ -1,4 +1,4 @@
-"""Names of the clients' options: `max_block_ms` in Python is `kafka.max.block.ms` in Spark."""
+"""Names of client options: `max_block_ms` in Python is `kafka.max.block.ms` in Spark."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ RENAMED_OPTIONS = {
     "compression.lz4.level": "compression_level",
     "compression.zstd.level": "compression_level",
 }
-"""Kafka's names that are not the client's with underscores."""
+"""Kafka's names whose argument is not the same name with underscores."""
 
 OBJECT_OPTIONS = frozenset({"partitioner", "partition_assignment_strategy"})
-"""Options of the client that are Python objects."""
+"""Options whose values are Python objects, which an option of Spark cannot hold."""
 
 _AUTO_CREATE_TOPICS = "allow_auto_create_topics"
-"""Off in every consumer of the data source, whatever the user sets."""
+"""Always false in the consumers of the data source, regardless of the user's options."""
 
 _ARGUMENTS = {
     option.name
     for config_class in (ConsumerConfig, ProducerConfig)
     for option in options_of(config_class)
-    if option.name not in OBJECT_OPTIONS | {"compression_level"}  # which stands for three options
+    if option.name not in OBJECT_OPTIONS | {"compression_level"}  # stands for three options
 }
 
-# A name of one word is an English word too, except at the beginning: "acks must be …".
+# A name of one word may be plain English, except at the beginning of a text: "acks must be …".
 _ARGUMENT = re.compile(
     rf"^(?:{'|'.join(sorted(_ARGUMENTS))})(?= must )"
     rf"|\b(?:{'|'.join(sorted(name for name in _ARGUMENTS if '_' in name))})\b"
@@ -58,7 +58,7 @@ def argument_name(name: str) -> str:
 
 
 def reword(text: str) -> str:
-    """Replace each argument of the clients by the option of the data source."""
+    """Replace names of client arguments in a text by names of the data source's options."""
 
     def option(found: re.Match[str]) -> str:
         argument = found[0]
@@ -69,7 +69,7 @@ def reword(text: str) -> str:
 
 @contextmanager
 def reword_errors() -> Iterator[None]:
-    """Reword each `KafkaError` that passes."""
+    """Reword each `KafkaError` that passes through, so that it names options of the data source."""
     try:
         yield
     except KafkaError as error:

@@ -1,4 +1,4 @@
-"""The options of the data source: those of Spark's Kafka connector, by the same names."""
+"""The options of the data source, which have the names of Spark's Kafka connector."""
 
 from __future__ import annotations
 
@@ -75,21 +75,21 @@ OPTION_NAMES = (
     "txnVersion",
     "txnMarkerTopic",
 )
-"""All but those of the client, which begin with `kafka.`."""
+"""All options except those of the clients, which begin with `kafka.`."""
 
 SPARK_OPTIONS = frozenset({"path", "checkpointlocation", "queryname"})
-"""Spark hands these to every data source."""
+"""Options that Spark passes to every data source."""
 
 ENDING_OPTIONS = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 
 UNSUPPORTED_OPTIONS = {
-    "auto.offset.reset": "where to begin is said by startingOffsets",
-    "key.deserializer": "keys are bytes: cast the column",
-    "value.deserializer": "values are bytes: cast the column",
-    "key.serializer": "keys are bytes or strings: cast the column",
-    "value.serializer": "values are bytes or strings: cast the column",
-    "enable.auto.commit": "offsets are committed when a micro-batch is done",
-    "interceptor.classes": "interceptors may change what is read",
+    "auto.offset.reset": "set startingOffsets instead",
+    "key.deserializer": "keys are bytes; cast the column",
+    "value.deserializer": "values are bytes; cast the column",
+    "key.serializer": "keys are bytes or strings; cast the column",
+    "value.serializer": "values are bytes or strings; cast the column",
+    "enable.auto.commit": "a stream commits offsets after each micro-batch",
+    "interceptor.classes": "interceptors could change the rows",
     "transactional.id": "with exactlyOnce each task has its own, which begins with txnAppId",
 }
 
@@ -99,7 +99,7 @@ IGNORED_OPTIONS = frozenset(
         "client.dns.lookup",
         "enable.metrics.push",
         "exclude.internal.topics",
-        "group.id",  # the data source's own affair, see `ReadOptions.group_id`
+        "group.id",  # handled separately; see `ReadOptions.group_id`
         "max.poll.records",
         "metadata.recovery.strategy",
         "metric.reporters",
@@ -110,14 +110,16 @@ IGNORED_OPTIONS = frozenset(
         "send.buffer.bytes",
     }
 )
-"""Settings of Java's clients that change no row, and that this client has no use for."""
+"""Settings of the Java clients that do not change rows and that this client does not have."""
 
 SECURITY_OPTIONS = ("security.protocol", "sasl.", "ssl.")
-"""Settings, or the beginnings of their names, that ask for more than plaintext."""
+"""Names, or their beginnings, of settings that require more than plaintext."""
 
 TRANSACTION_TIMEOUT_MS = 900_000
-"""Of the exactly-once sink, whose transactions are open as long as all tasks of a batch take: what
-brokers allow at most unless told otherwise."""
+"""Default transaction timeout of the exactly-once sink, in milliseconds.
+
+A transaction stays open until all tasks of the batch are done, so this is the most that brokers
+allow by default (`transaction.max.timeout.ms`)."""
 
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
@@ -132,7 +134,7 @@ class SubscribeStrategy:
 
 @dataclass(frozen=True, slots=True)
 class SubscribePatternStrategy:
-    """All partitions of the topics in whose name the pattern is found."""
+    """All partitions of the topics whose names contain a match of the pattern."""
 
     pattern: str
 
@@ -146,7 +148,7 @@ class AssignStrategy:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a query reads and how; `client` are the arguments of `Consumer`."""
+    """The options of a query that reads; `client` holds the arguments of `Consumer`."""
 
     consumer_strategy: SubscribeStrategy | SubscribePatternStrategy | AssignStrategy
     starting_offsets: OffsetRangeLimit
@@ -167,7 +169,11 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-        """Raises `InvalidOption` for what is unknown, missing, out of range or contradictory."""
+        """Parse the options that Spark passes to a reader.
+
+        Raises:
+            InvalidOption: An option is unknown, missing or out of range, or two contradict.
+        """
         options = _OptionReader(given)
         client = options.client(ConsumerConfig)
         starting_offsets = options.offset_range_limit(
@@ -184,7 +190,7 @@ class ReadOptions:
         most = options.number("maxOffsetsPerTrigger", 1)
         if streaming and None not in {least, most} and least > most:
             raise InvalidOption(
-                f"minOffsetsPerTrigger, {least}, is higher than maxOffsetsPerTrigger, {most}"
+                f"minOffsetsPerTrigger ({least}) must not exceed maxOffsetsPerTrigger ({most})"
             )
         return cls(
             consumer_strategy=options.consumer_strategy(),
@@ -210,10 +216,12 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class ExactlyOnceOptions:
-    """How what was written before is known again; as in Delta Lake's idempotent writes.
+    """The identity of a sink and its batch, as in Delta Lake's idempotent writes.
 
-    `app_id` names the sink; None takes the id of the stream. `version` is that of a batch query,
-    None for a stream, whose batches Spark counts. Markers are offsets of `marker_topic`.
+    Attributes:
+        app_id: The name of the sink (`txnAppId`); None uses the id of the stream.
+        version: The number of a batch query (`txnVersion`); None for streams, which Spark numbers.
+        marker_topic: The topic whose offsets the markers are.
     """
 
     app_id: str | None
@@ -223,8 +231,13 @@ class ExactlyOnceOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Where rows go; `client` are the arguments of `Producer`, `exactly_once` is None for at
-    least once."""
+    """The options of a query that writes.
+
+    Attributes:
+        topic: The topic of all rows; None uses the column `topic`.
+        client: Arguments of `Producer`.
+        exactly_once: None for at-least-once delivery.
+    """
 
     topic: str | None
     client: Mapping[str, Any] = field(repr=False)
@@ -232,7 +245,11 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str], *, streaming: bool = False) -> WriteOptions:
-        """Raises `InvalidOption` for what is unknown, missing or out of range."""
+        """Parse the options that Spark passes to a writer.
+
+        Raises:
+            InvalidOption: An option is unknown, missing or out of range, or two contradict.
+        """
         options = _OptionReader(given)
         topic = options.stripped("topic")
         exactly_once = _exactly_once(options, topic, streaming=streaming)
@@ -252,27 +269,29 @@ def _exactly_once(
     if not options.flag("exactlyOnce", False):
         for name in ("txnAppId", "txnVersion", "txnMarkerTopic"):
             if name in options:
-                raise InvalidOption(f"{name} is for exactlyOnce, which must be true")
+                raise InvalidOption(f"{name} requires exactlyOnce=true")
         return None
     if app_id == "":
         raise InvalidOption("txnAppId is empty")
     if streaming and version is not None:
-        raise InvalidOption("txnVersion is for batch queries: Spark counts those of a stream")
+        raise InvalidOption(
+            "txnVersion is only for batch queries: Spark numbers the batches of a stream"
+        )
     if not streaming and (app_id is None or version is None):
         raise InvalidOption(
             "exactlyOnce in a batch query needs txnAppId, a name for the job, and txnVersion, a"
-            " number that grows: else nobody could tell a repeat from new rows"
+            " number that increases with each batch, to distinguish a repeat from new rows"
         )
     if not marker_topic:
         raise InvalidOption(
-            "exactlyOnce needs the option topic or, where rows have their own, txnMarkerTopic: a"
-            " topic that is there, and whose offsets keep what was written"
+            "exactlyOnce needs the option topic or, if rows have their own topics, txnMarkerTopic:"
+            " an existing topic for the markers of what was written"
         )
     return ExactlyOnceOptions(app_id, version, marker_topic)
 
 
 class _OptionReader:
-    """Options as Spark hands them over: text, by names without regard to case."""
+    """A reader of the options that Spark passes: text values by case-insensitive names."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given: dict[str, str] = {}
@@ -325,7 +344,7 @@ class _OptionReader:
         chosen = [name for name in names if name in self]
         if len(chosen) != 1:
             found = "none is" if not chosen else f"{' and '.join(chosen)} are"
-            raise InvalidOption(f"one of the options {', '.join(names)} must be given; {found}")
+            raise InvalidOption(f"set exactly one of the options {', '.join(names)}; {found} set")
         (name,) = chosen
         value = self._given[name].strip()
         if name == "assign":
@@ -339,7 +358,7 @@ class _OptionReader:
         raise InvalidOption(f"the option {name!r} names nothing to read: {value!r}")
 
     def offset_range_limit(self, side: str, default: OffsetRangeLimit) -> OffsetRangeLimit:
-        """The first that is given of a time for all, times, and offsets."""
+        """Return the first that is set: one timestamp, timestamps per partition, or offsets."""
         whole = f"{side}Timestamp"
         if whole in self:
             return GlobalTimestampRangeLimit(_number(self._given[whole], whole, 0))
@@ -355,13 +374,13 @@ class _OptionReader:
             return GlobalOffsetRangeLimit(EARLIEST if word == "earliest" else LATEST)
         if not word.startswith("{"):
             raise InvalidOption(
-                f"{name} must be earliest, latest or JSON of offsets by topic and partition, as"
+                f"{name} must be earliest, latest or JSON of offsets by topic and partition, like"
                 f' {{"topicA":{{"0":23,"1":-2}}}}, not {value!r:.200}'
             )
         return SpecificOffsetRangeLimit(offsets_from_json(value, name))
 
     def client(self, config_class: type[Any]) -> dict[str, Any]:
-        """The client's arguments that the `kafka.` options stand for, checked."""
+        """Convert the `kafka.` options to arguments of the client, and validate them."""
         if "bootstrap.servers" not in self.kafka:
             raise InvalidOption("the option kafka.bootstrap.servers must be given")
         kinds = _option_kinds()
@@ -386,7 +405,7 @@ class _OptionReader:
                     f"the option {KAFKA_PREFIX}{name} is not one of this client"
                     f"{nearest(name, known)}"
                 )
-            # What one side of a job needs may be given to both.
+            # A job may pass the same options to its reader and its writer.
             if argument in own and _applies_to_codec(name, self.kafka):
                 found[argument] = _value(value, kinds[argument], KAFKA_PREFIX + name)
         with reword_errors():
@@ -395,17 +414,19 @@ class _OptionReader:
 
 
 def _option_kinds() -> dict[str, str]:
-    """The options of both clients, and what kind each is of."""
+    """Return the type of each option of both clients."""
     return {o.name: o.kind for c in (ConsumerConfig, ProducerConfig) for o in options_of(c)}
 
 
 def duration_ms(text: str, what: str) -> int:
-    """Milliseconds in "90", "90ms", "15m", "2h" …, as Spark reads times; without a unit, ms."""
+    """Convert a duration such as "90ms", "15m" or "2h" to milliseconds; the default unit is ms."""
     units = {"us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000}
     units |= {"": 1, "h": 3_600_000, "d": 86_400_000}
     found = re.fullmatch(r"([0-9]{1,15})([a-z]*)", text.strip().lower())
     if found is None or found[2] not in units:
-        raise InvalidOption(f"{what} must be a time such as '15m', '30s' or '500ms', not {text!r}")
+        raise InvalidOption(
+            f"{what} must be a duration such as '15m', '30s' or '500ms', not {text!r}"
+        )
     return int(int(found[1]) * units[found[2]])
 
 
@@ -431,7 +452,9 @@ def _pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise InvalidOption(f"subscribePattern is no pattern: {error} in {text!r}") from None
+        raise InvalidOption(
+            f"subscribePattern is not a valid regular expression: {error} in {text!r}"
+        ) from None
     return text
 
 
@@ -440,7 +463,7 @@ def _is_plaintext(name: str, value: str) -> bool:
 
 
 def _applies_to_codec(name: str, kafka: Mapping[str, str]) -> bool:
-    """A level for another codec than the one that is used says nothing, as in Java."""
+    """Return whether an option takes effect: a level of an unused codec does not, as in Java."""
     if RENAMED_OPTIONS.get(name) != "compression_level":
         return True
     return name == f"compression.{kafka.get('compression.type', 'none').strip()}.level"

@@ -1,10 +1,10 @@
-"""Which ranges a query's predicates leave to be read, and what Spark must still look at.
+"""Filter pushdown: skip partitions and offsets that a query's filters exclude.
 
-Only what is certain is left out. Partitions and offsets of a record are known before it is read,
-so that predicates on them are done with here. Timestamps need not grow with the offsets: the
-broker tells the first record at or after a time, all before it are older, and of those behind it
-nothing is known. So a lower bound moves the start, an upper one nothing, and Spark applies both
-again.
+Filters on topic, partition and offset are applied in full here, because these are known before a
+record is read. Timestamps need not increase with offsets. For a timestamp, ListOffsets returns the
+first offset with that timestamp or a later one: all records before it are older, while those after
+it may be older or newer. So a lower bound on the timestamp moves the start of a range, an upper
+bound changes nothing, and Spark applies both again.
 """
 
 from __future__ import annotations
@@ -39,20 +39,23 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "StringEndsWith": lambda value, other: value.endswith(other),
     "StringContains": lambda value, other: other in value,
 }
-"""Of a value that is not null with one, or several, of its own type. By the names of the classes of
-filters, as what plans is not to import PySpark."""
+"""Comparisons of a non-null value with values of its own type, by the name of the filter class.
+
+Names are used instead of classes because the planner does not import PySpark."""
 
 NON_NULL_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType")
-"""Columns that are null in no row."""
+"""Columns that are never null."""
 
 
 @dataclass(frozen=True, slots=True)
 class PushedFilters:
-    """What is to be read.
+    """The filters of a query that restrict the partitions and offsets to read.
 
-    `partition_filters` are predicates on topic and partition that all hold, `min_offset` to
-    `end_offset` (without it) are the offsets of every partition, `min_timestamp_ms` is the least
-    timestamp.
+    Attributes:
+        partition_filters: Filters on topic and partition; all must match.
+        min_offset: The lowest offset to read in every partition.
+        end_offset: The offset to stop at (exclusive), or None for no bound.
+        min_timestamp_ms: The lowest timestamp, in milliseconds since 1970, or None for no bound.
     """
 
     partition_filters: tuple[Filter, ...] = ()
@@ -61,7 +64,7 @@ class PushedFilters:
     min_timestamp_ms: int | None = None
 
     def apply(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-        """What the predicates on topic, partition and offset leave."""
+        """Apply the filters on topic, partition and offset to the ranges."""
         return [
             self._clip(offset_range)
             for offset_range in ranges
@@ -83,11 +86,17 @@ class PushedFilters:
 def apply_min_timestamp(
     offset_range: OffsetRange, log_end: int, found: int | None, log_start: int
 ) -> OffsetRange:
-    """What a least timestamp leaves of a range.
+    """Skip the records of a range that are older than a timestamp.
 
-    `found` is the first offset at or after it, None if all records are older. It must have been
-    looked up after `log_end` and before `log_start`: then what stands between the two was there.
-    What did not, nobody knows, and reading it will tell.
+    Look up `log_end` first, then `found`, then `log_start`. All offsets between `log_start` and
+    `log_end` were then in the log during the look-up. Offsets outside are not skipped, because
+    their timestamps are unknown.
+
+    Args:
+        offset_range: The range to shorten.
+        log_end: The log end offset.
+        found: The first offset with the timestamp or a later one; None if all records are older.
+        log_start: The log start offset.
     """
     if log_start > offset_range.start:
         return offset_range
@@ -99,7 +108,7 @@ NO_FILTERS = PushedFilters()
 
 
 def push_filters(filters: Iterable[Filter]) -> tuple[PushedFilters, list[Filter]]:
-    """What all of these leave to be read, and those that Spark must apply to the rows."""
+    """Return the pushed filters, and the filters that Spark must still apply to the rows."""
     pushed = NO_FILTERS
     unhandled = []
     for predicate in filters:
@@ -125,7 +134,7 @@ def _filter_name(predicate: Filter) -> str:
 
 
 def _without_not(predicate: Any) -> Any:
-    """A filter without a `not` before it."""
+    """Return the child of a `Not`, or the filter itself."""
     return predicate.child if _filter_name(predicate) == "Not" else predicate
 
 
@@ -135,7 +144,7 @@ def _column(predicate: Filter) -> str | None:
 
 
 def _has_comparable_type(predicate: Filter, column: str) -> bool:
-    """Whether Python compares these as Spark does."""
+    """Return whether Python compares the values of this filter as Spark does."""
     inner = _without_not(predicate)
     if _filter_name(inner) in {"IsNull", "IsNotNull"}:
         return True
@@ -156,7 +165,7 @@ def _matches(predicate: Any, values: Mapping[str, Any]) -> bool:
 
 
 def _offset_bounds(predicate: Any) -> tuple[int, int | None] | None:
-    """The offsets that may hold it, first and end; None if it is of another kind."""
+    """Return the lowest offset and the end (exclusive) that may match, or None if unknown."""
     kind = _filter_name(predicate)
     if kind == "IsNull":
         return 0, 0
@@ -189,7 +198,7 @@ def _with_offset_bounds(
 
 
 def _with_min_timestamp(pushed: PushedFilters, predicate: Any) -> PushedFilters:
-    """A lower bound of the timestamps, in whole milliseconds, which is what Kafka has."""
+    """Add the lower bound of a filter on timestamps, rounded up to Kafka's milliseconds."""
     kind = _filter_name(predicate)
     if kind == "In":
         values = [value for value in predicate.value if value is not None]
@@ -201,7 +210,7 @@ def _with_min_timestamp(pushed: PushedFilters, predicate: Any) -> PushedFilters:
         return pushed
     microseconds = min((value - EPOCH) // MICROSECOND for value in values)
     least_ms = -((-microseconds - (kind == "GreaterThan")) // 1000)
-    # No record but one without a timestamp is older than 1970.
+    # Only records without a timestamp are older than 1970.
     return replace(pushed, min_timestamp_ms=max(least_ms, pushed.min_timestamp_ms or 0) or None)
 
 

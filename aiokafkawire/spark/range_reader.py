@@ -1,4 +1,4 @@
-"""One range of one partition, exactly, from within a Spark task."""
+"""Reading of exactly one offset range of one partition in a Spark task."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ __all__ = ("RangeReader", "read_range", "task_options")
 logger = logging.getLogger("aiokafkawire.spark")
 
 MAX_BATCH_ROWS = 10_000
-"""The most rows of one Arrow batch: what the way to the JVM likes best."""
+"""The most rows in one Arrow batch; this size passes to the JVM fastest."""
 
 PREFETCHED_BATCHES = 2
-"""So many are decoded while Spark takes the one before."""
+"""Batches that are decoded ahead while Spark processes the current one."""
 
 POLL_MS = 50
-"""So long a range waits for records before it looks whether it has come to its end without any:
-markers of transactions and offsets that were compacted away are no records."""
+"""Timeout of one poll. After an empty poll, check the position: transaction markers and compacted
+offsets move it without returning records."""
 
 POLLS_PER_END_CHECK = 10
-"""So often it looks before it asks whether the log has come to its end."""
+"""Consecutive empty polls before the log end offset is looked up."""
 
 FETCH_MAX_WAIT_MS = 1
-"""How long a broker may keep a fetch. What a range has is there; what is asked for ahead, behind
-its end, may not be, and the next range of this process would wait for the answer."""
+"""`fetch_max_wait_ms` of tasks. The records of a range are already in the log. A prefetch beyond
+its end may find nothing, and the next range of this process would have to wait for the response."""
 
 FIXED_TASK_OPTIONS = {"auto_offset_reset": "none", "allow_auto_create_topics": False}
 
 
 def task_options(client: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of the consumers that read ranges."""
+    """Return the consumer options of tasks."""
     return {
         "fetch_max_wait_ms": FETCH_MAX_WAIT_MS,
         **client,
@@ -61,10 +61,20 @@ def read_range(
     fail_on_data_loss: bool,
     poll_timeout_ms: int,
 ) -> Iterator[pyarrow.RecordBatch]:
-    """The records of a range as Spark's columns, in batches of at most `MAX_BATCH_ROWS`.
+    """Yield the records of a range as Spark's columns, in batches of at most `MAX_BATCH_ROWS`.
 
-    Blocks. Raises `KafkaError` for offsets that the log has not any more, unless
-    `fail_on_data_loss` is off, and `RequestTimedOut` after `poll_timeout_ms` without any progress.
+    Blocks.
+
+    Args:
+        client: Arguments of `Consumer`.
+        offset_range: The offsets to read.
+        columns: Names of the columns, in order.
+        fail_on_data_loss: Fail if the log no longer has an offset; if false, log and skip it.
+        poll_timeout_ms: The longest time without progress.
+
+    Raises:
+        KafkaError: The log does not have all offsets of the range.
+        RequestTimedOut: No progress within `poll_timeout_ms`.
     """
     from .columns import to_spark_columns  # noqa: PLC0415 - pyarrow takes long to import
 
@@ -80,7 +90,7 @@ def read_range(
 
 
 class RangeReader:
-    """Reads one range with a consumer that nobody else uses meanwhile."""
+    """A reader of one range, with exclusive use of a consumer."""
 
     def __init__(
         self,
@@ -99,7 +109,7 @@ class RangeReader:
         self._last_progress = 0.0
 
     async def records(self) -> AsyncGenerator[Records, None]:
-        """All records of the range, in order. To be called once."""
+        """Yield all records of the range, in order. Call once."""
         tp, _, end = self._offset_range
         self._last_progress = anyio.current_time()
         self._consumer.assign(tp)
@@ -112,12 +122,12 @@ class RangeReader:
                     await self._report_data_loss()
                     continue
                 if self._position >= end:
-                    # Also while Spark takes its time with these, nothing more is to be fetched.
+                    # Stop fetching now: Spark may take long to process these records.
                     self._consumer.assign()
                 if records is not None and len(records):
                     yield records
         finally:
-            # Nobody wants more.
+            # Stop fetching.
             self._consumer.assign()
 
     async def _poll(self) -> Records | None:
@@ -139,7 +149,7 @@ class RangeReader:
         self._last_progress = anyio.current_time()
 
     async def _check_log_end(self) -> None:
-        """Nothing came: has the log ended before the range, or does the broker not answer?"""
+        """After empty polls, detect a log that ends before the range and a broker that is stuck."""
         self._empty_polls += 1
         if self._empty_polls % POLLS_PER_END_CHECK:
             return
@@ -149,30 +159,31 @@ class RangeReader:
             await self._report_data_loss()
         elif anyio.current_time() - self._last_progress > self._poll_timeout_s:
             raise RequestTimedOut(
-                f"nothing came for {self._poll_timeout_s:g} s of a range that ends at"
-                f" {self._offset_range.end}, though the log ends at {log_end}",
+                f"no progress for {self._poll_timeout_s:g} s in a range that ends at"
+                f" {self._offset_range.end}, although the log ends at {log_end}: check the broker,"
+                " or raise kafkaConsumer.pollTimeoutMs",
                 topic=tp.topic,
                 partition=tp.partition,
                 offset=self._position,
             )
 
     async def _report_data_loss(self) -> None:
-        """The log has not, or not any more, what is to be read next."""
+        """Handle offsets that the log does not have: fail, or skip them with a warning."""
         tp, start, end = self._offset_range
         first = (await self._consumer.beginning_offsets(tp))[tp]
         log_end = (await self._consumer.end_offsets(tp))[tp]
         if first <= self._position < log_end:
-            # It was there all the same: the answers were of different moments.
+            # The offset exists after all: the log changed between the requests.
             self._consumer.seek(tp, self._position)
             return
-        reason = f"the log has offsets {first} to {log_end} only, of the {start} to {end} to read"
+        reason = f"the log has only offsets {first} to {log_end}, but the range is {start} to {end}"
         resume_offset = min(first, end) if self._position < first else end
         skipped = f"{resume_offset - self._position} offsets ({self._position} to {resume_offset})"
         if self._fail_on_data_loss:
             raise KafkaError(
-                f"records may be lost: {reason}. They may have been deleted by age or size, or the"
-                " topic was deleted and made again. With failOnDataLoss false the query goes on,"
-                f" without {skipped}",
+                f"records may be lost: {reason}. Retention may have deleted them, or the topic was"
+                " deleted and recreated. With failOnDataLoss=false the query continues and skips"
+                f" {skipped}",
                 topic=tp.topic,
                 partition=tp.partition,
                 offset=self._position,
@@ -184,7 +195,7 @@ class RangeReader:
 
 
 def _truncate(records: Records, end: int) -> Records:
-    """Those of offsets below `end`."""
+    """Return the records with offsets below `end`."""
     last = records.last_offset
     if last is None or last < end:
         return records

@@ -1,4 +1,4 @@
-"""What one task reads, and how much of it one task is given."""
+"""Offset ranges, and how they are split among tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ("OffsetRange", "split_ranges")
 
 
 class OffsetRange(NamedTuple):
-    """The offsets of one partition from `start` up to `end`, which is not part of it."""
+    """The offsets of one partition from `start` to `end` (exclusive)."""
 
     topic_partition: TopicPartition
     start: int
@@ -20,7 +20,7 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many offsets: fewer records may stand there (compaction, transaction markers)."""
+        """The number of offsets; compaction and transaction markers leave fewer records."""
         return self.end - self.start
 
 
@@ -29,12 +29,20 @@ def split_ranges(
     min_partitions: int | None = None,
     max_records_per_partition: int | None = None,
 ) -> list[OffsetRange]:
-    """Ranges for tasks: what is empty is left out, what is large is split.
+    """Drop empty ranges and split large ones, one range per task.
 
-    First no range has more than `max_records_per_partition` offsets; then, if these are fewer than
-    `min_partitions`, large ones are split in proportion to their size, into about so many (as the
-    JVM's connector does it: ranges whose share is one task are left out of the proportion).
-    The order is that of topic, partition and offset.
+    Ranges are first split to at most `max_records_per_partition` offsets. If there are still fewer
+    than `min_partitions`, large ranges are split further in proportion to their size. As in Spark's
+    connector, ranges whose share is a single task do not count in that proportion, so the result
+    has about `min_partitions` ranges.
+
+    Args:
+        ranges: The offset ranges to read.
+        min_partitions: `minPartitions`. None does not split for the number of tasks.
+        max_records_per_partition: `maxRecordsPerPartition`. None does not limit ranges.
+
+    Returns:
+        The ranges, sorted by topic, partition and offset.
     """
     pieces = sorted(piece for piece in ranges if piece.size > 0)
     if max_records_per_partition is not None:
@@ -56,7 +64,7 @@ def split_ranges(
 
 
 def _share(size: int, total: int, parts: int) -> int:
-    """Of so many parts, those that are its own: at least one."""
+    """Return the share of `parts` in proportion to `size`, at least one."""
     return max(math.floor(size / total * parts + 0.5), 1)
 
 

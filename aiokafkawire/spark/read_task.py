@@ -1,4 +1,4 @@
-"""What the readers of batches and of streams share."""
+"""The task side of the batch and the stream reader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ("KafkaInputPartition", "read_partition")
 
 
 class KafkaInputPartition(InputPartition):
-    """What one task reads."""
+    """The offset range that one task reads."""
 
     def __init__(self, offset_range: OffsetRange) -> None:
         super().__init__(offset_range)
@@ -26,11 +26,11 @@ class KafkaInputPartition(InputPartition):
 def read_partition(
     options: ReadOptions, partition: InputPartition, columns: Sequence[str]
 ) -> Iterator[pyarrow.RecordBatch]:
-    """The rows of a task."""
-    # Spark makes one empty task where a reader plans none.
+    """Read the rows of a task."""
+    # Spark creates one empty task if a reader plans none.
     if partition.value is None:
         return iter(())
-    from .range_reader import read_range  # noqa: PLC0415 - who plans does not read
+    from .range_reader import read_range  # noqa: PLC0415 - planning does not need it
 
     return read_range(
         options.client,

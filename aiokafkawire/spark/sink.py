@@ -1,4 +1,4 @@
-"""The writers as Spark sees them."""
+"""The writers that Spark calls."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TEXT_TYPES: tuple[type[DataType], ...] = (StringType, BinaryType)
 
 QUERY_ID_PROPERTY = "sql.streaming.queryId"
 BATCH_ID_PROPERTY = "streaming.sql.batchId"
-"""Where Spark tells tasks of a stream which one it is, and which of its micro-batches."""
+"""Local properties of a task with the id of its stream and the number of its micro-batch."""
 
 COLUMN_TYPES: dict[str, tuple[type[DataType], ...]] = {
     "key": TEXT_TYPES,
@@ -43,21 +43,21 @@ COLUMN_TYPES: dict[str, tuple[type[DataType], ...]] = {
     "headers": (ArrayType,),
     "partition": (IntegerType,),
 }
-"""The columns that make a record, and their types. Others are left out, as in Spark's connector."""
+"""The columns of a record and their types. Other columns are ignored, as in Spark's connector."""
 
 
 class TaskCommitMessage(WriterCommitMessage):
-    """What a task of the exactly-once sink tells the driver."""
+    """The result of a task of the exactly-once sink, which Spark passes to the driver."""
 
     def __init__(self, result: TaskResult) -> None:
         self.result = result
 
 
 class _KafkaWriter:
-    """What both writers do: each task writes by itself, and at least once, or exactly once and
-    then the driver ends what all have written.
+    """The common part of both writers.
 
-    At least once: a task that Spark repeats writes again what the one before wrote.
+    By default rows are written at least once: a task that Spark repeats writes its rows again. With
+    `exactlyOnce` each task leaves a transaction open, and the driver commits all of them.
     """
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
@@ -68,7 +68,7 @@ class _KafkaWriter:
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
         options = self._options
         batches = (batch.select(self._names) for batch in iterator)
-        # Each process of Spark's imports for itself: no more than it needs.
+        # Every process of Spark imports this module; import only what the mode needs.
         if options.exactly_once is None:
             from .writing import write_rows  # noqa: PLC0415
 
@@ -88,7 +88,10 @@ class _KafkaWriter:
             results = _task_results(messages)
             if len(results) != len(messages):
                 count = f"{len(results)} of {len(messages)} tasks"
-                raise KafkaError(f"exactlyOnce: Spark hands over what {count} have written")
+                raise KafkaError(
+                    f"exactlyOnce: Spark passed the results of {count} to the driver; run the"
+                    " batch again"
+                )
             commit_all(self._options.client, results)
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -99,39 +102,42 @@ class _KafkaWriter:
 
 
 class KafkaBatchWriter(_KafkaWriter, DataSourceArrowWriter):
-    """Appends the rows of a query."""
+    """The writer of a batch query, which appends its rows."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks have written: end their transactions, if there are any."""
+        """Commit the transactions of all tasks, if there are any."""
         self._commit(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """What tasks wrote stays written, if not in transactions."""
+        """Abort the transactions of all tasks. Rows outside transactions stay written."""
         self._abort(messages)
 
 
 class KafkaStreamWriter(_KafkaWriter, DataSourceStreamArrowWriter):
-    """Appends the rows of each micro-batch. Offsets of the source are the source's affair."""
+    """The writer of a streaming query, which appends the rows of each micro-batch."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """All tasks have written: end their transactions, if there are any."""
+        """Commit the transactions of all tasks, if there are any."""
         self._commit(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """What tasks wrote stays written, if not in transactions."""
+        """Abort the transactions of all tasks. Rows outside transactions stay written."""
         self._abort(messages)
 
 
 def _current_task(options: ExactlyOnceOptions) -> tuple[int, SinkBatch]:
-    """The number of this task, and the batch that it is of."""
+    """Return the number of this task and its batch."""
     context = TaskContext.get()
-    assert context is not None, "tasks have one"
+    assert context is not None, "runs in a task only"
     number, query = options.version, ""
     if number is None:
         query = context.getLocalProperty(QUERY_ID_PROPERTY) or ""
         number = int(context.getLocalProperty(BATCH_ID_PROPERTY) or -1)
         if not query or number < 0:
-            raise KafkaError("exactlyOnce: Spark does not tell which micro-batch a task is of")
+            raise KafkaError(
+                "exactlyOnce: the micro-batch of the task is unknown, because Spark did not set the"
+                f" local properties {QUERY_ID_PROPERTY} and {BATCH_ID_PROPERTY}"
+            )
     return context.partitionId(), SinkBatch(
         options.app_id or query, query, number, options.marker_topic
     )
@@ -144,9 +150,11 @@ def _task_results(messages: Sequence[WriterCommitMessage | None]) -> list[TaskRe
 def _validate_schema(options: WriteOptions, schema: StructType) -> None:
     column_types = {field.name: field.dataType for field in schema.fields}
     if "value" not in column_types:
-        raise InvalidOption("a column named value must be there; rename one, or cast the row")
+        raise InvalidOption("the rows have no column named value: rename a column, or cast the row")
     if options.topic is None and "topic" not in column_types:
-        raise InvalidOption("set the option topic, or give each row its own in a column topic")
+        raise InvalidOption(
+            "no topic: set the option topic, or add a column topic with the topic of each row"
+        )
     if options.topic == "":
         raise InvalidOption("the option topic is empty")
     for name, kind in column_types.items():

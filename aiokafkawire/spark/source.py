@@ -1,4 +1,4 @@
-"""The data source as Spark sees it."""
+"""The data source and the batch reader that Spark calls."""
 
 from __future__ import annotations
 
@@ -58,13 +58,17 @@ class KafkaDataSource(DataSource):
             .option("subscribe", "orders")
             .load()
 
-    Options, columns and the JSON of offsets are those of Spark's own Kafka connector; a `.schema()`
-    of some of the columns reads these alone. Wrong options raise `InvalidOption`.
+    Options, columns and the JSON of offsets are those of Spark's Kafka connector. A `.schema()`
+    with some of the columns reads only these.
+
+    Raises:
+        InvalidOption: An option is unknown, missing or invalid.
+        ImportError: pyarrow is not installed.
     """
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        # PySpark is installed without it as well; its workers then only crash.
+        # PySpark does not require pyarrow; without it, workers crash without an explanation.
         if find_spec("pyarrow") is None:
             raise ImportError("the data source needs pyarrow: install aiokafkawire[spark]")
 
@@ -92,20 +96,22 @@ class KafkaDataSource(DataSource):
         return KafkaBatchWriter(WriteOptions.parse(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: N802
-        # `overwrite` is how Spark says complete: all results of the query, again and again, which
-        # its own connector appends as well.
+        # Spark sets `overwrite` in the output mode complete, where each batch has all results of
+        # the query. Spark's own connector appends these as well.
         return KafkaStreamWriter(WriteOptions.parse(self.options, streaming=True), schema)
 
 
 class _PushFilters:
-    """A method that Spark calls where `spark.sql.python.filterPushdown.enabled` is set, and else
-    takes for one that nobody has overridden: it would refuse the query. Here all predicates hold
-    without it too.
+    """A `pushFilters` method that Spark takes for one that is not overridden.
+
+    Spark refuses a reader that overrides `pushFilters` unless
+    `spark.sql.python.filterPushdown.enabled` is set. With the setting Spark calls this method;
+    without it, Spark applies all filters itself.
     """
 
     def __init__(self, function: Callable[[Iterable[Filter]], list[Filter]]) -> None:
         self._function = function
-        # What Spark looks at.
+        # The attribute that Spark compares.
         self.__func__ = DataSourceReader.pushFilters
 
     def __call__(self, filters: Iterable[Filter]) -> list[Filter]:
@@ -113,7 +119,7 @@ class _PushFilters:
 
 
 class KafkaBatchReader(DataSourceReader):
-    """Plans on the driver, reads in tasks."""
+    """The reader of a batch query: it plans on the driver and reads in tasks."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
@@ -129,7 +135,7 @@ class KafkaBatchReader(DataSourceReader):
         return unhandled
 
     def partitions(self) -> Sequence[InputPartition]:
-        # A process that only looks what there is, or commits, imports no client.
+        # Import the client only here: processes that only check the schema do not need it.
         from aiokafkawire import blocking  # noqa: PLC0415
         from aiokafkawire.consumer import Consumer  # noqa: PLC0415
 
@@ -147,7 +153,11 @@ class KafkaBatchReader(DataSourceReader):
 
 
 def column_names(schema: StructType) -> list[str]:
-    """The columns that a query reads. Raises `InvalidOption` for what there is not."""
+    """Return the names of the columns that a query reads.
+
+    Raises:
+        InvalidOption: The schema has a column that does not exist, or one of another type.
+    """
     column_types = {field.name: field.dataType for field in (*SCHEMA.fields, HEADERS)}
     for column in schema.fields:
         if column_types.get(column.name) != column.dataType:
@@ -156,6 +166,6 @@ def column_names(schema: StructType) -> list[str]:
             )
             raise InvalidOption(
                 f"there is no column {column.name} of type {column.dataType.simpleString()};"
-                f" there are {known}"
+                f" use {known}"
             )
     return [column.name for column in schema.fields]

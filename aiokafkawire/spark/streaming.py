@@ -1,4 +1,4 @@
-"""The reader of a stream as Spark sees it."""
+"""The stream reader that Spark calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ __all__ = ("KafkaStreamReader",)
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One lives in a process of the driver as long as the query; copies of it read in tasks."""
+    """The reader of a streaming query.
+
+    One instance lives in a process of the driver as long as the query; tasks use copies.
+    """
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options
@@ -37,7 +40,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _progress(self) -> OffsetProgress:
         if self._cached_progress is None:
-            # On the driver alone: tasks have copies of this, and need none.
+            # Only on the driver; the copies in tasks need no consumer for offsets.
             from .offset_progress import OffsetProgress  # noqa: PLC0415
 
             self._cached_progress = OffsetProgress(self._options)

@@ -1,4 +1,4 @@
-"""The exactly-once sink at work: in a task, and on the driver."""
+"""The exactly-once sink: writing in tasks, and committing on the driver."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ __all__ = ("abort_all", "commit_all", "write_in_transaction")
 logger = logging.getLogger("aiokafkawire.spark")
 
 MAX_CONCURRENT_END_TXN = 16
-"""Transactions that the driver ends at a time; each takes a connection of its own."""
+"""Transactions that the driver ends concurrently; each uses its own connection."""
 
 MARKER_LOOKUP_S = 5.0
-"""How long the driver looks for the markers of transactions that did not end as they should."""
+"""Timeout for looking up the markers of transactions whose commit failed."""
 
 ABORT_TIMEOUT_S = 30.0
-"""How long the driver tries to abort what will not be committed. What it leaves is aborted by the
-next attempt, or by the transaction's timeout."""
+"""Timeout for aborting transactions. The next attempt of a task, or the transaction timeout, aborts
+the remaining ones."""
 
 
 CLIENT_OPTIONS = frozenset(option.name for option in options_of(ClientConfig))
@@ -68,23 +68,34 @@ def write_in_transaction(
     task: int,
     rows: Iterator[pyarrow.RecordBatch],
 ) -> TaskResult:
-    """Write the rows of a task and leave their transaction open, unless they are committed already.
+    """Write the rows of a task and leave the transaction open, unless they are already committed.
 
-    Blocks. Raises `KafkaError` with topic, partition and reason if a record failed, and if what is
-    committed are other rows.
+    Blocks.
+
+    Args:
+        client: Arguments of `Producer`.
+        topic: The topic of all rows; None uses the column `topic`.
+        batch: The batch of the sink.
+        task: The number of the task.
+        rows: The rows of the task.
+
+    Raises:
+        KafkaError: A record failed (with topic, partition and reason), other rows are already
+            committed, or the sink belongs to another query or has written a later batch.
     """
     filled = (part for part in rows if part.num_rows)
     first = next(filled, None)
     if first is None:
         return EmptyTask(task)
     parts = chain((first,), filled)
-    # Who has no business here shall not fence those that have.
+    # Check before the producer starts: an outdated run must not fence the current one.
     plan = _fetch_plan(client, batch)
     find_committed_marker(batch, plan, None)
     transactional_id = batch.transactional_id(task)
     producer = Producer(**producer_options(client), transactional_id=transactional_id)
     try:
-        # Fences earlier attempts and waits for what they had under way: their markers stand still.
+        # InitProducerId fences earlier attempts and waits for their transactions to end. After that
+        # the markers do not change.
         blocking.call(producer.start)
         width, marker = _fetch_sink_state(producer, client, batch, task, plan)
         if marker is not None:
@@ -100,7 +111,7 @@ def write_in_transaction(
         blocking.call(_send_marker, producer, batch, width, task, found)
         return PreparedTask(task, batch, width, found, blocking.call(producer.detach))
     finally:
-        # Aborts what is open, and not given away. What is to be told was raised before.
+        # Aborts a transaction that is still open and not detached. Any error was raised before.
         with suppress(KafkaError):
             blocking.call(producer.stop)
 
@@ -112,10 +123,10 @@ def _fetch_sink_state(
     task: int,
     plan: BatchPlan | None,
 ) -> tuple[int, Marker | None]:
-    """The width of the sink, and the task's marker if it stands at this batch.
+    """Return the width of the sink, and the task's marker if its rows are committed.
 
-    `plan` is from before the task was alone with its marker: its width stays, and that there was
-    none may have changed.
+    `plan` was fetched before earlier attempts were fenced. Its width is final. If there was none,
+    fetch again, because another run may have committed one meanwhile.
     """
     if plan is None:
         plan = _fetch_plan(client, batch)
@@ -136,10 +147,17 @@ async def _send_marker(
 
 
 def commit_all(client: Mapping[str, Any], results: Sequence[TaskResult]) -> None:
-    """Commit the transactions of all tasks.
+    """Commit the plan and the transactions of all tasks.
 
-    Blocks. Raises `KafkaError` where that cannot be: it says what is committed and what is not.
-    Then the batch is to be run again.
+    Blocks.
+
+    Args:
+        client: Arguments of `Producer`.
+        results: The result of each task.
+
+    Raises:
+        KafkaError: Some transactions are not committed. The error names the tasks; run the batch
+            again.
     """
     planned = build_plan(results)
     if planned is None:
@@ -151,10 +169,10 @@ def commit_all(client: Mapping[str, Any], results: Sequence[TaskResult]) -> None
         (result for result in results if isinstance(result, PreparedTask)),
         key=lambda result: result.task,
     )
-    # Before the plan's first task is committed, no other one may be.
+    # Commit the plan's first task before all others: see `exactly_once`.
     for chunk in (prepared_tasks,) if done else (prepared_tasks[:1], prepared_tasks[1:]):
         failed = blocking.call(_end_transactions, client, chunk, True)
-        # The answer may have been lost: markers tell what is committed.
+        # The response of EndTxn may have been lost; markers show which tasks are committed.
         found_committed, unknown = _find_committed_tasks(client, chunk, failed)
         done |= found_committed | {result.task for result in chunk if result.task not in failed}
         if failed.keys() - found_committed:
@@ -165,26 +183,30 @@ def commit_all(client: Mapping[str, Any], results: Sequence[TaskResult]) -> None
 
 
 def abort_all(client: Mapping[str, Any], results: Iterable[TaskResult | None]) -> None:
-    """Abort the transactions that were not committed, as far as that can be done soon.
+    """Abort the transactions that are not committed, within `ABORT_TIMEOUT_S`.
 
-    Blocks. One that is committed stays so.
+    Blocks. Committed transactions stay committed.
     """
     prepared_tasks = [result for result in results if isinstance(result, PreparedTask)]
     try:
         failed = blocking.call(_end_transactions, client, prepared_tasks, False)
     except TimeoutError:
         logger.warning(
-            "not all transactions were aborted in %g s: they will time out", ABORT_TIMEOUT_S
+            "Not all transactions were aborted within %g s; the rest will time out", ABORT_TIMEOUT_S
         )
     else:
         for task, error in failed.items():
-            logger.warning("the transaction of task %s was not aborted: %s", task, error)
+            logger.warning("Aborting the transaction of task %s failed: %s", task, error)
 
 
 def _commit_plan(
     client: Mapping[str, Any], batch: SinkBatch, plan: BatchPlan, results: Iterable[TaskResult]
 ) -> None:
-    """Commit the plan, unless that was done before. Raises `KafkaError` if another one stands."""
+    """Commit the plan unless it is already committed.
+
+    Raises:
+        KafkaError: Tasks of another plan for this batch are already committed.
+    """
     committed_plan = _fetch_plan(client, batch)
     has_commits = False
     if (
@@ -193,7 +215,7 @@ def _commit_plan(
         and committed_plan.digest != plan.digest
     ):
         first_kinds = {type(result) for result in results if result.task == committed_plan.first}
-        # Of a task that is open its marker is about to change, and would be waited for.
+        # Do not look up the marker of a task that is still open: the look-up would wait for it.
         has_commits = CommittedTask in first_kinds
         if not has_commits and PreparedTask not in first_kinds:
             marker = _fetch_marker(client, batch, committed_plan.width, committed_plan.first)
@@ -213,7 +235,7 @@ async def _commit_offset(consumer: Consumer, tp: TopicPartition, offset: OffsetA
 async def _end_transactions(
     client: Mapping[str, Any], prepared_tasks: Iterable[PreparedTask], commit: bool
 ) -> dict[int, KafkaError]:
-    """End transactions, and return why some were not, by task."""
+    """Commit or abort transactions concurrently, and return the errors by task."""
     options: Any = _client_options(client)
     limiter = anyio.CapacityLimiter(MAX_CONCURRENT_END_TXN)
     failed: dict[int, KafkaError] = {}
@@ -237,8 +259,11 @@ def _find_committed_tasks(
     prepared_tasks: Iterable[PreparedTask],
     failed: Mapping[int, KafkaError],
 ) -> tuple[set[int], set[int]]:
-    """Of the tasks whose end failed, those that are committed all the same, and those of which
-    nobody knows."""
+    """Look up the markers of failed tasks.
+
+    Returns:
+        The failed tasks that are committed nevertheless, and those whose outcome is unknown.
+    """
     deadline = time.monotonic() + MARKER_LOOKUP_S
     client = {**client, "default_api_timeout_ms": round(MARKER_LOOKUP_S * 1_000)}
     committed: set[int] = set()
@@ -250,7 +275,7 @@ def _find_committed_tasks(
             timeout_s = deadline - time.monotonic()
             marker = _fetch_marker(client, result.batch, result.width, result.task, timeout_s)
         except (KafkaError, TimeoutError):
-            # Who took over has looked, and would have written nothing had it been committed.
+            # The run that fenced this one found no marker; otherwise it would not have written.
             if not isinstance(failed[result.task], ProducerFenced):
                 unknown.add(result.task)
         else:
@@ -283,9 +308,10 @@ def _fetch_committed_offset(
     slot: tuple[str, int],
     timeout_s: float | None = None,
 ) -> OffsetAndMetadata | None:
-    """The offset that a group of the sink has; one that is about to change is waited for.
+    """Fetch a committed offset of the sink, and wait for open transactions that may change it.
 
-    Raises `TimeoutError` after `timeout_s`, and asks nobody if there is no time.
+    Raises:
+        TimeoutError: No stable offset within `timeout_s`. No request is sent if it is 0 or less.
     """
     if timeout_s is not None and timeout_s <= 0:
         raise TimeoutError
@@ -305,5 +331,5 @@ def _group_options(client: Mapping[str, Any], group: str) -> dict[str, Any]:
 
 
 def _client_options(client: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a producer that all clients have."""
+    """Return the options of a producer that every client has."""
     return {name: value for name, value in client.items() if name in CLIENT_OPTIONS}

@@ -1,4 +1,4 @@
-"""Rows to Kafka, from Arrow columns."""
+"""Writing of rows from Arrow columns to Kafka."""
 
 from __future__ import annotations
 
@@ -22,17 +22,28 @@ if TYPE_CHECKING:
 __all__ = ("compute_fingerprint", "flush_rows", "producer_options", "send_rows", "write_rows")
 
 BATCH_BYTES = 512 * 1024
-"""Batches of a sink, unless kafka.batch.size says otherwise: nobody waits for single rows, and with
-the producer's own 16 KiB each takes four times as long."""
+"""Default of `kafka.batch.size` in sinks, where throughput matters more than the latency of a row.
+
+With the producer's own 16 KiB each row takes four times as long."""
 
 
 def write_rows(
     client: Mapping[str, Any], topic: str | None, batches: Iterator[pyarrow.RecordBatch]
 ) -> int:
-    """Send all rows, wait until all are acknowledged, and return how many they were.
+    """Send all rows and wait until all are acknowledged.
 
-    `topic` is that of all rows; None takes the column. Blocks. Raises `KafkaError` with topic,
-    partition and reason if a record failed.
+    Blocks.
+
+    Args:
+        client: Arguments of `Producer`.
+        topic: The topic of all rows; None uses the column `topic`.
+        batches: The rows.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        KafkaError: A record failed. The error has topic, partition and reason.
     """
     rows = 0
     with borrow_client(Producer, producer_options(client)) as producer:
@@ -44,13 +55,13 @@ def write_rows(
 
 
 def producer_options(client: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of the producers that write rows."""
+    """Return the producer options of sinks."""
     most = client.get("max_request_size_bytes", BATCH_BYTES)
     return {"batch_size_bytes": min(BATCH_BYTES, most), **client}
 
 
 def compute_fingerprint(batch: pyarrow.RecordBatch) -> Fingerprint:
-    """Of the rows' keys; of the values of rows without a key."""
+    """Compute the fingerprint of rows from their keys, or from values where a key is null."""
     keys = _to_binary(batch.column("value"))
     if "key" in batch.schema.names:
         keys = compute.coalesce(_to_binary(batch.column("key")), keys)
@@ -59,7 +70,7 @@ def compute_fingerprint(batch: pyarrow.RecordBatch) -> Fingerprint:
 
 
 async def send_rows(producer: Producer, topic: str | None, batch: pyarrow.RecordBatch) -> None:
-    """Put rows into the producer's buffer, waiting for room."""
+    """Append rows to the producer's buffer, and wait while it is full."""
     columns = {name: batch.column(number) for number, name in enumerate(batch.schema.names)}
     for name, partition, part in _group_rows(columns, topic, batch.num_rows):
         keys = part.get("key")
@@ -73,15 +84,18 @@ async def send_rows(producer: Producer, topic: str | None, batch: pyarrow.Record
 
 
 async def flush_rows(producer: Producer) -> None:
-    """Wait until all rows are acknowledged. Raises `KafkaError` with topic, partition and reason if
-    one failed."""
+    """Wait until all rows are acknowledged.
+
+    Raises:
+        KafkaError: A record failed. The error has topic, partition and reason.
+    """
     try:
         await producer.flush()
     except DeliveriesFailed as error:
         first = error.first
         partitions = ", ".join(f"{tp} ({count})" for tp, count in sorted(error.counts.items()))
         raise KafkaError(
-            f"{error.count} records failed, in {partitions}; the first: {first}",
+            f"{error.count} records failed, in {partitions}; the first error: {first}",
             topic=getattr(first, "topic", None),
             partition=getattr(first, "partition", None),
         ) from first
@@ -93,7 +107,7 @@ Columns = dict[str, Any]
 def _group_rows(
     columns: Columns, topic: str | None, rows: int
 ) -> Iterator[tuple[str, int | None, Columns]]:
-    """The rows of each topic and partition, in their order."""
+    """Group the rows by topic and partition, and keep their order."""
     names = columns.pop("topic", None)
     numbers = columns.pop("partition", None)
     if not rows:
@@ -101,8 +115,7 @@ def _group_rows(
     if topic is None:
         if names.null_count:
             raise KafkaError(
-                "a row's topic is null: fill the column, or set the option topic, which is that"
-                " of all rows"
+                "a row's topic is null: fill the column, or set the option topic for all rows"
             )
         topics = names.unique().to_pylist()
     else:
@@ -124,7 +137,7 @@ def _group_rows(
 
 
 def _to_binary(column: Any) -> Any:
-    """Strings as their UTF-8."""
+    """Convert strings to binary (UTF-8)."""
     kind = column.type
     if pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind):
         return column

@@ -89,9 +89,9 @@ class Driver:
                         abort_all(self._client, results)
                     raise
             except KafkaError as error:
-                if "comes too late" in str(error):
+                if "is older than batch" in str(error):
                     raise TooLate from error
-                if "the same rows" in str(error):
+                if "the same rows to the same tasks" in str(error):
                     raise AssertionError("the same rows were taken for others") from error
             else:
                 return
@@ -111,7 +111,7 @@ class Driver:
         try:
             return write_in_transaction(client, TOPIC, batch, task, rows(batch.number, task))
         except KafkaError as error:
-            if "comes too late" in str(error):
+            if "is older than batch" in str(error):
                 raise
             return write_in_transaction(client, TOPIC, batch, task, rows(batch.number, task))
 

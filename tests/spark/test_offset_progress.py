@@ -134,14 +134,19 @@ def test_a_new_partition_is_read_from_its_beginning(kafka, begin):
 @pytest.mark.parametrize(
     ("start", "end", "text", "skipped"),
     [
-        ({"lost": {"0": 5}}, {"lost": {"0": 2}}, "changed from 5 to 2", "the 1 offsets that"),
+        (
+            {"lost": {"0": 5}},
+            {"lost": {"0": 2}},
+            "changed from 5 to 2",
+            "the 1 offsets of the log before 2",
+        ),
         (
             {"lost": {"0": 1, "9": 4}},
             {"lost": {"0": 2}},
-            "the partition is gone",
+            "the partition no longer exists",
             "all offsets from 4 on",
         ),
-        ({}, {"lost": {"0": 2}}, "begins at 1 instead of 0", "the 1 offsets before it"),
+        ({}, {"lost": {"0": 2}}, "starts at offset 1 instead of 0", "the 1 offsets before it"),
     ],
 )
 def test_losses_are_told(kafka, begin, caplog, start, end, text, skipped):  # noqa: PLR0917
@@ -163,11 +168,11 @@ def test_the_log_says_what_a_topic_that_was_made_again_loses(kafka, begin, caplo
     kafka.call(kafka.broker.delete_topic, "remade")
     fill(kafka, "remade", ["2"] * 10, ["2"] * 5)
     end = {"remade": {"0": 10, "1": 5}}
-    lost = "the end of its log changed from 20 to 10: the topic was deleted and made again"
-    skipped = "the 10 offsets that the log has before 10"
+    lost = "the log end offset changed from 20 to 10: the topic was deleted and recreated"
+    skipped = "the 10 offsets of the log before 10"
     with pytest.raises(KafkaError, match=lost) as caught:
         begin(subscribe="remade").plan_ranges({"remade": start}, end)
-    assert f"With failOnDataLoss false the query goes on, without {skipped}" in str(caught.value)
+    assert f"With failOnDataLoss=false the query continues and skips {skipped}" in str(caught.value)
     with caplog.at_level(logging.WARNING, "aiokafkawire.spark"):
         progress = begin(subscribe="remade", failOnDataLoss="false")
         assert read(progress, {"remade": start}, end) == [("remade", 1, 3, 5)]
@@ -193,7 +198,7 @@ def test_a_topic_that_is_deleted_ends_an_idle_stream_soon(kafka, begin, how):
         _until_it_fails(progress, end)
     assert time.monotonic() - began < 25, "only the look after 30 s has seen it"
     assert "topic 'dropped' was deleted while a stream reads it" in str(caught.value)
-    assert 'the offsets {"0": 1}' in str(caught.value)
+    assert 'reached offsets {"0": 1}' in str(caught.value)
     assert "auto" not in str(caught.value)
 
 
@@ -243,9 +248,9 @@ def test_offsets_of_another_query_are_told_as_such(kafka, begin):
     fill(kafka, "mine", ["1"])
     progress = begin(subscribe="mine")
     for foreign in (3, {"offset": 3}, {"logOffset": 1, "partitions": {"0": "a"}}):
-        with pytest.raises(InvalidOption, match="checkpoint that of another query"):
+        with pytest.raises(InvalidOption, match="checkpoint belong to another query"):
             after(progress, foreign)
-        with pytest.raises(InvalidOption, match="checkpoint that of another query"):
+        with pytest.raises(InvalidOption, match="checkpoint belong to another query"):
             read(progress, foreign, foreign)
 
 
@@ -253,5 +258,5 @@ def test_a_checkpoint_of_another_topic_is_told_as_such(kafka, begin):
     fill(kafka, "hers", ["1"])
     fill(kafka, "his", ["1"])
     hers, progress = begin(subscribe="hers").initial_offset(), begin(subscribe="his")
-    with pytest.raises(KafkaError, match="checkpoint that of another query"):
+    with pytest.raises(KafkaError, match="checkpoint belong to another query"):
         read(progress, hers, after(progress, hers))

@@ -87,7 +87,7 @@ def test_one_of_three_ways_says_what_is_read(given, expected):
         ({"subscribe": "a", "assign": "{}"}, "subscribe and assign are"),
         ({"subscribe": " , "}, "names nothing"),
         ({"subscribePattern": ""}, "names nothing"),
-        ({"subscribePattern": "("}, "no pattern"),
+        ({"subscribePattern": "("}, "not a valid regular expression"),
     ],
 )
 def test_no_way_and_two_ways_are_refused(given, text):
@@ -132,7 +132,7 @@ def test_where_reading_begins(given, expected):
         (
             True,
             {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
-            "minOffsetsPerTrigger, 9, is higher than maxOffsetsPerTrigger, 8",
+            r"minOffsetsPerTrigger \(9\) must not exceed maxOffsetsPerTrigger \(8\)",
         ),
         (True, {"maxTriggerDelay": "soon"}, "maxTriggerDelay"),
         (False, {"failOnDataLoss": "maybe"}, "failOnDataLoss"),
@@ -246,11 +246,11 @@ def test_exactly_once_of_a_batch_is_told_which_it_is():
         (ONCE | {"txnAppId": "a"}, False, "needs txnAppId"),
         (ONCE | {"txnVersion": "1"}, False, "needs txnAppId"),
         (ONCE | {"txnVersion": "-1", "txnAppId": "a"}, False, "txnVersion must be a whole number"),
-        (ONCE | {"txnVersion": "1"}, True, "txnVersion is for batch queries"),
+        (ONCE | {"txnVersion": "1"}, True, "txnVersion is only for batch queries"),
         (ONCE | {"txnAppId": " "}, True, "txnAppId is empty"),
         (SERVERS | {"exactlyOnce": "true"}, True, "option topic or, .*, txnMarkerTopic"),
         (ONCE | {"exactlyOnce": "yes"}, True, "exactlyOnce must be true or false"),
-        (SERVERS | {"txnAppId": "a"}, True, "txnAppId is for exactlyOnce, which must be true"),
+        (SERVERS | {"txnAppId": "a"}, True, "txnAppId requires exactlyOnce=true"),
         (ONCE | {"kafka.acks": "1"}, True, "acks"),
         (
             SERVERS | {"kafka.acks": "two"},

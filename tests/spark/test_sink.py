@@ -20,9 +20,9 @@ def test_a_task_of_which_nothing_is_told_is_not_committed_without():
     batch = KafkaBatchWriter(
         WriteOptions.parse({**once, "txnAppId": "a", "txnVersion": "1"}, streaming=False), SCHEMA
     )
-    with pytest.raises(KafkaError, match="hands over what 1 of 2 tasks have written"):
+    with pytest.raises(KafkaError, match="passed the results of 1 of 2 tasks"):
         stream.commit([TaskCommitMessage(EmptyTask(0)), None], 3)
-    with pytest.raises(KafkaError, match="hands over what 0 of 1 tasks have written"):
+    with pytest.raises(KafkaError, match="passed the results of 0 of 1 tasks"):
         batch.commit([None])
     # Those that failed have told nothing, and the others are aborted.
     stream.abort([None, TaskCommitMessage(EmptyTask(1))], 3)

@@ -134,7 +134,7 @@ def test_lost_records_fail_the_stream_with_the_reason(spark, kafka, tmp_path):
     run(writer)
     kafka.call(kafka.broker.delete_topic, "shrinking")
     fill(kafka, "shrinking", ["3"])
-    with pytest.raises(Exception, match="records may be lost: the end of its log changed from 3"):
+    with pytest.raises(Exception, match="records may be lost: the log end offset changed from 3"):
         run(writer)
 
 

@@ -53,7 +53,7 @@ def test_many_rows_are_all_there_once(spark, kafka):
     ("columns", "mode", "options", "text"),
     [
         (["'a' value"], "append", {}, "set the option topic"),
-        (["'a' key"], "append", {"topic": "t"}, "a column named value must be there"),
+        (["'a' key"], "append", {"topic": "t"}, "no column named value"),
         (["1 value"], "append", {"topic": "t"}, "column value must be string or binary, not int"),
         (["'a' value", "'b' headers"], "append", {"topic": "t"}, "headers must be array<struct"),
         (["'a' value", "1L partition"], "append", {"topic": "t"}, "partition must be int, not big"),

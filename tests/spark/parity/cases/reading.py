@@ -24,7 +24,7 @@ TOPICS = (
     reading("a pattern of a whole name", subscribePattern="^plai$"),
     no_reading(
         "a pattern that Python does not know",
-        "no pattern",
+        "not a valid regular expression",
         NO_ERROR,
         subscribePattern="\\p{Lower}lain",
         differs="pattern",
@@ -56,8 +56,10 @@ TOPICS = (
     no_reading("nothing subscribed to", "names nothing", "No topics to subscribe", subscribe=""),
     no_reading("commas alone", "names nothing", "No topics to subscribe", subscribe=" , "),
     no_reading("no pattern", "names nothing", "Pattern to subscribe", subscribePattern=""),
-    no_reading("a wrong pattern", "no pattern", "Unclosed", subscribePattern="a[b"),
-    no_reading("no JSON to assign", "no JSON", "No topicpartitions", assign="plain:0"),
+    no_reading(
+        "a wrong pattern", "not a valid regular expression", "Unclosed", subscribePattern="a[b"
+    ),
+    no_reading("no JSON to assign", "not valid JSON", "No topicpartitions", assign="plain:0"),
     reading("nothing assigned", assign="{}"),
     no_reading("assigned text", "must be JSON", "Expected e.g.", assign='{"plain":"0"}'),
     no_reading(
@@ -219,7 +221,7 @@ OFFSETS = (
     ),
     no_reading(
         "an offset below earliest",
-        "the least is -2",
+        "is invalid; use 0 or more",
         ".",
         subscribe="other",
         startingOffsets=by_partition("other", p0=-3),
