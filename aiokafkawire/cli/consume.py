@@ -13,6 +13,7 @@ from aiokafkawire.cli.arguments import (
     OffsetArgument,
     OffsetKind,
     client_options,
+    parse_assignments,
     parse_delimiter,
     parse_offset,
     require_one_topic,
@@ -113,6 +114,10 @@ def consume(
         form, delimiter, key_delimiter, null=null, as_json=as_json, as_kcat=as_kcat
     )
     start, until_ms = parse_offsets(offsets)
+    if start is None and group is None:
+        # No offset is committed: the reset policy decides, as it does in a client without a group.
+        policy = parse_assignments(ConsumerConfig, assignments).get("auto_offset_reset")
+        start = OffsetArgument(OffsetKind.END) if policy == "latest" else None
     plan = ConsumePlan(
         topics=_topic_arguments(topic, group, topics),
         group=group,

@@ -90,6 +90,15 @@ def test_where_to_start_and_stop_and_how_to_print(
     assert cli("consume", *given) == (0, printed, "")
 
 
+def test_a_read_without_offset_begins_where_the_reset_policy_says(
+    cli: Cli, servers: str, five: str
+) -> None:
+    given = ("consume", "-b", servers, five, "-p", "0", "-e", "-q", "-X")
+    assert cli(*given, "auto_offset_reset=latest") == (0, b"", "")
+    assert cli(*given, "auto.offset.reset=latest", "-o", "4") == (0, b"4\n", "")
+    assert cli(*given, "auto_offset_reset=earliest")[1].count(b"\n") == 5
+
+
 def test_a_topic_needs_no_option(cli: Cli, servers: str, five: str) -> None:
     given = ("-b", servers, "-p", "0", "-e", "-q", "-c", "1")
     assert cli("consume", five, *given) == (0, b"0\n", "")
