@@ -19,7 +19,7 @@ from aiokafkawire.broker.kafka07 import Logs, connection_to
 from aiokafkawire.broker.node import Node
 from aiokafkawire.broker.options import BrokerOptions, check_arguments
 from aiokafkawire.broker.release_choice import resolve_options, resolve_release
-from aiokafkawire.broker.replication import Registry, Replication
+from aiokafkawire.broker.replication import ControllerContext, Replication
 from aiokafkawire.broker.request_context import BrokerState
 from aiokafkawire.broker.storage import DirectoryStore, MemoryStore, Store
 from aiokafkawire.broker.transactions import TransactionCoordinator
@@ -195,13 +195,13 @@ class Broker(Client[BrokerState]):
             ),
             releases=dict.fromkeys(node_ids, self._release),
         )
-        if isinstance(cluster, Registry):
+        if isinstance(cluster, ControllerContext):
             state.replication = Replication(
                 cluster,
                 store,
                 runtime,
                 host,
-                shown=state.addresses,
+                advertised_addresses=state.addresses,
                 releases=state.releases,
             )
         host.spawn(state.group_coordinator.run, name="groups")
@@ -228,13 +228,13 @@ class Broker(Client[BrokerState]):
         assert self._runtime is not None
         if not self.options.replicate:
             return ClusterState(node_ids, store, self.options, self._runtime.rng)
-        return Registry(
+        return ControllerContext(
             node_ids,
             store,
             self.options,
             self._runtime.rng,
-            unclean=not self._release.since(UNCLEAN_ELECTION_UNTIL),
-            eligible=finalized(self._release).get(ELIGIBLE_REPLICAS_VERSION, 0) > 0,
+            allow_unclean=not self._release.since(UNCLEAN_ELECTION_UNTIL),
+            uses_elr=finalized(self._release).get(ELIGIBLE_REPLICAS_VERSION, 0) > 0,
         )
 
     async def _bind_node(self, node: Node, address: Address, state: BrokerState) -> None:
@@ -254,10 +254,12 @@ class Broker(Client[BrokerState]):
         assert self._runtime is not None
         sessions = FetchSessionCache(self._runtime.rng, self.options.max_fetch_sessions)
         state.fetch_sessions[node.node_id] = sessions
-        shown = Address(self._advertised_host or node.address.host, node.address.port)
-        state.addresses[node.node_id] = shown
+        advertised_addresses = Address(
+            self._advertised_host or node.address.host, node.address.port
+        )
+        state.addresses[node.node_id] = advertised_addresses
         if state.replication is not None:
-            state.replication.came(node)
+            state.replication.on_node_startup(node)
 
     async def _stop(self, state: BrokerState) -> None:
         nodes = [*self._nodes.values(), *([self._kafka07] if self._kafka07 else [])]
@@ -337,7 +339,7 @@ class Broker(Client[BrokerState]):
         replica standing"). Empty without `replicate`, where all nodes share one log.
         """
         registry = self._running.cluster
-        if not isinstance(registry, Registry):
+        if not isinstance(registry, ControllerContext):
             return ()
         found = registry.alone_in_sync(self._node(node_id).node_id)
         return tuple(TopicPartition(each.topic, each.index) for each in found)
@@ -485,7 +487,7 @@ class Broker(Client[BrokerState]):
             if state.replication is None:
                 state.cluster.on_node_failure(node_id)
             else:
-                state.replication.died(node_id, lose_unsynced=lose_unsynced)
+                state.replication.on_node_failure(node_id, lose_unsynced=lose_unsynced)
         await node.wait_stopped()
 
     async def shut_down(self, node_id: int) -> None:
@@ -542,7 +544,7 @@ class Broker(Client[BrokerState]):
                 if state.replication is None:
                     state.cluster.on_node_startup(node_id)
                 else:
-                    state.replication.found(node_id)
+                    state.replication.on_session_restored(node_id)
 
     async def _expire_session(self, node: Node, state: BrokerState) -> None:
         """Declare a node dead that hangs past its session timeout, if another node runs."""
@@ -553,7 +555,7 @@ class Broker(Client[BrokerState]):
                     if state.replication is None:
                         state.cluster.on_node_failure(node.node_id, crashed=False)
                     else:
-                        state.replication.lost(node.node_id)
+                        state.replication.on_session_expired(node.node_id)
                 return
 
     def move_leader(self, topic: str, partition: int, node_id: int) -> None:
@@ -608,7 +610,7 @@ class Broker(Client[BrokerState]):
         """
         found, state = self._partition(topic, partition), self._running
         if state.replication is not None:
-            await state.replication.until(lambda: set(found.isr) == set(nodes), timeout_s)
+            await state.replication.wait_until(lambda: set(found.isr) == set(nodes), timeout_s)
         if set(found.isr) != set(nodes):
             raise TimeoutError(f"ISR is {found.isr} after {timeout_s} s, expected {nodes}")
 
@@ -662,12 +664,12 @@ class Broker(Client[BrokerState]):
     async def _wait_for_propagation(self, state: BrokerState) -> None:
         """Wait until every running node has learned of the change."""
         if state.replication is not None:
-            await state.replication.settled(PROPAGATION_TIMEOUT_S)
+            await state.replication.wait_until_up_to_date(PROPAGATION_TIMEOUT_S)
 
     def _leader_replica(self, state: BrokerState, partition: Partition) -> Partition | None:
         """Return the leader's view of a partition, None while there is no leader."""
         replication = state.replication
-        return partition if replication is None else replication.leading(partition)
+        return partition if replication is None else replication.leader_replica(partition)
 
     def _partition(self, topic: str, partition: int) -> Partition:
         cluster = self._running.cluster

@@ -100,7 +100,7 @@ class RequestContext:
         return self.state.releases[self.node_id]
 
     @property
-    def replicas(self) -> ReplicaManager | None:
+    def replica_manager(self) -> ReplicaManager | None:
         """Replica manager of the node, None without `replicate`."""
         replication = self.state.replication
         return None if replication is None else replication.managers[self.node_id]
@@ -108,7 +108,7 @@ class RequestContext:
     @property
     def is_from_broker(self) -> bool:
         """Return True if another node sent the request."""
-        return self.replicas is not None and self.client_id.startswith(NODE_CLIENT_ID)
+        return self.replica_manager is not None and self.client_id.startswith(NODE_CLIENT_ID)
 
     @property
     def accepts_controller_requests(self) -> bool:
@@ -131,7 +131,9 @@ class RequestContext:
     async def wait_for_metadata(self, timeout_ms: int) -> None:
         """With `replicate`, wait until the node has the controller's latest metadata."""
         if self.state.replication is not None:
-            await self.state.replication.told(self.node_id, max(timeout_ms, 0) / 1000)
+            await self.state.replication.wait_until_node_is_up_to_date(
+                self.node_id, max(timeout_ms, 0) / 1000
+            )
 
     def check_replica(self, partition: Partition) -> None:
         """Raise `ApiError` unless the node has a replica."""
@@ -153,7 +155,7 @@ class RequestContext:
         Raises:
             ApiError: The partition does not exist, or not on this node.
         """
-        replicas = self.replicas
+        replicas = self.replica_manager
         if replicas is None:
             return self.cluster.partition(topic, index)
         try:
@@ -168,5 +170,5 @@ class RequestContext:
 
 def require_replica_manager(context: RequestContext) -> ReplicaManager:
     """Return the replica manager, for APIs that exist only with `replicate`."""
-    assert context.replicas is not None, "this API needs replicate=True"
-    return context.replicas
+    assert context.replica_manager is not None, "this API needs replicate=True"
+    return context.replica_manager

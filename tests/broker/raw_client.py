@@ -117,7 +117,7 @@ def only(response: ProduceResponse) -> Any:
     return partition
 
 
-def metadata_request(*names: str, create: bool = False) -> MetadataRequest:
+def build_update_metadata_request(*names: str, create: bool = False) -> MetadataRequest:
     return MetadataRequest(
         topics=[MetadataRequestTopic(name=name) for name in names],
         allow_auto_topic_creation=create,

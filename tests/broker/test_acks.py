@@ -6,11 +6,11 @@ import anyio
 import pytest
 
 from aiokafkawire.broker.apis.acks import ACKS_ALL, ProducePartitionStatus, wait_for_acks
-from aiokafkawire.broker.replication.messages import Assignment
+from aiokafkawire.broker.replication.controller_commands import LeaderAndIsr
 from aiokafkawire.broker.replication.replica import (
     BecomeFollower,
     BecomeLeader,
-    Fetched,
+    FollowerFetched,
     IsrRecorded,
     Replica,
 )
@@ -19,7 +19,7 @@ from aiokafkawire.runtime import RealRuntime
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.produce import PartitionProduceResponse
 
-from .replication.logs import NODE, replica, told, write
+from .replication.logs import NODE, assignment, replica, write
 
 E = ErrorCode
 FOLLOWER, THIRD = 2, 3
@@ -33,18 +33,18 @@ class World:
         self.clock = RealRuntime().clock
         self.connection = ClientConnection("somewhere")
         self.replica: Replica = replica()
-        self.become(told())
+        self.become(assignment())
         write(self.replica.log)
         self.replica.on_append()
 
-    def become(self, assignment: Assignment) -> None:
+    def become(self, assignment: LeaderAndIsr) -> None:
         leads = assignment.leader == NODE
         event = BecomeLeader(assignment) if leads else BecomeFollower(assignment)
         self.replica.handle(event, self.clock.now())
 
     def fetched(self, *followers: int) -> None:
         for follower in followers:
-            self.replica.handle(Fetched(follower, 1), self.clock.now())
+            self.replica.handle(FollowerFetched(follower, 1), self.clock.now())
 
     async def outcome(
         self,
@@ -112,7 +112,7 @@ async def test_the_time_of_the_request_ends_it(world: World, acks: int) -> None:
 
 
 async def test_a_leader_that_is_none_any_more_cannot_tell(world: World) -> None:
-    assert await world.outcome(lambda: world.become(told(FOLLOWER, 1))) == (
+    assert await world.outcome(lambda: world.become(assignment(FOLLOWER, 1))) == (
         E.NOT_LEADER_OR_FOLLOWER,
         -1,
     )

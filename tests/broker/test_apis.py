@@ -43,7 +43,7 @@ from aiokafkawire.wire.messages import (
     txn_offset_commit,
 )
 
-from .raw_client import RawClient, batch, connected, metadata_request, produce_request
+from .raw_client import RawClient, batch, build_update_metadata_request, connected, produce_request
 
 Maker = Callable[[int, UUID], Request[Any]]
 
@@ -210,7 +210,10 @@ REQUESTS: dict[ApiKey, tuple[Maker, set[ErrorCode]]] = {
     ApiKey.PRODUCE: (produce, {ErrorCode.NONE}),
     ApiKey.FETCH: (fetch_request, {ErrorCode.NONE}),
     ApiKey.LIST_OFFSETS: (list_offsets_request, {ErrorCode.NONE}),
-    ApiKey.METADATA: (lambda v, i: metadata_request("t", create=v < 4), {ErrorCode.NONE}),
+    ApiKey.METADATA: (
+        lambda v, i: build_update_metadata_request("t", create=v < 4),
+        {ErrorCode.NONE},
+    ),
     ApiKey.OFFSET_COMMIT: (offset_commit_request, {ErrorCode.NONE}),
     ApiKey.OFFSET_FETCH: (
         offset_fetch_request,
@@ -314,7 +317,7 @@ async def topic_id(broker: Broker, client: RawClient) -> UUID:
     await broker.create_topic("t")
     for version in range(7):
         await broker.create_topic(f"d-{version}")
-    response = await client.call(metadata_request("t"), 12)
+    response = await client.call(build_update_metadata_request("t"), 12)
     found: UUID = response.topics[0].topic_id
     return found
 

@@ -13,7 +13,7 @@ from aiokafkawire.runtime import RealRuntime
 from aiokafkawire.wire import ApiKey, ErrorCode
 from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest
 
-from .raw_client import batch, connected, metadata_request, only, produce_request
+from .raw_client import batch, build_update_metadata_request, connected, only, produce_request
 
 VERSIONS = ApiVersionsRequest()
 
@@ -24,7 +24,7 @@ async def test_every_node_listens_and_names_all_nodes() -> None:
         assert broker.bootstrap_servers.count(",") == 2
         for node in broker.nodes:
             async with connected(broker, node) as client:
-                response = await client.call(metadata_request(), 12)
+                response = await client.call(build_update_metadata_request(), 12)
             assert [(n.node_id, n.port) for n in response.brokers] == [
                 (node_id, address.port) for node_id, address in broker.nodes.items()
             ]
@@ -49,7 +49,7 @@ async def test_a_killed_node_is_gone_and_its_leaders_move_with_a_new_epoch() -> 
         assert broker.live_nodes == (1, 3)
         assert broker.leader("t", led) in {1, 3}
         async with connected(broker, 1) as client:
-            response = await client.call(metadata_request("t"), 12)
+            response = await client.call(build_update_metadata_request("t"), 12)
         assert [n.node_id for n in response.brokers] == [1, 3]
         found = {p.partition_index: p for p in response.topics[0].partitions}
         assert found[led].leader_epoch == 1
@@ -82,7 +82,7 @@ async def test_without_a_living_replica_there_is_no_leader_until_it_is_back() ->
         other = 3 - home
         await broker.kill(home)
         async with connected(broker, other) as client:
-            response = await client.call(metadata_request("t"), 12)
+            response = await client.call(build_update_metadata_request("t"), 12)
         assert response.topics[0].partitions[0].leader_id == -1
         assert response.topics[0].partitions[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
         await broker.restart(home)

@@ -17,7 +17,7 @@ from aiokafkawire.wire.messages.describe_configs import (
     DescribeConfigsResource,
 )
 
-from .raw_client import connected, metadata_request
+from .raw_client import build_update_metadata_request, connected
 
 E = ErrorCode
 TOPIC, NODE = 2, 4
@@ -71,7 +71,7 @@ async def test_the_cluster_is_described(broker: Broker) -> None:
 
 async def test_racks_are_told_with_the_metadata(broker: Broker) -> None:
     async with connected(broker) as client:
-        found = await client.call(metadata_request("t"), 12)
+        found = await client.call(build_update_metadata_request("t"), 12)
     assert {node.node_id: node.rack for node in found.brokers} == {1: "east", 2: None}
 
 

@@ -24,7 +24,14 @@ from aiokafkawire.wire.messages.fetch import (
 )
 from aiokafkawire.wire.messages.produce import ProduceResponse
 
-from .raw_client import RawClient, batch, connected, metadata_request, only, produce_request
+from .raw_client import (
+    RawClient,
+    batch,
+    build_update_metadata_request,
+    connected,
+    only,
+    produce_request,
+)
 
 VERSIONS = ApiVersionsRequest()
 
@@ -149,7 +156,7 @@ async def test_one_byte_of_an_answer_can_be_changed(
     broker: Broker, client: RawClient, position: int
 ) -> None:
     async def metadata() -> bytes:
-        await client.send(metadata_request("t"), 5)
+        await client.send(build_update_metadata_request("t"), 5)
         frame = await client.frame()
         assert frame is not None
         return bytes(frame[4:])
@@ -257,12 +264,12 @@ async def test_a_function_that_raises_costs_its_connection_alone(
 
 
 async def test_the_log_keeps_what_was_asked(broker: Broker, client: RawClient) -> None:
-    await client.call(metadata_request("t"), 12)
+    await client.call(build_update_metadata_request("t"), 12)
     async with connected(broker, 2) as other:
         await other.call(VERSIONS, 0)
     first, second = broker.requests
     assert (first.api_key, first.version, first.node_id) == (ApiKey.METADATA, 12, 1)
-    assert first.message == metadata_request("t")
+    assert first.message == build_update_metadata_request("t")
     assert broker.requests[-1] is second
     assert broker.requests.of(ApiKey.API_VERSIONS) == [second]
     assert broker.requests.of(ApiKey.API_VERSIONS, node=1) == []

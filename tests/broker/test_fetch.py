@@ -14,7 +14,14 @@ from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.wire import ZERO_UUID, ApiKey, ErrorCode
 from aiokafkawire.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
-from .raw_client import RawClient, batch, connected, metadata_request, only, produce_request
+from .raw_client import (
+    RawClient,
+    batch,
+    build_update_metadata_request,
+    connected,
+    only,
+    produce_request,
+)
 
 E = ErrorCode
 
@@ -129,7 +136,7 @@ async def test_offsets_before_the_start_are_gone(broker: Broker, client: RawClie
 
 async def test_topics_by_id(broker: Broker, client: RawClient) -> None:
     await produce(client, b"a")
-    topic_id = (await client.call(metadata_request("t"), 12)).topics[0].topic_id
+    topic_id = (await client.call(build_update_metadata_request("t"), 12)).topics[0].topic_id
     response = await fetched(client, 0, 13, topic_id=topic_id)
     assert response.responses[0].topic_id == topic_id
     assert values(only(response).records) == [b"a"]
@@ -233,7 +240,7 @@ async def test_a_fetch_gives_up_after_max_wait(client: RawClient) -> None:
 
 
 async def test_a_waiting_fetch_hears_of_a_new_leader(broker: Broker, client: RawClient) -> None:
-    topic = (await client.call(metadata_request("t"), 12)).topics[0]
+    topic = (await client.call(build_update_metadata_request("t"), 12)).topics[0]
     epoch = topic.partitions[0].leader_epoch
     for version, known, code in (
         (10, -1, E.NOT_LEADER_OR_FOLLOWER),
@@ -268,7 +275,7 @@ async def test_requests_of_a_connection_are_answered_in_order(
     broker: Broker, client: RawClient
 ) -> None:
     first = await client.send(request(0, max_wait_ms=50), 12)
-    second = await client.send(metadata_request(), 12)
+    second = await client.send(build_update_metadata_request(), 12)
     assert (await client.receive(ApiKey.FETCH, 12))[0] == first
     assert (await client.receive(ApiKey.METADATA, 12))[0] == second
 

@@ -21,7 +21,14 @@ from aiokafkawire.wire.messages.fetch import (
     PartitionData,
 )
 
-from .raw_client import RawClient, batch, connected, metadata_request, only, produce_request
+from .raw_client import (
+    RawClient,
+    batch,
+    build_update_metadata_request,
+    connected,
+    only,
+    produce_request,
+)
 
 E = ErrorCode
 BEGIN, NEVER = 0, -1
@@ -231,7 +238,7 @@ async def write(client: RawClient, partition: int, value: bytes) -> None:
 async def test_over_the_wire(version: int) -> None:
     async with Broker() as broker, connected(broker) as client:
         await broker.create_topic("t", partitions=2)
-        described = await client.call(metadata_request("t"), 12)
+        described = await client.call(build_update_metadata_request("t"), 12)
         topic_id = described.topics[0].topic_id if version >= 13 else ZERO_UUID
         named = {"topic_id": topic_id}
         begun = await client.call(request(BEGIN, 0, {0: 0, 1: 0}, **named), version)

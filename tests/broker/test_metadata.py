@@ -10,7 +10,7 @@ from aiokafkawire.broker import Broker
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-from .raw_client import connected, metadata_request
+from .raw_client import build_update_metadata_request, connected
 
 E = ErrorCode
 
@@ -31,20 +31,22 @@ async def test_all_topics_or_none(
 
 async def test_topics_are_made_on_demand() -> None:
     async with Broker(nodes=3, default_partitions=4) as broker, connected(broker) as client:
-        (topic,) = (await client.call(metadata_request("new", create=True), 12)).topics
+        (topic,) = (await client.call(build_update_metadata_request("new", create=True), 12)).topics
         assert (topic.error_code, len(topic.partitions)) == (E.NONE, 4)
         assert len(topic.partitions[0].replica_nodes) == 3
         assert topic.topic_id.int != 0
-        (topic,) = (await client.call(metadata_request("other"), 12)).topics
+        (topic,) = (await client.call(build_update_metadata_request("other"), 12)).topics
         assert (topic.error_code, topic.partitions) == (E.UNKNOWN_TOPIC_OR_PARTITION, [])
-        (topic,) = (await client.call(metadata_request("no/name", create=True), 12)).topics
+        (topic,) = (
+            await client.call(build_update_metadata_request("no/name", create=True), 12)
+        ).topics
         assert topic.error_code == E.INVALID_TOPIC_EXCEPTION
         assert list(broker.topics) == ["new"]
 
 
 async def test_not_when_the_broker_forbids_it() -> None:
     async with Broker(auto_create_topics=False) as broker, connected(broker) as client:
-        (topic,) = (await client.call(metadata_request("new", create=True), 1)).topics
+        (topic,) = (await client.call(build_update_metadata_request("new", create=True), 1)).topics
         assert topic.error_code == E.UNKNOWN_TOPIC_OR_PARTITION
         assert broker.topics == {}
 
@@ -52,7 +54,7 @@ async def test_not_when_the_broker_forbids_it() -> None:
 async def test_topics_by_id() -> None:
     async with Broker() as broker, connected(broker) as client:
         await broker.create_topic("a")
-        (topic,) = (await client.call(metadata_request("a"), 12)).topics
+        (topic,) = (await client.call(build_update_metadata_request("a"), 12)).topics
         for version in (12, 13):
             asked = [
                 MetadataRequestTopic(topic_id=topic.topic_id, name=None),
@@ -68,8 +70,8 @@ async def test_topics_by_id() -> None:
 async def test_a_topic_asked_for_twice_is_told_once() -> None:
     async with Broker() as broker, connected(broker) as client:
         await broker.create_topic("t")
-        assert len((await client.call(metadata_request("t", "t"), 12)).topics) == 1
-        (bad,) = (await client.call(metadata_request("t/t"), 12)).topics
+        assert len((await client.call(build_update_metadata_request("t", "t"), 12)).topics) == 1
+        (bad,) = (await client.call(build_update_metadata_request("t/t"), 12)).topics
         assert bad.error_code == E.INVALID_TOPIC_EXCEPTION
 
 
@@ -78,7 +80,9 @@ async def test_the_oldest_clients_do_not_hear_of_dead_replicas() -> None:
         await broker.create_topic("t")
         await broker.kill(broker.leader("t", 0))
         async with connected(broker) as client:
-            (topic,) = (await client.call(metadata_request("t", create=True), 0)).topics
+            (topic,) = (
+                await client.call(build_update_metadata_request("t", create=True), 0)
+            ).topics
     (partition,) = topic.partitions
     assert partition.error_code == E.REPLICA_NOT_AVAILABLE
     assert len(partition.replica_nodes) == 2
@@ -87,13 +91,13 @@ async def test_the_oldest_clients_do_not_hear_of_dead_replicas() -> None:
 async def test_operations_are_told_when_asked_for() -> None:
     async with Broker() as broker, connected(broker) as client:
         await broker.create_topic("t")
-        request = metadata_request("t")
+        request = build_update_metadata_request("t")
         request.include_topic_authorized_operations = True
         request.include_cluster_authorized_operations = True
         response = await client.call(request, 8)
         assert response.topics[0].topic_authorized_operations > 0
         assert response.cluster_authorized_operations > 0
-        plain = await client.call(metadata_request("t"), 8)
+        plain = await client.call(build_update_metadata_request("t"), 8)
         assert plain.topics[0].topic_authorized_operations == -(2**31)
 
 

@@ -30,7 +30,7 @@ from aiokafkawire.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 
-from .raw_client import RawClient, connected, metadata_request, only
+from .raw_client import RawClient, build_update_metadata_request, connected, only
 
 E = ErrorCode
 TP = TopicPartition("t", 0)
@@ -85,7 +85,7 @@ async def test_what_was_committed_is_fetched(client: RawClient) -> None:
 
 async def test_several_groups_and_all_their_topics(client: RawClient, broker: Broker) -> None:
     await client.call(commit(5), 8)
-    topic_id = (await client.call(metadata_request("t"), 12)).topics[0].topic_id
+    topic_id = (await client.call(build_update_metadata_request("t"), 12)).topics[0].topic_id
     group = OffsetFetchRequestGroup(group_id="g", topics=None)
     by_name = (await client.call(OffsetFetchRequest(groups=[group]), 9)).groups[0]
     assert [(t.name, [p.committed_offset for p in t.partitions]) for t in by_name.topics] == [
@@ -102,7 +102,7 @@ async def test_several_groups_and_all_their_topics(client: RawClient, broker: Br
 
 
 async def test_commits_by_topic_id(client: RawClient) -> None:
-    topic_id = (await client.call(metadata_request("t"), 12)).topics[0].topic_id
+    topic_id = (await client.call(build_update_metadata_request("t"), 12)).topics[0].topic_id
     answer = only(await client.call(commit(6, topic="", topic_id=topic_id), 10))
     assert answer.error_code == E.NONE
     unknown = only(await client.call(commit(6, topic="", topic_id=UUID(int=9)), 10))

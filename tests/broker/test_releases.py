@@ -35,7 +35,14 @@ from aiokafkawire.wire.messages.offset_commit import (
 from aiokafkawire.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 
 from ..wire.vectors import FOLDER
-from .raw_client import RawClient, batch, connected, metadata_request, only, produce_request
+from .raw_client import (
+    RawClient,
+    batch,
+    build_update_metadata_request,
+    connected,
+    only,
+    produce_request,
+)
 
 E = ErrorCode
 ASK = ApiVersionsRequest(client_software_name="test", client_software_version="1")
@@ -197,7 +204,7 @@ async def test_0_9_is_silent_and_goes_on() -> None:
         for api_key, version in ((ApiKey.API_VERSIONS, 0), (ApiKey.METADATA, 1), (999, 0)):
             with pytest.raises(TimeoutError):
                 await answer(client, api_key, version, within_s=0.1)
-        assert (await client.call(metadata_request("t", create=True), 0)).brokers
+        assert (await client.call(build_update_metadata_request("t", create=True), 0)).brokers
 
 
 @pytest.mark.parametrize(

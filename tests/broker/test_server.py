@@ -18,7 +18,7 @@ from aiokafkawire.wire.codec import decode
 from aiokafkawire.wire.header import encode_request
 from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
-from .raw_client import RawClient, connected, metadata_request
+from .raw_client import RawClient, build_update_metadata_request, connected
 
 VERSIONS = ApiVersionsRequest()
 
@@ -138,7 +138,7 @@ async def test_what_cannot_be_read_is_kept_for_whoever_looks_for_it(
 
 
 async def test_bytes_after_a_request_do_no_harm(client: RawClient) -> None:
-    (frame,) = encode_request(metadata_request(create=True), 1, 9, "c")
+    (frame,) = encode_request(build_update_metadata_request(create=True), 1, 9, "c")
     await client.transport.send([framed(bytes(frame[4:]) + b"left over")])
     assert (await client.receive(ApiKey.METADATA, 1))[0] == 9
 

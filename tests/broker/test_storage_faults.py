@@ -23,7 +23,7 @@ from aiokafkawire.records.server import assign_offsets
 from aiokafkawire.types import TopicPartition
 from aiokafkawire.wire import ErrorCode
 
-from .raw_client import batch, connected, metadata_request, only, produce_request
+from .raw_client import batch, build_update_metadata_request, connected, only, produce_request
 from .storage_faults import FaultyFiles, History
 
 E = ErrorCode
@@ -378,7 +378,7 @@ async def test_old_clients_get_an_error_that_they_retry(
         answer = only(await client.call(produce_request("t", 0, batch(b"a")), version))
         assert (answer.error_code, answer.base_offset) == (code, -1)
         # A topic that cannot be created yet is asked for again.
-        (topic,) = (await client.call(metadata_request("u", create=True), 9)).topics
+        (topic,) = (await client.call(build_update_metadata_request("u", create=True), 9)).topics
         assert topic.error_code == E.LEADER_NOT_AVAILABLE
         await client.send(produce_request("t", 0, batch(b"a"), acks=0), version)
         assert await client.closed()

@@ -18,7 +18,7 @@ async def handle(
 ) -> ControlledShutdownResponse:
     replication = context.state.replication
     assert replication is not None, "this API needs replicate=True"
-    registry = replication.registry
+    registry = replication.controller_context
     if registry.controller_id != context.node_id:
         return error_response(request, context.version, ErrorCode.STALE_CONTROLLER_EPOCH)
     if request.broker_id not in registry.live:
@@ -27,7 +27,7 @@ async def handle(
         error_code=ErrorCode.NONE,
         remaining_partitions=[
             RemainingPartition(topic_name=topic, partition_index=index)
-            for topic, index in registry.leave_lead(request.broker_id)
+            for topic, index in registry.move_leaders_off(request.broker_id)
         ],
     )
 

@@ -145,15 +145,17 @@ def _update_follower_fetch_state(
     context: RequestContext, request: FetchRequest, requested: Sequence[CachedPartition]
 ) -> None:
     """Report the fetch offsets of a follower to the replica manager."""
-    replicas, follower = context.replicas, _replica_id(context, request)
-    if replicas is None or follower < 0:
+    replica_manager, follower = context.replica_manager, _replica_id(context, request)
+    if replica_manager is None or follower < 0:
         return
     now = context.state.clock.now()
     for cached in requested:
         position = _locate(context, request, cached)
         partition = position.readable
         if isinstance(partition, Replica):
-            replicas.fetched(partition, follower, cached.requested.fetch_offset, now)
+            replica_manager.update_follower_fetch_state(
+                partition, follower, cached.requested.fetch_offset, now
+            )
 
 
 def _locate(
@@ -201,7 +203,9 @@ def _is_not_assigned_follower(
 ) -> bool:
     """Return True if a node fetches as follower of a partition that is not assigned to it."""
     follower = _replica_id(context, request)
-    return context.replicas is not None and follower >= 0 and follower not in partition.replicas
+    return (
+        context.replica_manager is not None and follower >= 0 and follower not in partition.replicas
+    )
 
 
 def _can_read_here(context: RequestContext, request: FetchRequest, partition: Partition) -> bool:
@@ -316,7 +320,7 @@ def _read_limit(context: RequestContext, request: FetchRequest, partition: Parti
     """Return the offset at which reading ends; followers read to the end of the log."""
     if _is_not_assigned_follower(context, request, partition):
         return partition.log.start_offset
-    if context.replicas is not None and _replica_id(context, request) >= 0:
+    if context.replica_manager is not None and _replica_id(context, request) >= 0:
         return partition.log.end_offset
     if request.isolation_level == READ_COMMITTED:
         return partition.last_stable_offset

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from aiokafkawire.broker.api_error import ApiError
-from aiokafkawire.broker.replication.messages import lead_errors, lead_order
+from aiokafkawire.broker.replication.controller_commands import (
+    build_leader_and_isr_response,
+    parse_leader_and_isr,
+)
 from aiokafkawire.broker.request_context import RequestContext, require_replica_manager
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
@@ -12,14 +15,18 @@ __all__ = ("error_response", "handle")
 
 
 async def handle(context: RequestContext, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-    order = lead_order(request, context.version)
+    order = parse_leader_and_isr(request, context.version)
     try:
-        errors = require_replica_manager(context).lead_and_follow(order, context.state.clock.now())
+        errors = require_replica_manager(context).become_leader_or_follower(
+            order, context.state.clock.now()
+        )
     except ApiError as error:
-        return lead_errors(order, {}, context.version, error.code)
-    return lead_errors(order, errors, context.version, ErrorCode.NONE)
+        return build_leader_and_isr_response(order, {}, context.version, error.code)
+    return build_leader_and_isr_response(order, errors, context.version, ErrorCode.NONE)
 
 
 def error_response(request: LeaderAndIsrRequest, version: int, code: int) -> LeaderAndIsrResponse:
-    order = lead_order(request, version)
-    return lead_errors(order, dict.fromkeys(order.partitions, code), version, code)
+    order = parse_leader_and_isr(request, version)
+    return build_leader_and_isr_response(
+        order, dict.fromkeys(order.partitions, code), version, code
+    )

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from aiokafkawire.broker.api_error import ApiError, StorageError
 from aiokafkawire.broker.cluster_state import NO_LEADER, Partition, check_topic_name
-from aiokafkawire.broker.replication.messages import Assignment, LiveNode
+from aiokafkawire.broker.replication.controller_commands import LeaderAndIsr, LiveNode
 from aiokafkawire.broker.replication.metadata_cache import MetadataCache
 from aiokafkawire.broker.request_context import RequestContext
 from aiokafkawire.wire import ZERO_UUID, ErrorCode
@@ -48,8 +48,8 @@ async def handle(context: RequestContext, request: MetadataRequest) -> MetadataR
         return error_response(request, context.version, ErrorCode.INVALID_REQUEST)
     source: _MetadataSource = (
         _ClusterMetadata(context)
-        if context.replicas is None
-        else _CachedMetadata(context.replicas.metadata)
+        if context.replica_manager is None
+        else _CachedMetadata(context.replica_manager.metadata)
     )
     if requested is None or (context.version == 0 and not requested):
         topics = [_describe_topic(context, source, name, request) for name in source.names()]
@@ -140,7 +140,7 @@ def _describe_topic(
 
 
 def _partition(
-    version: int, source: _MetadataSource, index: int, state: Partition | Assignment
+    version: int, source: _MetadataSource, index: int, state: Partition | LeaderAndIsr
 ) -> MetadataResponsePartition:
     offline = [node for node in state.replicas if node not in source.live]
     code = ErrorCode.NONE
@@ -178,7 +178,7 @@ class _MetadataSource(Protocol):
         """Return the names of the topics."""
         ...
 
-    def partitions(self, name: str) -> Iterable[tuple[int, Partition | Assignment]]:
+    def partitions(self, name: str) -> Iterable[tuple[int, Partition | LeaderAndIsr]]:
         """Return the partitions of a topic."""
         ...
 
@@ -214,5 +214,5 @@ class _CachedMetadata:
     def names(self) -> Collection[str]:
         return self._topics.keys()
 
-    def partitions(self, name: str) -> Iterable[tuple[int, Assignment]]:
+    def partitions(self, name: str) -> Iterable[tuple[int, LeaderAndIsr]]:
         return sorted(self._topics[name].items(), key=lambda entry: entry[0])

@@ -72,7 +72,7 @@ async def handle(context: RequestContext, request: ProduceRequest) -> ProduceRes
     if request.acks == 0:
         _disconnect_on_error(responses)
         return None
-    if request.acks != ACKS_LEADER and context.replicas is not None:
+    if request.acks != ACKS_LEADER and context.replica_manager is not None:
         await wait_for_acks(context, request.acks, request.timeout_ms, statuses)
     return ProduceResponse(responses=responses, node_endpoints=endpoints.nodes)
 
@@ -194,7 +194,7 @@ def _append(
             if log.end_offset != base_offset:
                 partition.on_append()
     # Before 0.9, acks above the number of replicas end in REQUEST_TIMED_OUT.
-    enough = request.acks <= len(partition.isr) or context.replicas is not None
+    enough = request.acks <= len(partition.isr) or context.replica_manager is not None
     response = PartitionProduceResponse(
         index=partition.index,
         error_code=ErrorCode.NONE if enough else ErrorCode.REQUEST_TIMED_OUT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aiokafkawire.broker.api_error import ApiError
-from aiokafkawire.broker.replication.messages import Key, stop_order
+from aiokafkawire.broker.replication.controller_commands import Key, parse_stop_replica
 from aiokafkawire.broker.request_context import RequestContext, require_replica_manager
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.stop_replica import (
@@ -19,8 +19,8 @@ __all__ = ("error_response", "handle")
 
 async def handle(context: RequestContext, request: StopReplicaRequest) -> StopReplicaResponse:
     try:
-        errors = require_replica_manager(context).stop(
-            stop_order(request, context.version), context.state.clock.now()
+        errors = require_replica_manager(context).stop_replicas(
+            parse_stop_replica(request, context.version), context.state.clock.now()
         )
     except ApiError as error:
         return _answer({}, error.code)
@@ -28,7 +28,7 @@ async def handle(context: RequestContext, request: StopReplicaRequest) -> StopRe
 
 
 def error_response(request: StopReplicaRequest, version: int, code: int) -> StopReplicaResponse:
-    return _answer(dict.fromkeys(stop_order(request, version).partitions, code), code)
+    return _answer(dict.fromkeys(parse_stop_replica(request, version).partitions, code), code)
 
 
 def _answer(errors: Mapping[Key, int], code: int) -> StopReplicaResponse:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokafkawire.broker.api_error import ApiError
-from aiokafkawire.broker.replication.messages import metadata_order
+from aiokafkawire.broker.replication.controller_commands import parse_update_metadata
 from aiokafkawire.broker.request_context import RequestContext, require_replica_manager
 from aiokafkawire.wire import ErrorCode
 from aiokafkawire.wire.messages.update_metadata import (
@@ -16,7 +16,9 @@ __all__ = ("error_response", "handle")
 
 async def handle(context: RequestContext, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
     try:
-        require_replica_manager(context).update_metadata(metadata_order(request, context.version))
+        require_replica_manager(context).update_metadata(
+            parse_update_metadata(request, context.version)
+        )
     except ApiError as error:
         return UpdateMetadataResponse(error_code=error.code)
     return UpdateMetadataResponse(error_code=ErrorCode.NONE)

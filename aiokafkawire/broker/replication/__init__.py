@@ -12,9 +12,9 @@
 | `cluster`, `peers` | the tasks and connections of all this |
 """
 
-from aiokafkawire.broker.replication.cluster import Replication, Site
-from aiokafkawire.broker.replication.manager import ReplicaManager
-from aiokafkawire.broker.replication.registry import Registry
+from aiokafkawire.broker.replication.controller_context import ControllerContext
 from aiokafkawire.broker.replication.replica import Replica
+from aiokafkawire.broker.replication.replica_manager import ReplicaManager
+from aiokafkawire.broker.replication.replication import Replication, ReplicationNode
 
-__all__ = ("Registry", "Replica", "ReplicaManager", "Replication", "Site")
+__all__ = ("ControllerContext", "Replica", "ReplicaManager", "Replication", "ReplicationNode")

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from aiokafkawire.broker.cluster_state import ClusterState, Partition
-from aiokafkawire.broker.replication.messages import (
+from aiokafkawire.broker.replication.controller_commands import (
     LEADER_DURING_DELETE,
-    Assignment,
+    ControllerCommand,
     Key,
-    LeadOrder,
+    LeaderAndIsr,
+    LeaderAndIsrCommand,
     LiveNode,
-    MetadataOrder,
-    Order,
-    StopOrder,
+    StopReplicaCommand,
+    UpdateMetadataCommand,
 )
 from aiokafkawire.runtime import Address
 
@@ -28,18 +28,18 @@ __all__ = ("Controller",)
 
 
 @dataclass(slots=True)
-class _Known:
+class _NodeState:
     """What one node was told: what it leads or follows, and what it tells clients."""
 
-    led: dict[Key, tuple[UUID, int]] = field(default_factory=dict)
-    shown: dict[Key, Assignment] = field(default_factory=dict)
+    leadership: dict[Key, tuple[UUID, int]] = field(default_factory=dict)
+    advertised: dict[Key, LeaderAndIsr] = field(default_factory=dict)
     live: Mapping[int, LiveNode] | None = None
 
 
 class Controller:
     """One node's term as the controller; the next controller begins a new one.
 
-    `internal` are the addresses of nodes for each other, `shown` those for clients.
+    `internal_addresses` are the addresses of nodes for each other, `advertised` those for clients.
     """
 
     def __init__(
@@ -47,113 +47,132 @@ class Controller:
         node_id: int,
         epoch: int,
         cluster: ClusterState,
-        internal: Mapping[int, Address],
-        shown: Mapping[int, Address],
+        internal_addresses: Mapping[int, Address],
+        advertised: Mapping[int, Address],
     ) -> None:
         self.node_id = node_id
         self.epoch = epoch
         self._cluster = cluster
-        self._internal = internal
-        self._shown = shown
-        self._known: dict[int, _Known] = {}
-        self._given: dict[int, Order] = {}
+        self._internal_addresses = internal_addresses
+        self._advertised_addresses = advertised
+        self._node_states: dict[int, _NodeState] = {}
+        self._in_flight: dict[int, ControllerCommand] = {}
 
     def forget(self, node_id: int) -> None:
         """The node knows nothing any more, whatever it was just told: it died."""
-        self._known.pop(node_id, None)
-        self._given.pop(node_id, None)
+        self._node_states.pop(node_id, None)
+        self._in_flight.pop(node_id, None)
 
-    def next_order(self, node_id: int) -> Order | None:
+    def next_command(self, node_id: int) -> ControllerCommand | None:
         """What a node has to be told first, None if it knows everything."""
-        order = self._order(node_id)
-        if order is not None:
-            self._given[node_id] = order
-        return order
+        command = self._next_command(node_id)
+        if command is not None:
+            self._in_flight[node_id] = command
+        return command
 
-    def obeyed(self, node_id: int, order: Order) -> None:
+    def on_response(self, node_id: int, command: ControllerCommand) -> None:
         """A node answered to the order that it was given last, whatever it said."""
-        if self._given.pop(node_id, None) is not order:
+        if self._in_flight.pop(node_id, None) is not command:
             return
-        known = self._known[node_id]
-        match order:
-            case StopOrder():
-                for key in order.partitions:
-                    known.led.pop(key, None)
-            case LeadOrder():
-                for key, told in order.partitions.items():
-                    known.led[key] = order.topic_ids[key[0]], told.leader_epoch
-            case MetadataOrder():
-                known.live = order.live
-                for key, told in order.partitions.items():
-                    if told.leader == LEADER_DURING_DELETE:
-                        known.shown.pop(key, None)
+        node_state = self._node_states[node_id]
+        match command:
+            case StopReplicaCommand():
+                for key in command.partitions:
+                    node_state.leadership.pop(key, None)
+            case LeaderAndIsrCommand():
+                for key, changed in command.partitions.items():
+                    node_state.leadership[key] = command.topic_ids[key[0]], changed.leader_epoch
+            case UpdateMetadataCommand():
+                node_state.live = command.live
+                for key, changed in command.partitions.items():
+                    if changed.leader == LEADER_DURING_DELETE:
+                        node_state.advertised.pop(key, None)
                     else:
-                        known.shown[key] = told
+                        node_state.advertised[key] = changed
 
-    def knows_all(self, node_id: int) -> bool:
+    def is_up_to_date(self, node_id: int) -> bool:
         """Whether there is nothing to tell to a node."""
-        return self._order(node_id) is None
+        return self._next_command(node_id) is None
 
     # --- orders ------------------------------------------------------------------------------
 
-    def _order(self, node_id: int) -> Order | None:
+    def _next_command(self, node_id: int) -> ControllerCommand | None:
         if node_id not in self._cluster.live:
             return None
-        known = self._known.setdefault(node_id, _Known())
-        return self._stop(node_id, known) or self._lead(node_id, known) or self._metadata(known)
+        node_state = self._node_states.setdefault(node_id, _NodeState())
+        return (
+            self._stop(node_id, node_state)
+            or self._lead(node_id, node_state)
+            or self._metadata(node_state)
+        )
 
-    def _stop(self, node_id: int, known: _Known) -> StopOrder | None:
+    def _stop(self, node_id: int, node_state: _NodeState) -> StopReplicaCommand | None:
         """Partitions that are no more, or whose name another topic has by now."""
         here = {key: topic_id for key, topic_id, _ in self._partitions(node_id)}
-        gone = {key: True for key, (topic_id, _) in known.led.items() if here.get(key) != topic_id}
-        if not gone:
+        removed = {
+            key: True
+            for key, (topic_id, _) in node_state.leadership.items()
+            if here.get(key) != topic_id
+        }
+        if not removed:
             return None
-        return StopOrder(controller_id=self.node_id, controller_epoch=self.epoch, partitions=gone)
+        return StopReplicaCommand(
+            controller_id=self.node_id, controller_epoch=self.epoch, partitions=removed
+        )
 
-    def _lead(self, node_id: int, known: _Known) -> LeadOrder | None:
-        told: dict[Key, Assignment] = {}
+    def _lead(self, node_id: int, node_state: _NodeState) -> LeaderAndIsrCommand | None:
+        changed: dict[Key, LeaderAndIsr] = {}
         topic_ids: dict[str, UUID] = {}
         for key, topic_id, partition in self._partitions(node_id):
             assignment = _assignment(partition)
-            if assignment.led and known.led.get(key) != (topic_id, partition.leader_epoch):
-                told[key], topic_ids[key[0]] = assignment, topic_id
-        if not told:
+            if assignment.has_leader and node_state.leadership.get(key) != (
+                topic_id,
+                partition.leader_epoch,
+            ):
+                changed[key], topic_ids[key[0]] = assignment, topic_id
+        if not changed:
             return None
-        leaders = dict.fromkeys(assignment.leader for assignment in told.values())
-        return LeadOrder(
+        leaders = dict.fromkeys(assignment.leader for assignment in changed.values())
+        return LeaderAndIsrCommand(
             controller_id=self.node_id,
             controller_epoch=self.epoch,
-            partitions=told,
-            leaders={node: self._internal[node] for node in leaders if node in self._internal},
+            partitions=changed,
+            leaders={
+                node: self._internal_addresses[node]
+                for node in leaders
+                if node in self._internal_addresses
+            },
             topic_ids=topic_ids,
         )
 
-    def _metadata(self, known: _Known) -> MetadataOrder | None:
+    def _metadata(self, node_state: _NodeState) -> UpdateMetadataCommand | None:
         live = {
-            node: LiveNode(self._shown[node], self._cluster.racks.get(node))
+            node: LiveNode(self._advertised_addresses[node], self._cluster.racks.get(node))
             for node in self._cluster.live
-            if node in self._shown
+            if node in self._advertised_addresses
         }
         present = {
             (topic.name, partition.index): _assignment(partition)
             for topic in self._cluster.topics.values()
             for partition in topic.partitions
         }
-        told = {key: now for key, now in present.items() if known.shown.get(key) != now}
-        for key, before in known.shown.items():
+        changed = {
+            key: now for key, now in present.items() if node_state.advertised.get(key) != now
+        }
+        for key, before in node_state.advertised.items():
             if key not in present:
-                told[key] = Assignment(
+                changed[key] = LeaderAndIsr(
                     LEADER_DURING_DELETE, before.leader_epoch, before.isr, before.replicas
                 )
-        if not told and live == known.live:
+        if not changed and live == node_state.live:
             return None
         topics = self._cluster.topics
-        return MetadataOrder(
+        return UpdateMetadataCommand(
             controller_id=self.node_id,
             controller_epoch=self.epoch,
-            partitions=told,
+            partitions=changed,
             live=live,
-            topic_ids={name: topics[name].topic_id for name, _ in told if name in topics},
+            topic_ids={name: topics[name].topic_id for name, _ in changed if name in topics},
         )
 
     def _partitions(self, node_id: int) -> Iterator[tuple[Key, UUID, Partition]]:
@@ -163,8 +182,8 @@ class Controller:
                     yield (topic.name, partition.index), topic.topic_id, partition
 
 
-def _assignment(partition: Partition) -> Assignment:
-    return Assignment(
+def _assignment(partition: Partition) -> LeaderAndIsr:
+    return LeaderAndIsr(
         partition.leader,
         partition.leader_epoch,
         tuple(partition.isr),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from aiokafkawire.broker.cluster_state import MAX_TOTAL_PARTITIONS, NO_LEADER
-from aiokafkawire.broker.replication.messages import (
+from aiokafkawire.broker.replication.controller_commands import (
     LEADER_DURING_DELETE,
-    Assignment,
+    LeaderAndIsr,
     LiveNode,
-    MetadataOrder,
+    UpdateMetadataCommand,
 )
 
 __all__ = ("MetadataCache",)
@@ -19,31 +19,31 @@ class MetadataCache:
     def __init__(self) -> None:
         self.controller_id = NO_LEADER
         self.live: dict[int, LiveNode] = {}
-        self.topics: dict[str, dict[int, Assignment]] = {}
+        self.topics: dict[str, dict[int, LeaderAndIsr]] = {}
         self._count = 0
 
-    def update(self, order: MetadataOrder) -> None:
+    def update(self, command: UpdateMetadataCommand) -> None:
         """Take the nodes as the only ones that live, and what is said of partitions beside it.
 
         Partitions beyond `MAX_TOTAL_PARTITIONS` are not taken.
         """
-        self.controller_id = order.controller_id
-        self.live = dict(order.live)
-        for (topic, index), told in order.partitions.items():
-            if told.leader == LEADER_DURING_DELETE:
-                self._forget(topic, index)
+        self.controller_id = command.controller_id
+        self.live = dict(command.live)
+        for (topic, index), assignment in command.partitions.items():
+            if assignment.leader == LEADER_DURING_DELETE:
+                self._delete(topic, index)
             else:
-                self._keep(topic, index, told)
+                self._set(topic, index, assignment)
 
-    def _keep(self, topic: str, index: int, told: Assignment) -> None:
+    def _set(self, topic: str, index: int, assignment: LeaderAndIsr) -> None:
         known = self.topics.get(topic, {})
         if index not in known:
             if self._count >= MAX_TOTAL_PARTITIONS:
                 return
             self._count += 1
-        self.topics.setdefault(topic, known)[index] = told
+        self.topics.setdefault(topic, known)[index] = assignment
 
-    def _forget(self, topic: str, index: int) -> None:
+    def _delete(self, topic: str, index: int) -> None:
         known = self.topics.get(topic, {})
         if known.pop(index, None) is not None:
             self._count -= 1

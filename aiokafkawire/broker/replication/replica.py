@@ -16,33 +16,33 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiokafkawire.broker.cluster_state import NO_LEADER, Partition
-from aiokafkawire.broker.replication.messages import Assignment
+from aiokafkawire.broker.replication.controller_commands import LeaderAndIsr
 from aiokafkawire.records.batch import iter_batches
 from aiokafkawire.runtime.transitions import transition
 from aiokafkawire.wire import Buffer
 
 __all__ = (
     "TRANSITIONS",
-    "Appended",
     "BecomeFollower",
     "BecomeLeader",
     "Diverged",
     "EpochEnded",
     "Event",
-    "Fetched",
+    "FetchOutOfRange",
+    "FollowerFetched",
+    "FollowerState",
     "Following",
     "IsrRecorded",
+    "LagCheckDue",
+    "LeaderOffsetFound",
     "Leading",
-    "LogFound",
     "Offline",
-    "OutOfRange",
-    "Outside",
-    "Position",
-    "Received",
+    "RecordsAppended",
+    "RecordsFetched",
     "Replica",
+    "ResolvingOffset",
     "State",
-    "Stop",
-    "TimePassed",
+    "StopFollowing",
     "Truncating",
 )
 
@@ -59,28 +59,28 @@ Isr = tuple[int, ...]
 class BecomeLeader:
     """The controller says that this node leads."""
 
-    told: Assignment
+    assignment: LeaderAndIsr
 
 
 @dataclass(frozen=True, slots=True)
 class BecomeFollower:
     """The controller says that another node leads."""
 
-    told: Assignment
+    assignment: LeaderAndIsr
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class StopFollowing:
     """The controller says that the node shall not follow any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class RecordsAppended:
     """The leader wrote to its log."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FollowerFetched:
     """A follower asked the leader for what comes from `offset` on: it has all before."""
 
     follower: int
@@ -88,7 +88,7 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
-class TimePassed:
+class LagCheckDue:
     """A follower that was not at the leader's end for longer than `lag_s` is too slow."""
 
     lag_s: float
@@ -113,7 +113,7 @@ class EpochEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class RecordsFetched:
     """What the leader gave of its log, and how far that goes.
 
     Handling it raises `CorruptRecords` for what was damaged on its way; nothing is written then.
@@ -133,12 +133,12 @@ class Diverged:
 
 
 @dataclass(frozen=True, slots=True)
-class OutOfRange:
+class FetchOutOfRange:
     """The leader has no such offset as this node asked for."""
 
 
 @dataclass(frozen=True, slots=True)
-class LogFound:
+class LeaderOffsetFound:
     """The end of the leader's log, or if that was known already, the start."""
 
     offset: int
@@ -147,16 +147,16 @@ class LogFound:
 Event = (
     BecomeLeader
     | BecomeFollower
-    | Stop
-    | Appended
-    | Fetched
-    | TimePassed
+    | StopFollowing
+    | RecordsAppended
+    | FollowerFetched
+    | LagCheckDue
     | IsrRecorded
     | EpochEnded
-    | Received
+    | RecordsFetched
     | Diverged
-    | OutOfRange
-    | LogFound
+    | FetchOutOfRange
+    | LeaderOffsetFound
 )
 
 
@@ -181,49 +181,49 @@ class Following:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class ResolvingOffset:
     """Its end is not within the leader's log: it needs the end of that, and then the start."""
 
     end_known: bool = False
 
 
 @dataclass(slots=True)
-class Position:
+class FollowerState:
     """How far a follower is, as its leader sees it. Times are on the clock of the node."""
 
     offset: int = UNKNOWN
     caught_up_at: float = -math.inf
     fetched_at: float = -math.inf
-    end_seen: int = UNKNOWN
+    last_fetch_leader_end_offset: int = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
 class Leading:
     """It takes what producers send; `followers` are all other replicas.
 
-    `began_at` is where its log ended when it began to lead.
+    `leader_epoch_start_offset` is where its log ended when it began to lead.
     """
 
-    followers: Mapping[int, Position]
-    began_at: int = 0
+    followers: Mapping[int, FollowerState]
+    leader_epoch_start_offset: int = 0
 
 
-State = Offline | Truncating | Following | Outside | Leading
+State = Offline | Truncating | Following | ResolvingOffset | Leading
 
 
 @dataclass(slots=True, eq=False)
 class Replica(Partition):
-    """A partition as one node has it.
+    """A node's view of a partition.
 
-    The leader, its epoch, the ISR and the replicas are those that the controller told the node; the
-    ISR also what the node as leader made of it. `by_epoch`: how a follower cuts its log off;
-    `on_fetch`: it need not ask where before it fetches.
-    `min_in_sync`: with fewer replicas in sync than that the high watermark stands (KIP-966).
+    Leader, epoch, ISR and replicas are those that the controller sent; as leader, the node also
+    changes the ISR. `truncates_by_epoch` and `truncates_on_fetch` select how a follower truncates
+    its log. With fewer in-sync replicas than `min_in_sync` the high watermark does not advance
+    (KIP-966).
     """
 
     node_id: int = NO_LEADER
-    by_epoch: bool = True
-    on_fetch: bool = False
+    truncates_by_epoch: bool = True
+    truncates_on_fetch: bool = False
     state: State = field(default_factory=Offline)
     watermark: int = 0
     min_in_sync: int = 0
@@ -234,7 +234,10 @@ class Replica(Partition):
 
     @property
     def is_high_watermark_current(self) -> bool:
-        return not isinstance(self.state, Leading) or self.watermark >= self.state.began_at
+        return (
+            not isinstance(self.state, Leading)
+            or self.watermark >= self.state.leader_epoch_start_offset
+        )
 
     def count_replicas_at(self, offset: int) -> int:
         """How many replicas have all before an offset; of the others if the node leads."""
@@ -244,9 +247,9 @@ class Replica(Partition):
         return have
 
     def on_append(self) -> None:
-        self.handle(Appended(), 0.0)
+        self.handle(RecordsAppended(), 0.0)
 
-    def takes(self, kind: type[Event]) -> bool:
+    def accepts(self, kind: type[Event]) -> bool:
         """Whether such an event means something to it now."""
         return (type(self.state), kind) in TRANSITIONS
 
@@ -254,13 +257,13 @@ class Replica(Partition):
         """Go on. Gives the ISR that a leader wants, which has to be recorded before it is one."""
         return transition(TRANSITIONS, self.state, event)(self, event, now)
 
-    def raise_watermark(self, offset: int) -> None:
+    def advance_high_watermark(self, offset: int) -> None:
         """Let consumers have what comes before an offset; it never goes back."""
         if offset > self.watermark:
             self.watermark = offset
             self.on_change.notify()
 
-    def cut(self, offset: int) -> None:
+    def truncate_to(self, offset: int) -> None:
         """Cut the log off at an offset."""
         self.log.truncate(offset)
         end = self.log.end_offset
@@ -273,71 +276,73 @@ class Replica(Partition):
 # --- transitions ---------------------------------------------------------------------------------
 
 
-def _take(replica: Replica, told: Assignment) -> None:
-    replica.leader, replica.leader_epoch = told.leader, told.leader_epoch
-    replica.isr, replica.replicas = list(told.isr), list(told.replicas)
+def _apply_assignment(replica: Replica, assignment: LeaderAndIsr) -> None:
+    replica.leader, replica.leader_epoch = assignment.leader, assignment.leader_epoch
+    replica.isr, replica.replicas = list(assignment.isr), list(assignment.replicas)
 
 
-def _lead(replica: Replica, event: BecomeLeader, now: float) -> None:
-    state, told = replica.state, event.told
+def _become_leader(replica: Replica, event: BecomeLeader, now: float) -> None:
+    state, assignment = replica.state, event.assignment
     before = state if isinstance(state, Leading) else Leading({}, replica.log.end_offset)
-    _take(replica, told)
+    _apply_assignment(replica, assignment)
     followers = {
         node: before.followers.get(node)
-        or Position(caught_up_at=now if node in told.isr else -math.inf)
-        for node in told.replicas
+        or FollowerState(caught_up_at=now if node in assignment.isr else -math.inf)
+        for node in assignment.replicas
         if node != replica.node_id
     }
-    replica.state = Leading(followers, before.began_at)
-    _advance(replica)
+    replica.state = Leading(followers, before.leader_epoch_start_offset)
+    _maybe_advance_high_watermark(replica)
     # Whoever waits here may have to hear that the epoch is another one.
     replica.on_change.notify()
 
 
-def _follow(replica: Replica, event: BecomeFollower, now: float) -> None:
-    _take(replica, event.told)
+def _become_follower(replica: Replica, event: BecomeFollower, now: float) -> None:
+    _apply_assignment(replica, event.assignment)
     epoch = replica.log.latest_epoch
-    if epoch == UNKNOWN or not replica.by_epoch:
-        replica.cut(replica.watermark)
+    if epoch == UNKNOWN or not replica.truncates_by_epoch:
+        replica.truncate_to(replica.watermark)
         replica.state = Following()
     else:
-        replica.state = Following() if replica.on_fetch else Truncating(epoch)
+        replica.state = Following() if replica.truncates_on_fetch else Truncating(epoch)
     replica.on_change.notify()
 
 
-def _follow_on(replica: Replica, event: BecomeFollower, now: float) -> None:
+def _keep_following(replica: Replica, event: BecomeFollower, now: float) -> None:
     """Before KIP-101 a node that follows the same leader in a new epoch goes on as it was."""
-    if replica.by_epoch or event.told.leader != replica.leader:
-        _follow(replica, event, now)
+    if replica.truncates_by_epoch or event.assignment.leader != replica.leader:
+        _become_follower(replica, event, now)
     else:
-        _take(replica, event.told)
+        _apply_assignment(replica, event.assignment)
 
 
-def _stop(replica: Replica, event: Stop, now: float) -> None:
+def _go_offline(replica: Replica, event: StopFollowing, now: float) -> None:
     replica.state = Offline()
 
 
-def _stay(replica: Replica, event: Stop, now: float) -> None:
+def _keep_leading(replica: Replica, event: StopFollowing, now: float) -> None:
     """A leader is told of its end by another's LeaderAndIsr, or has its log deleted."""
 
 
-def _advance(replica: Replica, event: Appended | None = None, now: float = 0.0) -> None:
+def _maybe_advance_high_watermark(
+    replica: Replica, event: RecordsAppended | None = None, now: float = 0.0
+) -> None:
     """Raise the high watermark to what every in-sync replica has."""
     state = replica.state
     assert isinstance(state, Leading)
     if len(replica.isr) < min(replica.min_in_sync, len(replica.replicas)):
         return
     ends = [state.followers[node].offset for node in replica.isr if node in state.followers]
-    replica.raise_watermark(min([replica.log.end_offset, *ends]))
+    replica.advance_high_watermark(min([replica.log.end_offset, *ends]))
 
 
-def _append(replica: Replica, event: Appended, now: float) -> None:
-    _advance(replica)
+def _on_append(replica: Replica, event: RecordsAppended, now: float) -> None:
+    _maybe_advance_high_watermark(replica)
     # Followers wait for what is written, consumers for the high watermark.
     replica.on_change.notify()
 
 
-def _note(replica: Replica, event: Fetched, now: float) -> Isr | None:
+def _on_follower_fetch(replica: Replica, event: FollowerFetched, now: float) -> Isr | None:
     state = replica.state
     assert isinstance(state, Leading)
     position = state.followers.get(event.follower)
@@ -346,20 +351,26 @@ def _note(replica: Replica, event: Fetched, now: float) -> Isr | None:
     end = replica.log.end_offset
     if event.offset >= end:
         position.caught_up_at = now
-    elif event.offset >= position.end_seen:
+    elif event.offset >= position.last_fetch_leader_end_offset:
         position.caught_up_at = max(position.caught_up_at, position.fetched_at)
-    position.offset, position.fetched_at, position.end_seen = event.offset, now, end
-    _advance(replica)
+    position.offset, position.fetched_at, position.last_fetch_leader_end_offset = (
+        event.offset,
+        now,
+        end,
+    )
+    _maybe_advance_high_watermark(replica)
     # Who waits for acknowledgements of a number of replicas counts them.
     replica.on_change.notify()
     # The high watermark of the leader before may have been as far as where this one began.
-    if event.follower in replica.isr or event.offset < max(replica.watermark, state.began_at):
+    if event.follower in replica.isr or event.offset < max(
+        replica.watermark, state.leader_epoch_start_offset
+    ):
         return None
-    grown = {*replica.isr, event.follower}
-    return tuple(node for node in replica.replicas if node in grown)
+    new_isr = {*replica.isr, event.follower}
+    return tuple(node for node in replica.replicas if node in new_isr)
 
 
-def _shrink(replica: Replica, event: TimePassed, now: float) -> Isr | None:
+def _maybe_shrink_isr(replica: Replica, event: LagCheckDue, now: float) -> Isr | None:
     state = replica.state
     assert isinstance(state, Leading)
     slow = {
@@ -371,45 +382,45 @@ def _shrink(replica: Replica, event: TimePassed, now: float) -> Isr | None:
     return None if len(kept) == len(replica.isr) else kept
 
 
-def _adopt(replica: Replica, event: IsrRecorded, now: float) -> None:
+def _on_isr_recorded(replica: Replica, event: IsrRecorded, now: float) -> None:
     replica.isr = list(event.isr)
-    _advance(replica)
+    _maybe_advance_high_watermark(replica)
     replica.on_change.notify()
 
 
-def _truncate(replica: Replica, event: EpochEnded, now: float) -> None:
+def _truncate_to_epoch_end(replica: Replica, event: EpochEnded, now: float) -> None:
     """Cut the log off where it parts from the leader's (KIP-101, KIP-279)."""
     state = replica.state
     assert isinstance(state, Truncating)
     log = replica.log
     if event.end_offset == UNKNOWN:
-        replica.cut(replica.watermark)
+        replica.truncate_to(replica.watermark)
     elif event.epoch in {UNKNOWN, state.epoch}:
-        replica.cut(event.end_offset)
+        replica.truncate_to(event.end_offset)
     else:
-        own = log.end_offset_for_epoch(event.epoch, replica.leader_epoch)
-        if own is not None and own[0] < event.epoch and own[0] != UNKNOWN:
+        local = log.end_offset_for_epoch(event.epoch, replica.leader_epoch)
+        if local is not None and local[0] < event.epoch and local[0] != UNKNOWN:
             # The leader has an epoch that is not known here: ask for the one before it.
-            replica.cut(own[1])
-            replica.state = Truncating(own[0])
+            replica.truncate_to(local[1])
+            replica.state = Truncating(local[0])
             return
-        replica.cut(event.end_offset if own is None else min(own[1], event.end_offset))
+        replica.truncate_to(event.end_offset if local is None else min(local[1], event.end_offset))
     replica.state = Following()
 
 
-def _part(replica: Replica, event: Diverged, now: float) -> None:
+def _truncate_diverging(replica: Replica, event: Diverged, now: float) -> None:
     """Cut the log off where it parts from the leader's; the next fetch tells if it was enough."""
-    own = replica.log.end_offset_for_epoch(event.epoch, replica.leader_epoch)
-    if own is None:
-        replica.cut(event.end_offset)
-    elif own[0] == event.epoch:
-        replica.cut(min(own[1], event.end_offset))
+    local = replica.log.end_offset_for_epoch(event.epoch, replica.leader_epoch)
+    if local is None:
+        replica.truncate_to(event.end_offset)
+    elif local[0] == event.epoch:
+        replica.truncate_to(min(local[1], event.end_offset))
     else:
         # The leader has an epoch that is not known here.
-        replica.cut(own[1])
+        replica.truncate_to(local[1])
 
 
-def _extend(replica: Replica, event: Received, now: float) -> None:
+def _append_fetched(replica: Replica, event: RecordsFetched, now: float) -> None:
     log = replica.log
     views = list(iter_batches(event.records))
     for view in views:
@@ -418,56 +429,56 @@ def _extend(replica: Replica, event: Received, now: float) -> None:
         if view.base_offset >= log.end_offset:
             log.append(bytes(view.buffer), view)
     log.delete_before(event.start_offset)
-    replica.raise_watermark(min(event.high_watermark, log.end_offset))
+    replica.advance_high_watermark(min(event.high_watermark, log.end_offset))
     # Debug consumers and others who wait for the log's end.
     replica.on_change.notify()
 
 
-def _leave_range(replica: Replica, event: OutOfRange, now: float) -> None:
-    replica.state = Outside()
+def _on_out_of_range(replica: Replica, event: FetchOutOfRange, now: float) -> None:
+    replica.state = ResolvingOffset()
 
 
-def _return(replica: Replica, event: LogFound, now: float) -> None:
+def _on_leader_offset(replica: Replica, event: LeaderOffsetFound, now: float) -> None:
     """Cut off what the leader does not have, or begin anew at the leader's start."""
     state, log = replica.state, replica.log
-    assert isinstance(state, Outside)
+    assert isinstance(state, ResolvingOffset)
     if state.end_known:
         log.truncate_fully_and_start_at(event.offset)
         replica.watermark = event.offset
         replica.state = Following()
     elif event.offset < log.end_offset:
-        replica.cut(event.offset)
+        replica.truncate_to(event.offset)
         replica.state = Following()
     else:
-        replica.state = Outside(end_known=True)
+        replica.state = ResolvingOffset(end_known=True)
 
 
 TRANSITIONS: Mapping[
     tuple[type[State], type[Event]], Callable[[Replica, Any, float], Isr | None]
 ] = {
-    (Offline, BecomeLeader): _lead,
-    (Offline, BecomeFollower): _follow,
-    (Offline, Stop): _stop,
-    (Leading, BecomeLeader): _lead,
-    (Leading, BecomeFollower): _follow,
-    (Leading, Stop): _stay,
-    (Leading, Appended): _append,
-    (Leading, Fetched): _note,
-    (Leading, TimePassed): _shrink,
-    (Leading, IsrRecorded): _adopt,
-    (Truncating, BecomeLeader): _lead,
-    (Truncating, BecomeFollower): _follow,
-    (Truncating, Stop): _stop,
-    (Truncating, EpochEnded): _truncate,
-    (Following, BecomeLeader): _lead,
-    (Following, BecomeFollower): _follow_on,
-    (Following, Stop): _stop,
-    (Following, Received): _extend,
-    (Following, Diverged): _part,
-    (Following, OutOfRange): _leave_range,
-    (Outside, BecomeLeader): _lead,
-    (Outside, BecomeFollower): _follow,
-    (Outside, Stop): _stop,
-    (Outside, LogFound): _return,
+    (Offline, BecomeLeader): _become_leader,
+    (Offline, BecomeFollower): _become_follower,
+    (Offline, StopFollowing): _go_offline,
+    (Leading, BecomeLeader): _become_leader,
+    (Leading, BecomeFollower): _become_follower,
+    (Leading, StopFollowing): _keep_leading,
+    (Leading, RecordsAppended): _on_append,
+    (Leading, FollowerFetched): _on_follower_fetch,
+    (Leading, LagCheckDue): _maybe_shrink_isr,
+    (Leading, IsrRecorded): _on_isr_recorded,
+    (Truncating, BecomeLeader): _become_leader,
+    (Truncating, BecomeFollower): _become_follower,
+    (Truncating, StopFollowing): _go_offline,
+    (Truncating, EpochEnded): _truncate_to_epoch_end,
+    (Following, BecomeLeader): _become_leader,
+    (Following, BecomeFollower): _keep_following,
+    (Following, StopFollowing): _go_offline,
+    (Following, RecordsFetched): _append_fetched,
+    (Following, Diverged): _truncate_diverging,
+    (Following, FetchOutOfRange): _on_out_of_range,
+    (ResolvingOffset, BecomeLeader): _become_leader,
+    (ResolvingOffset, BecomeFollower): _become_follower,
+    (ResolvingOffset, StopFollowing): _go_offline,
+    (ResolvingOffset, LeaderOffsetFound): _on_leader_offset,
 }
 """What each state makes of each event; a pair that is not here cannot be."""

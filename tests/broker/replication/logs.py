@@ -6,7 +6,7 @@ from typing import Any
 
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.options import BrokerConfig
-from aiokafkawire.broker.replication.messages import Assignment
+from aiokafkawire.broker.replication.controller_commands import LeaderAndIsr
 from aiokafkawire.broker.replication.replica import Replica
 from aiokafkawire.broker.storage import MemoryStore
 from aiokafkawire.records.batch import iter_batches
@@ -17,13 +17,13 @@ NODE = 1
 """The node of the replicas in these tests; its companions are 2 and 3."""
 
 
-def told(
+def assignment(
     leader: int = NODE,
     epoch: int = 0,
     isr: tuple[int, ...] = (1, 2, 3),
     replicas: tuple[int, ...] = (1, 2, 3),
-) -> Assignment:
-    return Assignment(leader, epoch, isr, replicas)
+) -> LeaderAndIsr:
+    return LeaderAndIsr(leader, epoch, isr, replicas)
 
 
 def replica(**fields: Any) -> Replica:

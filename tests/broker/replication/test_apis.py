@@ -10,14 +10,14 @@ import pytest
 from aiokafkawire.broker import Answer, Broker
 from aiokafkawire.broker.apis import CONTROLLER_HANDLERS
 from aiokafkawire.broker.releases import RELEASES
-from aiokafkawire.broker.replication.messages import (
-    Assignment,
-    LeadOrder,
-    MetadataOrder,
-    StopOrder,
-    lead_request,
-    metadata_request,
-    stop_request,
+from aiokafkawire.broker.replication.controller_commands import (
+    LeaderAndIsr,
+    LeaderAndIsrCommand,
+    StopReplicaCommand,
+    UpdateMetadataCommand,
+    build_leader_and_isr_request,
+    build_stop_replica_request,
+    build_update_metadata_request,
 )
 from aiokafkawire.wire import ZERO_UUID, ApiKey, ErrorCode, Request
 from aiokafkawire.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -28,22 +28,29 @@ from ..test_apis import codes
 
 E = ErrorCode
 CONTROLLER = {"controller_id": 1, "controller_epoch": 1}
-TOLD = {("t", 0): Assignment(1, 9, (1,), (1,))}
+TOLD = {("t", 0): LeaderAndIsr(1, 9, (1,), (1,))}
 STRANGER = 77
 
 REQUESTS: dict[ApiKey, tuple[Callable[[int], Request[Any]], set[int]]] = {
     ApiKey.LEADER_AND_ISR: (
-        lambda v: lead_request(
-            LeadOrder(**CONTROLLER, partitions=TOLD, leaders={}, topic_ids={"t": ZERO_UUID}), v
+        lambda v: build_leader_and_isr_request(
+            LeaderAndIsrCommand(
+                **CONTROLLER, partitions=TOLD, leaders={}, topic_ids={"t": ZERO_UUID}
+            ),
+            v,
         ),
         {E.NONE, E.STALE_CONTROLLER_EPOCH},
     ),
     ApiKey.STOP_REPLICA: (
-        lambda v: stop_request(StopOrder(**CONTROLLER, partitions={("t", 0): False}), v),
+        lambda v: build_stop_replica_request(
+            StopReplicaCommand(**CONTROLLER, partitions={("t", 0): False}), v
+        ),
         {E.NONE},
     ),
     ApiKey.UPDATE_METADATA: (
-        lambda v: metadata_request(MetadataOrder(**CONTROLLER, partitions=TOLD, live={}), v),
+        lambda v: build_update_metadata_request(
+            UpdateMetadataCommand(**CONTROLLER, partitions=TOLD, live={}), v
+        ),
         {E.NONE},
     ),
     ApiKey.CONTROLLED_SHUTDOWN: (

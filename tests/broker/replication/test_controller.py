@@ -3,77 +3,77 @@ from __future__ import annotations
 from typing import TypeVar
 
 from aiokafkawire.broker.replication.controller import Controller
-from aiokafkawire.broker.replication.messages import (
+from aiokafkawire.broker.replication.controller_commands import (
     LEADER_DURING_DELETE,
-    LeadOrder,
+    ControllerCommand,
+    LeaderAndIsrCommand,
     LiveNode,
-    MetadataOrder,
-    Order,
-    StopOrder,
+    StopReplicaCommand,
+    UpdateMetadataCommand,
 )
-from aiokafkawire.broker.replication.registry import Registry
+from aiokafkawire.broker.replication.controller_context import ControllerContext
 from aiokafkawire.runtime import Address
 
-from .test_registry import ALL, partition, registry
+from .test_controller_context import ALL, partition, registry
 
 INTERNAL = {node: Address("inside", node) for node in ALL}
 SHOWN = {node: Address("outside", node) for node in ALL}
 
-AnOrder = TypeVar("AnOrder", bound=Order)
+AnOrder = TypeVar("AnOrder", bound=ControllerCommand)
 
 
-def controller(of: Registry, epoch: int = 1) -> Controller:
+def controller(of: ControllerContext, epoch: int = 1) -> Controller:
     return Controller(1, epoch, of, INTERNAL, SHOWN)
 
 
 def expect(machine: Controller, node: int, kind: type[AnOrder]) -> AnOrder:
     """The next order, obeyed."""
-    order = machine.next_order(node)
-    assert isinstance(order, kind), order
-    machine.obeyed(node, order)
-    return order
+    command = machine.next_command(node)
+    assert isinstance(command, kind), command
+    machine.on_response(node, command)
+    return command
 
 
 def tell_all(machine: Controller) -> None:
     for node in ALL:
-        while (order := machine.next_order(node)) is not None:
-            machine.obeyed(node, order)
+        while (command := machine.next_command(node)) is not None:
+            machine.on_response(node, command)
 
 
 def test_a_node_first_hears_what_it_leads_and_then_what_clients_are_told() -> None:
     of = registry()
     partition(of, 1, 2)
     machine = controller(of)
-    lead = expect(machine, 2, LeadOrder)
+    lead = expect(machine, 2, LeaderAndIsrCommand)
     assert (lead.controller_id, lead.controller_epoch) == (1, 1)
     assert lead.partitions["t", 0].leader == 1
     assert lead.leaders == {1: INTERNAL[1]}
-    shown = expect(machine, 2, MetadataOrder)
+    shown = expect(machine, 2, UpdateMetadataCommand)
     assert shown.partitions == lead.partitions
     assert shown.live == {node: LiveNode(SHOWN[node]) for node in ALL}
-    assert machine.next_order(2) is None
-    assert machine.knows_all(2)
+    assert machine.next_command(2) is None
+    assert machine.is_up_to_date(2)
 
 
 def test_who_has_no_replica_only_hears_what_clients_are_told() -> None:
     of = registry()
     partition(of, 1, 2)
     machine = controller(of)
-    expect(machine, 3, MetadataOrder)
-    assert machine.next_order(3) is None
+    expect(machine, 3, UpdateMetadataCommand)
+    assert machine.next_command(3) is None
 
 
 def test_a_node_that_does_not_live_is_told_nothing() -> None:
     of = registry(live=[1, 2])
     partition(of, 1, 2)
-    assert controller(of).next_order(3) is None
+    assert controller(of).next_command(3) is None
 
 
 def test_an_order_that_was_not_obeyed_is_given_again() -> None:
     of = registry()
     partition(of, 1, 2)
     machine = controller(of)
-    assert machine.next_order(2) == machine.next_order(2)
+    assert machine.next_command(2) == machine.next_command(2)
 
 
 def test_a_node_is_told_the_newest_and_nothing_in_between() -> None:
@@ -83,9 +83,9 @@ def test_a_node_is_told_the_newest_and_nothing_in_between() -> None:
     tell_all(machine)
     of.move_leader(first, 2)
     of.move_leader(first, 3)
-    order = expect(machine, 1, LeadOrder)
-    told = order.partitions["t", 0]
-    assert (told.leader, told.leader_epoch) == (3, 2)
+    command = expect(machine, 1, LeaderAndIsrCommand)
+    assignment = command.partitions["t", 0]
+    assert (assignment.leader, assignment.leader_epoch) == (3, 2)
 
 
 def test_what_a_leader_made_of_the_isr_is_told_to_clients_alone() -> None:
@@ -95,8 +95,8 @@ def test_what_a_leader_made_of_the_isr_is_told_to_clients_alone() -> None:
     tell_all(machine)
     of.record_isr(("t", 0), 1, 0, (1,))
     for node in ALL:
-        told = expect(machine, node, MetadataOrder).partitions["t", 0]
-        assert told.isr == (1,)
+        assignment = expect(machine, node, UpdateMetadataCommand).partitions["t", 0]
+        assert assignment.isr == (1,)
 
 
 def test_a_deleted_topic_is_stopped_and_forgotten() -> None:
@@ -105,11 +105,11 @@ def test_a_deleted_topic_is_stopped_and_forgotten() -> None:
     machine = controller(of)
     tell_all(machine)
     of.delete_topic(of.topics["t"])
-    assert expect(machine, 2, StopOrder).partitions == {("t", 0): True}
+    assert expect(machine, 2, StopReplicaCommand).partitions == {("t", 0): True}
     for node in ALL[1:]:
-        told = expect(machine, node, MetadataOrder).partitions["t", 0]
-        assert told.leader == LEADER_DURING_DELETE
-        assert machine.next_order(node) is None
+        assignment = expect(machine, node, UpdateMetadataCommand).partitions["t", 0]
+        assert assignment.leader == LEADER_DURING_DELETE
+        assert machine.next_command(node) is None
 
 
 def test_a_topic_that_was_made_anew_is_another_one() -> None:
@@ -119,8 +119,8 @@ def test_a_topic_that_was_made_anew_is_another_one() -> None:
     tell_all(machine)
     of.delete_topic(of.topics["t"])
     partition(of, 1, 2)
-    expect(machine, 2, StopOrder)
-    assert expect(machine, 2, LeadOrder).partitions["t", 0].leader_epoch == 0
+    expect(machine, 2, StopReplicaCommand)
+    assert expect(machine, 2, LeaderAndIsrCommand).partitions["t", 0].leader_epoch == 0
 
 
 def test_a_partition_without_a_leader_is_led_by_nobody() -> None:
@@ -130,8 +130,8 @@ def test_a_partition_without_a_leader_is_led_by_nobody() -> None:
     machine = controller(of)
     tell_all(machine)
     of.on_node_failure(1)
-    assert expect(machine, 2, MetadataOrder).partitions["t", 0].leader == -1
-    assert machine.next_order(2) is None
+    assert expect(machine, 2, UpdateMetadataCommand).partitions["t", 0].leader == -1
+    assert machine.next_command(2) is None
 
 
 def test_everybody_hears_who_died() -> None:
@@ -139,7 +139,7 @@ def test_everybody_hears_who_died() -> None:
     machine = controller(of)
     tell_all(machine)
     of.on_node_failure(3)
-    assert set(expect(machine, 2, MetadataOrder).live) == {1, 2}
+    assert set(expect(machine, 2, UpdateMetadataCommand).live) == {1, 2}
 
 
 def test_a_node_that_died_knows_nothing() -> None:
@@ -148,22 +148,22 @@ def test_a_node_that_died_knows_nothing() -> None:
     machine = controller(of)
     tell_all(machine)
     machine.forget(2)
-    expect(machine, 2, LeadOrder)
+    expect(machine, 2, LeaderAndIsrCommand)
 
 
 def test_what_a_node_answered_before_it_died_means_nothing() -> None:
     of = registry()
     partition(of, 1, 2)
     machine = controller(of)
-    order = machine.next_order(2)
-    assert order is not None
+    command = machine.next_command(2)
+    assert command is not None
     machine.forget(2)
-    machine.obeyed(2, order)
-    expect(machine, 2, LeadOrder)
+    machine.on_response(2, command)
+    expect(machine, 2, LeaderAndIsrCommand)
 
 
 def test_a_new_controller_tells_everything_again() -> None:
     of = registry()
     partition(of, 1, 2)
     tell_all(controller(of))
-    assert expect(controller(of, 2), 2, LeadOrder).controller_epoch == 2
+    assert expect(controller(of, 2), 2, LeaderAndIsrCommand).controller_epoch == 2

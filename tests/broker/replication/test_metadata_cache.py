@@ -5,31 +5,31 @@ from typing import Any
 import pytest
 
 from aiokafkawire.broker.replication import metadata_cache
-from aiokafkawire.broker.replication.messages import (
+from aiokafkawire.broker.replication.controller_commands import (
     LEADER_DURING_DELETE,
-    Assignment,
+    LeaderAndIsr,
     LiveNode,
-    MetadataOrder,
+    UpdateMetadataCommand,
 )
 from aiokafkawire.broker.replication.metadata_cache import MetadataCache
 from aiokafkawire.runtime import Address
 
 ONE, TWO = LiveNode(Address("one", 1)), LiveNode(Address("two", 2), "west")
-LED_BY_ONE = Assignment(1, 0, (1, 2), (1, 2))
-LED_BY_TWO = Assignment(2, 0, (1, 2), (1, 2))
-GONE = Assignment(LEADER_DURING_DELETE, 0, (), ())
+LED_BY_ONE = LeaderAndIsr(1, 0, (1, 2), (1, 2))
+LED_BY_TWO = LeaderAndIsr(2, 0, (1, 2), (1, 2))
+GONE = LeaderAndIsr(LEADER_DURING_DELETE, 0, (), ())
 
 
-def order(**fields: Any) -> MetadataOrder:
+def command(**fields: Any) -> UpdateMetadataCommand:
     given = {"partitions": {}, "live": {1: ONE, 2: TWO}, **fields}
-    return MetadataOrder(controller_id=1, controller_epoch=1, **given)
+    return UpdateMetadataCommand(controller_id=1, controller_epoch=1, **given)
 
 
 def test_nodes_are_replaced_and_partitions_added() -> None:
     cache = MetadataCache()
     assert cache.controller_id == -1
-    cache.update(order(partitions={("a", 0): LED_BY_ONE, ("a", 1): LED_BY_TWO}))
-    cache.update(order(partitions={("b", 0): LED_BY_ONE}, live={1: ONE}))
+    cache.update(command(partitions={("a", 0): LED_BY_ONE, ("a", 1): LED_BY_TWO}))
+    cache.update(command(partitions={("b", 0): LED_BY_ONE}, live={1: ONE}))
     assert cache.live == {1: ONE}
     assert cache.topics == {"a": {0: LED_BY_ONE, 1: LED_BY_TWO}, "b": {0: LED_BY_ONE}}
     assert cache.controller_id == 1
@@ -37,18 +37,18 @@ def test_nodes_are_replaced_and_partitions_added() -> None:
 
 def test_a_topic_goes_with_its_last_partition() -> None:
     cache = MetadataCache()
-    cache.update(order(partitions={("a", 0): LED_BY_ONE, ("a", 1): LED_BY_ONE}))
-    cache.update(order(partitions={("a", 0): GONE}))
+    cache.update(command(partitions={("a", 0): LED_BY_ONE, ("a", 1): LED_BY_ONE}))
+    cache.update(command(partitions={("a", 0): GONE}))
     assert cache.topics == {"a": {1: LED_BY_ONE}}
-    cache.update(order(partitions={("a", 1): GONE, ("never", 0): GONE}))
+    cache.update(command(partitions={("a", 1): GONE, ("never", 0): GONE}))
     assert cache.topics == {}
 
 
 def test_no_more_partitions_are_kept_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_cache, "MAX_TOTAL_PARTITIONS", 2)
     cache = MetadataCache()
-    cache.update(order(partitions={("a", index): LED_BY_ONE for index in range(3)}))
-    cache.update(order(partitions={("b", 0): LED_BY_ONE, ("a", 1): LED_BY_TWO}))
+    cache.update(command(partitions={("a", index): LED_BY_ONE for index in range(3)}))
+    cache.update(command(partitions={("b", 0): LED_BY_ONE, ("a", 1): LED_BY_TWO}))
     assert cache.topics == {"a": {0: LED_BY_ONE, 1: LED_BY_TWO}}
-    cache.update(order(partitions={("a", 0): GONE, ("b", 0): LED_BY_ONE}))
+    cache.update(command(partitions={("a", 0): GONE, ("b", 0): LED_BY_ONE}))
     assert cache.topics == {"a": {1: LED_BY_TWO}, "b": {0: LED_BY_ONE}}

@@ -7,31 +7,31 @@ import pytest
 
 from aiokafkawire.broker.replication.replica import (
     TRANSITIONS,
-    Appended,
     BecomeFollower,
     BecomeLeader,
     Diverged,
     EpochEnded,
     Event,
-    Fetched,
+    FetchOutOfRange,
+    FollowerFetched,
     Following,
     IsrRecorded,
+    LagCheckDue,
+    LeaderOffsetFound,
     Leading,
-    LogFound,
     Offline,
-    OutOfRange,
-    Outside,
-    Received,
+    RecordsAppended,
+    RecordsFetched,
     Replica,
+    ResolvingOffset,
     State,
-    Stop,
-    TimePassed,
+    StopFollowing,
     Truncating,
 )
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.runtime.transitions import ImpossibleEvent
 
-from .logs import NODE, records, replica, told, write
+from .logs import NODE, assignment, records, replica, write
 
 FIRST, SECOND = 2, 3
 """The two other replicas."""
@@ -42,40 +42,40 @@ STATES: dict[type[State], State] = {
     Offline: Offline(),
     Truncating: Truncating(0),
     Following: Following(),
-    Outside: Outside(),
+    ResolvingOffset: ResolvingOffset(),
     Leading: Leading({}),
 }
 
 EVENTS: list[Event] = [
-    BecomeLeader(told(NODE, 9)),
-    BecomeFollower(told(FIRST, 9)),
-    Stop(),
-    Appended(),
-    Fetched(FIRST, 0),
-    TimePassed(LAG_S),
+    BecomeLeader(assignment(NODE, 9)),
+    BecomeFollower(assignment(FIRST, 9)),
+    StopFollowing(),
+    RecordsAppended(),
+    FollowerFetched(FIRST, 0),
+    LagCheckDue(LAG_S),
     IsrRecorded((NODE,)),
     EpochEnded(0, 0),
-    Received(b"", 0),
+    RecordsFetched(b"", 0),
     Diverged(0, 0),
-    OutOfRange(),
-    LogFound(0),
+    FetchOutOfRange(),
+    LeaderOffsetFound(0),
 ]
 
 
-def leading(count: int = 0, **assignment: object) -> Replica:
+def leading(count: int = 0, **changes: object) -> Replica:
     made = replica()
     write(made.log, count)
-    made.handle(BecomeLeader(dataclasses.replace(told(), **assignment)), 0.0)
+    made.handle(BecomeLeader(dataclasses.replace(assignment(), **changes)), 0.0)
     return made
 
 
 def following(
-    count: int = 0, *, epoch: int = 0, watermark: int = 0, by_epoch: bool = True
+    count: int = 0, *, epoch: int = 0, watermark: int = 0, truncates_by_epoch: bool = True
 ) -> Replica:
     """A follower with some batches; it has been told where its log parts from the leader's."""
-    made = replica(by_epoch=by_epoch, watermark=watermark)
+    made = replica(truncates_by_epoch=truncates_by_epoch, watermark=watermark)
     write(made.log, count, epoch)
-    made.handle(BecomeFollower(told(FIRST, epoch)), 0.0)
+    made.handle(BecomeFollower(assignment(FIRST, epoch)), 0.0)
     if isinstance(made.state, Truncating):
         made.handle(EpochEnded(epoch, count), 0.0)
     assert made.state == Following()
@@ -87,10 +87,10 @@ def following(
 def test_what_is_not_in_the_table_cannot_happen(state: State, event: Event) -> None:
     made = replica(state=state)
     if (type(state), type(event)) in TRANSITIONS:
-        assert made.takes(type(event))
+        assert made.accepts(type(event))
         made.handle(event, 1.0)
     else:
-        assert not made.takes(type(event))
+        assert not made.accepts(type(event))
         with pytest.raises(ImpossibleEvent):
             made.handle(event, 1.0)
 
@@ -115,11 +115,11 @@ def test_the_high_watermark_is_what_everybody_in_sync_has() -> None:
     write(made.log, 3)
     made.on_append()
     assert made.high_watermark == 0
-    made.handle(Fetched(FIRST, 3), 1.0)
+    made.handle(FollowerFetched(FIRST, 3), 1.0)
     assert made.high_watermark == 0
-    made.handle(Fetched(SECOND, 2), 1.0)
+    made.handle(FollowerFetched(SECOND, 2), 1.0)
     assert made.high_watermark == 2
-    made.handle(Fetched(SECOND, 3), 1.0)
+    made.handle(FollowerFetched(SECOND, 3), 1.0)
     assert made.high_watermark == 3
 
 
@@ -136,7 +136,7 @@ def test_who_reads_is_told_of_the_high_watermark() -> None:
     made.on_append()
     told_of: list[int] = []
     made.on_change.add(lambda: told_of.append(made.high_watermark))
-    made.handle(Fetched(FIRST, 1), 1.0)
+    made.handle(FollowerFetched(FIRST, 1), 1.0)
     assert 1 in told_of
 
 
@@ -144,7 +144,7 @@ def test_the_high_watermark_never_goes_back() -> None:
     made = leading(isr=(NODE,))
     write(made.log, 2)
     made.on_append()
-    made.handle(Fetched(FIRST, 1), 1.0)
+    made.handle(FollowerFetched(FIRST, 1), 1.0)
     made.handle(IsrRecorded((NODE, FIRST)), 1.0)
     assert made.high_watermark == 2
 
@@ -153,8 +153,8 @@ def test_a_follower_that_has_caught_up_wants_to_be_in_sync() -> None:
     made = leading(isr=(NODE,))
     write(made.log, 2)
     made.on_append()
-    assert made.handle(Fetched(SECOND, 1), 1.0) is None
-    assert made.handle(Fetched(SECOND, 2), 2.0) == (NODE, SECOND)
+    assert made.handle(FollowerFetched(SECOND, 1), 1.0) is None
+    assert made.handle(FollowerFetched(SECOND, 2), 2.0) == (NODE, SECOND)
     assert made.isr == [NODE], "not before it is recorded"
     made.handle(IsrRecorded((NODE, SECOND)), 2.0)
     assert made.isr == [NODE, SECOND]
@@ -162,23 +162,23 @@ def test_a_follower_that_has_caught_up_wants_to_be_in_sync() -> None:
 
 def test_the_isr_is_in_the_order_of_the_replicas() -> None:
     made = leading(isr=(NODE, SECOND))
-    assert made.handle(Fetched(FIRST, 0), 1.0) == (NODE, FIRST, SECOND)
+    assert made.handle(FollowerFetched(FIRST, 0), 1.0) == (NODE, FIRST, SECOND)
 
 
 def test_a_stranger_is_not_counted() -> None:
     made = leading(isr=(1, 2))
     write(made.log)
     made.on_append()
-    assert made.handle(Fetched(77, 1), 1.0) is None
+    assert made.handle(FollowerFetched(77, 1), 1.0) is None
     assert made.count_replicas_at(1) == 1
     assert made.high_watermark == 0
 
 
 def test_who_does_not_fetch_for_too_long_falls_out() -> None:
     made = leading()
-    made.handle(Fetched(FIRST, 0), LAG_S)
-    assert made.handle(TimePassed(LAG_S), LAG_S) is None
-    assert made.handle(TimePassed(LAG_S), LAG_S + 1) == (NODE, FIRST)
+    made.handle(FollowerFetched(FIRST, 0), LAG_S)
+    assert made.handle(LagCheckDue(LAG_S), LAG_S) is None
+    assert made.handle(LagCheckDue(LAG_S), LAG_S + 1) == (NODE, FIRST)
 
 
 def test_who_fetches_but_never_reaches_the_end_falls_out() -> None:
@@ -186,8 +186,8 @@ def test_who_fetches_but_never_reaches_the_end_falls_out() -> None:
     for second in range(1, 13):
         write(made.log, 2)
         # Always one behind what was the end at the time of the fetch before.
-        made.handle(Fetched(FIRST, made.log.end_offset - 3), float(second))
-    assert made.handle(TimePassed(LAG_S), 12.0) == (NODE,)
+        made.handle(FollowerFetched(FIRST, made.log.end_offset - 3), float(second))
+    assert made.handle(LagCheckDue(LAG_S), 12.0) == (NODE,)
 
 
 def test_who_reaches_what_was_the_end_is_in_sync() -> None:
@@ -196,8 +196,8 @@ def test_who_reaches_what_was_the_end_is_in_sync() -> None:
         # It has all that there was when it asked before; more has come since.
         end = made.log.end_offset
         write(made.log, 2)
-        made.handle(Fetched(FIRST, end), float(second))
-    assert made.handle(TimePassed(LAG_S), 12.0) is None
+        made.handle(FollowerFetched(FIRST, end), float(second))
+    assert made.handle(LagCheckDue(LAG_S), 12.0) is None
 
 
 def test_without_the_slow_ones_the_high_watermark_goes_on() -> None:
@@ -211,56 +211,56 @@ def test_without_the_slow_ones_the_high_watermark_goes_on() -> None:
 def test_a_leader_in_a_new_epoch_remembers_how_far_its_followers_are() -> None:
     made = leading()
     write(made.log)
-    made.handle(Fetched(FIRST, 1), 1.0)
-    made.handle(BecomeLeader(told(NODE, 1, (1, 2))), 2.0)
+    made.handle(FollowerFetched(FIRST, 1), 1.0)
+    made.handle(BecomeLeader(assignment(NODE, 1, (1, 2))), 2.0)
     assert made.high_watermark == 1
 
 
 def test_a_new_leader_does_not_know_how_far_its_followers_are() -> None:
     made = following(2, watermark=1)
-    made.handle(BecomeLeader(told(NODE, 1, (1, 2))), 5.0)
+    made.handle(BecomeLeader(assignment(NODE, 1, (1, 2))), 5.0)
     assert made.high_watermark == 1, "what it knew as a follower"
     assert made.count_replicas_at(1) == 1
     # They have all the time to come.
-    assert made.handle(TimePassed(LAG_S), 15.0) is None
-    assert made.handle(TimePassed(LAG_S), 15.1) == (NODE,)
+    assert made.handle(LagCheckDue(LAG_S), 15.0) is None
+    assert made.handle(LagCheckDue(LAG_S), 15.1) == (NODE,)
 
 
 def test_a_new_leader_may_be_behind_what_consumers_were_told() -> None:
     made = following(2, watermark=1)
     assert made.is_high_watermark_current
-    made.handle(BecomeLeader(told(NODE, 1, (1, 2))), 5.0)
+    made.handle(BecomeLeader(assignment(NODE, 1, (1, 2))), 5.0)
     assert not made.is_high_watermark_current
     write(made.log)
     # In a new epoch it is the same leader as before.
-    made.handle(BecomeLeader(told(NODE, 2, (1, 2))), 6.0)
-    made.handle(Fetched(FIRST, 2), 7.0)
+    made.handle(BecomeLeader(assignment(NODE, 2, (1, 2))), 6.0)
+    made.handle(FollowerFetched(FIRST, 2), 7.0)
     assert made.is_high_watermark_current
     assert made.high_watermark == 2
 
 
 def test_who_has_less_than_a_new_leader_began_with_is_not_in_sync() -> None:
     made = following(3, watermark=1)
-    made.handle(BecomeLeader(told(NODE, 1, (1, 2))), 5.0)
+    made.handle(BecomeLeader(assignment(NODE, 1, (1, 2))), 5.0)
     # What it lacks was perhaps acknowledged by the leader before.
-    assert made.handle(Fetched(SECOND, 2), 6.0) is None
-    assert made.handle(Fetched(SECOND, 3), 7.0) == (1, 2, 3)
+    assert made.handle(FollowerFetched(SECOND, 2), 6.0) is None
+    assert made.handle(FollowerFetched(SECOND, 3), 7.0) == (1, 2, 3)
 
 
 def test_with_too_few_in_sync_a_strict_high_watermark_stands() -> None:
     made = replica(min_in_sync=2)
-    made.handle(BecomeLeader(told(isr=(1,))), 0.0)
+    made.handle(BecomeLeader(assignment(isr=(1,))), 0.0)
     write(made.log)
     made.on_append()
     assert made.high_watermark == 0
-    assert made.handle(Fetched(FIRST, 1), 1.0) == (1, 2)
+    assert made.handle(FollowerFetched(FIRST, 1), 1.0) == (1, 2)
     made.handle(IsrRecorded((1, 2)), 1.0)
     assert made.high_watermark == 1
 
 
 def test_a_topic_with_too_few_replicas_needs_them_all() -> None:
     made = replica(min_in_sync=2)
-    made.handle(BecomeLeader(told(isr=(1,), replicas=(1,))), 0.0)
+    made.handle(BecomeLeader(assignment(isr=(1,), replicas=(1,))), 0.0)
     write(made.log)
     made.on_append()
     assert made.high_watermark == 1
@@ -274,7 +274,7 @@ def test_who_is_not_in_sync_at_first_is_late_from_the_start() -> None:
 
 def test_a_leader_goes_on_until_somebody_else_leads() -> None:
     made = leading()
-    made.handle(Stop(), 1.0)
+    made.handle(StopFollowing(), 1.0)
     assert isinstance(made.state, Leading)
 
 
@@ -282,31 +282,31 @@ def test_a_leader_goes_on_until_somebody_else_leads() -> None:
 
 
 def test_before_epochs_a_follower_keeps_what_is_before_the_high_watermark() -> None:
-    made = following(3, watermark=1, by_epoch=False)
+    made = following(3, watermark=1, truncates_by_epoch=False)
     assert (made.log.end_offset, made.high_watermark) == (1, 1)
 
 
 def test_before_epochs_a_follower_of_the_same_leader_goes_on_as_it_was() -> None:
-    made = following(0, by_epoch=False)
-    made.handle(Received(records(0, 2), 0), 1.0)
-    made.handle(BecomeFollower(told(FIRST, 1)), 2.0)
+    made = following(0, truncates_by_epoch=False)
+    made.handle(RecordsFetched(records(0, 2), 0), 1.0)
+    made.handle(BecomeFollower(assignment(FIRST, 1)), 2.0)
     assert made.log.end_offset == 2
     assert made.leader_epoch == 1
-    made.handle(BecomeFollower(told(SECOND, 2)), 3.0)
+    made.handle(BecomeFollower(assignment(SECOND, 2)), 3.0)
     assert made.log.end_offset == 0
 
 
 def test_a_follower_asks_where_its_newest_epoch_ends() -> None:
     made = replica()
     write(made.log, 2, epoch=3)
-    made.handle(BecomeFollower(told(FIRST, 5)), 0.0)
+    made.handle(BecomeFollower(assignment(FIRST, 5)), 0.0)
     assert made.state == Truncating(3)
     assert made.log.end_offset == 2
 
 
 def test_an_empty_log_parts_from_none() -> None:
     made = replica()
-    made.handle(BecomeFollower(told(FIRST, 5)), 0.0)
+    made.handle(BecomeFollower(assignment(FIRST, 5)), 0.0)
     assert made.state == Following()
 
 
@@ -325,7 +325,7 @@ def test_a_follower_cuts_off_what_its_leader_does_not_have(answer: EpochEnded, e
     made = replica(watermark=1)
     write(made.log, 2, epoch=1)
     write(made.log, 4, epoch=3)
-    made.handle(BecomeFollower(told(FIRST, 5)), 0.0)
+    made.handle(BecomeFollower(assignment(FIRST, 5)), 0.0)
     made.handle(answer, 0.0)
     assert made.state == Following()
     assert made.log.end_offset == end
@@ -335,7 +335,7 @@ def test_an_epoch_that_is_not_known_here_is_asked_down() -> None:
     made = replica()
     write(made.log, 2, epoch=1)
     write(made.log, 2, epoch=4)
-    made.handle(BecomeFollower(told(FIRST, 6)), 0.0)
+    made.handle(BecomeFollower(assignment(FIRST, 6)), 0.0)
     made.handle(EpochEnded(3, 9), 0.0)
     # Of epoch 4 nothing can be common; of epoch 1 perhaps not all.
     assert made.state == Truncating(1)
@@ -346,17 +346,17 @@ def test_an_epoch_that_is_not_known_here_is_asked_down() -> None:
 
 
 def test_where_fetches_tell_a_follower_need_not_ask() -> None:
-    made = replica(on_fetch=True)
+    made = replica(truncates_on_fetch=True)
     write(made.log, 2, epoch=3)
-    made.handle(BecomeFollower(told(FIRST, 5)), 0.0)
+    made.handle(BecomeFollower(assignment(FIRST, 5)), 0.0)
     assert made.state == Following()
     assert made.log.end_offset == 2
 
 
 def test_without_epochs_the_high_watermark_counts_there_too() -> None:
-    made = replica(on_fetch=True, watermark=1)
+    made = replica(truncates_on_fetch=True, watermark=1)
     write(made.log, 2, epoch=-1)
-    made.handle(BecomeFollower(told(FIRST, 5)), 0.0)
+    made.handle(BecomeFollower(assignment(FIRST, 5)), 0.0)
     assert made.state == Following()
     assert made.log.end_offset == 1
 
@@ -372,10 +372,10 @@ def test_without_epochs_the_high_watermark_counts_there_too() -> None:
     ],
 )
 def test_a_fetch_tells_where_logs_part(answer: Diverged, end: int) -> None:
-    made = replica(on_fetch=True)
+    made = replica(truncates_on_fetch=True)
     write(made.log, 2, epoch=1)
     write(made.log, 4, epoch=3)
-    made.handle(BecomeFollower(told(FIRST, 5)), 0.0)
+    made.handle(BecomeFollower(assignment(FIRST, 5)), 0.0)
     made.handle(answer, 0.0)
     assert made.state == Following()
     assert made.log.end_offset == end
@@ -385,22 +385,22 @@ def test_a_follower_appends_and_learns_the_high_watermark() -> None:
     made = following()
     seen: list[int] = []
     made.on_change.add(lambda: seen.append(made.log.end_offset))
-    made.handle(Received(records(0, 3), 1), 1.0)
+    made.handle(RecordsFetched(records(0, 3), 1), 1.0)
     assert (made.log.end_offset, made.high_watermark) == (3, 1)
     assert seen
-    made.handle(Received(b"", 99), 1.0)
+    made.handle(RecordsFetched(b"", 99), 1.0)
     assert made.high_watermark == 3, "never beyond what it has"
 
 
 def test_what_it_has_is_not_appended_again() -> None:
     made = following(2)
-    made.handle(Received(records(1) + records(2), 2), 1.0)
+    made.handle(RecordsFetched(records(1) + records(2), 2), 1.0)
     assert made.log.end_offset == 3
 
 
 def test_a_follower_forgets_what_its_leader_forgot() -> None:
     made = following(3)
-    made.handle(Received(b"", 3, start_offset=2), 1.0)
+    made.handle(RecordsFetched(b"", 3, start_offset=2), 1.0)
     assert made.log.start_offset == 2
 
 
@@ -409,33 +409,33 @@ def test_of_damaged_records_none_is_written() -> None:
     bad = bytearray(records(1))
     bad[-1] ^= 0xFF
     with pytest.raises(CorruptRecords):
-        made.handle(Received(records(0) + bytes(bad), 2), 1.0)
+        made.handle(RecordsFetched(records(0) + bytes(bad), 2), 1.0)
     assert made.log.end_offset == 0
 
 
 def test_a_leader_that_ends_earlier_is_the_truth() -> None:
     made = following(5, watermark=4)
-    made.handle(OutOfRange(), 1.0)
-    assert made.state == Outside()
-    made.handle(LogFound(3), 1.0)
+    made.handle(FetchOutOfRange(), 1.0)
+    assert made.state == ResolvingOffset()
+    made.handle(LeaderOffsetFound(3), 1.0)
     assert made.state == Following()
     assert (made.log.end_offset, made.high_watermark) == (3, 3)
 
 
 def test_a_leader_that_begins_later_is_followed_from_its_start() -> None:
     made = following(2)
-    made.handle(OutOfRange(), 1.0)
-    made.handle(LogFound(9), 1.0)
-    assert made.state == Outside(end_known=True)
-    made.handle(LogFound(7), 1.0)
+    made.handle(FetchOutOfRange(), 1.0)
+    made.handle(LeaderOffsetFound(9), 1.0)
+    assert made.state == ResolvingOffset(end_known=True)
+    made.handle(LeaderOffsetFound(7), 1.0)
     assert made.state == Following()
     assert (made.log.start_offset, made.log.end_offset, made.high_watermark) == (7, 7, 7)
 
 
 def test_a_follower_that_is_stopped_keeps_its_log() -> None:
     made = following(2)
-    made.handle(Stop(), 1.0)
+    made.handle(StopFollowing(), 1.0)
     assert made.state == Offline()
     assert made.log.end_offset == 2
-    made.handle(BecomeFollower(told(FIRST, 1)), 2.0)
+    made.handle(BecomeFollower(assignment(FIRST, 1)), 2.0)
     assert made.state == Truncating(0)

@@ -9,21 +9,21 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from aiokafkawire.broker.options import BrokerConfig
-from aiokafkawire.broker.replication.manager import ReplicaManager
-from aiokafkawire.broker.replication.messages import Key
+from aiokafkawire.broker.replication.controller_commands import Key
 from aiokafkawire.broker.replication.replica import (
     Diverged,
     EpochEnded,
     Event,
+    FetchOutOfRange,
     Following,
-    LogFound,
-    OutOfRange,
-    Outside,
-    Received,
+    LeaderOffsetFound,
+    RecordsFetched,
     Replica,
+    ResolvingOffset,
     State,
     Truncating,
 )
+from aiokafkawire.broker.replication.replica_manager import ReplicaManager
 from aiokafkawire.errors import CorruptRecords
 from aiokafkawire.wire import ZERO_UUID, ErrorCode, Request, Response
 from aiokafkawire.wire.messages.fetch import (
@@ -49,7 +49,7 @@ from aiokafkawire.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
-__all__ = ("RETRY_S", "Ask", "Fetcher", "fetch_in", "names_topics")
+__all__ = ("RETRY_S", "FollowerRequest", "ReplicaFetcher", "fetch_request_for", "needs_topic_names")
 
 logger = logging.getLogger("aiokafkawire.broker")
 
@@ -69,7 +69,7 @@ FIRST_REPLICA_STATE_VERSION = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PartitionFetchState:
     """A replica as it was when something was asked for its sake."""
 
     replica: Replica
@@ -78,21 +78,21 @@ class Asked:
     end_offset: int
 
     @property
-    def stands(self) -> bool:
+    def is_current(self) -> bool:
         """Whether an answer still means anything."""
         replica = self.replica
-        return not replica.deleted and self == _asked(replica)
+        return not replica.deleted and self == _fetch_state(replica)
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class FollowerRequest:
     """One request, and for whom."""
 
     request: Request[Response]
-    asked: dict[Key, Asked]
+    partitions: dict[Key, PartitionFetchState]
 
 
-class Fetcher:
+class ReplicaFetcher:
     """One request at a time: first for who has to find his place, then for records."""
 
     def __init__(self, manager: ReplicaManager, leader: int, options: BrokerConfig) -> None:
@@ -102,27 +102,29 @@ class Fetcher:
         self._resume_at: dict[Key, float] = {}
         self._paused_until = -math.inf
 
-    def next(self, now: float) -> Ask | None:
+    def next_request(self, now: float) -> FollowerRequest | None:
         """What to ask now."""
         if now < self._paused_until:
             return None
         self._resume_at = {key: time for key, time in self._resume_at.items() if time > now}
         ready = [
             replica
-            for replica in self._manager.following(self.leader)
+            for replica in self._manager.followers_of(self.leader)
             if _key(replica) not in self._resume_at
         ]
         steps: tuple[tuple[type[State], Callable[[list[Replica]], Request[Response]]], ...] = (
-            (Truncating, self._ask_epochs),
-            (Outside, self._ask_range),
-            (Following, self._fetch),
+            (Truncating, self._epoch_request),
+            (ResolvingOffset, self._list_offsets_request),
+            (Following, self._fetch_request),
         )
         for kind, build in steps:
             chosen = [replica for replica in ready if isinstance(replica.state, kind)]
-            if chosen and kind is Outside:
+            if chosen and kind is ResolvingOffset:
                 chosen = [each for each in chosen if each.state == chosen[0].state]
             if chosen:
-                return Ask(build(chosen), {_key(each): _asked(each) for each in chosen})
+                return FollowerRequest(
+                    build(chosen), {_key(each): _fetch_state(each) for each in chosen}
+                )
         return None
 
     def next_deadline(self, now: float) -> float:
@@ -130,33 +132,37 @@ class Fetcher:
         waiting = [time for time in [*self._resume_at.values(), self._paused_until] if time > now]
         return min(waiting, default=math.inf)
 
-    def failed(self, now: float) -> None:
+    def on_failure(self, now: float) -> None:
         """A request got no answer."""
         self._paused_until = now + RETRY_S
 
-    def answered(self, ask: Ask, response: Response, now: float) -> None:
+    def on_response(self, build: FollowerRequest, response: Response, now: float) -> None:
         """Let the replicas go on that are still as they were when it was asked."""
         if isinstance(response, FetchResponse) and response.error_code != ErrorCode.NONE:
             logger.debug("node %d answers a fetch with %d", self.leader, response.error_code)
-            self.failed(now)
-        for key, event, code in _events(ask.request, response):
-            asked = ask.asked.get(key)
-            if asked is None or not asked.stands:
+            self.on_failure(now)
+        for key, event, code in _events(build.request, response):
+            partitions = build.partitions.get(key)
+            if partitions is None or not partitions.is_current:
                 continue
             if event is None:
-                logger.debug("%s: node %d answers %d", asked.replica.log.name, self.leader, code)
+                logger.debug(
+                    "%s: node %d answers %d", partitions.replica.log.name, self.leader, code
+                )
                 self._resume_at[key] = now + RETRY_S
                 continue
             try:
-                asked.replica.handle(event, now)
+                partitions.replica.handle(event, now)
             except CorruptRecords as error:
-                logger.warning("%s: from node %d: %s", asked.replica.log.name, self.leader, error)
+                logger.warning(
+                    "%s: from node %d: %s", partitions.replica.log.name, self.leader, error
+                )
                 self._resume_at[key] = now + RETRY_S
 
     # --- requests ----------------------------------------------------------------------------
 
-    def _ask_epochs(self, replicas: list[Replica]) -> Request[Response]:
-        def ask(replica: Replica) -> OffsetForLeaderPartition:
+    def _epoch_request(self, replicas: list[Replica]) -> Request[Response]:
+        def build(replica: Replica) -> OffsetForLeaderPartition:
             assert isinstance(replica.state, Truncating)
             return OffsetForLeaderPartition(
                 partition=replica.index,
@@ -168,16 +174,16 @@ class Fetcher:
             replica_id=self._manager.node_id,
             topics=[
                 OffsetForLeaderTopic(topic=topic, partitions=partitions)
-                for topic, partitions in _by_topic(replicas, ask)
+                for topic, partitions in _by_topic(replicas, build)
             ],
         )
 
-    def _ask_range(self, replicas: list[Replica]) -> Request[Response]:
+    def _list_offsets_request(self, replicas: list[Replica]) -> Request[Response]:
         state = replicas[0].state
-        assert isinstance(state, Outside)
+        assert isinstance(state, ResolvingOffset)
         timestamp = EARLIEST if state.end_known else LATEST
 
-        def ask(replica: Replica) -> ListOffsetsPartition:
+        def build(replica: Replica) -> ListOffsetsPartition:
             return ListOffsetsPartition(
                 partition_index=replica.index,
                 current_leader_epoch=replica.leader_epoch,
@@ -188,19 +194,21 @@ class Fetcher:
             replica_id=self._manager.node_id,
             topics=[
                 ListOffsetsTopic(name=topic, partitions=partitions)
-                for topic, partitions in _by_topic(replicas, ask)
+                for topic, partitions in _by_topic(replicas, build)
             ],
         )
 
-    def _fetch(self, replicas: list[Replica]) -> Request[Response]:
-        def ask(replica: Replica) -> FetchPartition:
+    def _fetch_request(self, replicas: list[Replica]) -> Request[Response]:
+        def build(replica: Replica) -> FetchPartition:
             return FetchPartition(
                 partition=replica.index,
                 current_leader_epoch=replica.leader_epoch,
                 fetch_offset=replica.log.end_offset,
-                last_fetched_epoch=replica.log.latest_epoch if replica.on_fetch else -1,
+                last_fetched_epoch=replica.log.latest_epoch if replica.truncates_on_fetch else -1,
                 log_start_offset=replica.log.start_offset,
-                partition_max_bytes=max(PARTITION_MAX_BYTES, self._manager.max_batch(replica)),
+                partition_max_bytes=max(
+                    PARTITION_MAX_BYTES, self._manager.max_batch_bytes(replica)
+                ),
             )
 
         return FetchRequest(
@@ -213,7 +221,7 @@ class Fetcher:
                     topic_id=self._manager.topic_id(topic, partitions[0].partition),
                     partitions=partitions,
                 )
-                for topic, partitions in _by_topic(replicas, ask)
+                for topic, partitions in _by_topic(replicas, build)
             ],
         )
 
@@ -222,20 +230,20 @@ def _key(replica: Replica) -> Key:
     return replica.topic, replica.index
 
 
-def _asked(replica: Replica) -> Asked:
-    return Asked(replica, replica.leader_epoch, replica.state, replica.log.end_offset)
+def _fetch_state(replica: Replica) -> PartitionFetchState:
+    return PartitionFetchState(replica, replica.leader_epoch, replica.state, replica.log.end_offset)
 
 
 def _by_topic(
-    replicas: Iterable[Replica], ask: Callable[[Replica], T]
+    replicas: Iterable[Replica], build: Callable[[Replica], T]
 ) -> Iterable[tuple[str, list[T]]]:
     topics: dict[str, list[T]] = {}
     for replica in replicas:
-        topics.setdefault(replica.topic, []).append(ask(replica))
+        topics.setdefault(replica.topic, []).append(build(replica))
     return topics.items()
 
 
-def fetch_in(request: FetchRequest, version: int) -> FetchRequest:
+def fetch_request_for(request: FetchRequest, version: int) -> FetchRequest:
     """A fetch as a version lays it out."""
     if version >= FIRST_REPLICA_STATE_VERSION:
         state = ReplicaState(replica_id=request.replica_id)
@@ -247,7 +255,7 @@ def fetch_in(request: FetchRequest, version: int) -> FetchRequest:
     return request
 
 
-def names_topics(request: FetchRequest) -> bool:
+def needs_topic_names(request: FetchRequest) -> bool:
     """Whether a fetch has to name its topics, as the id of one is not known."""
     return any(topic.topic_id == ZERO_UUID for topic in request.topics)
 
@@ -263,38 +271,40 @@ def _events(
         case OffsetForLeaderEpochResponse():
             for result in response.topics:
                 for end in result.partitions:
-                    yield (result.topic, end.partition), _epoch_end(end), end.error_code
+                    yield (result.topic, end.partition), _epoch_event(end), end.error_code
         case ListOffsetsResponse():
             for listed in response.topics:
                 for found in listed.partitions:
                     key = listed.name, found.partition_index
-                    yield key, _log_found(found), found.error_code
+                    yield key, _offset_event(found), found.error_code
         case FetchResponse():
             assert isinstance(request, FetchRequest)
             names = {topic.topic_id: topic.topic for topic in request.topics}
             for fetched in response.responses:
                 name = fetched.topic or names.get(fetched.topic_id, "")
                 for data in fetched.partitions:
-                    yield (name, data.partition_index), _received(data), data.error_code
+                    yield (name, data.partition_index), _fetched_event(data), data.error_code
 
 
-def _epoch_end(end: EpochEndOffset) -> Event | None:
+def _epoch_event(end: EpochEndOffset) -> Event | None:
     if end.error_code != ErrorCode.NONE:
         return None
     return EpochEnded(end.leader_epoch, end.end_offset)
 
 
-def _log_found(found: ListOffsetsPartitionResponse) -> Event | None:
+def _offset_event(found: ListOffsetsPartitionResponse) -> Event | None:
     if found.error_code != ErrorCode.NONE:
         return None
-    return LogFound(found.old_style_offsets[0] if found.old_style_offsets else found.offset)
+    return LeaderOffsetFound(
+        found.old_style_offsets[0] if found.old_style_offsets else found.offset
+    )
 
 
-def _received(data: PartitionData) -> Event | None:
+def _fetched_event(data: PartitionData) -> Event | None:
     if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-        return OutOfRange()
+        return FetchOutOfRange()
     if data.error_code != ErrorCode.NONE:
         return None
     if data.diverging_epoch.end_offset >= 0:
         return Diverged(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
-    return Received(data.records or b"", data.high_watermark, data.log_start_offset)
+    return RecordsFetched(data.records or b"", data.high_watermark, data.log_start_offset)

@@ -12,42 +12,42 @@ from aiokafkawire.broker.callbacks import Callbacks
 from aiokafkawire.broker.cluster_state import MAX_TOTAL_PARTITIONS
 from aiokafkawire.broker.log import PartitionLog
 from aiokafkawire.broker.options import MAX_NODES, BrokerConfig
-from aiokafkawire.broker.replication.messages import (
-    Assignment,
+from aiokafkawire.broker.replication.controller_commands import (
+    ControllerCommand,
     Key,
-    LeadOrder,
-    MetadataOrder,
-    Order,
-    StopOrder,
+    LeaderAndIsr,
+    LeaderAndIsrCommand,
+    StopReplicaCommand,
+    UpdateMetadataCommand,
 )
 from aiokafkawire.broker.replication.metadata_cache import MetadataCache
 from aiokafkawire.broker.replication.replica import (
     BecomeFollower,
     BecomeLeader,
     Event,
-    Fetched,
+    FollowerFetched,
     IsrRecorded,
+    LagCheckDue,
     Leading,
     Offline,
     Replica,
-    Stop,
-    TimePassed,
+    StopFollowing,
 )
 from aiokafkawire.broker.storage import Store
 from aiokafkawire.runtime import Address
 from aiokafkawire.wire import ErrorCode
 
-__all__ = ("Habits", "Records", "ReplicaManager")
+__all__ = ("PartitionStateStore", "ReplicaManager", "ReplicationConfig")
 
 
-class Records(Protocol):
+class PartitionStateStore(Protocol):
     """What nodes read in ZooKeeper, and where a leader puts down who is in sync."""
 
     def record_isr(self, key: Key, leader: int, leader_epoch: int, isr: tuple[int, ...]) -> bool:
         """Put it down; False when the partition has another leader or epoch by now."""
         ...
 
-    def max_batch(self, topic: str) -> int:
+    def max_batch_bytes(self, topic: str) -> int:
         """The largest batch that a topic may hold, in bytes."""
         ...
 
@@ -61,7 +61,7 @@ class Records(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _PersistedReplica:
     """What a crash leaves of a replica."""
 
     log: PartitionLog
@@ -70,106 +70,117 @@ class _Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
-    """What the releases of a cluster have its replicas do.
+class ReplicationConfig:
+    """Behaviour of replicas that depends on the releases of the cluster.
 
-    `by_epoch` and `on_fetch`: how followers cut their logs off. `strict`: high watermarks wait
-    until enough replicas are in sync.
+    `truncates_by_epoch` and `truncates_on_fetch` select how followers truncate their logs. With
+    `waits_for_min_isr`, high watermarks wait for enough in-sync replicas.
     """
 
-    by_epoch: bool = True
-    on_fetch: bool = False
-    strict: bool = False
+    truncates_by_epoch: bool = True
+    truncates_on_fetch: bool = False
+    waits_for_min_isr: bool = False
 
 
 class ReplicaManager:
-    """Everything that a node has and knows for itself.
+    """Replicas and metadata of one node.
 
-    Logs outlive a crash, and high watermarks as they were at the last checkpoint; what the node was
-    told does not. `on_leader` hears of every node that there is something to fetch from, `written`
-    of everything that is written.
+    Logs survive a crash, and high watermarks as of the last checkpoint; metadata does not.
+    `on_new_leader` is called with every node that there is something to fetch from, `on_write`
+    after every write.
     """
 
-    def __init__(self, node_id: int, options: BrokerConfig, store: Store, records: Records) -> None:
+    def __init__(
+        self, node_id: int, options: BrokerConfig, store: Store, state_store: PartitionStateStore
+    ) -> None:
         self.node_id = node_id
-        self.habits = Habits()
+        self.habits = ReplicationConfig()
         self.controller_epoch = 0
         self.metadata = MetadataCache()
         self.replicas: dict[Key, Replica] = {}
         self.endpoints: dict[int, Address] = {}
-        self.on_leader: Callable[[int], None] | None = None
+        self.on_new_leader: Callable[[int], None] | None = None
         self.on_change = Callbacks()
-        self.written = Callbacks()
+        self.on_write = Callbacks()
         self._options = options
         self._store = store
-        self._records = records
-        self._kept: dict[Key, _Kept] = {}
+        self._state_store = state_store
+        self._persisted: dict[Key, _PersistedReplica] = {}
         self._checkpoint: dict[Key, int] = {}
         self._topic_ids: dict[Key, UUID] = {}
 
     # --- what the controller says ------------------------------------------------------------
 
-    def lead_and_follow(self, order: LeadOrder, now: float) -> dict[Key, ErrorCode]:
+    def become_leader_or_follower(
+        self, command: LeaderAndIsrCommand, now: float
+    ) -> dict[Key, ErrorCode]:
         """LeaderAndIsr. Raises `ApiError` for the order of a controller of before."""
-        self._check(order)
-        for node_id, address in order.leaders.items():
+        self._check(command)
+        for node_id, address in command.leaders.items():
             if node_id in self.endpoints or len(self.endpoints) < MAX_NODES:
                 self.endpoints[node_id] = address
-        errors = {key: self._become(key, told, now) for key, told in order.partitions.items()}
-        for leader in dict.fromkeys(told.leader for told in order.partitions.values() if told.led):
+        errors = {
+            key: self._apply_leader_and_isr(key, assignment, now)
+            for key, assignment in command.partitions.items()
+        }
+        for leader in dict.fromkeys(
+            assignment.leader for assignment in command.partitions.values() if assignment.has_leader
+        ):
             elsewhere = leader != self.node_id and leader in self.endpoints
-            if elsewhere and self.on_leader is not None:
-                self.on_leader(leader)
+            if elsewhere and self.on_new_leader is not None:
+                self.on_new_leader(leader)
         self.on_change.notify()
         return errors
 
-    def stop(self, order: StopOrder, now: float) -> dict[Key, ErrorCode]:
+    def stop_replicas(self, command: StopReplicaCommand, now: float) -> dict[Key, ErrorCode]:
         """StopReplica; partitions that are not here are deleted with success. Raises `ApiError`."""
-        self._check(order)
-        for key, delete in order.partitions.items():
+        self._check(command)
+        for key, delete in command.partitions.items():
             replica = self.replicas.get(key)
             if replica is not None:
-                self._tell(replica, Stop(), now)
+                self._handle_event(replica, StopFollowing(), now)
             if delete:
-                self._delete(key)
+                self._delete_replica(key)
         self.on_change.notify()
-        return dict.fromkeys(order.partitions, ErrorCode.NONE)
+        return dict.fromkeys(command.partitions, ErrorCode.NONE)
 
-    def update_metadata(self, order: MetadataOrder) -> None:
+    def update_metadata(self, command: UpdateMetadataCommand) -> None:
         """UpdateMetadata. Raises `ApiError` for a controller of before."""
-        self._check(order)
-        self.metadata.update(order)
+        self._check(command)
+        self.metadata.update(command)
 
-    def _check(self, order: Order) -> None:
-        if order.controller_epoch < self.controller_epoch:
+    def _check(self, command: ControllerCommand) -> None:
+        if command.controller_epoch < self.controller_epoch:
             raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
-        self.controller_epoch = order.controller_epoch
+        self.controller_epoch = command.controller_epoch
 
-    def _become(self, key: Key, told: Assignment, now: float) -> ErrorCode:
+    def _apply_leader_and_isr(self, key: Key, assignment: LeaderAndIsr, now: float) -> ErrorCode:
         known = self.replicas.get(key)
-        if known is not None and told.leader_epoch <= known.leader_epoch:
+        if known is not None and assignment.leader_epoch <= known.leader_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
-        if self.node_id not in told.replicas:
+        if self.node_id not in assignment.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if known is None and len(self.replicas) >= MAX_TOTAL_PARTITIONS:
             return ErrorCode.POLICY_VIOLATION
-        replica = known or self._make(key)
-        leads = told.leader == self.node_id
-        self._tell(replica, BecomeLeader(told) if leads else BecomeFollower(told), now)
+        replica = known or self._create_replica(key)
+        leads = assignment.leader == self.node_id
+        self._handle_event(
+            replica, BecomeLeader(assignment) if leads else BecomeFollower(assignment), now
+        )
         return ErrorCode.NONE
 
-    def _make(self, key: Key) -> Replica:
+    def _create_replica(self, key: Key) -> Replica:
         topic, index = key
-        self._topic_ids[key] = topic_id = self._records.topic_id(topic)
-        kept = self._kept.pop(key, None)
-        if kept is not None and kept.topic_id != topic_id:
+        self._topic_ids[key] = topic_id = self._state_store.topic_id(topic)
+        persisted = self._persisted.pop(key, None)
+        if persisted is not None and persisted.topic_id != topic_id:
             # The topic was deleted and made anew while the node was down.
-            kept.log.delete()
-            kept = None
-        if kept is None:
+            persisted.log.delete()
+            persisted = None
+        if persisted is None:
             log, watermark = PartitionLog(f"{topic}-{index}", self._store, self._options), 0
         else:
-            log, watermark = kept.log, kept.watermark
+            log, watermark = persisted.log, persisted.watermark
         self.replicas[key] = replica = Replica(
             topic,
             index,
@@ -177,19 +188,21 @@ class ReplicaManager:
             log,
             leader_epoch=-1,
             node_id=self.node_id,
-            by_epoch=self.habits.by_epoch,
-            on_fetch=self.habits.on_fetch,
+            truncates_by_epoch=self.habits.truncates_by_epoch,
+            truncates_on_fetch=self.habits.truncates_on_fetch,
             watermark=watermark,
-            min_in_sync=self._records.min_in_sync(topic) if self.habits.strict else 0,
+            min_in_sync=self._state_store.min_in_sync(topic)
+            if self.habits.waits_for_min_isr
+            else 0,
         )
-        replica.on_change.add(self.written.notify)
+        replica.on_change.add(self.on_write.notify)
         return replica
 
-    def _delete(self, key: Key) -> None:
+    def _delete_replica(self, key: Key) -> None:
         self._checkpoint.pop(key, None)
-        kept = self._kept.pop(key, None)
-        if kept is not None:
-            kept.log.delete()
+        persisted = self._persisted.pop(key, None)
+        if persisted is not None:
+            persisted.log.delete()
         replica = self.replicas.pop(key, None)
         if replica is not None:
             replica.deleted = True
@@ -205,19 +218,21 @@ class ReplicaManager:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return found
 
-    def fetched(self, replica: Replica, follower: int, offset: int, now: float) -> None:
+    def update_follower_fetch_state(
+        self, replica: Replica, follower: int, offset: int, now: float
+    ) -> None:
         """A follower has all that comes before an offset. Ignored where the node does not lead."""
-        if replica.takes(Fetched):
-            self._tell(replica, Fetched(follower, offset), now)
+        if replica.accepts(FollowerFetched):
+            self._handle_event(replica, FollowerFetched(follower, offset), now)
 
-    def tick(self, now: float) -> None:
+    def maybe_shrink_isrs(self, now: float) -> None:
         """Take followers that are too slow out of the ISR."""
-        event = TimePassed(self._options.replica_lag_time_max_ms / 1000)
+        event = LagCheckDue(self._options.replica_lag_time_max_ms / 1000)
         for replica in self.replicas.values():
-            if replica.takes(TimePassed):
-                self._tell(replica, event, now)
+            if replica.accepts(LagCheckDue):
+                self._handle_event(replica, event, now)
 
-    def following(self, leader: int) -> Iterator[Replica]:
+    def followers_of(self, leader: int) -> Iterator[Replica]:
         """The replicas that follow a node."""
         return (
             replica
@@ -229,16 +244,16 @@ class ReplicaManager:
         """The topic of a replica; `ZERO_UUID` if that is not known."""
         return self._topic_ids[topic, index]
 
-    def max_batch(self, replica: Replica) -> int:
+    def max_batch_bytes(self, replica: Replica) -> int:
         """The largest batch that a partition may hold, in bytes."""
-        return self._records.max_batch(replica.topic)
+        return self._state_store.max_batch_bytes(replica.topic)
 
-    def _tell(self, replica: Replica, event: Event, now: float) -> None:
+    def _handle_event(self, replica: Replica, event: Event, now: float) -> None:
         wanted = replica.handle(event, now)
         if wanted is None:
             return
         key = replica.topic, replica.index
-        if self._records.record_isr(key, self.node_id, replica.leader_epoch, wanted):
+        if self._state_store.record_isr(key, self.node_id, replica.leader_epoch, wanted):
             replica.handle(IsrRecorded(wanted), now)
 
     # --- life --------------------------------------------------------------------------------
@@ -262,7 +277,7 @@ class ReplicaManager:
             # The next start looks through the log, and syncs what it finds.
             log.flush()
             watermark = min(self._checkpoint.get(key, 0), log.end_offset)
-            self._kept[key] = _Kept(log, watermark, self._topic_ids[key])
+            self._persisted[key] = _PersistedReplica(log, watermark, self._topic_ids[key])
         self.replicas.clear()
         self.endpoints.clear()
         self.controller_epoch = 0

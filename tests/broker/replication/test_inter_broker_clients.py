@@ -6,8 +6,8 @@ import pytest
 
 from aiokafkawire.broker import Broker, Drop
 from aiokafkawire.broker.releases import RELEASES
-from aiokafkawire.broker.replication import peers as module
-from aiokafkawire.broker.replication.peers import Peers
+from aiokafkawire.broker.replication import inter_broker_clients as module
+from aiokafkawire.broker.replication.inter_broker_clients import InterBrokerClients
 from aiokafkawire.connection import Lane
 from aiokafkawire.errors import ConnectionFailed, RequestTimedOut
 from aiokafkawire.runtime import Address, Host, RealRuntime
@@ -31,8 +31,8 @@ async def test_only_who_cannot_be_asked_is_taken_at_its_release(
 ) -> None:
     name = {"0.9": "0.9.0"}.get(as_of, as_of)
     async with Broker(as_of=as_of) as broker:
-        peers = Peers(7, RealRuntime(), host, lambda node_id: RELEASES[name])
-        answer = await peers.ask(1, broker.nodes[1], ASK, Lane.GENERAL)
+        peers = InterBrokerClients(7, RealRuntime(), host, lambda node_id: RELEASES[name])
+        answer = await peers.request(1, broker.nodes[1], ASK, Lane.GENERAL)
         assert isinstance(answer, ListGroupsResponse)
         [seen] = broker.requests.of(ApiKey.LIST_GROUPS)
         assert seen.client_id == "broker-7"
@@ -42,11 +42,11 @@ async def test_only_who_cannot_be_asked_is_taken_at_its_release(
 
 async def test_a_node_that_was_forgotten_is_connected_to_anew(host: Host) -> None:
     async with Broker(as_of="2.8") as broker:
-        peers = Peers(7, RealRuntime(), host, lambda node_id: RELEASES["2.8"])
+        peers = InterBrokerClients(7, RealRuntime(), host, lambda node_id: RELEASES["2.8"])
         for _ in range(2):
-            await peers.ask(1, broker.nodes[1], ASK, Lane.GENERAL)
+            await peers.request(1, broker.nodes[1], ASK, Lane.GENERAL)
         peers.forget(1)
-        await peers.ask(1, broker.nodes[1], ASK, Lane.GENERAL)
+        await peers.request(1, broker.nodes[1], ASK, Lane.GENERAL)
         connections = [seen.connection for seen in broker.requests.of(ApiKey.LIST_GROUPS)]
         assert connections[0] == connections[1] != connections[2]
         peers.abort()
@@ -54,9 +54,9 @@ async def test_a_node_that_was_forgotten_is_connected_to_anew(host: Host) -> Non
 
 async def test_a_node_with_another_address_is_asked_there(host: Host) -> None:
     async with Broker(nodes=2, as_of="2.8") as broker:
-        peers = Peers(7, RealRuntime(), host, lambda node_id: RELEASES["2.8"])
+        peers = InterBrokerClients(7, RealRuntime(), host, lambda node_id: RELEASES["2.8"])
         for address in broker.nodes.values():
-            await peers.ask(1, address, ASK, Lane.GENERAL)
+            await peers.request(1, address, ASK, Lane.GENERAL)
         assert [seen.node_id for seen in broker.requests.of(ApiKey.LIST_GROUPS)] == [1, 2]
         peers.abort()
 
@@ -65,18 +65,18 @@ async def test_a_node_with_another_address_is_asked_there(host: Host) -> None:
 async def test_behind_an_answer_that_did_not_come_nothing_waits(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "ANSWER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(module, "RESPONSE_TIMEOUT_S", 0.2)
     async with Broker(as_of="2.8") as broker:
-        peers = Peers(7, RealRuntime(), host, lambda node_id: RELEASES["2.8"])
+        peers = InterBrokerClients(7, RealRuntime(), host, lambda node_id: RELEASES["2.8"])
         broker.on(ApiKey.LIST_GROUPS, Drop(), times=1)
         with pytest.raises(RequestTimedOut):
-            await peers.ask(1, broker.nodes[1], ASK, Lane.GENERAL)
-        await peers.ask(1, broker.nodes[1], ASK, Lane.GENERAL)
+            await peers.request(1, broker.nodes[1], ASK, Lane.GENERAL)
+        await peers.request(1, broker.nodes[1], ASK, Lane.GENERAL)
         peers.abort()
 
 
 async def test_nobody_there_is_told(host: Host) -> None:
-    peers = Peers(7, RealRuntime(), host, lambda node_id: RELEASES["2.8"])
+    peers = InterBrokerClients(7, RealRuntime(), host, lambda node_id: RELEASES["2.8"])
     with pytest.raises(ConnectionFailed):
-        await peers.ask(1, Address("127.0.0.1", 1), ASK, Lane.GENERAL)
+        await peers.request(1, Address("127.0.0.1", 1), ASK, Lane.GENERAL)
     peers.abort()

@@ -12,20 +12,20 @@ from aiokafkawire.errors import RequestTimedOut
 from aiokafkawire.runtime import Address, Host, Runtime
 from aiokafkawire.wire import Request, Response
 
-__all__ = ("ANSWER_TIMEOUT_S", "Peers")
+__all__ = ("RESPONSE_TIMEOUT_S", "InterBrokerClients")
 
 R = TypeVar("R", bound=Response)
 
-ANSWER_TIMEOUT_S = 30.0
+RESPONSE_TIMEOUT_S = 30.0
 """How long a node waits for another one's answer before it connects anew."""
 
 RECONNECT_BACKOFF_MAX_MS = 200
 
-FIRST_ASKABLE = "0.10.0"
+FIRST_WITH_API_VERSIONS = "0.10.0"
 """Since this release a broker tells what it speaks."""
 
 
-class Peers:
+class InterBrokerClients:
     """One node's connections to the others, and to itself as far as it is the controller.
 
     `get_release` tells which release a node is of: those that cannot be asked are taken at that.
@@ -37,10 +37,10 @@ class Peers:
         self._node_id = node_id
         self._runtime = runtime
         self._host = host
-        self._release_of = get_release
+        self._get_release = get_release
         self._clients: dict[int, BrokerClient] = {}
 
-    async def ask(
+    async def request(
         self,
         node_id: int,
         address: Address,
@@ -50,7 +50,7 @@ class Peers:
     ) -> R:
         """One request to a node. Raises `KafkaError`."""
         client = self._client(node_id, address)
-        deadline = self._runtime.clock.now() + ANSWER_TIMEOUT_S
+        deadline = self._runtime.clock.now() + RESPONSE_TIMEOUT_S
         try:
             return await client.request(
                 request, deadline=deadline, lane=lane, max_version=max_version
@@ -76,11 +76,11 @@ class Peers:
         if client is not None and client.address == address:
             return client
         self.forget(node_id)
-        release = self._release_of(node_id)
+        release = self._get_release(node_id)
         config = ClientConfig(
             bootstrap_servers=str(address),
             client_id=f"{NODE_CLIENT_ID}{self._node_id}",
-            api_version=None if release.since(FIRST_ASKABLE) else release.name,
+            api_version=None if release.since(FIRST_WITH_API_VERSIONS) else release.name,
             reconnect_backoff_max_ms=RECONNECT_BACKOFF_MAX_MS,
         )
         client = BrokerClient(address, config, self._runtime, self._host, node_id=node_id)

@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from aiokafkawire.broker.options import BrokerConfig
-from aiokafkawire.broker.replication.fetcher import (
+from aiokafkawire.broker.replication.controller_commands import LeaderAndIsr, LeaderAndIsrCommand
+from aiokafkawire.broker.replication.replica import Following, Replica, ResolvingOffset, Truncating
+from aiokafkawire.broker.replication.replica_fetcher import (
     PARTITION_MAX_BYTES,
     RETRY_S,
-    Ask,
-    Fetcher,
-    fetch_in,
-    names_topics,
+    FollowerRequest,
+    ReplicaFetcher,
+    fetch_request_for,
+    needs_topic_names,
 )
-from aiokafkawire.broker.replication.manager import Habits, ReplicaManager
-from aiokafkawire.broker.replication.messages import Assignment, LeadOrder
-from aiokafkawire.broker.replication.replica import Following, Outside, Replica, Truncating
+from aiokafkawire.broker.replication.replica_manager import ReplicaManager, ReplicationConfig
 from aiokafkawire.broker.storage import MemoryStore
 from aiokafkawire.wire import ZERO_UUID, ErrorCode, decode, encode
 from aiokafkawire.wire.messages.fetch import EpochEndOffset as Diverging
@@ -39,8 +39,8 @@ from aiokafkawire.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
-from .logs import NODE, records, told, write
-from .test_manager import Ledger
+from .logs import NODE, assignment, records, write
+from .test_replica_manager import Ledger
 
 E = ErrorCode
 LEADER, OTHER = 2, 3
@@ -53,20 +53,22 @@ class Follower:
     def __init__(self) -> None:
         options = BrokerConfig(replica_fetch_wait_max_ms=WAIT_MS)
         self.manager = ReplicaManager(NODE, options, MemoryStore(), Ledger())
-        self.fetcher = Fetcher(self.manager, LEADER, options)
+        self.fetcher = ReplicaFetcher(self.manager, LEADER, options)
 
     def follow(self, *indexes: int, leader: int = LEADER, epoch: int = 0) -> None:
-        partitions: dict[tuple[str, int], Assignment] = {
-            ("t", index): told(leader, epoch) for index in indexes
+        partitions: dict[tuple[str, int], LeaderAndIsr] = {
+            ("t", index): assignment(leader, epoch) for index in indexes
         }
-        order = LeadOrder(controller_id=1, controller_epoch=1, partitions=partitions, leaders={})
-        self.manager.lead_and_follow(order, 0.0)
+        command = LeaderAndIsrCommand(
+            controller_id=1, controller_epoch=1, partitions=partitions, leaders={}
+        )
+        self.manager.become_leader_or_follower(command, 0.0)
 
     def replica(self, index: int = 0) -> Replica:
         return self.manager.replica("t", index)
 
-    def ask(self, kind: type, now: float = 0.0) -> Ask:
-        ask = self.fetcher.next(now)
+    def ask(self, kind: type, now: float = 0.0) -> FollowerRequest:
+        ask = self.fetcher.next_request(now)
         assert ask is not None
         assert isinstance(ask.request, kind), ask.request
         return ask
@@ -101,14 +103,14 @@ def listed(code: int = E.NONE, **fields: Any) -> ListOffsetsResponse:
 
 def test_who_follows_nobody_asks_nothing(follower: Follower) -> None:
     follower.follow(0, leader=OTHER)
-    assert follower.fetcher.next(0.0) is None
+    assert follower.fetcher.next_request(0.0) is None
     assert follower.fetcher.next_deadline(0.0) == math.inf
 
 
 def test_a_fetch_says_who_asks_and_how_far_it_is(follower: Follower) -> None:
     follower.follow(0, 1, epoch=4)
     ask = follower.ask(FetchRequest)
-    follower.fetcher.answered(ask, fetched(data=records(0, 3, epoch=4)), 0.0)
+    follower.fetcher.on_response(ask, fetched(data=records(0, 3, epoch=4)), 0.0)
     request: Any = follower.ask(FetchRequest).request
     assert (request.replica_id, request.max_wait_ms, request.min_bytes) == (NODE, WAIT_MS, 1)
     [topic] = request.topics
@@ -121,14 +123,14 @@ def test_a_fetch_says_who_asks_and_how_far_it_is(follower: Follower) -> None:
 def test_what_comes_is_written(follower: Follower) -> None:
     follower.follow(0)
     ask = follower.ask(FetchRequest)
-    follower.fetcher.answered(ask, fetched(data=records(0, 2), high_watermark=1), 0.0)
+    follower.fetcher.on_response(ask, fetched(data=records(0, 2), high_watermark=1), 0.0)
     assert (follower.replica().log.end_offset, follower.replica().high_watermark) == (2, 1)
 
 
 def test_an_error_rests_that_partition_for_a_while(follower: Follower) -> None:
     follower.follow(0, 1)
     ask = follower.ask(FetchRequest)
-    follower.fetcher.answered(ask, fetched(E.NOT_LEADER_OR_FOLLOWER), 5.0)
+    follower.fetcher.on_response(ask, fetched(E.NOT_LEADER_OR_FOLLOWER), 5.0)
     request: Any = follower.ask(FetchRequest, 5.0).request
     assert [each.partition for each in request.topics[0].partitions] == [1]
     assert follower.fetcher.next_deadline(5.0) == 5.0 + RETRY_S
@@ -138,8 +140,8 @@ def test_an_error_rests_that_partition_for_a_while(follower: Follower) -> None:
 
 def test_a_failed_request_rests_all(follower: Follower) -> None:
     follower.follow(0)
-    follower.fetcher.failed(5.0)
-    assert follower.fetcher.next(5.0) is None
+    follower.fetcher.on_failure(5.0)
+    assert follower.fetcher.next_request(5.0) is None
     assert follower.fetcher.next_deadline(5.0) == 5.0 + RETRY_S
     follower.ask(FetchRequest, 5.0 + RETRY_S)
 
@@ -147,8 +149,8 @@ def test_a_failed_request_rests_all(follower: Follower) -> None:
 def test_a_fetch_that_failed_as_a_whole_rests_all(follower: Follower) -> None:
     follower.follow(0)
     failed = FetchResponse(error_code=E.UNKNOWN_SERVER_ERROR, responses=[])
-    follower.fetcher.answered(follower.ask(FetchRequest), failed, 5.0)
-    assert follower.fetcher.next(5.0) is None
+    follower.fetcher.on_response(follower.ask(FetchRequest), failed, 5.0)
+    assert follower.fetcher.next_request(5.0) is None
     follower.ask(FetchRequest, 5.0 + RETRY_S)
 
 
@@ -158,30 +160,30 @@ def test_an_answer_may_name_topics_by_their_ids(follower: Follower) -> None:
     assert isinstance(ask.request, FetchRequest)
     answer = fetched(data=records(0, 2))
     answer.responses[0].topic, answer.responses[0].topic_id = "", ask.request.topics[0].topic_id
-    follower.fetcher.answered(ask, answer, 0.0)
+    follower.fetcher.on_response(ask, answer, 0.0)
     assert follower.replica().log.end_offset == 2
 
 
 def test_where_fetches_tell_it_says_what_it_fetched_last(follower: Follower) -> None:
-    follower.manager.habits = Habits(on_fetch=True)
+    follower.manager.habits = ReplicationConfig(truncates_on_fetch=True)
     follower.follow(0, epoch=4)
     write(follower.replica().log, 3, epoch=4)
     request: Any = follower.ask(FetchRequest).request
     assert request.topics[0].partitions[0].last_fetched_epoch == 4
     diverging = Diverging(epoch=4, end_offset=1)
     ask = follower.ask(FetchRequest)
-    follower.fetcher.answered(ask, fetched(diverging_epoch=diverging), 0.0)
+    follower.fetcher.on_response(ask, fetched(diverging_epoch=diverging), 0.0)
     assert follower.replica().log.end_offset == 1
 
 
 def test_a_fetch_says_the_same_in_every_version(follower: Follower) -> None:
-    follower.manager.habits = Habits(on_fetch=True)
+    follower.manager.habits = ReplicationConfig(truncates_on_fetch=True)
     follower.follow(0, epoch=4)
     write(follower.replica().log, 3, epoch=4)
     for version in range(19):
         request: Any = follower.ask(FetchRequest).request
-        assert not names_topics(request)
-        body = encode(fetch_in(request, version), version)
+        assert not needs_topic_names(request)
+        body = encode(fetch_request_for(request, version), version)
         found = decode(FetchRequest, version, body)
         by_state = found.replica_state.replica_id
         assert (by_state if version >= 15 else found.replica_id) == NODE
@@ -194,16 +196,16 @@ def test_a_topic_whose_id_is_not_known_is_named(follower: Follower) -> None:
     follower.follow(0)
     request: Any = follower.ask(FetchRequest).request
     request.topics[0].topic_id = ZERO_UUID
-    assert names_topics(request)
+    assert needs_topic_names(request)
 
 
 def test_damaged_records_are_fetched_again(follower: Follower) -> None:
     follower.follow(0)
     bad = bytearray(records(0))
     bad[-1] ^= 0xFF
-    follower.fetcher.answered(follower.ask(FetchRequest), fetched(data=bytes(bad)), 0.0)
+    follower.fetcher.on_response(follower.ask(FetchRequest), fetched(data=bytes(bad)), 0.0)
     assert follower.replica().log.end_offset == 0
-    assert follower.fetcher.next(0.0) is None
+    assert follower.fetcher.next_request(0.0) is None
     follower.ask(FetchRequest, RETRY_S)
 
 
@@ -211,7 +213,7 @@ def test_an_answer_for_another_epoch_means_nothing(follower: Follower) -> None:
     follower.follow(0)
     ask = follower.ask(FetchRequest)
     follower.follow(0, leader=OTHER, epoch=1)
-    follower.fetcher.answered(ask, fetched(data=records(0)), 0.0)
+    follower.fetcher.on_response(ask, fetched(data=records(0)), 0.0)
     assert follower.replica().log.end_offset == 0
 
 
@@ -220,8 +222,8 @@ def test_an_answer_from_before_the_log_was_cut_off_means_nothing(follower: Follo
     write(follower.replica().log, 3)
     follower.replica().state = Following()
     ask = follower.ask(FetchRequest)
-    follower.replica().cut(1)
-    follower.fetcher.answered(ask, fetched(data=records(3)), 0.0)
+    follower.replica().truncate_to(1)
+    follower.fetcher.on_response(ask, fetched(data=records(3)), 0.0)
     assert follower.replica().log.end_offset == 1
     request: Any = follower.ask(FetchRequest).request
     assert request.topics[0].partitions[0].fetch_offset == 1
@@ -232,13 +234,13 @@ def test_an_answer_for_a_deleted_partition_means_nothing(follower: Follower) -> 
     ask = follower.ask(FetchRequest)
     replica = follower.replica()
     replica.deleted = True
-    follower.fetcher.answered(ask, fetched(data=records(0)), 0.0)
+    follower.fetcher.on_response(ask, fetched(data=records(0)), 0.0)
     assert replica.log.end_offset == 0
 
 
 def test_an_answer_for_what_was_not_asked_means_nothing(follower: Follower) -> None:
     follower.follow(0)
-    follower.fetcher.answered(follower.ask(FetchRequest), fetched(data=records(0), index=9), 0.0)
+    follower.fetcher.on_response(follower.ask(FetchRequest), fetched(data=records(0), index=9), 0.0)
     assert follower.replica().log.end_offset == 0
 
 
@@ -255,7 +257,7 @@ def test_first_it_asks_where_its_epoch_ended(follower: Follower) -> None:
         0,
         2,
     )
-    follower.fetcher.answered(ask, epoch_ended(0, 1), 0.0)
+    follower.fetcher.on_response(ask, epoch_ended(0, 1), 0.0)
     assert follower.replica().log.end_offset == 1
     follower.ask(FetchRequest)
 
@@ -265,37 +267,37 @@ def test_an_epoch_that_cannot_be_told_is_asked_again(follower: Follower) -> None
     write(follower.replica().log)
     follower.follow(0, epoch=1)
     ask = follower.ask(OffsetForLeaderEpochRequest)
-    follower.fetcher.answered(ask, epoch_ended(-1, -1, E.NOT_LEADER_OR_FOLLOWER), 0.0)
+    follower.fetcher.on_response(ask, epoch_ended(-1, -1, E.NOT_LEADER_OR_FOLLOWER), 0.0)
     assert follower.replica().state == Truncating(0)
-    assert follower.fetcher.next(0.0) is None
+    assert follower.fetcher.next_request(0.0) is None
     follower.ask(OffsetForLeaderEpochRequest, RETRY_S)
 
 
 def test_out_of_range_it_asks_for_the_end_and_then_the_start(follower: Follower) -> None:
     follower.follow(0, 1)
     ask = follower.ask(FetchRequest)
-    follower.fetcher.answered(ask, fetched(E.OFFSET_OUT_OF_RANGE), 0.0)
-    follower.fetcher.answered(ask, fetched(E.OFFSET_OUT_OF_RANGE, index=1), 0.0)
+    follower.fetcher.on_response(ask, fetched(E.OFFSET_OUT_OF_RANGE), 0.0)
+    follower.fetcher.on_response(ask, fetched(E.OFFSET_OUT_OF_RANGE, index=1), 0.0)
     # One of them is a step further: they are asked for apart.
-    follower.replica(1).state = Outside(end_known=True)
+    follower.replica(1).state = ResolvingOffset(end_known=True)
     ask = follower.ask(ListOffsetsRequest)
     request: Any = ask.request
     [partition] = request.topics[0].partitions
     assert (request.replica_id, partition.partition_index, partition.timestamp) == (NODE, 0, -1)
-    follower.fetcher.answered(ask, listed(offset=9), 0.0)
+    follower.fetcher.on_response(ask, listed(offset=9), 0.0)
     ask = follower.ask(ListOffsetsRequest)
     request = ask.request
     assert [each.timestamp for each in request.topics[0].partitions] == [-2, -2]
     # The oldest version gives a list.
-    follower.fetcher.answered(ask, listed(old_style_offsets=[7]), 0.0)
+    follower.fetcher.on_response(ask, listed(old_style_offsets=[7]), 0.0)
     assert follower.replica().state == Following()
     assert follower.replica().log.end_offset == 7
 
 
 def test_a_range_that_cannot_be_told_is_asked_again(follower: Follower) -> None:
     follower.follow(0)
-    follower.fetcher.answered(follower.ask(FetchRequest), fetched(E.OFFSET_OUT_OF_RANGE), 0.0)
+    follower.fetcher.on_response(follower.ask(FetchRequest), fetched(E.OFFSET_OUT_OF_RANGE), 0.0)
     ask = follower.ask(ListOffsetsRequest)
-    follower.fetcher.answered(ask, listed(E.NOT_LEADER_OR_FOLLOWER), 0.0)
-    assert follower.replica().state == Outside()
-    assert follower.fetcher.next(0.0) is None
+    follower.fetcher.on_response(ask, listed(E.NOT_LEADER_OR_FOLLOWER), 0.0)
+    assert follower.replica().state == ResolvingOffset()
+    assert follower.fetcher.next_request(0.0) is None

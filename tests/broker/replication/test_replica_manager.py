@@ -9,22 +9,22 @@ import pytest
 
 from aiokafkawire.broker.api_error import ApiError
 from aiokafkawire.broker.options import BrokerConfig
-from aiokafkawire.broker.replication import manager as module
-from aiokafkawire.broker.replication.manager import Habits, ReplicaManager
-from aiokafkawire.broker.replication.messages import (
-    Assignment,
+from aiokafkawire.broker.replication import replica_manager as module
+from aiokafkawire.broker.replication.controller_commands import (
     Key,
-    LeadOrder,
+    LeaderAndIsr,
+    LeaderAndIsrCommand,
     LiveNode,
-    MetadataOrder,
-    StopOrder,
+    StopReplicaCommand,
+    UpdateMetadataCommand,
 )
 from aiokafkawire.broker.replication.replica import Following, Leading, Offline, Truncating
+from aiokafkawire.broker.replication.replica_manager import ReplicaManager, ReplicationConfig
 from aiokafkawire.broker.storage import MemoryStore
 from aiokafkawire.runtime import Address
 from aiokafkawire.wire import ErrorCode
 
-from .logs import NODE, told, write
+from .logs import NODE, assignment, write
 
 E = ErrorCode
 KEY: Key = ("t", 0)
@@ -44,7 +44,7 @@ class Ledger:
         self.written.append((key, leader, leader_epoch, isr))
         return self.accepts
 
-    def max_batch(self, topic: str) -> int:
+    def max_batch_bytes(self, topic: str) -> int:
         return len(topic)
 
     def min_in_sync(self, topic: str) -> int:
@@ -65,38 +65,40 @@ def manager(ledger: Ledger) -> ReplicaManager:
     return ReplicaManager(NODE, options, MemoryStore(), ledger)
 
 
-def order(controller_epoch: int = 1, **assignment: Any) -> LeadOrder:
-    return LeadOrder(
+def command(controller_epoch: int = 1, **changes: Any) -> LeaderAndIsrCommand:
+    return LeaderAndIsrCommand(
         controller_id=1,
         controller_epoch=controller_epoch,
-        partitions={KEY: told(**assignment)},
+        partitions={KEY: assignment(**changes)},
         leaders={},
     )
 
 
-def stop(delete: bool, epoch: int = 1) -> StopOrder:
-    return StopOrder(controller_id=1, controller_epoch=epoch, partitions={KEY: delete})
+def stop(delete: bool, epoch: int = 1) -> StopReplicaCommand:
+    return StopReplicaCommand(controller_id=1, controller_epoch=epoch, partitions={KEY: delete})
 
 
 def test_a_node_leads_and_follows_as_it_is_told(manager: ReplicaManager) -> None:
-    partitions: Mapping[Key, Assignment] = {("t", 0): told(NODE), ("t", 1): told(2)}
-    lead = LeadOrder(controller_id=1, controller_epoch=1, partitions=partitions, leaders={2: HERE})
-    assert manager.lead_and_follow(lead, 0.0) == {("t", 0): E.NONE, ("t", 1): E.NONE}
+    partitions: Mapping[Key, LeaderAndIsr] = {("t", 0): assignment(NODE), ("t", 1): assignment(2)}
+    lead = LeaderAndIsrCommand(
+        controller_id=1, controller_epoch=1, partitions=partitions, leaders={2: HERE}
+    )
+    assert manager.become_leader_or_follower(lead, 0.0) == {("t", 0): E.NONE, ("t", 1): E.NONE}
     assert isinstance(manager.replica("t", 0).state, Leading)
     assert manager.replica("t", 1).state == Following()
-    assert [replica.index for replica in manager.following(2)] == [1]
-    assert list(manager.following(3)) == []
+    assert [replica.index for replica in manager.followers_of(2)] == [1]
+    assert list(manager.followers_of(3)) == []
     assert manager.endpoints[2] == HERE
 
 
 def test_it_hears_of_those_it_has_to_fetch_from(manager: ReplicaManager) -> None:
     leaders: list[int] = []
-    manager.on_leader = leaders.append
-    manager.lead_and_follow(order(), 0.0)
-    manager.lead_and_follow(order(leader=2, epoch=1), 0.0)
+    manager.on_new_leader = leaders.append
+    manager.become_leader_or_follower(command(), 0.0)
+    manager.become_leader_or_follower(command(leader=2, epoch=1), 0.0)
     assert leaders == [], "nobody said where node 2 is"
-    told_where = dataclasses.replace(order(leader=3, epoch=2), leaders={1: HERE, 3: HERE})
-    manager.lead_and_follow(told_where, 0.0)
+    told_where = dataclasses.replace(command(leader=3, epoch=2), leaders={1: HERE, 3: HERE})
+    manager.become_leader_or_follower(told_where, 0.0)
     assert leaders == [3]
 
 
@@ -105,26 +107,29 @@ def test_what_a_stranger_says_is_bounded(
 ) -> None:
     monkeypatch.setattr(module, "MAX_TOTAL_PARTITIONS", 1)
     monkeypatch.setattr(module, "MAX_NODES", 1)
-    lead = LeadOrder(
+    lead = LeaderAndIsrCommand(
         controller_id=1,
         controller_epoch=1,
-        partitions={("t", index): told() for index in range(2)},
+        partitions={("t", index): assignment() for index in range(2)},
         leaders={2: HERE, 3: HERE},
     )
-    assert list(manager.lead_and_follow(lead, 0.0).values()) == [E.NONE, E.POLICY_VIOLATION]
+    assert list(manager.become_leader_or_follower(lead, 0.0).values()) == [
+        E.NONE,
+        E.POLICY_VIOLATION,
+    ]
     assert list(manager.endpoints) == [2]
 
 
 @pytest.mark.parametrize("epoch", [3, 4])
 def test_what_is_not_newer_is_refused(manager: ReplicaManager, epoch: int) -> None:
-    manager.lead_and_follow(order(epoch=4), 0.0)
-    answer = manager.lead_and_follow(order(leader=2, epoch=epoch), 0.0)
+    manager.become_leader_or_follower(command(epoch=4), 0.0)
+    answer = manager.become_leader_or_follower(command(leader=2, epoch=epoch), 0.0)
     assert answer == {KEY: E.STALE_CONTROLLER_EPOCH}
     assert manager.replica("t", 0).leader == NODE
 
 
 def test_replicas_of_others_are_refused(manager: ReplicaManager) -> None:
-    answer = manager.lead_and_follow(order(leader=2, replicas=(2, 3)), 0.0)
+    answer = manager.become_leader_or_follower(command(leader=2, replicas=(2, 3)), 0.0)
     assert answer == {KEY: E.UNKNOWN_TOPIC_OR_PARTITION}
     with pytest.raises(ApiError) as refused:
         manager.replica("t", 0)
@@ -133,12 +138,14 @@ def test_replicas_of_others_are_refused(manager: ReplicaManager) -> None:
 
 def test_a_controller_of_before_is_refused(manager: ReplicaManager) -> None:
     manager.update_metadata(
-        MetadataOrder(controller_id=1, controller_epoch=5, partitions={}, live={2: LiveNode(HERE)})
+        UpdateMetadataCommand(
+            controller_id=1, controller_epoch=5, partitions={}, live={2: LiveNode(HERE)}
+        )
     )
-    older = MetadataOrder(controller_id=9, controller_epoch=4, partitions={}, live={})
+    older = UpdateMetadataCommand(controller_id=9, controller_epoch=4, partitions={}, live={})
     for refused in (
-        lambda: manager.lead_and_follow(order(4), 0.0),
-        lambda: manager.stop(stop(True, 4), 0.0),
+        lambda: manager.become_leader_or_follower(command(4), 0.0),
+        lambda: manager.stop_replicas(stop(True, 4), 0.0),
         lambda: manager.update_metadata(older),
     ):
         with pytest.raises(ApiError) as refusal:
@@ -149,79 +156,79 @@ def test_a_controller_of_before_is_refused(manager: ReplicaManager) -> None:
 
 
 def test_a_partition_that_is_stopped_stays(manager: ReplicaManager) -> None:
-    manager.lead_and_follow(order(leader=2), 0.0)
-    assert manager.stop(stop(False), 0.0) == {KEY: E.NONE}
+    manager.become_leader_or_follower(command(leader=2), 0.0)
+    assert manager.stop_replicas(stop(False), 0.0) == {KEY: E.NONE}
     assert manager.replica("t", 0).state == Offline()
-    assert list(manager.following(2)) == []
+    assert list(manager.followers_of(2)) == []
 
 
 def test_a_partition_that_is_deleted_is_gone_with_its_records(manager: ReplicaManager) -> None:
-    manager.lead_and_follow(order(), 0.0)
+    manager.become_leader_or_follower(command(), 0.0)
     replica = manager.replica("t", 0)
     write(replica.log, 2)
     hits: list[bool] = []
     replica.on_change.add(lambda: hits.append(replica.deleted))
-    assert manager.stop(stop(True), 0.0) == {KEY: E.NONE}
+    assert manager.stop_replicas(stop(True), 0.0) == {KEY: E.NONE}
     assert hits == [True], "who waits there has to hear of it"
     assert KEY not in manager.replicas
-    assert manager.stop(stop(True), 0.0) == {KEY: E.NONE}
-    manager.lead_and_follow(order(), 0.0)
+    assert manager.stop_replicas(stop(True), 0.0) == {KEY: E.NONE}
+    manager.become_leader_or_follower(command(), 0.0)
     assert manager.replica("t", 0).log.end_offset == 0
 
 
 def test_followers_enter_the_isr_when_that_is_recorded(
     manager: ReplicaManager, ledger: Ledger
 ) -> None:
-    manager.lead_and_follow(order(isr=(NODE,), epoch=1), 0.0)
+    manager.become_leader_or_follower(command(isr=(NODE,), epoch=1), 0.0)
     replica = manager.replica("t", 0)
     ledger.accepts = False
-    manager.fetched(replica, 2, 0, 1.0)
+    manager.update_follower_fetch_state(replica, 2, 0, 1.0)
     assert replica.isr == [NODE]
     ledger.accepts = True
-    manager.fetched(replica, 2, 0, 2.0)
+    manager.update_follower_fetch_state(replica, 2, 0, 2.0)
     assert replica.isr == [NODE, 2]
     assert ledger.written == [(KEY, NODE, 1, (NODE, 2))] * 2
 
 
 def test_slow_followers_leave_it(manager: ReplicaManager, ledger: Ledger) -> None:
-    manager.lead_and_follow(order(), 0.0)
+    manager.become_leader_or_follower(command(), 0.0)
     replica = manager.replica("t", 0)
-    manager.fetched(replica, 2, 0, LAG_S)
-    manager.tick(LAG_S)
+    manager.update_follower_fetch_state(replica, 2, 0, LAG_S)
+    manager.maybe_shrink_isrs(LAG_S)
     assert ledger.written == []
-    manager.tick(LAG_S + 1)
+    manager.maybe_shrink_isrs(LAG_S + 1)
     assert replica.isr == [NODE, 2]
 
 
 def test_a_follower_is_not_asked_how_far_others_are(
     manager: ReplicaManager, ledger: Ledger
 ) -> None:
-    manager.lead_and_follow(order(leader=2), 0.0)
-    manager.fetched(manager.replica("t", 0), 3, 0, 1.0)
-    manager.tick(99.0)
+    manager.become_leader_or_follower(command(leader=2), 0.0)
+    manager.update_follower_fetch_state(manager.replica("t", 0), 3, 0, 1.0)
+    manager.maybe_shrink_isrs(99.0)
     assert ledger.written == []
 
 
 def test_a_crash_leaves_the_logs_and_the_high_watermarks(manager: ReplicaManager) -> None:
-    manager.lead_and_follow(order(isr=(NODE, 2)), 0.0)
+    manager.become_leader_or_follower(command(isr=(NODE, 2)), 0.0)
     before = manager.replica("t", 0)
     write(before.log, 3)
-    manager.fetched(before, 2, 2, 1.0)
+    manager.update_follower_fetch_state(before, 2, 2, 1.0)
     manager.checkpoint()
-    manager.fetched(before, 2, 3, 1.0)
+    manager.update_follower_fetch_state(before, 2, 3, 1.0)
     assert before.high_watermark == 3
     manager.crash()
     assert manager.replicas == {}
     assert manager.metadata.live == {}
     # The epoch is the same: to the new process it is new.
-    assert manager.lead_and_follow(order(leader=2), 0.0) == {KEY: E.NONE}
+    assert manager.become_leader_or_follower(command(leader=2), 0.0) == {KEY: E.NONE}
     after = manager.replica("t", 0)
     assert (after.log.end_offset, after.high_watermark) == (3, 2)
     assert after.state == Truncating(0)
 
 
 def test_a_loss_of_power_leaves_what_was_synced(manager: ReplicaManager) -> None:
-    manager.lead_and_follow(order(isr=(NODE,)), 0.0)
+    manager.become_leader_or_follower(command(isr=(NODE,)), 0.0)
     before = manager.replica("t", 0)
     write(before.log, 2)
     manager.flush()
@@ -229,64 +236,64 @@ def test_a_loss_of_power_leaves_what_was_synced(manager: ReplicaManager) -> None
     before.on_append()
     manager.checkpoint()
     manager.crash(lose_unsynced=True)
-    manager.lead_and_follow(order(isr=(NODE,)), 0.0)
+    manager.become_leader_or_follower(command(isr=(NODE,)), 0.0)
     after = manager.replica("t", 0)
     assert (after.log.end_offset, after.high_watermark) == (2, 2)
     # What a start found is synced.
     manager.crash(lose_unsynced=True)
-    manager.lead_and_follow(order(isr=(NODE,)), 0.0)
+    manager.become_leader_or_follower(command(isr=(NODE,)), 0.0)
     assert manager.replica("t", 0).log.end_offset == 2
 
 
 def test_everything_that_is_written_is_told(manager: ReplicaManager) -> None:
     told_of: list[int] = []
-    manager.written.add(lambda: told_of.append(1))
-    manager.lead_and_follow(order(), 0.0)
+    manager.on_write.add(lambda: told_of.append(1))
+    manager.become_leader_or_follower(command(), 0.0)
     replica = manager.replica("t", 0)
     before = len(told_of)
     replica.on_append()
     assert len(told_of) > before
 
 
-@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("waits_for_min_isr", [True, False])
 def test_the_release_says_how_many_have_to_be_in_sync(
-    manager: ReplicaManager, strict: bool
+    manager: ReplicaManager, waits_for_min_isr: bool
 ) -> None:
-    manager.habits = Habits(strict=strict)
-    manager.lead_and_follow(order(), 0.0)
-    assert manager.replica("t", 0).min_in_sync == (2 if strict else 0)
+    manager.habits = ReplicationConfig(waits_for_min_isr=waits_for_min_isr)
+    manager.become_leader_or_follower(command(), 0.0)
+    assert manager.replica("t", 0).min_in_sync == (2 if waits_for_min_isr else 0)
 
 
 def test_what_a_crash_left_of_another_topic_of_that_name_is_gone(
     manager: ReplicaManager, ledger: Ledger
 ) -> None:
-    manager.lead_and_follow(order(), 0.0)
+    manager.become_leader_or_follower(command(), 0.0)
     write(manager.replica("t", 0).log, 3)
     manager.crash()
     ledger.known_as = UUID(int=2)
-    manager.lead_and_follow(order(), 0.0)
+    manager.become_leader_or_follower(command(), 0.0)
     assert manager.replica("t", 0).log.end_offset == 0
 
 
 def test_what_a_crash_left_can_be_deleted(manager: ReplicaManager) -> None:
-    manager.lead_and_follow(order(), 0.0)
+    manager.become_leader_or_follower(command(), 0.0)
     write(manager.replica("t", 0).log, 3)
     manager.crash()
-    manager.stop(stop(True), 0.0)
-    manager.lead_and_follow(order(), 0.0)
+    manager.stop_replicas(stop(True), 0.0)
+    manager.become_leader_or_follower(command(), 0.0)
     assert manager.replica("t", 0).log.end_offset == 0
 
 
 def test_the_release_says_how_logs_are_cut_off(manager: ReplicaManager) -> None:
-    manager.habits = Habits(by_epoch=False)
-    manager.lead_and_follow(order(), 0.0)
+    manager.habits = ReplicationConfig(truncates_by_epoch=False)
+    manager.become_leader_or_follower(command(), 0.0)
     replica = manager.replica("t", 0)
     write(replica.log, 3)
-    manager.lead_and_follow(order(leader=2, epoch=1), 0.0)
+    manager.become_leader_or_follower(command(leader=2, epoch=1), 0.0)
     assert replica.state == Following()
     assert replica.log.end_offset == 0
 
 
 def test_the_largest_batch_is_asked_for(manager: ReplicaManager) -> None:
-    manager.lead_and_follow(order(), 0.0)
-    assert manager.max_batch(manager.replica("t", 0)) == len("t")
+    manager.become_leader_or_follower(command(), 0.0)
+    assert manager.max_batch_bytes(manager.replica("t", 0)) == len("t")

@@ -11,20 +11,28 @@ from aiokafkawire.broker.callbacks import Callbacks
 from aiokafkawire.broker.cluster_state import Partition
 from aiokafkawire.broker.releases import Release
 from aiokafkawire.broker.replication.controller import Controller
-from aiokafkawire.broker.replication.fetcher import RETRY_S, Fetcher, fetch_in, names_topics
-from aiokafkawire.broker.replication.manager import Habits, ReplicaManager
-from aiokafkawire.broker.replication.messages import (
-    LeadOrder,
-    MetadataOrder,
-    Order,
-    StopOrder,
-    lead_request,
-    metadata_request,
-    stop_request,
+from aiokafkawire.broker.replication.controller_commands import (
+    ControllerCommand,
+    LeaderAndIsrCommand,
+    StopReplicaCommand,
+    UpdateMetadataCommand,
+    build_leader_and_isr_request,
+    build_stop_replica_request,
+    build_update_metadata_request,
 )
-from aiokafkawire.broker.replication.peers import ANSWER_TIMEOUT_S, Peers
-from aiokafkawire.broker.replication.registry import Registry
+from aiokafkawire.broker.replication.controller_context import ControllerContext
+from aiokafkawire.broker.replication.inter_broker_clients import (
+    RESPONSE_TIMEOUT_S,
+    InterBrokerClients,
+)
 from aiokafkawire.broker.replication.replica import Leading, Replica
+from aiokafkawire.broker.replication.replica_fetcher import (
+    RETRY_S,
+    ReplicaFetcher,
+    fetch_request_for,
+    needs_topic_names,
+)
+from aiokafkawire.broker.replication.replica_manager import ReplicaManager, ReplicationConfig
 from aiokafkawire.broker.storage import Store
 from aiokafkawire.connection import ByVersion, Lane
 from aiokafkawire.connection.versions import MAX_WITHOUT_TOPIC_IDS
@@ -34,24 +42,24 @@ from aiokafkawire.wire import ApiKey, ErrorCode, Request, Response
 from aiokafkawire.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from aiokafkawire.wire.messages.fetch import FetchRequest
 
-__all__ = ("Replication", "Site")
+__all__ = ("Replication", "ReplicationNode")
 
 logger = logging.getLogger("aiokafkawire.broker")
 
 SHUTDOWN_ATTEMPTS = 3
 """How often a node asks the controller to take its partitions, before it stops all the same."""
 
-EPOCHS_SINCE = "0.11.0"
+LEADER_EPOCH_SINCE = "0.11.0"
 """Since this release a follower cuts its log off by epochs (KIP-101)."""
 
-TOLD_BY_FETCH_SINCE = "2.7"
+DIVERGING_EPOCH_SINCE = "2.7"
 """Since this release a fetch tells a follower where its log parts from the leader's (KIP-595)."""
 
-STRICT_SINCE = "3.7"
+MIN_ISR_WATERMARK_SINCE = "3.7"
 """Since this release a high watermark waits until enough replicas are in sync (KIP-966)."""
 
 
-class Site(Protocol):
+class ReplicationNode(Protocol):
     """A node as a place for tasks, which end when it is killed and wait while it is paused."""
 
     @property
@@ -69,115 +77,117 @@ class Site(Protocol):
 
 
 class Replication:
-    """The nodes of one cluster: what each of them knows and does.
+    """Replication among the nodes of one cluster.
 
-    `shown` are the addresses that clients are told, `releases` which one each node is of.
+    `advertised_addresses` are the addresses for clients, `releases` the release of each node.
     """
 
     def __init__(
         self,
-        registry: Registry,
+        controller_context: ControllerContext,
         store: Store,
         runtime: Runtime,
         host: Host,
         *,
-        shown: Mapping[int, Address],
+        advertised_addresses: Mapping[int, Address],
         releases: Mapping[int, Release],
     ) -> None:
-        self.registry = registry
+        self.controller_context = controller_context
         self.managers: dict[int, ReplicaManager] = {}
         self.controller: Controller | None = None
-        self._options = registry.options
+        self._options = controller_context.options
         self._store = store
         self._runtime = runtime
         self._host = host
-        self._shown = shown
+        self._advertised_addresses = advertised_addresses
         self._releases = releases
-        self._sites: dict[int, Site] = {}
+        self._nodes: dict[int, ReplicationNode] = {}
         self._addresses: dict[int, Address] = {}
-        self._peers: dict[int, Peers] = {}
+        self._clients: dict[int, InterBrokerClients] = {}
         self._fetched_from: dict[int, set[int]] = {}
-        self._told = Callbacks()
+        self._on_ack = Callbacks()
 
     # --- nodes -------------------------------------------------------------------------------
 
-    def came(self, site: Site) -> None:
+    def on_node_startup(self, node: ReplicationNode) -> None:
         """A node listens: it is one of the cluster from now on."""
-        node_id = site.node_id
+        node_id = node.node_id
         manager = self.managers.get(node_id)
         if manager is None:
-            manager = ReplicaManager(node_id, self._options, self._store, self.registry)
+            manager = ReplicaManager(node_id, self._options, self._store, self.controller_context)
             self.managers[node_id] = manager
         release = self._releases[node_id]
         oldest = min(self._releases.values(), key=lambda each: each.number)
-        manager.habits = Habits(
-            by_epoch=release.since(EPOCHS_SINCE),
-            on_fetch=oldest.since(TOLD_BY_FETCH_SINCE),
-            strict=release.since(STRICT_SINCE),
+        manager.habits = ReplicationConfig(
+            truncates_by_epoch=release.since(LEADER_EPOCH_SINCE),
+            truncates_on_fetch=oldest.since(DIVERGING_EPOCH_SINCE),
+            waits_for_min_isr=release.since(MIN_ISR_WATERMARK_SINCE),
         )
-        manager.on_leader = lambda leader: self._fetch_from(site, leader)
-        assert site.address is not None, "it listens"
-        self._sites[node_id] = site
-        self._addresses[node_id] = site.address
-        self._peers[node_id] = Peers(node_id, self._runtime, self._host, self._releases.__getitem__)
+        manager.on_new_leader = lambda leader: self._start_fetcher(node, leader)
+        assert node.address is not None, "it listens"
+        self._nodes[node_id] = node
+        self._addresses[node_id] = node.address
+        self._clients[node_id] = InterBrokerClients(
+            node_id, self._runtime, self._host, self._releases.__getitem__
+        )
         self._fetched_from[node_id] = set()
-        site.spawn(self._tick, "isr", site)
+        node.spawn(self._shrink_isrs, "isr", node)
         options = self._options
         for interval_ms, act, name in (
             (options.flush_interval_ms, manager.flush, "flush"),
             (options.high_watermark_checkpoint_interval_ms, manager.checkpoint, "checkpoint"),
         ):
-            site.spawn(self._after_writes, name, site, interval_ms / 1000, act)
-        for peers in self._peers.values():
-            peers.forget(node_id)
-        self.registry.on_node_startup(node_id)
-        self._begin_term()
+            node.spawn(self._after_writes, name, node, interval_ms / 1000, act)
+        for clients in self._clients.values():
+            clients.forget(node_id)
+        self.controller_context.on_node_startup(node_id)
+        self._start_controller()
 
-    def died(self, node_id: int, *, lose_unsynced: bool = False) -> None:
+    def on_node_failure(self, node_id: int, *, lose_unsynced: bool = False) -> None:
         """A node was killed; its tasks were cancelled already."""
         self.managers[node_id].crash(lose_unsynced=lose_unsynced)
-        self._peers[node_id].abort()
+        self._clients[node_id].abort()
         if self.controller is not None:
             self.controller.forget(node_id)
-        self.registry.on_node_failure(node_id)
-        self._begin_term()
+        self.controller_context.on_node_failure(node_id)
+        self._start_controller()
 
-    def lost(self, node_id: int) -> None:
+    def on_session_expired(self, node_id: int) -> None:
         """A node was not heard of for too long: others take what it led, and it is told nothing."""
         if self.controller is not None:
             self.controller.forget(node_id)
-        self.registry.on_node_failure(node_id, crashed=False)
-        self._begin_term()
+        self.controller_context.on_node_failure(node_id, crashed=False)
+        self._start_controller()
 
-    def found(self, node_id: int) -> None:
+    def on_session_restored(self, node_id: int) -> None:
         """A node that was lost is heard of again, and is told how things are by now."""
-        self.registry.on_node_startup(node_id)
-        self._begin_term()
+        self.controller_context.on_node_startup(node_id)
+        self._start_controller()
 
-    async def shut_down(self, site: Site) -> None:
+    async def shut_down(self, node: ReplicationNode) -> None:
         """Have the controller give what a node leads to others, as far as it can."""
-        if site.paused:
+        if node.paused:
             return
-        request = ControlledShutdownRequest(broker_id=site.node_id)
+        request = ControlledShutdownRequest(broker_id=node.node_id)
         for _ in range(SHUTDOWN_ATTEMPTS):
-            controller_id = self.registry.controller_id
+            controller_id = self.controller_context.controller_id
             try:
-                response = await self._peers[site.node_id].ask(
+                response = await self._clients[node.node_id].request(
                     controller_id, self._addresses[controller_id], request, Lane.GENERAL
                 )
             except KafkaError as error:
-                logger.warning("node %d: cannot shut down in good order: %s", site.node_id, error)
+                logger.warning("node %d: cannot shut down in good order: %s", node.node_id, error)
                 return
             if response.error_code == ErrorCode.NONE and not response.remaining_partitions:
                 break
             await self._pause()
-        await self.settled(ANSWER_TIMEOUT_S)
-        self.managers[site.node_id].checkpoint()
+        await self.wait_until_up_to_date(RESPONSE_TIMEOUT_S)
+        self.managers[node.node_id].checkpoint()
 
     def abort(self) -> None:
         """Close the connections between nodes."""
-        for peers in self._peers.values():
-            peers.abort()
+        for clients in self._clients.values():
+            clients.abort()
 
     # --- partitions --------------------------------------------------------------------------
 
@@ -191,123 +201,131 @@ class Replication:
         found = [self.replica(partition, node_id) for node_id in partition.replicas]
         return [replica for replica in found if replica is not None]
 
-    def leading(self, partition: Partition) -> Replica | None:
+    def leader_replica(self, partition: Partition) -> Replica | None:
         """What its leader has of it, once that node knows that it leads."""
         replica = self.replica(partition, partition.leader)
         return replica if replica is not None and isinstance(replica.state, Leading) else None
 
     def truncate(self, partition: Partition, offset: int) -> None:
         """Cut every replica off at an offset and begin a new epoch. Raises `ApiError`."""
-        leading = self.leading(partition)
-        if leading is None:
+        leader = self.leader_replica(partition)
+        if leader is None:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE)
-        if not leading.log.start_offset <= offset <= leading.log.end_offset:
+        if not leader.log.start_offset <= offset <= leader.log.end_offset:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         for replica in self.replicas(partition):
-            replica.cut(offset)
+            replica.truncate_to(offset)
             replica.on_change.notify()
         partition.leader_epoch += 1
-        self.registry.save()
+        self.controller_context.save()
 
     # --- waiting -----------------------------------------------------------------------------
 
-    async def settled(self, timeout_s: float) -> bool:
+    async def wait_until_up_to_date(self, timeout_s: float) -> bool:
         """Wait until every node that runs was told everything; False at the deadline."""
-        return await self.until(self._all_told, timeout_s)
+        return await self.wait_until(self._all_up_to_date, timeout_s)
 
-    async def told(self, node_id: int, timeout_s: float) -> bool:
+    async def wait_until_node_is_up_to_date(self, node_id: int, timeout_s: float) -> bool:
         """Wait until a node was told everything; False at the deadline."""
         controller = self.controller
         if controller is None:
             return False
-        return await self.until(lambda: controller.knows_all(node_id), timeout_s)
+        return await self.wait_until(lambda: controller.is_up_to_date(node_id), timeout_s)
 
-    async def until(self, done: Callable[[], bool], timeout_s: float) -> bool:
+    async def wait_until(self, done: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until something of the cluster is so; False at the deadline."""
         deadline = self._runtime.clock.now() + timeout_s
         signal = Signal()
-        watched = (self.registry.on_change, self._told)
-        for watchers in watched:
-            watchers.add(signal.set)
+        watched = (self.controller_context.on_change, self._on_ack)
+        for callbacks in watched:
+            callbacks.add(signal.set)
         try:
             while not done():
                 if not await signal.wait(deadline):
                     return False
             return True
         finally:
-            for watchers in watched:
-                watchers.remove(signal.set)
+            for callbacks in watched:
+                callbacks.remove(signal.set)
 
-    def _all_told(self) -> bool:
+    def _all_up_to_date(self) -> bool:
         controller = self.controller
-        if controller is None or self._sites[controller.node_id].paused:
+        if controller is None or self._nodes[controller.node_id].paused:
             return True
         return all(
-            controller.knows_all(node_id)
-            for node_id in self.registry.live
-            if not self._sites[node_id].paused
+            controller.is_up_to_date(node_id)
+            for node_id in self.controller_context.live
+            if not self._nodes[node_id].paused
         )
 
     # --- the controller ----------------------------------------------------------------------
 
-    def _begin_term(self) -> None:
+    def _start_controller(self) -> None:
         """Let whoever is the controller now tell every node how things are."""
-        registry, before = self.registry, self.controller
-        if registry.controller_id not in registry.live:
+        controller_context, before = self.controller_context, self.controller
+        if controller_context.controller_id not in controller_context.live:
             self.controller = None
             return
-        if before is not None and before.epoch == registry.controller_epoch:
+        if before is not None and before.epoch == controller_context.controller_epoch:
             return
         self.controller = controller = Controller(
-            registry.controller_id,
-            registry.controller_epoch,
-            registry,
+            controller_context.controller_id,
+            controller_context.controller_epoch,
+            controller_context,
             self._addresses,
-            self._shown,
+            self._advertised_addresses,
         )
-        site = self._sites[controller.node_id]
-        for node_id in registry.node_ids:
-            site.spawn(self._command, f"controls-{node_id}", controller, site, node_id)
+        node = self._nodes[controller.node_id]
+        for node_id in controller_context.node_ids:
+            node.spawn(self._send_commands, f"controls-{node_id}", controller, node, node_id)
 
-    async def _command(self, controller: Controller, site: Site, node_id: int) -> None:
+    async def _send_commands(
+        self, controller: Controller, node: ReplicationNode, node_id: int
+    ) -> None:
         """Tell one node what it does not know, as long as the node of the controller runs."""
         signal = Signal()
-        self.registry.on_change.add(signal.set)
+        self.controller_context.on_change.add(signal.set)
         try:
             while True:
-                await site.wait_until_resumed()
+                await node.wait_until_resumed()
                 if self.controller is not controller:
                     # It hung for so long that another one took over.
                     return
-                order = controller.next_order(node_id)
-                if order is None:
+                command = controller.next_command(node_id)
+                if command is None:
                     await signal.wait()
                 else:
-                    await self._tell(controller, site, node_id, order)
+                    await self._send_command(controller, node, node_id, command)
         finally:
-            self.registry.on_change.remove(signal.set)
+            self.controller_context.on_change.remove(signal.set)
 
-    async def _tell(self, controller: Controller, site: Site, node_id: int, order: Order) -> None:
-        peers, address = self._peers[site.node_id], self._addresses[node_id]
+    async def _send_command(
+        self,
+        controller: Controller,
+        node: ReplicationNode,
+        node_id: int,
+        command: ControllerCommand,
+    ) -> None:
+        clients, address = self._clients[node.node_id], self._addresses[node_id]
         try:
-            response = await peers.ask(node_id, address, _request(order), Lane.GENERAL)
+            response = await clients.request(node_id, address, _request(command), Lane.GENERAL)
         except KafkaError as error:
-            logger.debug("controller %d: node %d: %s", site.node_id, node_id, error)
+            logger.debug("controller %d: node %d: %s", node.node_id, node_id, error)
             await self._pause()
             return
-        await site.wait_until_resumed()
+        await node.wait_until_resumed()
         code = getattr(response, "error_code", ErrorCode.NONE)
         if code != ErrorCode.NONE:
-            logger.warning("controller %d: node %d answers %d", site.node_id, node_id, code)
-        controller.obeyed(node_id, order)
-        self._told.notify()
-        if isinstance(order, LeadOrder):
-            self._lead_taken(order)
+            logger.warning("controller %d: node %d answers %d", node.node_id, node_id, code)
+        controller.on_response(node_id, command)
+        self._on_ack.notify()
+        if isinstance(command, LeaderAndIsrCommand):
+            self._notify_leadership(command)
 
-    def _lead_taken(self, order: LeadOrder) -> None:
+    def _notify_leadership(self, command: LeaderAndIsrCommand) -> None:
         """Whoever waits for a partition to be led can go on."""
-        for topic, index in order.partitions:
-            known = self.registry.topics.get(topic)
+        for topic, index in command.partitions:
+            known = self.controller_context.topics.get(topic)
             if known is not None and index < len(known.partitions):
                 known.partitions[index].on_change.notify()
 
@@ -317,59 +335,61 @@ class Replication:
 
     # --- followers and leaders ---------------------------------------------------------------
 
-    def _fetch_from(self, site: Site, leader: int) -> None:
-        if leader not in self._fetched_from[site.node_id]:
-            self._fetched_from[site.node_id].add(leader)
-            site.spawn(self._follow, f"follows-{leader}", site, leader)
+    def _start_fetcher(self, node: ReplicationNode, leader: int) -> None:
+        if leader not in self._fetched_from[node.node_id]:
+            self._fetched_from[node.node_id].add(leader)
+            node.spawn(self._run_fetcher, f"follows-{leader}", node, leader)
 
-    async def _follow(self, site: Site, leader: int) -> None:
+    async def _run_fetcher(self, node: ReplicationNode, leader: int) -> None:
         """Fetch what one other node leads, as long as this one runs."""
-        manager, clock = self.managers[site.node_id], self._runtime.clock
-        fetcher = Fetcher(manager, leader, self._options)
+        manager, clock = self.managers[node.node_id], self._runtime.clock
+        fetcher = ReplicaFetcher(manager, leader, self._options)
         signal = Signal()
         manager.on_change.add(signal.set)
         try:
             while True:
-                await site.wait_until_resumed()
-                ask = fetcher.next(clock.now())
+                await node.wait_until_resumed()
+                call = fetcher.next_request(clock.now())
                 address = manager.endpoints.get(leader)
-                if ask is None or address is None:
+                if call is None or address is None:
                     await signal.wait(fetcher.next_deadline(clock.now()))
                     continue
-                request, max_version = _in_any_version(ask.request)
+                request, max_version = _in_any_version(call.request)
                 try:
-                    response = await self._peers[site.node_id].ask(
+                    response = await self._clients[node.node_id].request(
                         leader, address, request, Lane.FETCH, max_version
                     )
                 except KafkaError as error:
-                    logger.debug("node %d: node %d: %s", site.node_id, leader, error)
-                    fetcher.failed(clock.now())
+                    logger.debug("node %d: node %d: %s", node.node_id, leader, error)
+                    fetcher.on_failure(clock.now())
                     continue
-                await site.wait_until_resumed()
-                fetcher.answered(ask, response, clock.now())
+                await node.wait_until_resumed()
+                fetcher.on_response(call, response, clock.now())
         finally:
             manager.on_change.remove(signal.set)
 
-    async def _tick(self, site: Site) -> None:
+    async def _shrink_isrs(self, node: ReplicationNode) -> None:
         """Look twice in the time that a follower may lag, as Kafka does, who is too slow."""
         clock = self._runtime.clock
-        manager = self.managers[site.node_id]
+        manager = self.managers[node.node_id]
         interval_s = self._options.replica_lag_time_max_ms / 1000 / 2
         while True:
             await clock.sleep_until(clock.now() + interval_s)
-            await site.wait_until_resumed()
-            manager.tick(clock.now())
+            await node.wait_until_resumed()
+            manager.maybe_shrink_isrs(clock.now())
 
-    async def _after_writes(self, site: Site, interval_s: float, act: Callable[[], None]) -> None:
+    async def _after_writes(
+        self, node: ReplicationNode, interval_s: float, act: Callable[[], None]
+    ) -> None:
         """Do something so long after something was written, as long as the node runs."""
-        clock, written = self._runtime.clock, self.managers[site.node_id].written
+        clock, written = self._runtime.clock, self.managers[node.node_id].on_write
         signal = Signal()
         written.add(signal.set)
         try:
             while True:
                 await signal.wait()
                 await clock.sleep_until(clock.now() + interval_s)
-                await site.wait_until_resumed()
+                await node.wait_until_resumed()
                 act()
         finally:
             written.remove(signal.set)
@@ -381,18 +401,24 @@ def _in_any_version(
     """What a follower asks, and the highest version that it can go in, if there is one."""
     if not isinstance(request, FetchRequest):
         return request, None
-    last = MAX_WITHOUT_TOPIC_IDS[ApiKey.FETCH] if names_topics(request) else None
-    return ByVersion(ApiKey.FETCH, lambda version: fetch_in(request, version)), last
+    last = MAX_WITHOUT_TOPIC_IDS[ApiKey.FETCH] if needs_topic_names(request) else None
+    return ByVersion(ApiKey.FETCH, lambda version: fetch_request_for(request, version)), last
 
 
-def _request(order: Order) -> ByVersion[Response]:
+def _request(command: ControllerCommand) -> ByVersion[Response]:
     """The request for an order, in whichever version."""
-    match order:
-        case LeadOrder():
-            return ByVersion(ApiKey.LEADER_AND_ISR, lambda version: lead_request(order, version))
-        case StopOrder():
-            return ByVersion(ApiKey.STOP_REPLICA, lambda version: stop_request(order, version))
-        case MetadataOrder():
+    match command:
+        case LeaderAndIsrCommand():
             return ByVersion(
-                ApiKey.UPDATE_METADATA, lambda version: metadata_request(order, version)
+                ApiKey.LEADER_AND_ISR,
+                lambda version: build_leader_and_isr_request(command, version),
+            )
+        case StopReplicaCommand():
+            return ByVersion(
+                ApiKey.STOP_REPLICA, lambda version: build_stop_replica_request(command, version)
+            )
+        case UpdateMetadataCommand():
+            return ByVersion(
+                ApiKey.UPDATE_METADATA,
+                lambda version: build_update_metadata_request(command, version),
             )

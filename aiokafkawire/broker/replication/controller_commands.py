@@ -35,20 +35,20 @@ from aiokafkawire.wire.messages.update_metadata import (
 
 __all__ = (
     "LEADER_DURING_DELETE",
-    "Assignment",
+    "ControllerCommand",
     "Key",
-    "LeadOrder",
+    "LeaderAndIsr",
+    "LeaderAndIsrCommand",
     "LiveNode",
-    "MetadataOrder",
-    "Order",
-    "StopOrder",
-    "lead_errors",
-    "lead_order",
-    "lead_request",
-    "metadata_order",
-    "metadata_request",
-    "stop_order",
-    "stop_request",
+    "StopReplicaCommand",
+    "UpdateMetadataCommand",
+    "build_leader_and_isr_request",
+    "build_leader_and_isr_response",
+    "build_stop_replica_request",
+    "build_update_metadata_request",
+    "parse_leader_and_isr",
+    "parse_stop_replica",
+    "parse_update_metadata",
 )
 
 Key = tuple[str, int]
@@ -60,8 +60,8 @@ LEADER_DURING_DELETE = -2
 PLAINTEXT = 0
 LISTENER = "PLAINTEXT"
 
-LEAD_BY_TOPIC_VERSION = 2
-LEAD_ERRORS_BY_TOPIC_VERSION = 5
+LEADER_AND_ISR_BY_TOPIC_VERSION = 2
+LEADER_AND_ISR_ERRORS_BY_TOPIC_VERSION = 5
 STOP_BY_TOPIC_VERSION = 1
 STOP_STATES_VERSION = 3
 METADATA_BY_TOPIC_VERSION = 5
@@ -69,7 +69,7 @@ METADATA_ENDPOINTS_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class LeaderAndIsr:
     """Who has a partition, and who leads it; `leader` may be -1 or `LEADER_DURING_DELETE`."""
 
     leader: int
@@ -78,7 +78,7 @@ class Assignment:
     replicas: tuple[int, ...]
 
     @property
-    def led(self) -> bool:
+    def has_leader(self) -> bool:
         """Whether there is a leader to follow."""
         return self.leader > NO_LEADER
 
@@ -100,31 +100,31 @@ class _Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeadOrder(_Order):
+class LeaderAndIsrCommand(_Order):
     """LeaderAndIsr: lead these partitions, or follow. `leaders` says where to fetch from."""
 
-    partitions: Mapping[Key, Assignment]
+    partitions: Mapping[Key, LeaderAndIsr]
     leaders: Mapping[int, Address]
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopOrder(_Order):
+class StopReplicaCommand(_Order):
     """StopReplica: serve these partitions no longer; True where the log is to be deleted."""
 
     partitions: Mapping[Key, bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataOrder(_Order):
+class UpdateMetadataCommand(_Order):
     """UpdateMetadata: tell clients this of partitions, and that these nodes and no others live."""
 
-    partitions: Mapping[Key, Assignment]
+    partitions: Mapping[Key, LeaderAndIsr]
     live: Mapping[int, LiveNode]
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
 
 
-Order = LeadOrder | StopOrder | MetadataOrder
+ControllerCommand = LeaderAndIsrCommand | StopReplicaCommand | UpdateMetadataCommand
 
 
 def _by_topic(keys: Iterable[Key]) -> dict[str, list[int]]:
@@ -135,13 +135,13 @@ def _by_topic(keys: Iterable[Key]) -> dict[str, list[int]]:
     return topics
 
 
-def _assignment(state: LeaderAndIsrPartitionState | UpdateMetadataPartitionState) -> Assignment:
-    return Assignment(state.leader, state.leader_epoch, tuple(state.isr), tuple(state.replicas))
+def _assignment(state: LeaderAndIsrPartitionState | UpdateMetadataPartitionState) -> LeaderAndIsr:
+    return LeaderAndIsr(state.leader, state.leader_epoch, tuple(state.isr), tuple(state.replicas))
 
 
 def _told(
     request: LeaderAndIsrRequest | UpdateMetadataRequest, *, by_name: bool
-) -> dict[Key, Assignment]:
+) -> dict[Key, LeaderAndIsr]:
     """What a request says of each partition; `by_name`: each names its topic by itself."""
     if by_name:
         ungrouped = request.ungrouped_partition_states
@@ -158,12 +158,12 @@ def _told(
 # --- LeaderAndIsr --------------------------------------------------------------------------------
 
 
-def lead_order(request: LeaderAndIsrRequest, version: int) -> LeadOrder:
+def parse_leader_and_isr(request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrCommand:
     """What a request says."""
-    return LeadOrder(
+    return LeaderAndIsrCommand(
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
-        partitions=_told(request, by_name=version < LEAD_BY_TOPIC_VERSION),
+        partitions=_told(request, by_name=version < LEADER_AND_ISR_BY_TOPIC_VERSION),
         leaders={
             node.broker_id: Address(node.host_name, node.port) for node in request.live_leaders
         },
@@ -171,28 +171,28 @@ def lead_order(request: LeaderAndIsrRequest, version: int) -> LeadOrder:
     )
 
 
-def lead_request(order: LeadOrder, version: int) -> LeaderAndIsrRequest:
+def build_leader_and_isr_request(command: LeaderAndIsrCommand, version: int) -> LeaderAndIsrRequest:
     """The request that says it."""
-    by_name = version < LEAD_BY_TOPIC_VERSION
+    by_name = version < LEADER_AND_ISR_BY_TOPIC_VERSION
     states = {
         key: LeaderAndIsrPartitionState(
             topic_name=key[0] if by_name else "",
             partition_index=key[1],
-            controller_epoch=order.controller_epoch,
-            leader=told.leader,
-            leader_epoch=told.leader_epoch,
-            isr=list(told.isr),
+            controller_epoch=command.controller_epoch,
+            leader=assignment.leader,
+            leader_epoch=assignment.leader_epoch,
+            isr=list(assignment.isr),
             partition_epoch=0,
-            replicas=list(told.replicas),
+            replicas=list(assignment.replicas),
         )
-        for key, told in order.partitions.items()
+        for key, assignment in command.partitions.items()
     }
     request = LeaderAndIsrRequest(
-        controller_id=order.controller_id,
-        controller_epoch=order.controller_epoch,
+        controller_id=command.controller_id,
+        controller_epoch=command.controller_epoch,
         live_leaders=[
             LeaderAndIsrLiveLeader(broker_id=node, host_name=address.host, port=address.port)
-            for node, address in order.leaders.items()
+            for node, address in command.leaders.items()
         ],
     )
     if by_name:
@@ -201,7 +201,7 @@ def lead_request(order: LeadOrder, version: int) -> LeaderAndIsrRequest:
     request.topic_states = [
         LeaderAndIsrTopicState(
             topic_name=topic,
-            topic_id=order.topic_ids.get(topic, ZERO_UUID),
+            topic_id=command.topic_ids.get(topic, ZERO_UUID),
             partition_states=[states[topic, index] for index in indexes],
         )
         for topic, indexes in _by_topic(states).items()
@@ -209,12 +209,12 @@ def lead_request(order: LeadOrder, version: int) -> LeaderAndIsrRequest:
     return request
 
 
-def lead_errors(
-    order: LeadOrder, errors: Mapping[Key, int], version: int, error_code: int
+def build_leader_and_isr_response(
+    command: LeaderAndIsrCommand, errors: Mapping[Key, int], version: int, error_code: int
 ) -> LeaderAndIsrResponse:
     """The answer: an error for each partition, and one of the whole."""
     response = LeaderAndIsrResponse(error_code=error_code)
-    if version < LEAD_ERRORS_BY_TOPIC_VERSION:
+    if version < LEADER_AND_ISR_ERRORS_BY_TOPIC_VERSION:
         response.partition_errors = [
             LeaderAndIsrPartitionError(topic_name=topic, partition_index=index, error_code=code)
             for (topic, index), code in errors.items()
@@ -222,7 +222,7 @@ def lead_errors(
         return response
     response.topics = [
         LeaderAndIsrTopicError(
-            topic_id=order.topic_ids.get(topic, ZERO_UUID),
+            topic_id=command.topic_ids.get(topic, ZERO_UUID),
             partition_errors=[
                 LeaderAndIsrPartitionError(partition_index=index, error_code=errors[topic, index])
                 for index in indexes
@@ -236,9 +236,9 @@ def lead_errors(
 # --- StopReplica ---------------------------------------------------------------------------------
 
 
-def stop_order(request: StopReplicaRequest, version: int) -> StopOrder:
+def parse_stop_replica(request: StopReplicaRequest, version: int) -> StopReplicaCommand:
     """What a request says."""
-    return StopOrder(
+    return StopReplicaCommand(
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
         partitions=dict(_stopped(request, version)),
@@ -259,19 +259,19 @@ def _stopped(request: StopReplicaRequest, version: int) -> Iterator[tuple[Key, b
             yield (partition.topic_name, partition.partition_index), request.delete_partitions
 
 
-def stop_request(order: StopOrder, version: int) -> StopReplicaRequest:
+def build_stop_replica_request(command: StopReplicaCommand, version: int) -> StopReplicaRequest:
     """The request that says it; before version 3 all partitions are deleted or none is."""
     request = StopReplicaRequest(
-        controller_id=order.controller_id, controller_epoch=order.controller_epoch
+        controller_id=command.controller_id, controller_epoch=command.controller_epoch
     )
-    topics = _by_topic(order.partitions)
+    topics = _by_topic(command.partitions)
     if version >= STOP_STATES_VERSION:
         request.topic_states = [
             StopReplicaTopicState(
                 topic_name=topic,
                 partition_states=[
                     StopReplicaPartitionState(
-                        partition_index=index, delete_partition=order.partitions[topic, index]
+                        partition_index=index, delete_partition=command.partitions[topic, index]
                     )
                     for index in indexes
                 ],
@@ -279,7 +279,7 @@ def stop_request(order: StopOrder, version: int) -> StopReplicaRequest:
             for topic, indexes in topics.items()
         ]
         return request
-    request.delete_partitions = all(order.partitions.values())
+    request.delete_partitions = all(command.partitions.values())
     if version >= STOP_BY_TOPIC_VERSION:
         request.topics = [
             StopReplicaTopicV1(name=topic, partition_indexes=indexes)
@@ -288,7 +288,7 @@ def stop_request(order: StopOrder, version: int) -> StopReplicaRequest:
     else:
         request.ungrouped_partitions = [
             StopReplicaPartitionV0(topic_name=topic, partition_index=index)
-            for topic, index in order.partitions
+            for topic, index in command.partitions
         ]
     return request
 
@@ -296,9 +296,9 @@ def stop_request(order: StopOrder, version: int) -> StopReplicaRequest:
 # --- UpdateMetadata ------------------------------------------------------------------------------
 
 
-def metadata_order(request: UpdateMetadataRequest, version: int) -> MetadataOrder:
+def parse_update_metadata(request: UpdateMetadataRequest, version: int) -> UpdateMetadataCommand:
     """What a request says; a node without an address for clients is none that lives."""
-    return MetadataOrder(
+    return UpdateMetadataCommand(
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
         partitions=_told(request, by_name=version < METADATA_BY_TOPIC_VERSION),
@@ -318,26 +318,28 @@ def _address(node: UpdateMetadataBroker, version: int) -> Address | None:
     return None if found is None else Address(found.host, found.port)
 
 
-def metadata_request(order: MetadataOrder, version: int) -> UpdateMetadataRequest:
+def build_update_metadata_request(
+    command: UpdateMetadataCommand, version: int
+) -> UpdateMetadataRequest:
     """The request that says it."""
     by_name = version < METADATA_BY_TOPIC_VERSION
     states = {
         key: UpdateMetadataPartitionState(
             topic_name=key[0] if by_name else "",
             partition_index=key[1],
-            controller_epoch=order.controller_epoch,
-            leader=told.leader,
-            leader_epoch=told.leader_epoch,
-            isr=list(told.isr),
+            controller_epoch=command.controller_epoch,
+            leader=assignment.leader,
+            leader_epoch=assignment.leader_epoch,
+            isr=list(assignment.isr),
             zk_version=0,
-            replicas=list(told.replicas),
+            replicas=list(assignment.replicas),
         )
-        for key, told in order.partitions.items()
+        for key, assignment in command.partitions.items()
     }
     request = UpdateMetadataRequest(
-        controller_id=order.controller_id,
-        controller_epoch=order.controller_epoch,
-        live_brokers=[_broker(node, live) for node, live in order.live.items()],
+        controller_id=command.controller_id,
+        controller_epoch=command.controller_epoch,
+        live_brokers=[_broker(node, live) for node, live in command.live.items()],
     )
     if by_name:
         request.ungrouped_partition_states = list(states.values())
@@ -345,7 +347,7 @@ def metadata_request(order: MetadataOrder, version: int) -> UpdateMetadataReques
     request.topic_states = [
         UpdateMetadataTopicState(
             topic_name=topic,
-            topic_id=order.topic_ids.get(topic, ZERO_UUID),
+            topic_id=command.topic_ids.get(topic, ZERO_UUID),
             partition_states=[states[topic, index] for index in indexes],
         )
         for topic, indexes in _by_topic(states).items()

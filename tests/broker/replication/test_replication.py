@@ -27,7 +27,7 @@ from aiokafkawire.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-from ..raw_client import batch, connected, metadata_request, only, produce_request
+from ..raw_client import batch, build_update_metadata_request, connected, only, produce_request
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ async def settled(broker: Broker) -> None:
     """Wait until every node has heard of everything."""
     replication = broker._running.replication
     assert replication is not None
-    assert await replication.settled(10)
+    assert await replication.wait_until_up_to_date(10)
 
 
 @asynccontextmanager
@@ -328,13 +328,13 @@ async def test_clients_hear_who_is_in_sync() -> None:
         broker.resume(FOLLOWER)
         await broker.wait_for_isr("t", 0, LEADER, FOLLOWER)
         await settled(broker)
-        told = [
+        received = [
             list(state.isr)
             for seen in broker.requests.of(ApiKey.UPDATE_METADATA, node=LEADER)
             for state in seen.message.ungrouped_partition_states
         ]
-        assert [LEADER] in told
-        assert [LEADER, FOLLOWER] in told
+        assert [LEADER] in received
+        assert [LEADER, FOLLOWER] in received
 
 
 # --- leaders that change -------------------------------------------------------------------------
@@ -363,12 +363,12 @@ async def test_a_move_goes_over_the_wire() -> None:
         broker.move_leader("t", 0, FOLLOWER)
         await settled(broker)
         orders = broker.requests.of(ApiKey.LEADER_AND_ISR)
-        told = [
+        received = [
             (seen.node_id, seen.client_id, state.leader, state.leader_epoch)
             for seen in orders
             for state in seen.message.ungrouped_partition_states
         ]
-        assert (FOLLOWER, "broker-1", FOLLOWER, epoch + 1) in told
+        assert (FOLLOWER, "broker-1", FOLLOWER, epoch + 1) in received
         assert await produce(broker, b"v") == (E.NOT_LEADER_OR_FOLLOWER, -1)
         assert await produce(broker, b"v", node=FOLLOWER) == (E.NONE, 0)
         with pytest.raises(ValueError, match="node 3"):
@@ -523,8 +523,8 @@ async def test_a_topic_that_is_deleted_is_gone_everywhere() -> None:
 async def seen(broker: Broker, node: int, topic: str) -> tuple[int, int]:
     """The error of a topic in what a node tells, and how many of its partitions have a leader."""
     async with connected(broker, node) as client:
-        [told] = (await client.call(metadata_request(topic), 4)).topics
-    return told.error_code, sum(each.leader_id != -1 for each in told.partitions)
+        [received] = (await client.call(build_update_metadata_request(topic), 4)).topics
+    return received.error_code, sum(each.leader_id != -1 for each in received.partitions)
 
 
 async def test_the_controller_answers_when_it_knows() -> None:
@@ -546,8 +546,8 @@ async def test_the_controller_answers_when_it_knows() -> None:
 async def test_others_pass_nothing_on() -> None:
     async with cluster("2.8", nodes=2) as broker, connected(broker, FOLLOWER) as client:
         request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=0)
-        [told] = (await client.call(request, 3)).responses
-        assert told.error_code == E.NOT_CONTROLLER
+        [received] = (await client.call(request, 3)).responses
+        assert received.error_code == E.NOT_CONTROLLER
 
 
 async def test_a_topic_made_anew_while_a_node_was_down_is_another_one() -> None:

@@ -13,17 +13,17 @@ from uuid import UUID
 from aiokafkawire.broker.callbacks import Callbacks
 from aiokafkawire.broker.cluster_state import NO_LEADER, ClusterState, Partition
 from aiokafkawire.broker.options import BrokerConfig
-from aiokafkawire.broker.replication.messages import Key
+from aiokafkawire.broker.replication.controller_commands import Key
 from aiokafkawire.broker.storage import Store
 from aiokafkawire.wire import ZERO_UUID
 
-__all__ = ("Registry",)
+__all__ = ("ControllerContext",)
 
 
-class Registry(ClusterState):
-    """The state of a cluster whose nodes replicate; `unclean`: may a leader be out of sync?
+class ControllerContext(ClusterState):
+    """The state of a cluster whose nodes replicate; `allow_unclean`: may a leader be out of sync?
 
-    The logs of its own partitions stay empty: each node has its own. `eligible`: who fell out of an
+    The logs of its own partitions stay empty: each node has its own. `uses_elr`: who fell out of an
     ISR that is too small for writes may still lead, as long as its log cannot have lost anything
     (KIP-966).
     """
@@ -35,15 +35,15 @@ class Registry(ClusterState):
         options: BrokerConfig,
         rng: random.Random,
         *,
-        unclean: bool,
-        eligible: bool = False,
+        allow_unclean: bool,
+        uses_elr: bool = False,
     ) -> None:
         self.on_change = Callbacks()
         self.controller_epoch = 0
         self.shutting_down: set[int] = set()
         self._controller = NO_LEADER
-        self._unclean = unclean
-        self._eligible = eligible
+        self._allow_unclean = allow_unclean
+        self._uses_elr = uses_elr
         self._crashed: set[int] = set()
         super().__init__(node_ids, store, options, rng)
         self.live = []
@@ -75,8 +75,8 @@ class Registry(ClusterState):
             self._elect_controller()
         for partition in self.partitions():
             led, rest = partition.leader == node_id, [n for n in partition.isr if n != node_id]
-            if node_id in partition.isr and (rest or self._eligible):
-                self._put_isr(partition, rest)
+            if node_id in partition.isr and (rest or self._uses_elr):
+                self._set_isr(partition, rest)
                 partition.leader_epoch += not led
             if led:
                 self._elect_leader(partition)
@@ -100,7 +100,7 @@ class Registry(ClusterState):
 
     # --- leaders -----------------------------------------------------------------------------
 
-    def leave_lead(self, node_id: int) -> list[Key]:
+    def move_leaders_off(self, node_id: int) -> list[Key]:
         """Give what a node leads to others in sync, as it wants to stop; what stays with it.
 
         Partitions without another replica are not counted.
@@ -108,13 +108,13 @@ class Registry(ClusterState):
         self.shutting_down.add(node_id)
         shared = [each for each in self.partitions() if len(each.replicas) > 1]
         for partition in shared:
-            rest = self._able(partition.isr)
+            rest = self._electable(partition.isr)
             if not rest or node_id not in partition.isr:
                 continue
             if partition.leader == node_id:
-                self._give(partition, rest)
+                self._make_leader(partition, rest)
             else:
-                self._put_isr(partition, rest)
+                self._set_isr(partition, rest)
                 partition.leader_epoch += 1
         self.save()
         return [(each.topic, each.index) for each in shared if each.leader == node_id]
@@ -136,15 +136,15 @@ class Registry(ClusterState):
         if topic is None or not 0 <= key[1] < len(topic.partitions):
             return False
         partition = topic.partitions[key[1]]
-        stands = (partition.leader, partition.leader_epoch) == (leader, leader_epoch)
-        if not stands or not set(isr) <= {leader, *self._able(isr)}:
+        is_current = (partition.leader, partition.leader_epoch) == (leader, leader_epoch)
+        if not is_current or not set(isr) <= {leader, *self._electable(isr)}:
             return False
-        self._put_isr(partition, isr)
+        self._set_isr(partition, isr)
         self.save()
         partition.on_change.notify()
         return True
 
-    def max_batch(self, topic: str) -> int:
+    def max_batch_bytes(self, topic: str) -> int:
         """The largest batch that a topic may hold, in bytes."""
         default = self.options.max_message_bytes
         known = self.topics.get(topic)
@@ -165,34 +165,36 @@ class Registry(ClusterState):
         """The partitions of which no other live node surely has everything."""
         for partition in self.partitions():
             others = [node for node in (*partition.isr, *partition.elr) if node != node_id]
-            if node_id in partition.isr and not self._able(others):
+            if node_id in partition.isr and not self._electable(others):
                 yield partition
 
     def _elect_leader(self, partition: Partition) -> None:
         """Choose among those in sync, or as a last resort, if that is allowed, among all."""
-        rest = self._able(partition.isr)
+        rest = self._electable(partition.isr)
         if not rest:
-            rest = [node for node in self._able(partition.replicas) if node in partition.elr][:1]
+            rest = [node for node in self._electable(partition.replicas) if node in partition.elr][
+                :1
+            ]
         if not rest and self._may_be_unclean(partition):
-            rest = self._able(partition.replicas)[:1]
+            rest = self._electable(partition.replicas)[:1]
         if not rest and not partition.isr and not partition.elr:
             # Everybody may have lost something; who led last has most.
-            rest = self._able([partition.last_known_leader])
+            rest = self._electable([partition.last_known_leader])
         if rest:
-            self._give(partition, rest)
+            self._make_leader(partition, rest)
         elif partition.leader != NO_LEADER:
             # The last ones in sync are kept: who of them comes back has everything.
             partition.make_leader(NO_LEADER)
 
-    def _give(self, partition: Partition, isr: Sequence[int]) -> None:
+    def _make_leader(self, partition: Partition, isr: Sequence[int]) -> None:
         """Let the first of the replicas that is in the ISR lead."""
-        self._put_isr(partition, isr)
+        self._set_isr(partition, isr)
         partition.last_known_leader = NO_LEADER
         partition.make_leader(next(node for node in partition.replicas if node in isr))
 
-    def _put_isr(self, partition: Partition, isr: Sequence[int]) -> None:
+    def _set_isr(self, partition: Partition, isr: Sequence[int]) -> None:
         """Put down who is in sync, and who else has all that was ever acknowledged."""
-        if self._eligible:
+        if self._uses_elr:
             needed = min(self.min_in_sync(partition.topic), len(partition.replicas))
             complete = {*partition.isr, *partition.elr} if len(isr) < needed else set()
             partition.elr = [n for n in partition.replicas if n in complete and n not in isr]
@@ -200,10 +202,10 @@ class Registry(ClusterState):
                 partition.last_known_leader = partition.leader
         partition.isr = list(isr)
 
-    def _able(self, nodes: Iterable[int]) -> list[int]:
+    def _electable(self, nodes: Iterable[int]) -> list[int]:
         return [node for node in nodes if node in self.live and node not in self.shutting_down]
 
     def _may_be_unclean(self, partition: Partition) -> bool:
         configs = self.topics[partition.topic].configs
         said = configs.get("unclean.leader.election.enable")
-        return self._unclean if said is None else said == "true"
+        return self._allow_unclean if said is None else said == "true"
