@@ -39,9 +39,37 @@ QUIET_S = 60.0
 UNREACHABLE_S = 5.0
 """How long attempts to connect to one broker fail before the log says so."""
 
+PROBE_SHARED_S = 0.1
+"""A probe uses the connection that another one began to make within this time before.
+
+An older attempt may still wait for a broker that has come back meanwhile.
+"""
+
 R = TypeVar("R", bound=Response)
 
 _NOT_KEPT = ConnectionLost("this connection was for one request only")
+
+
+class _ProbeInterrupted(ConnectionFailed):
+    """The probe that connected for others too was cancelled."""
+
+
+class _Probe:
+    """A connection that `probe` makes, for one or more of its callers."""
+
+    def __init__(self, began_at: float, deadline: float) -> None:
+        self.deadline = deadline
+        self.connected: Promise[Channel] = Promise()
+        self.channel: Channel | None = None
+        self.users = 0
+        self.kept = False
+        self._began_at = began_at
+
+    def serves(self, now: float, deadline: float) -> bool:
+        """Whether a probe that begins now can use it and lose nothing by it."""
+        return now <= self._began_at + PROBE_SHARED_S and (
+            deadline <= self.deadline + PROBE_SHARED_S
+        )
 
 
 class BrokerClient:
@@ -89,6 +117,7 @@ class BrokerClient:
         self._links: dict[Lane, Channel | Promise[Channel]] = {}
         # While the node counts as lost: how the attempt ends that one lane makes for all.
         self._trial: Promise[None] | None = None
+        self._probe: _Probe | None = None
         self._last_failure: KafkaError | None = None
         self._attempt_at = math.inf
         self._failing_since = math.inf
@@ -166,9 +195,10 @@ class BrokerClient:
         """Send one request now, without the reconnect backoff that `request` keeps.
 
         Uses the open connection for general requests. Without one, or if that one breaks, makes a
-        new one beside any attempt that is under way; it is kept if there still is none. A
-        failure does not count for the backoff. A retired client probes too, as it may have been
-        retired since the caller looked it up. Raises what `request` raises.
+        new one beside any attempt that is under way, and shares it with probes that begin within
+        `PROBE_SHARED_S`; it is kept if there still is none. A failure does not count for the
+        backoff. A retired client probes too, as it may have been retired since the caller looked
+        it up. Raises what `request` raises.
         """
         link = self._links.get(Lane.GENERAL)
         if isinstance(link, Channel) and link.usable:
@@ -177,21 +207,66 @@ class BrokerClient:
                 return await self._answer(link, built, version, deadline)
             except ConnectionLost:
                 pass  # As an idle connection that the broker has just closed.
-        if not isinstance(self._ended, ConnectionLost):
-            self._check_open(message.api_key)
-        timeout_s = max(0.0, deadline - self._runtime.clock.now())
-        channel = await self._connector.establish(self._probed(), timeout_s, attempt=1)
+        while True:
+            if not isinstance(self._ended, ConnectionLost):
+                self._check_open(message.api_key)
+            try:
+                return await self._probe_anew(message, deadline, min_version)
+            except _ProbeInterrupted:
+                continue  # Whoever connected for this probe too was cancelled.
+
+    async def _probe_anew(
+        self, message: Request[R] | ByVersion[R], deadline: float, min_version: int
+    ) -> R:
+        now = self._runtime.clock.now()
+        probe, connects = self._probe, False
+        if probe is None or not probe.serves(now, deadline):
+            probe = self._probe = _Probe(now, deadline)
+            connects = True
+        probe.users += 1
         try:
+            if connects:
+                await self._connect_probe(probe)
+            channel = await self._probed_channel(probe, deadline, message.api_key)
             built, version = self._built(channel, message, min_version, None)
             response = await self._answer(channel, built, version, deadline)
+            if self._ended is None and self._links.get(Lane.GENERAL) is None:
+                self._opened(Lane.GENERAL, Promise(), channel)
+                probe.kept = True
+            return response
+        finally:
+            probe.users -= 1
+            if not probe.users:
+                if self._probe is probe:
+                    self._probe = None
+                if probe.channel is not None and not probe.kept:
+                    probe.channel.close(_NOT_KEPT)
+
+    async def _connect_probe(self, probe: _Probe) -> None:
+        """Connect for a probe and those that share it."""
+        timeout_s = max(0.0, probe.deadline - self._runtime.clock.now())
+        try:
+            probe.channel = await self._connector.establish(self._probed(), timeout_s, attempt=1)
+        except KafkaError as error:
+            probe.connected.fail(error)
         except BaseException:
-            channel.close(_NOT_KEPT)
+            if self._probe is probe:
+                self._probe = None
+            probe.connected.fail(_ProbeInterrupted("the attempt to connect was interrupted"))
             raise
-        if self._links.get(Lane.GENERAL) is None:
-            self._opened(Lane.GENERAL, Promise(), channel)
         else:
-            channel.close(_NOT_KEPT)
-        return response
+            probe.connected.resolve(probe.channel)
+
+    async def _probed_channel(self, probe: _Probe, deadline: float, api_key: int) -> Channel:
+        try:
+            return await probe.connected.wait(deadline)
+        except TimeoutError:
+            raise RequestTimedOut(
+                "no connection before the deadline",
+                sent=False,
+                broker=self.name,
+                api=APIS[ApiKey(api_key)].name,
+            ) from None
 
     @staticmethod
     async def _answer(

@@ -176,6 +176,64 @@ async def test_a_probe_without_an_answer_ends_at_its_deadline_and_keeps_nothing(
             await client.probe(HEARTBEAT, deadline=soon())
 
 
+async def test_probes_at_the_same_time_share_a_connection():
+    broker = kafka()
+    async with serve(broker) as server, client_of(server.address) as client:
+        answers = await gather(*(client.probe(HEARTBEAT, deadline=soon()) for _ in range(20)))
+        assert [answer.error_code for answer in answers] == [0] * 20
+        assert server.accepted == 1
+        assert client.connected
+    broker.answers[ApiKey.HEARTBEAT] = silence
+    async with serve(broker) as server, client_of(server.address) as client:
+        errors = await gather(*(client.probe(HEARTBEAT, deadline=soon(0.3)) for _ in range(20)))
+        assert {type(error) for error in errors} == {RequestTimedOut}
+        assert server.accepted == 1
+        assert not client.connected
+        while server.open:
+            await anyio.lowlevel.checkpoint()
+
+
+async def test_probes_at_the_same_time_fail_together():
+    async def say_nothing(connection: ServerConnection) -> None:
+        await connection.receive()
+        await anyio.sleep_forever()
+
+    accepted = []
+    for count in (1, 20):
+        async with serve(say_nothing) as server, client_of(server.address) as client:
+            probes = (client.probe(HEARTBEAT, deadline=soon(0.4)) for _ in range(count))
+            errors = await gather(*probes)
+            assert {type(error) for error in errors} == {ConnectionFailed}
+            assert len({str(error) for error in errors}) == 1
+            accepted.append(server.accepted)
+    assert accepted[0] == accepted[1]
+
+
+async def test_a_probe_goes_on_when_the_one_that_connects_for_it_is_cancelled():
+    async with serve(kafka()) as server, client_of(server.address) as client:
+
+        async def lead(scope: anyio.CancelScope) -> None:
+            with scope:
+                await client.probe(HEARTBEAT, deadline=soon())
+
+        async def follow(results: list[Any]) -> None:
+            await anyio.lowlevel.checkpoint()
+            results.append(await outcome_of(client.probe(HEARTBEAT, deadline=soon())))
+
+        for steps in range(30):
+            scope, results = anyio.CancelScope(), list[Any]()
+            async with anyio.create_task_group() as group:
+                group.start_soon(lead, scope)
+                group.start_soon(follow, results)
+                for _ in range(steps):
+                    await anyio.lowlevel.checkpoint()
+                scope.cancel()
+            assert [type(result) for result in results] == [HeartbeatResponse]
+            client.leave(Lane.GENERAL)
+            while server.open:
+                await anyio.lowlevel.checkpoint()
+
+
 async def test_a_retired_client_probes_and_keeps_nothing():
     async with serve(kafka()) as server, client_of(server.address) as client:
         assert await client.request(HEARTBEAT, deadline=soon())
