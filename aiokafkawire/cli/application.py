@@ -20,6 +20,7 @@ from aiokafkawire.cli.error_text import (
     CommandFailed,
     explain,
     one_line,
+    printable,
 )
 from aiokafkawire.cli.progress import ERASE_LINE
 from aiokafkawire.cli.run_loop import StoppedBySignal
@@ -94,6 +95,10 @@ class LogFormatter(logging.Formatter):
         # A client names itself by its client_id, which is the program's name unless it was set.
         LogFormatter.last_line = f"{LOG_PREFIX}{super().format(record).removeprefix(LOG_PREFIX)}"
         return before + LogFormatter.last_line
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        # Clients choose the names of groups and members that a broker logs.
+        return printable(super().formatMessage(record))
 
 
 class StderrHandler(logging.Handler):

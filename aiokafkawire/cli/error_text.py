@@ -16,6 +16,7 @@ __all__ = (
     "CommandFailed",
     "explain",
     "one_line",
+    "printable",
 )
 
 OK = 0
@@ -114,4 +115,12 @@ def explain(error: BaseException) -> str:
 
 
 def one_line(text: str) -> str:
-    return " ".join(text.split())
+    """Return a text of others, as a broker's, as one line that is safe for a terminal."""
+    return printable(" ".join(text.split()))
+
+
+def printable(text: str) -> str:
+    """Return a text with the control characters escaped that would act on a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from aiokafkawire.cli.error_text import printable
+
 __all__ = ("format_table", "json_line", "pluralize")
 
 GAP = "  "
@@ -47,5 +49,5 @@ def _cell(value: Any) -> str:
     if value is None or value == "":
         return "-"
     if isinstance(value, list | tuple):
-        return ",".join(map(str, value)) or "-"
-    return str(value)
+        return printable(",".join(map(str, value))) or "-"
+    return printable(str(value))

@@ -57,6 +57,7 @@ def test_every_command_has_help_for_each_of_its_options(words: tuple[str, ...]) 
         ("aiokafkawire: no broker", "aiokafkawire: no broker"),
         ("no broker", "aiokafkawire: no broker"),
         ("other: no broker", "aiokafkawire: other: no broker"),
+        ("Group a\nb \x1b[2J é", "aiokafkawire: Group a\\nb \\x1b[2J é"),
     ],
 )
 def test_a_warning_names_the_program_once(text: str, line: str) -> None:

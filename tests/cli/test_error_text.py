@@ -22,6 +22,11 @@ def test_a_deadline_that_a_connection_has_used_up_is_not_called_too_short() -> N
     assert explain(error) == f"{error}; check -b, and that the broker runs"
 
 
+def test_what_a_broker_says_does_not_act_on_the_terminal() -> None:
+    text = explain(errors.CommitFailed("no\x1b[2J\r\nroom\x9b é"))
+    assert text.startswith("no\\x1b[2J room\\x9b é; ")
+
+
 def test_failed_deliveries_name_their_count_and_the_first() -> None:
     first = errors.RecordTooLarge("too large", topic="t")
     text = explain(errors.DeliveriesFailed("x", count=2, first=first))

@@ -14,6 +14,10 @@ def test_a_column_with_some_text_stands_to_the_left():
     assert format_table(("value",), [(1,), ("word",)]) == "value\n1\nword\n"
 
 
+def test_a_name_stays_in_its_cell():
+    assert format_table(("group",), [("a\nb\x1b[2J",), (["\t"],)]) == "group\na\\nb\\x1b[2J\n\\t\n"
+
+
 def test_an_empty_table_has_its_heads():
     assert format_table(("a", "b"), []) == "a  b\n"
 
