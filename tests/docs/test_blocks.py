@@ -29,6 +29,9 @@ LIMIT_S = 60.0
 WRITTEN_ADDRESS = "localhost:9092"
 """Stands in the pages for the address of the broker that their blocks run on."""
 
+WRITTEN_RUN = "asyncio.run(main())"
+"""Stands in the pages for `await main()`: the runner has an event loop already."""
+
 NODES = 3
 
 BLOCKS = {page: blocks_of(page) for page in PAGES}
@@ -70,7 +73,8 @@ def compiled(block: Block, code: str) -> CodeType:
 
 async def run_block(block: Block, address: str, namespace: dict[str, Any]) -> None:
     """Run one block in the namespace of its page; what it raises has a note that says where."""
-    code = compiled(block, block.code.replace(WRITTEN_ADDRESS, address))
+    text = block.code.replace(WRITTEN_ADDRESS, address).replace(WRITTEN_RUN, "await main()")
+    code = compiled(block, text)
     try:
         awaited = eval(code, namespace)
         if inspect.iscoroutine(awaited):
@@ -177,3 +181,11 @@ async def test_the_written_address_stands_for_the_broker():
     namespace: dict[str, Any] = {}
     await run_block(block_of(f"x = {WRITTEN_ADDRESS!r}"), "host:1", namespace)
     assert namespace["x"] == "host:1"
+
+
+async def test_a_program_runs_in_the_loop_of_the_runner():
+    namespace: dict[str, Any] = {}
+    await run_block(
+        block_of("x = []\nasync def main(): x.append(1)\nasyncio.run(main())"), "", namespace
+    )
+    assert namespace["x"] == [1]

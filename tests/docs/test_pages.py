@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import ast
+import re
+import shlex
+import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
-from .pages import PAGES, Kind, blocks_of, commands_of, write_project
+from .pages import PAGES, ROOT, Block, Kind, blocks_of, commands_of, write_project
 
 PAGE = """\
 # A page
@@ -106,3 +111,61 @@ def test_every_page_is_found():
     names = {page.name for page in PAGES}
     assert {"README.md", "producer.md", "consumer.md", "broker.md"} <= names
     assert any(blocks_of(page) for page in PAGES)
+
+
+# --- recipes: a reader sees what to install, and the name of each file ---
+
+RECIPES = sorted((ROOT / "docs" / "recipes").glob("*.md"))
+OF_THE_CLIENT = {"aiokafkawire", "anyio"}
+
+
+def files_of(recipe: Path) -> list[Block]:
+    return [block for block in blocks_of(recipe) if block.kind in {Kind.FILE, Kind.TEST_FILE}]
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.stem)
+def test_the_name_of_a_file_stands_above_it(recipe: Path):
+    lines = recipe.read_text(encoding="utf-8").splitlines()
+    files = files_of(recipe)
+    assert files
+    for block in files:
+        # The line of the name, an empty one, the comment, the fence, and the block.
+        shown = lines[block.line - 5]
+        expected = r"test_\w+\.py" if block.kind is Kind.TEST_FILE else re.escape(block.path)
+        assert re.fullmatch(rf"`{expected}`.*:", shown), f"{block}: {shown}"
+
+
+def imported_by(block: Block) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(block.code)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def distributions_of(recipe: Path) -> list[set[str]]:
+    """The distributions that have what a recipe imports: one of each set is enough."""
+    blocks = [block for block in files_of(recipe) if block.is_python]
+    own = {block.path.removesuffix(".py").partition("/")[0] for block in blocks}
+    names = set().union(*(imported_by(block) for block in blocks))
+    known = packages_distributions()
+    return [
+        {name.lower().replace("_", "-") for name in known[module]}
+        for module in names - own - OF_THE_CLIENT - sys.stdlib_module_names
+    ]
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.stem)
+def test_a_recipe_says_what_to_install(recipe: Path):
+    given = {
+        word
+        for _, text in commands_of(recipe)
+        if text.startswith("pip install ")
+        for word in shlex.split(text)[2:]
+    }
+    code = "".join(block.code for block in files_of(recipe))
+    if "pytest.mark.anyio" in code and "def anyio_backend" not in code:
+        assert "trio" in given  # anyio's plugin runs these tests on trio too
+    assert [any_of for any_of in distributions_of(recipe) if not any_of & given] == []
